@@ -1,10 +1,10 @@
-"""The block ledger: sole owner of which KV block is whose. Knows numbers, never tensors.
+"""The block manager: sole owner of the state of every KV block. It handles block numbers, never tensors.
 
-Every block is in exactly one state: free; used, by `refs` sequences; cached, by nobody but with contents that
-a name still finds, the least recently used given up first; or copying to host memory, after which it is
-released. `free + used + cached + copying == total`, always: `check` says so.
+Every block is in exactly one state: free; used, by `refs` sequences; cached, unused but with contents that a hash
+still finds, evicted in order of last use; or copying to host memory, after which it is released.
+`free + used + cached + copying == total` always holds: `check` verifies it.
 
-Blocks in host memory, for sequences that are swapped out: free or taken, nothing else.
+Blocks in host memory, for swapped-out sequences, are free or taken.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,18 @@ from penstock_runtime.engine.continuous.scheduler.prefix_hash import BlockHash
 
 
 class BlocksExhausted(Exception):
-    """More blocks were asked for than are free or cached."""
+    """An allocation exceeds the free and cached blocks."""
 
 
 class BlockManager:
-    """Counts `total` blocks of `block_tokens` tokens each; every operation is O(blocks named)."""
+    """Counts `total` blocks of `block_tokens` tokens each; every operation is O(blocks it names)."""
 
     __slots__ = (
+        "_by_hash",
         "_cached",
         "_copying",
         "_free",
-        "_held",
-        "_names",
+        "_hashes",
         "_refs",
         "block_tokens",
         "total",
@@ -36,21 +36,22 @@ class BlockManager:
         self._free = list(range(total - 1, -1, -1))
         self._refs: dict[int, int] = {}
         self._cached: dict[int, None] = {}
-        """In order of their last use: a dict keeps the order of insertion."""
+        """In order of last use: a dict keeps the order of insertion."""
         self._copying: set[int] = set()
-        self._names: dict[int, BlockHash] = {}
-        self._held: dict[BlockHash, int] = {}
+        self._hashes: dict[int, BlockHash] = {}
+        """Hash of each published block."""
+        self._by_hash: dict[BlockHash, int] = {}
 
-    # -- what there is
+    # -- counts
 
     @property
     def free(self) -> int:
-        """Blocks that hold nothing."""
+        """Blocks without contents."""
         return len(self._free)
 
     @property
     def cached(self) -> int:
-        """Blocks that nobody uses, but whose contents may serve again."""
+        """Unused blocks whose contents the prefix cache keeps."""
         return len(self._cached)
 
     @property
@@ -65,29 +66,29 @@ class BlockManager:
 
     @property
     def available(self) -> int:
-        """Blocks that `allocate` could give now."""
+        """Blocks that `allocate` can return now."""
         return len(self._free) + len(self._cached)
 
     def blocks_for(self, tokens: int) -> int:
         """Return how many blocks `tokens` tokens take."""
         return -(-tokens // self.block_tokens)
 
-    def found(self, names: Sequence[BlockHash]) -> int:
-        """Return how many of the first `names` are held, without a gap."""
+    def count_hits(self, hashes: Sequence[BlockHash]) -> int:
+        """Return the length of the longest prefix of `hashes` with a published block each."""
         count = 0
-        for name in names:
-            if name not in self._held:
+        for block_hash in hashes:
+            if block_hash not in self._by_hash:
                 break
             count += 1
         return count
 
-    def found_in_use(self, names: Sequence[BlockHash]) -> int:
-        """Return how many of `names`, all of which are held, cost no available block to share."""
-        return sum(self._held[name] in self._refs for name in names)
+    def count_in_use(self, hashes: Sequence[BlockHash]) -> int:
+        """Return how many published blocks of `hashes` are in use: sharing them takes no available block."""
+        return sum(self._by_hash[block_hash] in self._refs for block_hash in hashes)
 
-    def lost_if_released(self, blocks: Iterable[int]) -> int:
-        """Return how many of `blocks` would have to be computed again: nobody shares them, no name finds them."""
-        return sum(self._refs[block] == 1 and block not in self._names for block in blocks)
+    def count_unrecoverable(self, blocks: Iterable[int]) -> int:
+        """Return how many of `blocks` are neither shared nor published: after a release they must be recomputed."""
+        return sum(self._refs[block] == 1 and block not in self._hashes for block in blocks)
 
     def shared(self, block: int) -> bool:
         """Return whether more than one sequence uses `block`: it must be copied before it is written."""
@@ -96,45 +97,45 @@ class BlockManager:
     # -- changes
 
     def allocate(self, count: int) -> list[int]:
-        """Return `count` blocks, now used once; cached ones are given up as far as free ones do not suffice.
+        """Return `count` blocks with one reference each; evicts cached blocks when free ones do not suffice.
 
         Raises:
-            BlocksExhausted: there are not so many; nothing has changed.
+            BlocksExhausted: fewer are available; nothing has changed.
         """
         if count > self.available:
-            raise BlocksExhausted(f"{count} blocks asked for, {self.available} available")
-        taken = [self._free.pop() if self._free else self._give_up() for _ in range(count)]
-        for block in taken:
+            raise BlocksExhausted(f"{count} blocks requested, {self.available} available")
+        blocks = [self._free.pop() if self._free else self._evict() for _ in range(count)]
+        for block in blocks:
             self._refs[block] = 1
-        return taken
+        return blocks
 
-    def share(self, names: Sequence[BlockHash]) -> list[int]:
-        """Return the blocks of `names`, all of which are held, each used once more."""
-        blocks = [self._held[name] for name in names]
+    def share(self, hashes: Sequence[BlockHash]) -> list[int]:
+        """Return the published blocks of `hashes`, each with one more reference."""
+        blocks = [self._by_hash[block_hash] for block_hash in hashes]
         self.share_blocks(blocks)
         return blocks
 
     def share_blocks(self, blocks: Iterable[int]) -> None:
-        """Let one more sequence use `blocks`, which are used or cached."""
+        """Add a reference to each of `blocks`, which are used or cached."""
         for block in blocks:
             self._cached.pop(block, None)
             self._refs[block] = self._refs.get(block, 0) + 1
 
-    def publish(self, block: int, name: BlockHash) -> bool:
-        """Let `name` find the used `block`, whose contents are settled; return whether it does.
+    def publish(self, block: int, block_hash: BlockHash) -> bool:
+        """Publish the used `block`, whose contents are final, under `block_hash`; return whether it is.
 
-        It does not if another block already answers to `name`: the first one stays; nor if the block is
-        used no more, but being copied.
+        It is not where another block has that hash already, which stays; nor where the block is no longer
+        used, but being copied.
         """
-        if block not in self._refs or self._held.setdefault(name, block) != block:
+        if block not in self._refs or self._by_hash.setdefault(block_hash, block) != block:
             return False
-        self._names[block] = name
+        self._hashes[block] = block_hash
         return True
 
     def release(self, blocks: Sequence[int]) -> None:
-        """Let one sequence use `blocks`, given from its first to its last, no more.
+        """Remove a reference from each of `blocks`, listed from first to last.
 
-        The tail goes first, so that what is given up first is what fewest share.
+        Releases the tail first, so that the blocks with the longest prefix are evicted first.
         """
         for block in reversed(blocks):
             left = self._refs[block] - 1
@@ -142,15 +143,15 @@ class BlockManager:
                 self._refs[block] = left
             else:
                 del self._refs[block]
-                self._put_away(block)
+                self._cache_or_free(block)
 
     def begin_copying(self, blocks: Iterable[int]) -> None:
-        """Hold one sequence's `blocks` until their copy to host memory has settled.
+        """Mark one sequence's `blocks` as copying until their copy to host memory has settled.
 
-        Those that others share, or that a name finds, stay in use meanwhile: they may gain users.
+        Shared and published blocks stay in use meanwhile, since they may gain references.
         """
         for block in blocks:
-            if self._refs[block] == 1 and block not in self._names:
+            if self._refs[block] == 1 and block not in self._hashes:
                 del self._refs[block]
                 self._copying.add(block)
 
@@ -159,43 +160,43 @@ class BlockManager:
         for block in reversed(blocks):
             if block in self._copying:
                 self._copying.remove(block)
-                self._put_away(block)
+                self._cache_or_free(block)
             else:
                 self.release((block,))
 
     def clear_cache(self) -> None:
-        """Give up everything that is cached."""
+        """Evict all cached blocks."""
         while self._cached:
-            self._free.append(self._give_up())
+            self._free.append(self._evict())
 
-    def _put_away(self, block: int) -> None:
-        if block in self._names:
+    def _cache_or_free(self, block: int) -> None:
+        if block in self._hashes:
             self._cached[block] = None
         else:
             self._free.append(block)
 
-    def _give_up(self) -> int:
-        """Return the least recently used cached block, which no name finds any more."""
+    def _evict(self) -> int:
+        """Return the least recently used cached block and remove its hash."""
         block = next(iter(self._cached))
         del self._cached[block]
-        del self._held[self._names.pop(block)]
+        del self._by_hash[self._hashes.pop(block)]
         return block
 
     def check(self) -> None:
-        """Raise AssertionError unless every block is in exactly one state and every name finds its block."""
+        """Raise AssertionError unless every block is in exactly one state and every hash finds its block."""
         states = [*self._free, *self._refs, *self._cached, *self._copying]
         if sorted(states) != list(range(self.total)):
             raise AssertionError(f"of {self.total} blocks, {len(states)} are accounted for")
-        if {block: name for name, block in self._held.items()} != self._names:
-            raise AssertionError("a block's name and a name's block disagree")
-        if not set(self._names).isdisjoint(self._free):
-            raise AssertionError("a free block has a name")
+        if {block: block_hash for block_hash, block in self._by_hash.items()} != self._hashes:
+            raise AssertionError("the hashes of blocks and the blocks of hashes disagree")
+        if not set(self._hashes).isdisjoint(self._free):
+            raise AssertionError("a free block has a hash")
         if any(refs < 1 for refs in self._refs.values()):
-            raise AssertionError("a used block is used by nobody")
+            raise AssertionError("a used block has no reference")
 
 
 class HostBlocks:
-    """Counts a bounded pool; a full one means that preemption recomputes."""
+    """Counts a bounded pool of host blocks; when it is full, preemption recomputes."""
 
     __slots__ = ("_free", "total")
 
@@ -205,18 +206,18 @@ class HostBlocks:
 
     @property
     def free(self) -> int:
-        """Return how many hold nothing."""
+        """Return the number of free blocks."""
         return len(self._free)
 
     def allocate(self, count: int) -> list[int]:
-        """Return `count` free blocks, of which there must be as many."""
+        """Return `count` free blocks; there must be as many."""
         return [self._free.pop() for _ in range(count)]
 
     def release(self, blocks: list[int]) -> None:
-        """Take `blocks` back."""
+        """Free `blocks`."""
         self._free.extend(blocks)
 
     def check(self) -> None:
-        """Raise AssertionError if a block was released twice or is none of ours."""
+        """Raise AssertionError if a block was released twice or is not of this pool."""
         if len(set(self._free)) != len(self._free) or not set(self._free) <= set(range(self.total)):
             raise AssertionError("a host block was released twice")

@@ -1,7 +1,7 @@
-"""Blocks for sequences: what a slot needs, gets, grows by and gives back, while earlier steps still run.
+"""The KV cache manager: allocates blocks to sequences and releases them while earlier steps still run.
 
-A block that a plan in flight names is released when that plan settles, never before; full blocks are
-published then, too, so the prefix cache only ever holds what was really computed.
+A block that a plan in flight names is released when that plan settles, never before. Full blocks are published
+then as well, so the prefix cache contains only computed positions.
 """
 
 from collections import deque
@@ -11,211 +11,216 @@ from dataclasses import dataclass, field
 from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager, HostBlocks
 from penstock_runtime.engine.continuous.scheduler.prefix_hash import HashChain, root_hash
-from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
+from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.step_plan import BlockCopy, StepPlan
 
 
 @dataclass(slots=True)
-class Flight:
-    """A plan that has not settled, and what waits for it."""
+class PlanInFlight:
+    """A plan that has not settled, and the blocks to release when it does."""
 
     plan: StepPlan
-    slots: list[SequenceState] = field(default_factory=list)
-    """Of its rows, one a row."""
+    states: list[SequenceState] = field(default_factory=list)
+    """The sequence of each row."""
     released: list[list[int]] = field(default_factory=list)
     copied: list[list[int]] = field(default_factory=list)
+    """Blocks that the plan swaps out."""
     host_released: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class PrefixTotals:
-    """How often the prefix cache helped, in tokens, ever."""
+    """Tokens that were looked up in the prefix cache and those that it had, since the start."""
 
-    asked: int = 0
+    queried: int = 0
     hit: int = 0
 
 
 class KvCacheManager:
-    """Owns the ledger, the host's blocks, and what waits for steps in flight."""
+    """Owns the blocks of device and host, and the releases that wait for plans in flight."""
 
     def __init__(self, info: GenerationInfo) -> None:
-        self.ledger = BlockManager(info.kv.blocks, info.kv.block_tokens)
-        self.host = HostBlocks(info.kv.host_blocks)
-        self.flights: deque[Flight] = deque()
+        self.blocks = BlockManager(info.kv.blocks, info.kv.block_tokens)
+        self.host_blocks = HostBlocks(info.kv.host_blocks)
+        self.in_flight: deque[PlanInFlight] = deque()
         self.prefix = PrefixTotals()
         self.swapped_blocks = 0
         self._revision = info.revision
 
-    def chain(self, salt: str) -> HashChain:
-        """Return the names of a new sequence's blocks."""
-        return HashChain(root_hash(self._revision, "", salt), self.ledger.block_tokens)
+    def hash_chain(self, salt: str) -> HashChain:
+        """Return the hash chain of a new sequence."""
+        return HashChain(root_hash(self._revision, "", salt), self.blocks.block_tokens)
 
     @property
-    def pending(self) -> int:
-        """Blocks that come back once the steps in flight have settled; shared ones are counted, too."""
+    def blocks_in_flight(self) -> int:
+        """Return the blocks that the plans in flight will release, shared ones included."""
         return sum(
-            len(blocks) for flight in self.flights for blocks in (*flight.released, *flight.copied)
+            len(blocks)
+            for flight in self.in_flight
+            for blocks in (*flight.released, *flight.copied)
         )
 
-    def needed(self, slot: SequenceState) -> int:
-        """Return how many blocks hold everything that `slot` is to be fed."""
-        return self.ledger.blocks_for(slot.sequence.length)
+    def blocks_needed(self, state: SequenceState) -> int:
+        """Return how many blocks all tokens of `state` take."""
+        return self.blocks.blocks_for(state.sequence.length)
 
-    def growth(self, slot: SequenceState) -> int:
-        """Return how many blocks `slot` lacks for its next token."""
-        return self.needed(slot) - len(slot.blocks)
+    def blocks_lacking(self, state: SequenceState) -> int:
+        """Return how many blocks `state` lacks for its next token."""
+        return self.blocks_needed(state) - len(state.blocks)
 
-    # -- getting
+    # -- allocation
 
     def admit(
-        self, slot: SequenceState, plan: StepPlan, sibling: SequenceState | None, spare: int
+        self, state: SequenceState, plan: StepPlan, sibling: SequenceState | None, reserve: int
     ) -> bool:
-        """Give `slot` all blocks that it needs to run, leaving `spare` available; return whether it has them.
+        """Allocate all blocks that `state` needs to run, leaving `reserve` available; return whether it has them.
 
-        Computed positions come back from the host, or are those of `sibling`, or are found in the prefix
-        cache, as far as they can.
+        Computed positions are swapped in, shared with `sibling` or taken from the prefix cache, where possible.
         """
-        if slot.host:
-            return self._swap_in(slot, plan, spare)
+        if state.host_blocks:
+            return self._swap_in(state, plan, reserve)
         if sibling is not None:
-            return self._fork(slot, plan, sibling, spare)
-        return self._find_prefix(slot, spare)
+            return self._fork(state, plan, sibling, reserve)
+        return self._allocate_after_prefix(state, reserve)
 
-    def grow(self, slot: SequenceState) -> bool:
-        """Give `slot` the block its next token needs; return whether it has it."""
-        lacks = self.growth(slot)
+    def grow(self, state: SequenceState) -> bool:
+        """Allocate the block that the next token of `state` needs; return whether it has it."""
+        lacks = self.blocks_lacking(state)
         if lacks <= 0:
             return True
-        if lacks > self.ledger.available:
+        if lacks > self.blocks.available:
             return False
-        slot.blocks.extend(self.ledger.allocate(lacks))
+        state.blocks.extend(self.blocks.allocate(lacks))
         return True
 
-    def _find_prefix(self, slot: SequenceState, spare: int) -> bool:
-        sequence, size = slot.sequence, self.ledger.block_tokens
+    def _allocate_after_prefix(self, state: SequenceState, reserve: int) -> bool:
+        sequence, size = state.sequence, self.blocks.block_tokens
         full = min(
             (sequence.length - 1) // size, len(sequence.ids) // size, sequence.reusable // size
         )
-        names = slot.chain.upto(sequence.ids, full)
-        found = self.ledger.found(names)
-        revived = found - self.ledger.found_in_use(names[:found])
-        fresh = self.needed(slot) - found
-        if fresh + revived + spare > self.ledger.available:
+        hashes = state.hash_chain.first(sequence.ids, full)
+        hits = self.blocks.count_hits(hashes)
+        revived = hits - self.blocks.count_in_use(hashes[:hits])
+        fresh = self.blocks_needed(state) - hits
+        if fresh + revived + reserve > self.blocks.available:
             return False
-        slot.blocks = self.ledger.share(names[:found]) + self.ledger.allocate(fresh)
-        slot.settled = sequence.computed = found * size
-        self.prefix.asked += len(sequence.ids)
+        state.blocks = self.blocks.share(hashes[:hits]) + self.blocks.allocate(fresh)
+        state.settled = sequence.computed = hits * size
+        self.prefix.queried += len(sequence.ids)
         self.prefix.hit += sequence.computed
         return True
 
     def _fork(
-        self, slot: SequenceState, plan: StepPlan, sibling: SequenceState, spare: int
+        self, state: SequenceState, plan: StepPlan, sibling: SequenceState, reserve: int
     ) -> bool:
-        """Share the sibling's full blocks and copy the one that both would write."""
-        sequence = slot.sequence
-        full = (sequence.length - 1) // self.ledger.block_tokens
-        fresh = self.needed(slot) - full
-        if fresh + spare > self.ledger.available:
+        """Share the sibling's full blocks and copy the last one, which both would write."""
+        sequence = state.sequence
+        full = (sequence.length - 1) // self.blocks.block_tokens
+        fresh = self.blocks_needed(state) - full
+        if fresh + reserve > self.blocks.available:
             return False
         shared = sibling.blocks[:full]
-        self.ledger.share_blocks(shared)
-        slot.blocks = [*shared, *self.ledger.allocate(fresh)]
-        sequence.computed = slot.settled = sequence.length - 1
-        if sequence.computed % self.ledger.block_tokens:
-            plan.copies.append(BlockCopy(sibling.blocks[full], slot.blocks[full]))
-            slot.last_plan = sibling.last_plan = plan.number
+        self.blocks.share_blocks(shared)
+        state.blocks = [*shared, *self.blocks.allocate(fresh)]
+        sequence.computed = state.settled = sequence.length - 1
+        if sequence.computed % self.blocks.block_tokens:
+            plan.copies.append(BlockCopy(sibling.blocks[full], state.blocks[full]))
+            state.last_plan = sibling.last_plan = plan.number
         return True
 
-    def _swap_in(self, slot: SequenceState, plan: StepPlan, spare: int) -> bool:
-        fresh = self.needed(slot)
-        if self._in_flight(slot.last_plan) or fresh + spare > self.ledger.available:
+    def _swap_in(self, state: SequenceState, plan: StepPlan, reserve: int) -> bool:
+        fresh = self.blocks_needed(state)
+        if self._find(state.last_plan) or fresh + reserve > self.blocks.available:
             return False
-        slot.blocks = self.ledger.allocate(fresh)
-        copies = [BlockCopy(*pair) for pair in zip(slot.host, slot.blocks, strict=False)]
+        state.blocks = self.blocks.allocate(fresh)
+        copies = [BlockCopy(*pair) for pair in zip(state.host_blocks, state.blocks, strict=False)]
         plan.swap_in.extend(copies)
         self.swapped_blocks += len(copies)
-        self.flights[-1].host_released.append(slot.host)
-        slot.host, slot.settled, slot.last_plan = [], slot.sequence.computed, plan.number
+        self.in_flight[-1].host_released.append(state.host_blocks)
+        state.host_blocks, state.settled, state.last_plan = [], state.sequence.computed, plan.number
         return True
 
-    # -- giving back
+    # -- release
 
-    def give_up(self, slot: SequenceState) -> None:
-        """Release everything that `slot` has, as soon as no step in flight names it."""
-        flight = self._in_flight(slot.last_plan)
-        if slot.blocks:
+    def release(self, state: SequenceState) -> None:
+        """Release all blocks of `state`, once no plan in flight names them."""
+        flight = self._find(state.last_plan)
+        if state.blocks:
             if flight is None:
-                self.ledger.release(slot.blocks)
+                self.blocks.release(state.blocks)
             else:
-                flight.released.append(slot.blocks)
-        if slot.host:
+                flight.released.append(state.blocks)
+        if state.host_blocks:
             if flight is None:
-                self.host.release(slot.host)
+                self.host_blocks.release(state.host_blocks)
             else:
-                flight.host_released.append(slot.host)
-        slot.blocks, slot.host, slot.settled = [], [], 0
+                flight.host_released.append(state.host_blocks)
+        state.blocks, state.host_blocks, state.settled = [], [], 0
 
-    def swap_out(self, slot: SequenceState, plan: StepPlan) -> bool:
-        """Move what `slot` has computed to the host within `plan`; return whether there was room."""
-        count = self.ledger.blocks_for(slot.sequence.computed)
-        if not 0 < count <= self.host.free:
+    def swap_out(self, state: SequenceState, plan: StepPlan) -> bool:
+        """Copy the computed blocks of `state` to the host within `plan`; return whether the host had enough free."""
+        count = self.blocks.blocks_for(state.sequence.computed)
+        if not 0 < count <= self.host_blocks.free:
             return False
-        slot.host = self.host.allocate(count)
-        plan.swap_out.extend(BlockCopy(*pair) for pair in zip(slot.blocks, slot.host, strict=False))
+        state.host_blocks = self.host_blocks.allocate(count)
+        plan.swap_out.extend(
+            BlockCopy(*pair) for pair in zip(state.blocks, state.host_blocks, strict=False)
+        )
         self.swapped_blocks += count
-        self.ledger.begin_copying(slot.blocks)
-        self.flights[-1].copied.append(slot.blocks)
-        slot.blocks, slot.settled, slot.last_plan = [], 0, plan.number
+        self.blocks.begin_copying(state.blocks)
+        self.in_flight[-1].copied.append(state.blocks)
+        state.blocks, state.settled, state.last_plan = [], 0, plan.number
         return True
 
-    # -- flights
+    # -- plans in flight
 
     def settle(self, plan: StepPlan, failed: Container[int], late: Container[int] = ()) -> None:
-        """Publish what `plan` computed, except its `failed` rows, and release what waited for it.
+        """Publish the full blocks that `plan` computed, except of its `failed` rows, and carry out its releases.
 
-        The last position of a `late` row is not published: it is written again, and a shared block never is.
+        The last position of a `late` row does not count as computed: it is written again, and a shared block must
+        never be.
         """
-        flight = self.flights.popleft()
+        flight = self.in_flight.popleft()
         if flight.plan is not plan:
             raise ValueError(f"plan {plan.number} settles before plan {flight.plan.number}")
-        size = self.ledger.block_tokens
-        for index, (row, slot) in enumerate(zip(plan.rows, flight.slots, strict=True)):
+        size = self.blocks.block_tokens
+        for index, (row, state) in enumerate(zip(plan.rows, flight.states, strict=True)):
             if index in failed:
                 continue
             start, blocks = row.start, row.blocks
-            end = min(start + row.count, len(slot.sequence.ids)) - (index in late)
-            if slot.blocks is blocks:
-                slot.settled = end
+            end = min(start + row.count, len(state.sequence.ids)) - (index in late)
+            if state.blocks is blocks:
+                state.settled = end
             if start // size < end // size:
-                self._publish(slot, blocks, start // size, end // size)
+                self._publish(state, blocks, start // size, end // size)
         for blocks in flight.released:
-            self.ledger.release(blocks)
+            self.blocks.release(blocks)
         for blocks in flight.copied:
-            self.ledger.end_copying(blocks)
+            self.blocks.end_copying(blocks)
         for blocks in flight.host_released:
-            self.host.release(blocks)
+            self.host_blocks.release(blocks)
 
-    def _publish(self, slot: SequenceState, blocks: list[int], first: int, full: int) -> None:
-        names = slot.chain.upto(slot.sequence.ids, full)
+    def _publish(self, state: SequenceState, blocks: list[int], first: int, full: int) -> None:
+        hashes = state.hash_chain.first(state.sequence.ids, full)
         for index in range(first, full):
-            self.ledger.publish(blocks[index], names[index])
+            self.blocks.publish(blocks[index], hashes[index])
 
-    def begin(self, plan: StepPlan) -> Flight:
-        """Count `plan`, which is being made, as in flight from now on; return what will wait for it."""
-        self.flights.append(Flight(plan))
-        return self.flights[-1]
+    def begin(self, plan: StepPlan) -> PlanInFlight:
+        """Count `plan`, a draft, as in flight from now on."""
+        self.in_flight.append(PlanInFlight(plan))
+        return self.in_flight[-1]
 
     def withdraw(self) -> None:
-        """Forget the plan that was being made: it turned out to have nothing to do."""
-        self.flights.pop()
+        """Drop the draft, which has nothing to do."""
+        self.in_flight.pop()
 
-    def _in_flight(self, number: int) -> Flight | None:
-        for flight in self.flights:
+    def _find(self, number: int) -> PlanInFlight | None:
+        for flight in self.in_flight:
             if flight.plan.number == number:
                 return flight
         return None
 
     def check(self) -> None:
         """Raise AssertionError unless every block, on device and host, is in exactly one state."""
-        self.ledger.check()
-        self.host.check()
+        self.blocks.check()
+        self.host_blocks.check()

@@ -1,18 +1,19 @@
-"""Skip-join multi-level feedback (FastServe, Wu et al. 2023): who has run long yields to who has not.
+"""Skip-join multi-level feedback queue (FastServe, Wu et al. 2023): long-running sequences sink below new ones.
 
-A sequence joins at the first level whose quantum its prompt fits in, and sinks by one level whenever it has
-fed that level's quantum of positions. Levels are served in order, but one level is worth no more than
-PATIENCE_SECONDS since arrival, so that nobody starves.
+A sequence joins at the first level whose quantum covers its prompt, and sinks by one level whenever it has fed
+that level's quantum of positions. Levels are served in order, but each level delays a sequence by at most
+LEVEL_SECONDS, so that no sequence starves.
 """
 
 from typing import Final
 
-from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
+from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 
 FIRST_QUANTUM: Final = 32
-"""Positions of level 0: a chat turn's first words; each level below has twice as many."""
+"""Positions of level 0, the first words of a chat turn; each level below has twice as many."""
 LEVELS: Final = 12
-PATIENCE_SECONDS: Final = 5.0
+LEVEL_SECONDS: Final = 5.0
+"""Waiting time that equals one level, in seconds."""
 
 
 def quantum(level: int) -> int:
@@ -20,18 +21,18 @@ def quantum(level: int) -> int:
     return FIRST_QUANTUM << level
 
 
-def join(slot: SequenceState) -> None:
-    """Give a newcomer its first level."""
+def assign_level(state: SequenceState) -> None:
+    """Set the first level of a new sequence."""
     level = 0
-    while level < LEVELS - 1 and quantum(level) < slot.sequence.request.prompt_tokens:
+    while level < LEVELS - 1 and quantum(level) < state.sequence.request.prompt_tokens:
         level += 1
-    slot.level, slot.ran_in_level = level, 0
+    state.level, state.level_positions = level, 0
 
 
-def note(slot: SequenceState, positions: int) -> None:
-    """Count what a sequence was fed, and let it sink when its quantum is used up."""
-    slot.ran += positions
-    slot.ran_in_level += positions
-    if slot.ran_in_level >= FIRST_QUANTUM << slot.level and slot.level < LEVELS - 1:
-        slot.level += 1
-        slot.ran_in_level = 0
+def record_positions(state: SequenceState, positions: int) -> None:
+    """Count the positions that a plan feeds; a sequence that used its quantum sinks by one level."""
+    state.run_positions += positions
+    state.level_positions += positions
+    if state.level_positions >= FIRST_QUANTUM << state.level and state.level < LEVELS - 1:
+        state.level += 1
+        state.level_positions = 0

@@ -1,4 +1,4 @@
-"""Who yields: to a better arrival, to a lowered cap, or because blocks ran out; and how."""
+"""Preemption: which running sequences an arrival, a lowered cap or a lack of blocks preempts, and at what cost."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -8,105 +8,152 @@ from typing import Final
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import Preemption
 from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager
-from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
-from penstock_runtime.engine.continuous.scheduler.waiting_line import WaitQueue
+from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCacheManager
+from penstock_runtime.engine.continuous.scheduler.running_set import RunningSet
+from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
+from penstock_runtime.engine.continuous.scheduler.wait_queue import WaitQueue
+from penstock_runtime.engine.continuous.step_plan import StepPlan
 from penstock_runtime.engine.queue.disciplines import priority_class
 
 QUANTUM: Final = 16
-"""Positions that a sequence feeds before an arrival may take its place again: one block's worth."""
-MOST_PREEMPTIONS: Final = 3
-"""Afterwards a sequence is no victim, except of a lowered cap: nobody is recomputed for ever."""
-MOST_SLICES: Final = 6
-"""The same where time is sliced: there a preemption is the rule, and nearly free, for full blocks stay cached.
+"""Positions that a sequence feeds, one block's worth, before an arrival may preempt it again."""
+MAX_PREEMPTIONS: Final = 3
+"""Preemptions after which only a lowered cap preempts a sequence, so that recomputation is bounded."""
+MAX_SLICES: Final = 6
+"""The same where time is sliced: preemption is the rule there and nearly free, since full blocks stay cached.
 
-With 3 the slices of a long answer end while it still has most of its way to go, and short ones wait for it again.
-In `test_shares.py` their p99 then is 3.4 times better than without slices, with 6 it is 42 times better; long
-answers take 1.08 and 1.11 times as long.
+With 3, long answers exhaust their slices early and short ones wait for them again. In `test_shares.py` slicing
+improves the p99 of short answers 3.4 times with 3 and 42 times with 6; long answers take 1.08 and 1.11 times
+as long.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionCosts:
-    """What decides between computing again and swapping; measured, or told, by the engine."""
+    """Measured times that decide between recomputation and swapping."""
 
     prefill_token_seconds: float = 50e-6
     copied_block_seconds: float = 20e-6
-    """Of one block, one way."""
+    """One block, one way, in seconds."""
 
     def swap_is_cheaper(self, lost_tokens: int, blocks: int) -> bool:
-        """Return whether copying `blocks` out and in costs less than computing `lost_tokens` again."""
+        """Return whether copying `blocks` out and in costs less than recomputing `lost_tokens`."""
         return 2 * blocks * self.copied_block_seconds < lost_tokens * self.prefill_token_seconds
 
 
-def beaten(
-    line: WaitQueue,
-    preemption: Preemption,
+class Preemptor:
+    """Takes slots and blocks from running sequences and queues them again, swapped out or to be recomputed."""
+
+    def __init__(
+        self, queue: WaitQueue, running: RunningSet, kv: KvCacheManager, costs: PreemptionCosts
+    ) -> None:
+        self._queue = queue
+        self._running = running
+        self._kv = kv
+        self._costs = costs
+        self.count = 0
+        """Preemptions since the start."""
+
+    def candidates(self, mode: Preemption, arrival: SequenceState) -> list[SequenceState]:
+        """Return the running sequences that `arrival` may preempt."""
+        running = self._running.states()
+        by_rank = mode is Preemption.LOWER_PRIORITY
+        bound = self._running.rank_bound
+        if by_rank and not bound.outranks_any(self._queue, arrival, running):
+            return []
+        return preemptible_by(self._queue, mode, arrival, running)
+
+    def preempt_victim(self, candidates: list[SequenceState], plan: StepPlan) -> None:
+        """Preempt the cheapest of the lowest-ranked `candidates`."""
+        self._preempt(select_victim(self._queue, self._kv.blocks, candidates), plan)
+
+    def preempt_last(self, plan: StepPlan | None) -> None:
+        """Preempt the running sequence that the discipline would serve last."""
+        self._preempt(max(self._running.states(), key=self._queue.key), plan)
+
+    def _preempt(self, state: SequenceState, plan: StepPlan | None) -> None:
+        """Preempt a sequence: swapped out within `plan` if that is cheaper, otherwise to be recomputed."""
+        sequence, blocks = state.sequence, self._kv.blocks
+        self._running.discard(sequence.uid)
+        sequence.stats.preemptions += 1
+        self.count += 1
+        state.preempted_at = sequence.computed
+        lost_tokens = blocks.count_unrecoverable(state.blocks) * blocks.block_tokens
+        used = blocks.blocks_for(sequence.computed)
+        swap = plan is not None and self._costs.swap_is_cheaper(lost_tokens, used)
+        if not (swap and plan is not None and self._kv.swap_out(state, plan)):
+            self._kv.release(state)
+            sequence.computed = 0
+        self._queue.add(state)
+
+
+def preemptible_by(
+    queue: WaitQueue,
+    mode: Preemption,
     arrival: SequenceState,
     running: Collection[SequenceState],
 ) -> list[SequenceState]:
-    """Return those of `running` whose place `arrival` may take."""
-    if preemption is Preemption.NEVER:
+    """Return those of `running` that `arrival` may preempt under `mode`."""
+    if mode is Preemption.NEVER:
         return []
-    if preemption is Preemption.TIME_SLICE:
-        sunk = (slot for slot in running if arrival.level < slot.level)
-        return [slot for slot in sunk if _yields(slot, MOST_SLICES)]
-    bar = line.rank(arrival)
-    if line.discipline is Discipline.FAIR_SHARE:
-        rich = _tenants_with_more_places(arrival, running)
+    if mode is Preemption.TIME_SLICE:
+        lower = (state for state in running if arrival.level < state.level)
+        return [state for state in lower if _is_preemptible(state, MAX_SLICES)]
+    rank = queue.rank(arrival)
+    if queue.discipline is Discipline.FAIR_SHARE:
+        richer = _tenants_with_more_slots(arrival, running)
         return [
-            slot
-            for slot in running
-            if slot.tenant in rich and bar <= line.rank(slot) and _yields(slot)
+            state
+            for state in running
+            if state.tenant in richer and rank <= queue.rank(state) and _is_preemptible(state)
         ]
-    return [slot for slot in running if bar < line.rank(slot) and _yields(slot)]
+    return [state for state in running if rank < queue.rank(state) and _is_preemptible(state)]
 
 
-def _tenants_with_more_places(arrival: SequenceState, running: Iterable[SequenceState]) -> set[str]:
-    """Return who holds two places more than the arrival's tenant: one that changes hands is worth its price."""
-    places = Counter(slot.tenant for slot in running)
-    return {tenant for tenant, held in places.items() if held >= places[arrival.tenant] + 2}
+def _tenants_with_more_slots(arrival: SequenceState, running: Iterable[SequenceState]) -> set[str]:
+    """Return the tenants with at least two slots more than the arrival's: a smaller difference is not worth a preemption."""
+    slots = Counter(state.tenant for state in running)
+    return {tenant for tenant, count in slots.items() if count >= slots[arrival.tenant] + 2}
 
 
-def _yields(slot: SequenceState, most: int = MOST_PREEMPTIONS) -> bool:
-    return slot.ran >= QUANTUM and slot.sequence.stats.preemptions < most
+def _is_preemptible(state: SequenceState, max_preemptions: int = MAX_PREEMPTIONS) -> bool:
+    preemptions = state.sequence.stats.preemptions
+    return state.run_positions >= QUANTUM and preemptions < max_preemptions
 
 
-def behind(
-    line: WaitQueue, slot: SequenceState, others: Iterable[SequenceState]
+def lowest_ranked_after(
+    queue: WaitQueue, state: SequenceState, others: Iterable[SequenceState]
 ) -> list[SequenceState]:
-    """Return those of `others` that rank behind `slot` and may still be preempted, for want of blocks."""
-    key = line.key(slot)
+    """Return those of `others` that rank after `state`, have blocks and may still be preempted for them."""
+    key = queue.key(state)
     return [
         other
         for other in others
         if other.blocks
-        and other.sequence.stats.preemptions < MOST_PREEMPTIONS
-        and line.key(other) > key
+        and other.sequence.stats.preemptions < MAX_PREEMPTIONS
+        and queue.key(other) > key
     ]
 
 
-def choose(line: WaitQueue, ledger: BlockManager, candidates: list[SequenceState]) -> SequenceState:
-    """Return the candidate to preempt: of the worst class, or the most served tenant, the one that loses least.
+def select_victim(
+    queue: WaitQueue, blocks: BlockManager, candidates: list[SequenceState]
+) -> SequenceState:
+    """Return the candidate to preempt: of the worst class or the most served tenant, the one that loses least.
 
-    What it loses are blocks that nobody shares and no name finds: only those must be computed again. Where
-    time is sliced, those who yielded least often come first.
+    It loses the blocks that are neither shared nor published: only those must be recomputed. Where time is
+    sliced, the sequences with the fewest preemptions come first.
     """
-    bands = [_band(line, slot) for slot in candidates]
-    worst = max(bands)
-    tied = [slot for slot, band in zip(candidates, bands, strict=True) if band == worst]
-    return min(tied, key=lambda slot: (ledger.lost_if_released(slot.blocks), -slot.number))
+    groups = [_victim_group(queue, state) for state in candidates]
+    worst = max(groups)
+    tied = [state for state, group in zip(candidates, groups, strict=True) if group == worst]
+    return min(tied, key=lambda state: (blocks.count_unrecoverable(state.blocks), -state.number))
 
 
-def last(line: WaitQueue, running: Iterable[SequenceState]) -> SequenceState:
-    """Return whom the discipline would serve last."""
-    return max(running, key=line.key)
-
-
-def _band(line: WaitQueue, slot: SequenceState) -> float:
-    if line.sliced:
-        return -slot.sequence.stats.preemptions
-    if line.discipline is Discipline.PRIORITY:
-        return priority_class(slot.priority)
-    if line.discipline is Discipline.FAIR_SHARE:
-        return line.served(slot.tenant)
+def _victim_group(queue: WaitQueue, state: SequenceState) -> float:
+    if queue.time_sliced:
+        return -state.sequence.stats.preemptions
+    if queue.discipline is Discipline.PRIORITY:
+        return priority_class(state.priority)
+    if queue.discipline is Discipline.FAIR_SHARE:
+        return queue.served(state.tenant)
     return 0.0

@@ -1,7 +1,7 @@
-"""The names of full KV blocks: equal names hold equal keys and values, so one request's serve another.
+"""Hashes of full KV blocks: equal hashes mean equal keys and values, so requests can share the blocks.
 
-A block's name hashes its parent's name and its own token ids; the root hashes whatever else decides what a
-token's keys and values are, and who may share them.
+A block's hash covers its parent's hash and its own token ids; the root covers everything else that determines keys
+and values, and the namespace that may share them.
 """
 
 from array import array
@@ -11,11 +11,11 @@ from hashlib import blake2b
 BlockHash = bytes
 
 _BYTES = 16
-"""A collision would hand one request another's context: 128 bits make that a matter of the sun's lifetime."""
+"""128 bits: a collision would give one request another's context."""
 
 
 def root_hash(model_revision: str, adapter: str = "", salt: str = "") -> BlockHash:
-    """Return the parent of first blocks: tenants with different `salt` share nothing."""
+    """Return the parent hash of first blocks; namespaces with different `salt` share nothing."""
     state = blake2b(digest_size=_BYTES)
     for part in (model_revision, adapter, salt):
         encoded = part.encode()
@@ -25,12 +25,12 @@ def root_hash(model_revision: str, adapter: str = "", salt: str = "") -> BlockHa
 
 
 def child_hash(parent: BlockHash, ids: Sequence[int]) -> BlockHash:
-    """Return the name of the block that holds `ids` after everything that `parent` names."""
+    """Return the hash of the block with `ids` that follows the block of `parent`."""
     return blake2b(parent + array("i", ids).tobytes(), digest_size=_BYTES).digest()
 
 
 class HashChain:
-    """The names of one sequence's full blocks, extended as it grows; each token is hashed once."""
+    """The hashes of one sequence's full blocks, extended as it grows; each token is hashed once."""
 
     __slots__ = ("_block_tokens", "_hashes", "_root")
 
@@ -39,8 +39,8 @@ class HashChain:
         self._block_tokens = block_tokens
         self._hashes: list[BlockHash] = []
 
-    def upto(self, ids: Sequence[int], blocks: int) -> list[BlockHash]:
-        """Return the names of the first `blocks` blocks of `ids`, which only ever grew at its end.
+    def first(self, ids: Sequence[int], blocks: int) -> list[BlockHash]:
+        """Return the hashes of the first `blocks` blocks of `ids`, which may only have been appended to.
 
         `ids` has at least `blocks * block_tokens` ids.
         """

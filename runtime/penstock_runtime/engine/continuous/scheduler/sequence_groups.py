@@ -1,89 +1,92 @@
-"""The choices of one request share its prompt: the later ones wait until the first has computed it."""
+"""Groups of the choices of one request: the later ones wait until the first has computed their common prompt."""
 
 from dataclasses import dataclass, field
 
-from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
+from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.sequence import Sequence
 
 
 @dataclass(slots=True)
 class _PrefixGroup:
     leader: SequenceState
-    held: list[SequenceState] = field(default_factory=list)
+    """The choice that computes the prompt."""
+    blocked: list[SequenceState] = field(default_factory=list)
+    """Choices that wait for the leader's prompt."""
     members: list[SequenceState] = field(default_factory=list)
 
 
 class SequenceGroups:
-    """Owns who leads, who is held back, and from whom a newcomer may take the prompt's blocks.
+    """Tracks each group's leader, its blocked choices, and the choices whose prompt blocks can be shared.
 
-    Requests of one choice, nearly all, are families of one and cost a look-up in a dict.
+    A request of one choice, the common case, is a group of one and costs a dict look-up.
     """
 
     def __init__(self) -> None:
-        self._families: dict[str, _PrefixGroup] = {}
-        self._leading: dict[int, _PrefixGroup] = {}
-        """By the uid of a leader that somebody is held for."""
+        self._groups: dict[str, _PrefixGroup] = {}
+        """By request id."""
+        self._blocking: dict[int, _PrefixGroup] = {}
+        """By uid of the leader: groups with blocked choices."""
 
-    def join(self, slot: SequenceState) -> bool:
-        """Take in a newcomer; return whether it must be held until its leader's prompt is computed."""
-        family = self._families.get(slot.sequence.request.id)
-        if family is None:
-            self._families[slot.sequence.request.id] = _PrefixGroup(slot, members=[slot])
+    def add(self, state: SequenceState) -> bool:
+        """Add a new sequence to its group; return whether it is blocked until the leader's prompt is computed."""
+        group = self._groups.get(state.sequence.request.id)
+        if group is None:
+            self._groups[state.sequence.request.id] = _PrefixGroup(state, members=[state])
             return False
-        family.members.append(slot)
-        if family.leader.settled >= slot.sequence.request.prompt_tokens:
+        group.members.append(state)
+        if group.leader.settled >= state.sequence.request.prompt_tokens:
             return False
-        family.held.append(slot)
-        self._leading[family.leader.sequence.uid] = family
+        group.blocked.append(state)
+        self._blocking[group.leader.sequence.uid] = group
         return True
 
-    def leave(self, slot: SequenceState) -> list[SequenceState]:
-        """Forget `slot`; return whom nobody leads any more and who may therefore wait in line."""
-        family = self._families[slot.sequence.request.id]
-        family.members.remove(slot)
-        if not family.members:
-            del self._families[slot.sequence.request.id]
-        if slot in family.held:
-            family.held.remove(slot)
-        if slot is not family.leader or not family.members:
+    def remove(self, state: SequenceState) -> list[SequenceState]:
+        """Remove `state` from its group; return the choices that this unblocks."""
+        group = self._groups[state.sequence.request.id]
+        group.members.remove(state)
+        if not group.members:
+            del self._groups[state.sequence.request.id]
+        if state in group.blocked:
+            group.blocked.remove(state)
+        if state is not group.leader or not group.members:
             return []
-        self._leading.pop(slot.sequence.uid, None)
-        if not family.held:
-            family.leader = family.members[0]
+        self._blocking.pop(state.sequence.uid, None)
+        if not group.blocked:
+            group.leader = group.members[0]
             return []
-        family.leader = family.held.pop(0)
-        if family.held:
-            self._leading[family.leader.sequence.uid] = family
-        return [family.leader]
+        group.leader = group.blocked.pop(0)
+        if group.blocked:
+            self._blocking[group.leader.sequence.uid] = group
+        return [group.leader]
 
     @property
     def count(self) -> int:
-        """Return how many requests are held."""
-        return len(self._families)
+        """Return the number of groups, which is the number of requests."""
+        return len(self._groups)
 
     @property
-    def anyone_held(self) -> bool:
-        """Return whether anybody is held back."""
-        return bool(self._leading)
+    def any_blocked(self) -> bool:
+        """Return whether any choice is blocked."""
+        return bool(self._blocking)
 
-    def released(self, sequence: Sequence) -> list[SequenceState]:
-        """Return who was held for `sequence`, if its prompt is computed by now; they are held no more."""
-        family = self._leading.get(sequence.uid)
-        if family is None or family.leader.settled < sequence.request.prompt_tokens:
+    def unblock(self, leader: Sequence) -> list[SequenceState]:
+        """Return the choices that `leader` no longer blocks, because its prompt is computed."""
+        group = self._blocking.get(leader.uid)
+        if group is None or group.leader.settled < leader.request.prompt_tokens:
             return []
-        del self._leading[sequence.uid]
-        held, family.held = family.held, []
-        return held
+        del self._blocking[leader.uid]
+        unblocked, group.blocked = group.blocked, []
+        return unblocked
 
-    def sibling(self, slot: SequenceState) -> SequenceState | None:
-        """Return a choice of the same request whose blocks hold all of the prompt that `slot` needs."""
-        sequence = slot.sequence
-        members = self._families[sequence.request.id].members
-        if len(members) == 1 or sequence.length != sequence.request.prompt_tokens:
+    def sibling(self, state: SequenceState) -> SequenceState | None:
+        """Return a choice of the same request whose blocks contain the whole prompt that `state` needs."""
+        sequence = state.sequence
+        prompt_tokens = sequence.request.prompt_tokens
+        members = self._groups[sequence.request.id].members
+        if len(members) == 1 or sequence.length != prompt_tokens:
             return None
-        usable = (one for one in members if one.settled >= sequence.request.prompt_tokens)
-        return next(usable, None)
+        return next((member for member in members if member.settled >= prompt_tokens), None)
 
-    def held(self) -> list[SequenceState]:
-        """Return everybody who is held back."""
-        return [slot for family in self._leading.values() for slot in family.held]
+    def blocked(self) -> list[SequenceState]:
+        """Return all blocked choices."""
+        return [state for group in self._blocking.values() for state in group.blocked]

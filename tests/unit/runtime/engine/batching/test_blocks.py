@@ -33,7 +33,7 @@ def test_what_was_published_is_found_and_shared() -> None:
     names = names_of("a", "b")
     ledger.publish(block, names[0])
     ledger.release([block])
-    assert ledger.found(names) == 1
+    assert ledger.count_hits(names) == 1
     assert ledger.share(names[:1]) == [block]
     assert (ledger.used, ledger.cached) == (1, 0)
 
@@ -58,9 +58,9 @@ def test_the_least_recently_used_is_given_up_first_and_of_one_sequence_its_tail(
     ledger.release(old)
     ledger.release(new)
     ledger.allocate(1)
-    assert [ledger.found([name]) for name in names] == [1, 0, 1, 1]
+    assert [ledger.count_hits([name]) for name in names] == [1, 0, 1, 1]
     ledger.allocate(1)
-    assert [ledger.found([name]) for name in names] == [0, 0, 1, 1]
+    assert [ledger.count_hits([name]) for name in names] == [0, 0, 1, 1]
 
 
 def test_using_a_cached_block_again_saves_it_from_being_given_up() -> None:
@@ -73,13 +73,13 @@ def test_using_a_cached_block_again_saves_it_from_being_given_up() -> None:
     ledger.release(blocks[1:])
     ledger.release(ledger.share(names[:1]))
     ledger.allocate(1)
-    assert [ledger.found([name]) for name in names] == [1, 0]
+    assert [ledger.count_hits([name]) for name in names] == [1, 0]
 
 
 def test_asking_for_too_many_changes_nothing() -> None:
     ledger = BlockManager(2, 16)
     ledger.allocate(1)
-    with pytest.raises(BlocksExhausted, match="2 blocks asked for, 1 available"):
+    with pytest.raises(BlocksExhausted, match="2 blocks requested, 1 available"):
         ledger.allocate(2)
     assert (ledger.free, ledger.used) == (1, 1)
 
@@ -99,7 +99,7 @@ def test_only_what_is_neither_shared_nor_named_is_lost() -> None:
     named, shared, own = ledger.allocate(3)
     ledger.publish(named, names_of("a")[0])
     ledger.share_blocks([shared])
-    assert ledger.lost_if_released([named, shared, own]) == 1
+    assert ledger.count_unrecoverable([named, shared, own]) == 1
 
 
 def test_blocks_that_are_copied_out_are_nobodys_until_the_copy_has_settled() -> None:
@@ -137,8 +137,8 @@ def test_names_depend_on_everything_before_and_on_who_may_share() -> None:
 def test_a_chain_names_what_it_named_before_and_goes_on() -> None:
     chain, fresh = HashChain(ROOT, 2), HashChain(ROOT, 2)
     ids = [1, 2, 3, 4, 5]
-    assert chain.upto(ids, 1) == fresh.upto(ids, 2)[:1]
-    assert chain.upto([*ids, 6], 3)[:2] == fresh.upto(ids, 2)
+    assert chain.first(ids, 1) == fresh.first(ids, 2)[:1]
+    assert chain.first([*ids, 6], 3)[:2] == fresh.first(ids, 2)
 
 
 class Ledgers(RuleBasedStateMachine):
@@ -165,7 +165,7 @@ class Ledgers(RuleBasedStateMachine):
         blocks = data.draw(st.sampled_from(self.held))
         if data.draw(st.booleans()):
             for block in blocks:
-                if block not in self.ledger._names:
+                if block not in self.ledger._hashes:
                     self.ledger.publish(block, child_hash(ROOT, [next(self.letters)]))
         if data.draw(st.booleans()):
             self.held.remove(blocks)
@@ -178,10 +178,10 @@ class Ledgers(RuleBasedStateMachine):
         self.ledger.share_blocks(blocks)
         self.held.append(list(blocks))
 
-    @precondition(lambda self: self.ledger._held)
+    @precondition(lambda self: self.ledger._by_hash)
     @rule(data=st.data())
     def share(self, data: st.DataObject) -> None:
-        names = data.draw(st.sampled_from(sorted(self.ledger._held)))
+        names = data.draw(st.sampled_from(sorted(self.ledger._by_hash)))
         self.held.append(self.ledger.share([names]))
 
     @precondition(lambda self: self.held)

@@ -133,9 +133,9 @@ class Scenario:
                 self.cancelled.add(name)
                 self.driver.engine.take(Cancel((name,)), self.driver.now)
             self.driver.turn()
-            self.scheduler.memory.check()
+            self.scheduler.kv.check()
         self.driver.run()
-        self.scheduler.memory.check()
+        self.scheduler.kv.check()
 
     def _arrive(self, all_prompts: list[tuple[int, ...]]) -> None:
         name, which = f"r{len(self.asked)}", self.chance.randrange(len(all_prompts))

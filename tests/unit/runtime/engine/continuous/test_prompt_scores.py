@@ -76,7 +76,7 @@ def test_scores_are_the_untouched_models_under_chunks_prefixes_and_preemption(
             driver.engine.take(SetLimits(limits(generation, cap, 3 + cap)), driver.now)
         driver.run()
     assert scheduler.report().preemptions > 0
-    scheduler.memory.check()
+    scheduler.kv.check()
     assert set(driver.scores) == {str(n) for n in range(8) if n % 4}
     for name, scored in driver.scores.items():
         ids = torch.tensor(asked[int(name)])

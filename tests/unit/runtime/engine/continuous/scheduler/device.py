@@ -153,7 +153,7 @@ class Machine:
         while len(self.plans) <= self.depth:
             plan = self.scheduler.plan(self.now)
             if self.exact:
-                self.scheduler.memory.check()
+                self.scheduler.kv.check()
             if isinstance(plan, Idle):
                 break
             assert plan.tokens <= max(self.scheduler._limits.max_batched_tokens, self.scheduler.cap)
@@ -224,7 +224,7 @@ class Machine:
             assert not self.exact or sequence.ids == alone(sequence, self.prompts[sequence.uid])
             self.scheduler.remove(sequence)
         if self.exact:
-            self.scheduler.memory.check()
+            self.scheduler.kv.check()
 
 
 def a_machine(

@@ -77,7 +77,7 @@ def test_every_answer_is_the_one_given_alone(seed: int) -> None:
     report = machine.scheduler.report()
     assert (report.waiting, report.running, report.used_blocks) == (0, 0, 0)
     assert report.free_blocks + report.cached_blocks == machine.info.kv.blocks
-    assert machine.scheduler.memory.host.free == machine.info.kv.host_blocks
+    assert machine.scheduler.kv.host_blocks.free == machine.info.kv.host_blocks
 
 
 def test_the_scenarios_meet_every_way_to_yield() -> None:

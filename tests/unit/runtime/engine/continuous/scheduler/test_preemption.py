@@ -8,8 +8,8 @@ import pytest
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.scheduler.preemption import (
-    MOST_PREEMPTIONS,
-    MOST_SLICES,
+    MAX_PREEMPTIONS,
+    MAX_SLICES,
     PreemptionCosts,
 )
 from penstock_runtime.engine.continuous.sequence import Sequence
@@ -146,7 +146,7 @@ def test_the_victim_is_the_one_that_loses_least_of_the_lowest_class() -> None:
     for _ in range(30):
         machine.step()
     lost = {
-        uid: machine.scheduler.memory.ledger.lost_if_released(machine.scheduler._slots[uid].blocks)
+        uid: machine.scheduler.kv.blocks.count_unrecoverable(machine.scheduler._states[uid].blocks)
         for uid in (1, 2)
     }
     machine.add(a_sequence(9, 8, 4, priority=1, arrived=machine.now))
@@ -175,7 +175,7 @@ def test_who_has_just_begun_is_left_its_quantum() -> None:
     assert machine.scheduler.report().preemptions == 1
 
 
-@pytest.mark.parametrize(("obey", "most"), [(URGENT, MOST_PREEMPTIONS), (SLICED, MOST_SLICES)])
+@pytest.mark.parametrize(("obey", "most"), [(URGENT, MAX_PREEMPTIONS), (SLICED, MAX_SLICES)])
 def test_after_three_times_or_six_slices_nobody_takes_its_place_again(
     obey: GenerationLimits, most: int
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import Preemption
-from penstock_runtime.engine.continuous.scheduler.rank_bound import RankBound
+from penstock_runtime.engine.continuous.scheduler.running_set import RankBound
 from tests.unit.runtime.engine.continuous.scheduler.device import (
     RECOMPUTE,
     Machine,
@@ -19,7 +19,7 @@ from tests.unit.runtime.engine.continuous.scheduler.device import (
 class Looking(RankBound):
     """Knows no bound: everybody is looked at, each time."""
 
-    def beats(self, *_: object) -> bool:
+    def outranks_any(self, *_: object) -> bool:
         return True
 
 
@@ -28,7 +28,7 @@ def lived(discipline: Discipline, seed: int, ceiling: RankBound) -> tuple[list[l
     chance, plans = random.Random(seed), []  # noqa: S311 - no secret
     obey = limits(cap=3, tokens=24, discipline=discipline, preemption=Preemption.LOWER_PRIORITY)
     machine: Machine = a_machine(blocks=200, costs=RECOMPUTE, obey=obey)
-    machine.scheduler._ceiling, machine.exact = ceiling, False
+    machine.scheduler._running.rank_bound, machine.exact = ceiling, False
     for uid in range(60):
         prompt, answer = chance.randint(1, 40), chance.choice([2, 30, 90])
         deadline = machine.now + chance.randint(500, 900)
@@ -45,7 +45,7 @@ def lived(discipline: Discipline, seed: int, ceiling: RankBound) -> tuple[list[l
         )
         for _ in range(chance.randint(0, 25)):
             machine.step()
-            running = machine.scheduler._running.values()
+            running = machine.scheduler._running.states()
             plans.append(sorted(slot.sequence.uid for slot in running))
     return plans, machine.scheduler.report().preemptions
 

@@ -1,0 +1,109 @@
+"""Admission of waiting sequences to slots: each needs a slot, tokens of the step and all of its blocks."""
+
+from penstock_runtime.engine.continuous.limits import Preemption
+from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCacheManager
+from penstock_runtime.engine.continuous.scheduler.plan_draft import PlanDraft
+from penstock_runtime.engine.continuous.scheduler.preemption import Preemptor
+from penstock_runtime.engine.continuous.scheduler.running_set import RunningSet
+from penstock_runtime.engine.continuous.scheduler.sequence_groups import SequenceGroups
+from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
+from penstock_runtime.engine.continuous.scheduler.wait_queue import WaitQueue
+
+
+class SlotAdmission:
+    """Moves the head of the wait queue into the running set, preempting where the mode allows it."""
+
+    def __init__(
+        self,
+        queue: WaitQueue,
+        running: RunningSet,
+        kv: KvCacheManager,
+        groups: SequenceGroups,
+        preemptor: Preemptor,
+    ) -> None:
+        self._queue = queue
+        self._running = running
+        self._kv = kv
+        self._groups = groups
+        self._preemptor = preemptor
+        self.cap = 0
+        """Slots."""
+        self.mode = Preemption.NEVER
+        self.recomputed_tokens = 0
+        """Positions computed again after preemptions, since the start."""
+
+    def admit(self, draft: PlanDraft, now: float) -> None:
+        """Admit the head of the queue, then the next, as long as each gets what it needs.
+
+        A sequence needs a token of this step that no decoding sequence uses, or that of its victim.
+        """
+        running, prefilling = self._running.by_uid, self._running.prefilling
+        unfed, promised = sum(state.unfed for state in prefilling.values()), 0
+        while (head := self._queue.head()) is not None:
+            free = draft.tokens_left - (len(running) - len(prefilling)) - promised
+            if len(running) >= self.cap:
+                if free < 0 or not self._preempt_for_slot(head, draft):
+                    return
+            elif free <= 0 or (free <= unfed and not self._candidates(head)):
+                return
+            reserve = self._reserve(head)
+            if not self._kv.admit(head, draft.plan, self._groups.sibling(head), reserve):
+                if not self._preempt_for_blocks(head, draft, reserve):
+                    return
+                continue
+            self._start(head, now)
+            if head.prefills:
+                promised += head.unfed
+
+    def _candidates(self, arrival: SequenceState) -> list[SequenceState]:
+        return self._preemptor.candidates(self.mode, arrival)
+
+    def _reserve(self, arrival: SequenceState) -> int:
+        """Return the blocks that `arrival` must leave for the growth of running sequences."""
+        running, kv = len(self._running), self._kv
+        if not running:
+            return 0
+        reserve = max(running, kv.blocks.total // 100)
+        if kv.blocks.available - kv.blocks_needed(arrival) >= reserve:
+            return reserve
+        growth = sum(kv.blocks_lacking(state) > 0 for state in self._running.states())
+        return max(growth, kv.blocks.total // 100)
+
+    def _start(self, state: SequenceState, now: float) -> None:
+        self._queue.discard(state)
+        self._running.add(state)
+        state.run_positions = 0
+        sequence, stats = state.sequence, state.sequence.stats
+        if stats.first_step_at is None:
+            stats.first_step_at = now
+            stats.cached_tokens = min(sequence.computed, sequence.request.prompt_tokens)
+        elif stats.preemptions:
+            self.recomputed_tokens += max(0, state.preempted_at - sequence.computed)
+
+    def _preempt_for_slot(self, arrival: SequenceState, draft: PlanDraft) -> bool:
+        """Preempt a running sequence for its slot; return whether one was preempted."""
+        if len(self._running) > self.cap:
+            return False  # the surplus over a lowered cap finishes first
+        candidates = self._candidates(arrival)
+        gain = sum(len(state.blocks) for state in candidates)
+        if not candidates or self._missing(arrival, 0) > gain:
+            return False
+        self._preemptor.preempt_victim(candidates, draft.plan)
+        return True
+
+    def _missing(self, arrival: SequenceState, reserve: int) -> int:
+        """Return the blocks that `arrival` lacks after all plans in flight have released theirs."""
+        coming = self._kv.blocks.available + self._kv.blocks_in_flight
+        return self._kv.blocks_needed(arrival) + reserve - coming
+
+    def _preempt_for_blocks(self, arrival: SequenceState, draft: PlanDraft, reserve: int) -> bool:
+        """Preempt for the blocks that `arrival` lacks; return whether this plan may try to admit it again."""
+        missing = self._missing(arrival, reserve)
+        if missing <= 0:
+            draft.awaits_blocks = True
+            return False
+        candidates = [state for state in self._candidates(arrival) if state.blocks]
+        if missing > sum(len(state.blocks) for state in candidates):
+            return False
+        self._preemptor.preempt_victim(candidates, draft.plan)
+        return True
