@@ -98,7 +98,7 @@ class ClientServer:
 
     def _refuse(self, refusal: RequestRejected) -> bytes:
         """Count the rejection of a surplus connection, and return its answer."""
-        self._pod.admission.turn_away(refusal)
+        self._pod.admission.reject(refusal)
         wire = ResponseWriter(self._pod.config.pod.name)
         return wire.write(of_refusal(refusal), self._ids.new(), closes=True)
 

@@ -121,7 +121,7 @@ class Admission:
             ticket.left = True
             self._counters.refused[refusal.reason] += 1
 
-    def turn_away(self, refusal: RequestRejected) -> None:
+    def reject(self, refusal: RequestRejected) -> None:
         """Count one request at the door and its refusal there, unread: `open`, `refuse` and `depart` in one step."""
         self._counters.received += 1
         self._counters.count_unread_rows()
@@ -143,15 +143,15 @@ class Admission:
         self._bytes -= ticket.bytes
         ticket.bytes = 0
 
-    def check_door(self, priority: int = LOWEST_CLASS) -> None:
+    def check_slot(self, priority: int = LOWEST_CLASS) -> None:
         """Raise NotServing or QueueFull where a body of a class as good as `priority` would be read in vain."""
         self._health.check_serving()
         if self.full() and not self.may_displace(priority):
             raise self.queue_full()
 
-    def take_place(self, ticket: Ticket, priority: int = LOWEST_CLASS) -> None:
-        """Take a place for a request whose body has come whole: one that is slow to come holds none. Raises as `check_door`."""
-        self.check_door(priority)
+    def reserve_slot(self, ticket: Ticket, priority: int = LOWEST_CLASS) -> None:
+        """Take a place for a request whose body has come whole: one that is slow to come holds none. Raises as `check_slot`."""
+        self.check_slot(priority)
         ticket.displaces = self.full()
         self._displacing += ticket.displaces
         self._placed += 1
@@ -281,7 +281,7 @@ class Admission:
         others = self._waiting() + self._placed - 1
         if others < self._live.accepted.max_queue_depth:
             return
-        last, refusal = self._classes.behind(request), self.queue_full()
+        last, refusal = self._classes.lowest_ranked_after(request), self.queue_full()
         held = None if last is None else self._release(last.id)
         if held is None:
             raise refusal

@@ -89,7 +89,7 @@ class Pod:
         try:
             self.texts = await asyncio.to_thread(tokenizing, self.config)
             if self.texts is not None:
-                self.link.expect(self.texts.busy)
+                self.link.set_more_coming_hint(self.texts.busy)
         finally:
             self.model = await loading
         if self.health.stage is Stage.LOADING:

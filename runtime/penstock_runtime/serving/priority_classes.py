@@ -53,7 +53,7 @@ class PriorityClasses:
         """Return how many requests of a class worse than that of `priority` wait."""
         return sum(map(len, self._waiting[priority_class(priority) + 1 :]))
 
-    def behind(self, newcomer: Aging) -> QueuedRequest | None:
+    def lowest_ranked_after(self, newcomer: Aging) -> QueuedRequest | None:
         """Return who would be served last by priority, if that is after `newcomer`."""
         newest = [next(reversed(one.values())) for one in self._waiting if one]
         last = max(newest, key=aged_priority, default=None)

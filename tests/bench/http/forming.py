@@ -7,7 +7,12 @@ from typing import Final
 import numpy as np
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.dynamic.batch_former import ArrivalForecast, Batch, BatchLimits, form
+from penstock_runtime.engine.dynamic.batch_former import (
+    ArrivalForecast,
+    Batch,
+    BatchLimits,
+    form_batch,
+)
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import UNKNOWN
 from penstock_runtime.request import Request
@@ -31,7 +36,7 @@ def _median(number: int) -> float:
             made += 1
             queue.add(Request(str(made), {"X": _ROW}, 1, _GROUP, float(made), made + 1e9))
         began = time.perf_counter()
-        placement = form(
+        placement = form_batch(
             queue, BatchLimits(MAX_BATCH, 0.0), ArrivalForecast(UNKNOWN, 0.0), made + 1.0
         )
         seconds.append(time.perf_counter() - began)

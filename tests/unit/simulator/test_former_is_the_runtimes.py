@@ -10,7 +10,7 @@ from penstock_runtime.engine.dynamic.batch_former import (
     Batch,
     BatchLimits,
     WaitUntil,
-    form,
+    form_batch,
 )
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import ServiceTime
@@ -58,7 +58,7 @@ def _by_the_runtime(arrivals: list[float], cap: int) -> list[float]:
             come += 1
         recent = sum(now - 1.0 <= at <= now for at in arrivals[max(0, come - 200) : come])
         outlook = ArrivalForecast(ServiceTime(EXACT.a, EXACT.c), float(recent))
-        placed = form(waiting, BatchLimits(cap, WINDOW), outlook, now)
+        placed = form_batch(waiting, BatchLimits(cap, WINDOW), outlook, now)
         following = arrivals[come] if come < len(arrivals) else 1e9
         if isinstance(placed, Batch):
             now += EXACT.seconds(placed.rows)

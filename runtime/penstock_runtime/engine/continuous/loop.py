@@ -18,7 +18,7 @@ from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
 from penstock_runtime.engine.continuous.runner import Known, StepFuture
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
-from penstock_runtime.engine.dynamic.loop import Inbox, Pulse, receive
+from penstock_runtime.engine.dynamic.loop import HeartbeatWriter, Inbox, receive
 from penstock_runtime.engine.model import DeviceLost, describe
 
 
@@ -52,7 +52,7 @@ class LoopPorts:
     """What the loop tells and asks the world."""
 
     post: Callable[[Stepped], None]
-    pulse: Pulse
+    pulse: HeartbeatWriter
     clock: Callable[[], float]
     """Monotonic, in seconds."""
 

@@ -68,7 +68,7 @@ class NothingWaits(Struct, frozen=True):
 Placement = Batch | WaitUntil | NothingWaits
 
 
-def form(
+def form_batch(
     waiting: WaitingRequests, limits: BatchLimits, outlook: ArrivalForecast, now: float
 ) -> Placement:
     """Return what a free engine should do; a returned batch's requests have left `waiting`.
@@ -95,7 +95,7 @@ def _form_only(
     outlook: ArrivalForecast,
     now: float,
 ) -> Placement:
-    """As `form` where all that waits has one shape: no choice among groups."""
+    """As `form_batch` where all that waits has one shape: no choice among groups."""
     ripe = ripe_at(head, limits, outlook)
     if ripe > now and waiting_pays(head.rows, outlook):
         return WaitUntil(ripe)

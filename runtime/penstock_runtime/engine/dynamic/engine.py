@@ -13,7 +13,7 @@ from penstock_runtime.engine.dynamic.batch_former import (
     Batch,
     BatchLimits,
     Placement,
-    form,
+    form_batch,
 )
 from penstock_runtime.engine.dynamic.drain import Draining
 from penstock_runtime.engine.dynamic.execution import BatchResult, execute
@@ -125,7 +125,7 @@ class BatchEngine:
         """Expire what is overdue, then form the next batch, which from now on runs."""
         self.expire(now)
         self._shed(now)
-        placement = form(self._waiting, self._forming_limits(), self._outlook(now), now)
+        placement = form_batch(self._waiting, self._forming_limits(), self._outlook(now), now)
         if isinstance(placement, Batch):
             self._running = placement
             self._running_generation = self._limits.generation
@@ -171,7 +171,7 @@ class BatchEngine:
         """Run `batch` on the model; changes nothing here until `settle`."""
         return execute(self._model, batch, clock, pulse)
 
-    def settle(self, ran: BatchResult) -> None:
+    def complete(self, ran: BatchResult) -> None:
         """Take in what became of the running batch. Who was cancelled meanwhile has ended already."""
         self._ledger.end_all(ran.ends)
         for rows, seconds in ran.runs:

@@ -128,7 +128,7 @@ class _Execution:
 
     def _complete(self, requests: Sequence[Request], outputs: Tensors) -> None:
         began, ends = self._began, self.ran.ends
-        for request, mine in zip(requests, shares(requests, outputs), strict=True):
+        for request, mine in zip(requests, split_outputs(requests, outputs), strict=True):
             ends.append((request.id, Completed(mine, began - request.arrived)))
 
 
@@ -156,7 +156,7 @@ def _stacked(parts: list[Tensor]) -> Tensor:
     return stacked
 
 
-def shares(requests: Sequence[Request], outputs: Tensors) -> list[Tensors]:
+def split_outputs(requests: Sequence[Request], outputs: Tensors) -> list[Tensors]:
     """Return each request's rows of a batch's outputs, as views."""
     if len(requests) == 1:
         return [outputs]
@@ -170,7 +170,7 @@ def shares(requests: Sequence[Request], outputs: Tensors) -> list[Tensors]:
 
 
 def _rows(outputs: Tensors) -> list[Tensors]:
-    """As `shares`, for requests of one row: numpy yields rows faster than it slices them."""
+    """As `split_outputs`, for requests of one row: numpy yields rows faster than it slices them."""
     if len(outputs) == 1:
         ((name, tensor),) = outputs.items()
         return [{name: row} for row in tensor[:, None]]

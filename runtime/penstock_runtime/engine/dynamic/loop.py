@@ -25,19 +25,19 @@ class Inbox(Protocol[M_co]):
         """
 
 
-class Pulse(Protocol):
+class HeartbeatWriter(Protocol):
     """Where the engine shows that it lives."""
 
     def begin(self, predicted_seconds: float) -> None:
         """Note that a step begins, which should take so long."""
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Note that the step goes on."""
 
     def end(self) -> None:
         """Note that the step has ended."""
 
-    def tick(self) -> None:
+    def tick_idle(self) -> None:
         """Note that the engine lives while it waits for work."""
 
 
@@ -45,7 +45,7 @@ def serve(
     engine: BatchEngine,
     inbox: Inbox[ToEngine],
     post: Callable[[Settled], None],
-    pulse: Pulse,
+    pulse: HeartbeatWriter,
     clock: Callable[[], float],
 ) -> None:
     """Serve until the inbox is closed, then end what is still held.
@@ -59,7 +59,7 @@ def serve(
         now = clock()
         _take_in(engine, messages, now)
         if ran is not None:
-            engine.settle(ran)
+            engine.complete(ran)
             ran = None
         placement = engine.plan(now)
         _tell(engine, post)
@@ -73,20 +73,20 @@ def serve(
                 until = None
         del messages, placement  # an engine that waits keeps nobody's tensors
     if ran is not None:
-        engine.settle(ran)
+        engine.complete(ran)
     engine.fail_all("the engine was closed", retry_after_seconds=1.0)
     _tell(engine, post)
 
 
 def receive(
-    inbox: Inbox[M_co], until: float | None, pulse: Pulse, clock: Callable[[], float]
+    inbox: Inbox[M_co], until: float | None, pulse: HeartbeatWriter, clock: Callable[[], float]
 ) -> Sequence[M_co] | None:
     """As `Inbox.receive`; the engine ticks while it waits."""
     while True:
         now = clock()
         if until is not None and until <= now:
             return inbox.receive(until)
-        pulse.tick()
+        pulse.tick_idle()
         next_tick = now + IDLE_TICK_SECONDS
         messages = inbox.receive(next_tick if until is None else min(until, next_tick))
         if messages is None or messages or (until is not None and until <= next_tick):
@@ -99,10 +99,10 @@ def _take_in(engine: BatchEngine, messages: Sequence[ToEngine], now: float) -> N
 
 
 def _run(
-    engine: BatchEngine, batch: Batch, pulse: Pulse, clock: Callable[[], float]
+    engine: BatchEngine, batch: Batch, pulse: HeartbeatWriter, clock: Callable[[], float]
 ) -> BatchResult:
     pulse.begin(engine.predicted_seconds(batch))
-    ran = engine.run(batch, clock, pulse.beat)
+    ran = engine.run(batch, clock, pulse.tick)
     pulse.end()
     return ran
 

@@ -46,7 +46,7 @@ class EngineLink(Protocol):
         is not yet in a report means: a batch formed under older limits may still run (`converging`).
         """
 
-    def expect(self, coming: Callable[[], bool]) -> None:
+    def set_more_coming_hint(self, coming: Callable[[], bool]) -> None:
         """Learn how to ask whether more is about to be sent: an engine on the core that brings it may hold a batch for it."""
 
     def heartbeat(self) -> Heartbeat:

@@ -30,14 +30,14 @@ class Frames:
 
     def __init__(self, memory: mmap.mmap, mine: tuple[int, int]) -> None:
         """`mine` is where this side lends from: start and size within `memory`."""
-        self._lender = BlockAllocator(memory, *mine)
-        self._borrower = BlockReader(memory)
+        self._allocator = BlockAllocator(memory, *mine)
+        self._reader = BlockReader(memory)
         self._received = bytearray()
 
     @property
-    def lent_bytes(self) -> int:
+    def allocated_bytes(self) -> int:
         """How much of this side's memory the other side still reads."""
-        return self._lender.lent_bytes
+        return self._allocator.allocated_bytes
 
     def encode(self, message: object) -> bytes:
         """Return the frame of `message`; its arrays are copied, so the caller's may change at once."""
@@ -51,7 +51,7 @@ class Frames:
         )
         sizes = [one.nbytes for one in arrays]
         place, block = self._place(sizes)
-        given_back = self._borrower.done()
+        given_back = self._reader.done()
         parts = [
             struct.pack(f"<{len(given_back)}q{len(sizes)}q", *given_back, *sizes),
             head,
@@ -63,7 +63,7 @@ class Frames:
 
     def _place(self, sizes: list[int]) -> tuple[int, memoryview | None]:
         total = sum(aligned(size) for size in sizes)
-        lent = self._lender.lend(total) if total >= INLINE_BYTES else None
+        lent = self._allocator.allocate(total) if total >= INLINE_BYTES else None
         return (_INLINE, None) if lent is None else lent
 
     def decode(self, data: bytes | memoryview) -> Iterator[Any]:
@@ -82,7 +82,7 @@ class Frames:
         at = _HEADER.size
         numbers = struct.unpack_from(f"<{given_back + arrays}q", frame, at)
         for start in numbers[:given_back]:
-            self._lender.take_back(start)
+            self._allocator.free(start)
         at += 8 * len(numbers)
         view = memoryview(frame)
         head, rest = view[at : at + head_size], view[at + head_size :]
@@ -92,7 +92,7 @@ class Frames:
     def _buffers(self, rest: memoryview, place: int, sizes: tuple[int, ...]) -> list[Any]:
         total = sum(aligned(size) for size in sizes)
         source = (
-            _spread(rest, sizes, total) if place == _INLINE else self._borrower.borrow(place, total)
+            _spread(rest, sizes, total) if place == _INLINE else self._reader.read(place, total)
         )
         found, at = [], 0
         for size in sizes:

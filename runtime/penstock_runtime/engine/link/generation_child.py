@@ -14,7 +14,7 @@ from penstock_runtime.engine.continuous.messages import Stepped
 from penstock_runtime.engine.link.child import Child, run_child
 from penstock_runtime.engine.link.generation_setup import OpenedEngine, open_engine
 from penstock_runtime.engine.link.handshake import Loaded, NotLoaded, StartGeneration
-from penstock_runtime.engine.link.inbox import Inbox
+from penstock_runtime.engine.link.inbox import ThreadInbox
 from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import ModelLoadFailed, describe
@@ -40,7 +40,7 @@ class GenerationChild(Child):
         return self._serve(opened)
 
     def _serve(self, opened: OpenedEngine) -> int:
-        inbox = Inbox(time.monotonic)
+        inbox = ThreadInbox(time.monotonic)
         listener = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
         listener.start()
         outside = LoopPorts(self.post, self.pulse, time.monotonic)
@@ -50,7 +50,7 @@ class GenerationChild(Child):
             return self.last_word(EngineDied(describe(error)))
         return 0
 
-    def _listen(self, inbox: Inbox) -> None:
+    def _listen(self, inbox: ThreadInbox) -> None:
         try:
             while (messages := self.inbox.receive(None)) is not None:
                 inbox.send(*messages)

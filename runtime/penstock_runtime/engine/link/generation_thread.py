@@ -12,7 +12,7 @@ from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
 from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
 from penstock_runtime.engine.link.generation_setup import open_engine
 from penstock_runtime.engine.link.heartbeat import ThreadHeartbeat
-from penstock_runtime.engine.link.inbox import Inbox
+from penstock_runtime.engine.link.inbox import ThreadInbox
 from penstock_runtime.engine.link.thread import CLOSE_SECONDS
 from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import describe
@@ -33,7 +33,7 @@ class GenerationThreadLink:
         self._limits = limits
         self._depth = depth
         self._clock = clock
-        self._inbox = Inbox(clock)
+        self._inbox = ThreadInbox(clock)
         self._pulse = ThreadHeartbeat(clock)
         self._thread = threading.Thread(target=self._live, name="penstock-generation", daemon=True)
         self._loop: asyncio.AbstractEventLoop

@@ -25,14 +25,14 @@ class SharedHeartbeat:
         self._predicted_seconds = 0.0
         self._last_step = clock()
 
-    # -- the engine's side, as `engine.dynamic.loop.Pulse`
+    # -- the engine's side, as `engine.dynamic.loop.HeartbeatWriter`
 
     def begin(self, predicted_seconds: float) -> None:
         """Note that a step begins, which should take so long."""
         self._predicted_seconds = predicted_seconds
-        self.beat()
+        self.tick()
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Note that the step goes on."""
         self._write(busy=True, predicted_seconds=self._predicted_seconds)
 
@@ -40,7 +40,7 @@ class SharedHeartbeat:
         """Note that the step has ended."""
         self._write(busy=False, predicted_seconds=0.0)
 
-    def tick(self) -> None:
+    def tick_idle(self) -> None:
         """Note that the engine lives while it waits for work."""
         self._store(self._last_step, self._clock(), busy=False, predicted_seconds=0.0)
 
@@ -81,22 +81,22 @@ class ThreadHeartbeat:
         self.last = Heartbeat(now, busy=False, predicted_seconds=0.0, alive_at=now)
 
     def begin(self, predicted_seconds: float) -> None:
-        """As `engine.dynamic.loop.Pulse`."""
+        """As `engine.dynamic.loop.HeartbeatWriter`."""
         self._predicted_seconds = predicted_seconds
-        self.beat()
+        self.tick()
 
-    def beat(self) -> None:
-        """As `engine.dynamic.loop.Pulse`."""
+    def tick(self) -> None:
+        """As `engine.dynamic.loop.HeartbeatWriter`."""
         now = self._clock()
         self.last = Heartbeat(
             now, busy=True, predicted_seconds=self._predicted_seconds, alive_at=now
         )
 
     def end(self) -> None:
-        """As `engine.dynamic.loop.Pulse`."""
+        """As `engine.dynamic.loop.HeartbeatWriter`."""
         now = self._clock()
         self.last = Heartbeat(now, busy=False, predicted_seconds=0.0, alive_at=now)
 
-    def tick(self) -> None:
-        """As `engine.dynamic.loop.Pulse`."""
+    def tick_idle(self) -> None:
+        """As `engine.dynamic.loop.HeartbeatWriter`."""
         self.last = replace(self.last, alive_at=self._clock())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from penstock_runtime.engine.continuous.messages import ToGeneration
 
 
-class Inbox:
+class ThreadInbox:
     """Messages on their way in: a deque under a condition that neither side holds while it works."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -31,7 +31,7 @@ class InlinePolicy:
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._next_trial = 0.0
 
-    def is_brief(self, rows: int, predicted_seconds: float, now: float) -> bool:
+    def should_inline(self, rows: int, predicted_seconds: float, now: float) -> bool:
         """Return whether a run of `rows` should be brief: by what was seen, else by what is predicted."""
         size = rows.bit_length()
         seen = self._seconds.get(size)
@@ -43,7 +43,7 @@ class InlinePolicy:
         self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
         return True
 
-    def note(self, runs: Iterable[tuple[int, float]]) -> None:
+    def record(self, runs: Iterable[tuple[int, float]]) -> None:
         """Learn from runs of so many rows that took so many seconds."""
         for rows, seconds in runs:
             seen = self._seconds.setdefault(rows.bit_length(), deque(maxlen=_LOOKED_BACK))
@@ -53,10 +53,10 @@ class InlinePolicy:
             if seconds <= self._brief_seconds:
                 self._pause_seconds = _FIRST_PAUSE_SECONDS
 
-    def note_apart(self, runs: Iterable[tuple[int, float]], cpu_seconds: float) -> None:
+    def record_offloaded(self, runs: Iterable[tuple[int, float]], cpu_seconds: float) -> None:
         """Learn from runs of one batch in the thread, which took so much processor time in all."""
         for rows, seconds in runs:
-            self.note([(rows, seconds)])
+            self.record([(rows, seconds)])
             if cpu_seconds <= self._brief_seconds and seconds < _FORGETS_SECONDS:
                 self._misjudged.add(rows.bit_length())
             else:

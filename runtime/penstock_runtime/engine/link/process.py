@@ -89,8 +89,8 @@ class ChildLink(Generic[Info]):
         if self._process is not None and not self._dead:
             self._wire.send(message)
 
-    def expect(self, coming: Callable[[], bool]) -> None:
-        """As `EngineLink.expect`: the engine has cores of its own, so it waits for nobody here."""
+    def set_more_coming_hint(self, coming: Callable[[], bool]) -> None:
+        """As `EngineLink.set_more_coming_hint`: the engine has cores of its own, so it waits for nobody here."""
 
     def heartbeat(self) -> Heartbeat:
         """As `EngineLink.heartbeat`."""

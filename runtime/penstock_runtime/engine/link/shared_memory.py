@@ -34,26 +34,26 @@ class BlockAllocator:
     def __init__(self, memory: mmap.mmap, start: int, size: int) -> None:
         self._memory = memoryview(memory)
         self._free = [(start, size)]
-        self._lent: dict[int, int] = {}
+        self._allocated: dict[int, int] = {}
 
     @property
-    def lent_bytes(self) -> int:
+    def allocated_bytes(self) -> int:
         """How much is out."""
-        return sum(self._lent.values())
+        return sum(self._allocated.values())
 
-    def lend(self, size: int) -> tuple[int, memoryview] | None:
+    def allocate(self, size: int) -> tuple[int, memoryview] | None:
         """Return the place of a block and its memory, or None while no gap is large enough."""
         size = max(ALIGNMENT, aligned(size))
         for index, (start, gap) in enumerate(self._free):
             if gap >= size:
                 self._free[index : index + 1] = [(start + size, gap - size)] if gap > size else []
-                self._lent[start] = size
+                self._allocated[start] = size
                 return start, self._memory[start : start + size]
         return None
 
-    def take_back(self, start: int) -> None:
+    def free(self, start: int) -> None:
         """Take a block back; raise KeyError when it is not out."""
-        insort(self._free, (start, self._lent.pop(start)))
+        insort(self._free, (start, self._allocated.pop(start)))
         merged: list[tuple[int, int]] = []
         for one, size in self._free:
             if merged and sum(merged[-1]) == one:
@@ -70,7 +70,7 @@ class BlockReader:
         self._memory = memory
         self._done: list[int] = []
 
-    def borrow(self, start: int, size: int) -> NDArray[np.uint8]:
+    def read(self, start: int, size: int) -> NDArray[np.uint8]:
         """Return the block at `start`."""
         block = np.frombuffer(self._memory, np.uint8, size, start)
         watch = weakref.finalize(block, self._done.append, start)

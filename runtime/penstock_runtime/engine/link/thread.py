@@ -86,8 +86,8 @@ class ThreadLink:
             if not self._awake:
                 self._wake()
 
-    def expect(self, coming: Callable[[], bool]) -> None:
-        """As `EngineLink.expect`."""
+    def set_more_coming_hint(self, coming: Callable[[], bool]) -> None:
+        """As `EngineLink.set_more_coming_hint`."""
         self._coming = coming
 
     def heartbeat(self) -> Heartbeat:
@@ -205,16 +205,16 @@ class ThreadLink:
             self._deliver(settled)
 
     def _is_brief(self, engine: BatchEngine, batch: Batch) -> bool:
-        return self._brevity is not None and self._brevity.is_brief(
+        return self._brevity is not None and self._brevity.should_inline(
             batch.rows, engine.predicted_seconds(batch), self._clock()
         )
 
     def _run_here(self, engine: BatchEngine, batch: Batch) -> None:
         ran = engine.run(batch, self._clock, _nobody_looks)
         self._pulse.end()
-        engine.settle(ran)
+        engine.complete(ran)
         if self._brevity is not None:
-            self._brevity.note(ran.runs)
+            self._brevity.record(ran.runs)
         if engine.waiting:
             self._wake()
 
@@ -235,9 +235,9 @@ class ThreadLink:
         self._running = False
         self._pulse.end()
         if self._brevity is not None:
-            self._brevity.note_apart(ran.runs, cpu_seconds)
+            self._brevity.record_offloaded(ran.runs, cpu_seconds)
         if self._engine is not None:
-            self._engine.settle(ran)
+            self._engine.complete(ran)
             if self._coming is None:
                 self._step()
             else:
@@ -288,7 +288,7 @@ class ThreadLink:
 
     def _run_there(self, engine: BatchEngine, batch: Batch) -> None:
         began = time.thread_time()
-        ran = engine.run(batch, self._clock, self._pulse.beat)
+        ran = engine.run(batch, self._clock, self._pulse.tick)
         self._in_loop(self._settle, ran, time.thread_time() - began)
 
     def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:

@@ -95,7 +95,7 @@ class FastPath:
     ) -> None:
         """Reject a request by its head, with a pre-rendered answer: nothing is allocated or kept for it."""
         request_id = head.request_id or self.ids.new()
-        self.pod.admission.turn_away(rejection)
+        self.pod.admission.reject(rejection)
         self.traffic.last_request_at = now
         answer = self.rejections.answer(rejection, request_id, self.endpoint_of(head))
         client.answer(answer, closes=False)
@@ -178,7 +178,7 @@ class Exchange:
         """Begin on a pod that is not open: reject before the body is read, unless the request displaces a waiting one."""
         try:
             priority = hinted_class(body, self._head.header_length)
-            self._path.pod.admission.take_place(self._ticket, priority)
+            self._path.pod.admission.reserve_slot(self._ticket, priority)
         except Exception as error:  # noqa: BLE001  the last line of defence, as on aiohttp's path
             self._refuse(error)
             return
@@ -193,7 +193,7 @@ class Exchange:
             call = self._endpoint.read(body, self._head)
             if type(call) is DeferredCall:
                 if not ticket.placed:
-                    admission.take_place(ticket)
+                    admission.reserve_slot(ticket)
                 self._task = asyncio.create_task(self._begin_later(call))
             else:
                 if call.bytes > ticket.bytes:

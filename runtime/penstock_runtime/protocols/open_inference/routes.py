@@ -112,7 +112,7 @@ class OpenInference:
         with pod.admission.receive(seconds_in_socket(request.transport)) as ticket:
             self._check_model(request)
             bodies.check_head(request, pod.config.http.max_body_bytes)
-            pod.admission.check_door(best_class(request))
+            pod.admission.check_slot(best_class(request))
             model = self._model(request)
             call = await self._read(request, model, ticket)
             pod.admission.count_rows(ticket, call.rows)
@@ -131,7 +131,7 @@ class OpenInference:
         body = await bodies.read(
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
-        admission.take_place(ticket, best_class(request))
+        admission.reserve_slot(ticket, best_class(request))
         length = request.headers.get(bodies.HEADER_LENGTH)
         call = await to_thread_if_large(len(body), read_call, body, length, model, self._pod.texts)
         if isinstance(call, InferCall):

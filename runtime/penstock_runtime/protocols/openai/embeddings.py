@@ -47,7 +47,7 @@ class Embeddings:
     async def _serve(self, request: web.Request, ticket: Ticket) -> Reply:
         pod = self._pod
         bodies.check_head(request, pod.config.http.max_body_bytes)
-        pod.admission.check_door(best_class(request))
+        pod.admission.check_slot(best_class(request))
         call = await self._read(request, ticket)
         pod.admission.count_rows(ticket, call.rows)
         options, ending = call.options, self._submit(request, ticket, call)
@@ -72,7 +72,7 @@ class Embeddings:
         body = await bodies.read(
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
-        admission.take_place(ticket, best_class(request))
+        admission.reserve_slot(ticket, best_class(request))
         call = await to_thread_if_large(len(body), read, body, self._pod)
         del body
         return await tokenized(call, self._pod, hold, header_seconds(request))

@@ -71,12 +71,12 @@ class GenerationHandler:
     async def _body(self, request: web.Request, ticket: Ticket, kind: type[Body]) -> Body:
         pod = self._pod
         bodies.check_head(request, pod.config.http.max_body_bytes)
-        pod.admission.check_door()
+        pod.admission.check_slot()
         hold = pod.admission.holding(ticket)
         raw = await bodies.read(
             request, pod.config.http.max_body_bytes, pod.config.http.body_timeout_seconds, hold
         )
-        pod.admission.take_place(ticket)
+        pod.admission.reserve_slot(ticket)
         body = await to_thread_if_large(len(raw), read, kind, raw)
         pod.check_model(body.requested_model)
         self._unknown.log(request, body)

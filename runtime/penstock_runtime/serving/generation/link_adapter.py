@@ -86,8 +86,8 @@ class Face:
             case _:
                 raise TypeError(f"{type(message).__name__} is for a one-shot engine")
 
-    def expect(self, coming: Callable[[], bool]) -> None:
-        """As `EngineLink.expect`: prompts join at every step."""
+    def set_more_coming_hint(self, coming: Callable[[], bool]) -> None:
+        """As `EngineLink.set_more_coming_hint`: prompts join at every step."""
 
     def heartbeat(self) -> Heartbeat:
         """As `EngineLink.heartbeat`."""

@@ -28,13 +28,13 @@ class _NoPulse:
     def begin(self, predicted_seconds: float) -> None:
         """Nobody watches."""
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Nobody watches."""
 
     def end(self) -> None:
         """Nobody watches."""
 
-    def tick(self) -> None:
+    def tick_idle(self) -> None:
         """Nobody watches."""
 
 

@@ -60,7 +60,7 @@ class Door:
 
         async def one() -> Any:
             with self.desk.receive() as ticket:
-                self.desk.take_place(ticket, priority)
+                self.desk.reserve_slot(ticket, priority)
                 self.desk.count_rows(ticket, rows)
                 return await self.desk.serve(ticket, self.request(ticket, rows, seconds, priority))
 
@@ -128,7 +128,7 @@ async def test_a_request_that_is_made_ready_holds_a_place_and_gives_it_back() ->
 
     async def read_badly() -> None:
         with door.desk.receive() as ticket:
-            door.desk.take_place(ticket)
+            door.desk.reserve_slot(ticket)
             with refused(QueueFull):
                 await door.ask()
             raise RuntimeError("a defect while parsing")
@@ -255,11 +255,11 @@ async def test_a_body_that_is_wrong_or_asks_for_less_takes_nobodys_place() -> No
     door, tasks = full_of_the_lowest_class()
     await settle()
     with door.desk.receive() as ticket:
-        door.desk.take_place(ticket, 1)
+        door.desk.reserve_slot(ticket, 1)
         with refused(QueueFull):
             await door.desk.serve(ticket, door.request(ticket, 1, None, priority=10))
     with door.desk.receive() as ticket:
-        door.desk.take_place(ticket, 1)  # and nothing is submitted
+        door.desk.reserve_slot(ticket, 1)  # and nothing is submitted
     assert len(door.ids()) == 2
     door.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
@@ -272,7 +272,7 @@ async def test_no_more_requests_are_made_ready_beyond_a_full_queue_than_places_c
     door, tasks = full_of_the_lowest_class()
     await settle()
     for _ in range(2):
-        door.desk.take_place(door.desk.open(door.time), 1)
+        door.desk.reserve_slot(door.desk.open(door.time), 1)
     with refused(QueueFull):
         await door.ask(priority=1)
     door.desk.fail_all(Failed("over"))

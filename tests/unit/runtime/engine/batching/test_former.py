@@ -9,7 +9,7 @@ from penstock_runtime.engine.dynamic.batch_former import (
     NothingWaits,
     Placement,
     WaitUntil,
-    form,
+    form_batch,
 )
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime
@@ -33,7 +33,7 @@ def formed(
     waiting = WaitingRequests(discipline)
     for request in requests:
         waiting.add(request)
-    return form(waiting, BatchLimits(cap, window), outlook, now)
+    return form_batch(waiting, BatchLimits(cap, window), outlook, now)
 
 
 def ids(placement: Placement) -> list[str]:
@@ -165,7 +165,7 @@ def test_everyone_is_served_once_and_no_batch_exceeds_the_cap(
     served, now = list[str](), 10.0
     outlook = ArrivalForecast(ServiceTime(0.05, 0.01), rate)
     while not isinstance(
-        placement := form(waiting, BatchLimits(cap, window), outlook, now), NothingWaits
+        placement := form_batch(waiting, BatchLimits(cap, window), outlook, now), NothingWaits
     ):
         if isinstance(placement, WaitUntil):
             assert placement.time > now
@@ -184,7 +184,7 @@ def test_nobody_starves_under_priority_while_better_classes_keep_coming() -> Non
     now, served = 0.0, list[str]()
     while "low" not in served:
         waiting.add(a_request(f"high-{now}", arrived=now, priority=1))
-        placement = form(waiting, BatchLimits(1, 0.0), QUIET, now)
+        placement = form_batch(waiting, BatchLimits(1, 0.0), QUIET, now)
         served += ids(placement)
         now += 1.0
         assert now <= 50.0, "the lowest class waits at most nine times its aging"

@@ -73,7 +73,7 @@ def test_a_lone_length_in_a_flood_of_others_waits_no_longer_than_its_turn() -> N
         placement = engine.plan(clock.now)
         assert isinstance(placement, Batch)
         ran = engine.run(placement, clock, lambda: None)
-        engine.settle(ran)
+        engine.complete(ran)
         if "long" in (request.id for request in placement.requests):
             assert placement.rows == 1
             assert clock.now - came <= ahead * 0.01 + 0.03, "its window, and what came before it"

@@ -109,13 +109,13 @@ class Life:
         assert predicted_seconds >= 0.0
         self.pulses.append("begin")
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         raise AssertionError("nobody beats within a step")
 
     def end(self) -> None:
         self.pulses.append("end")
 
-    def tick(self) -> None: ...
+    def tick_idle(self) -> None: ...
 
     def live(self) -> None:
         step, runner = open_runner(lambda: self.step, self.depth)

@@ -137,7 +137,7 @@ def step(engine: BatchEngine, model: Doubling) -> Batch | WaitUntil | NothingWai
     """Form a batch, run it, settle it."""
     placement = engine.plan(model.clock.now)
     if isinstance(placement, Batch):
-        engine.settle(engine.run(placement, model.clock, lambda: None))
+        engine.complete(engine.run(placement, model.clock, lambda: None))
     return placement
 
 

@@ -81,7 +81,7 @@ def test_a_request_cancelled_while_it_runs_ends_cancelled_and_its_mates_are_serv
     assert isinstance(batch, Batch)
     ran = engine.run(batch, model.clock, lambda: None)
     engine.take(Cancel(("a",)), 0.0)
-    engine.settle(ran)
+    engine.complete(ran)
     engine.take(Cancel(("a", "b")), 0.0)  # too late: ignored
     ends.take(engine.settled())
     assert ends.of["a"] == Cancelled()
@@ -96,7 +96,7 @@ def test_new_limits_hold_from_the_next_batch_and_the_old_one_shows_as_converging
     assert isinstance(batch, Batch)
     engine.take(SetLimits(limits(cap=2, generation=2)), 0.0)
     assert (engine.report().generation, engine.report().converging) == (2, True)
-    engine.settle(engine.run(batch, model.clock, lambda: None))
+    engine.complete(engine.run(batch, model.clock, lambda: None))
     assert not engine.report().converging
     submit(engine, *"ghi")
     step(engine, model)

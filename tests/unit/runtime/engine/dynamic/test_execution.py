@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_runtime.engine.dynamic.batch_former import Batch
-from penstock_runtime.engine.dynamic.execution import BatchResult, execute, shares
+from penstock_runtime.engine.dynamic.execution import BatchResult, execute, split_outputs
 from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Completed, Failed, Request, Tensor
 from tests.unit.runtime.engine.dynamic.builders import POISON, Doubling, a_request, answer
@@ -37,7 +37,7 @@ def test_shares_are_the_whole_batch_in_order(rows: list[int], outputs: int) -> N
         f"y{n}": np.arange(sum(rows) * (n + 1) * 2).reshape(sum(rows), n + 1, 2)
         for n in range(outputs)
     }
-    found = shares(requests, dict(made))
+    found = split_outputs(requests, dict(made))
     assert [len(one["y0"]) for one in found] == rows
     for name, whole in made.items():
         parts: list[Tensor] = [one[name] for one in found]

@@ -28,16 +28,16 @@ class NoPulse:
     """Nobody looks."""
 
     def begin(self, predicted_seconds: float) -> None:
-        """As `Pulse.begin`."""
-
-    def beat(self) -> None:
-        """As `Pulse.beat`."""
-
-    def end(self) -> None:
-        """As `Pulse.end`."""
+        """As `HeartbeatWriter.begin`."""
 
     def tick(self) -> None:
-        """As `Pulse.tick`."""
+        """As `HeartbeatWriter.tick`."""
+
+    def end(self) -> None:
+        """As `HeartbeatWriter.end`."""
+
+    def tick_idle(self) -> None:
+        """As `HeartbeatWriter.tick_idle`."""
 
 
 def test_an_engine_with_nothing_to_do_keeps_nobodys_tensors() -> None:

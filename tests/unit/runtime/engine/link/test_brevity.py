@@ -99,31 +99,31 @@ async def test_a_model_that_turns_slow_holds_the_loop_once() -> None:
 
 def test_one_long_run_among_short_ones_is_an_interruption() -> None:
     brevity = InlinePolicy(0.001)
-    assert not brevity.is_brief(8, predicted_seconds=0.002, now=0.0)
-    brevity.note([(8, 0.0005), (8, 0.03)])
-    assert brevity.is_brief(9, predicted_seconds=1.0, now=0.0)
-    assert not brevity.is_brief(64, predicted_seconds=1.0, now=0.0)
-    brevity.note([(8, 0.002)] * 8)
-    assert not brevity.is_brief(8, predicted_seconds=0.0, now=0.0)
+    assert not brevity.should_inline(8, predicted_seconds=0.002, now=0.0)
+    brevity.record([(8, 0.0005), (8, 0.03)])
+    assert brevity.should_inline(9, predicted_seconds=1.0, now=0.0)
+    assert not brevity.should_inline(64, predicted_seconds=1.0, now=0.0)
+    brevity.record([(8, 0.002)] * 8)
+    assert not brevity.should_inline(8, predicted_seconds=0.0, now=0.0)
 
 
 def test_a_run_that_only_waited_for_the_interpreter_is_tried_in_the_loop_again() -> None:
     brevity = InlinePolicy(0.001)
-    brevity.note_apart([(8, 0.01)] * 8, cpu_seconds=0.0002)
-    assert brevity.is_brief(8, predicted_seconds=1.0, now=5.0)
-    brevity.note([(8, 0.0002)])
-    assert brevity.is_brief(8, predicted_seconds=1.0, now=5.0)
+    brevity.record_offloaded([(8, 0.01)] * 8, cpu_seconds=0.0002)
+    assert brevity.should_inline(8, predicted_seconds=1.0, now=5.0)
+    brevity.record([(8, 0.0002)])
+    assert brevity.should_inline(8, predicted_seconds=1.0, now=5.0)
 
 
 def test_a_model_that_sleeps_is_tried_ever_more_seldom() -> None:
     brevity, trials = InlinePolicy(0.001), list[float]()
     for tick in range(2000):
         now = tick / 10
-        if brevity.is_brief(8, predicted_seconds=1.0, now=now):
+        if brevity.should_inline(8, predicted_seconds=1.0, now=now):
             trials.append(now)
-            brevity.note([(8, 0.01)])
+            brevity.record([(8, 0.01)])
         else:
-            brevity.note_apart([(8, 0.01)], cpu_seconds=0.0002)
+            brevity.record_offloaded([(8, 0.01)], cpu_seconds=0.0002)
     gaps = [later - before for before, later in pairwise(trials)]
     assert gaps == sorted(gaps)
     assert len(trials) < 15
@@ -132,8 +132,8 @@ def test_a_model_that_sleeps_is_tried_ever_more_seldom() -> None:
 def test_a_model_that_computes_long_or_waits_long_is_not_tried() -> None:
     brevity = InlinePolicy(0.001)
     for seconds, cpu_seconds in ((0.01, 0.01), (0.06, 0.0002)):
-        brevity.note_apart([(8, seconds)], cpu_seconds)
-        assert not brevity.is_brief(8, predicted_seconds=0.0, now=1e9)
+        brevity.record_offloaded([(8, seconds)], cpu_seconds)
+        assert not brevity.should_inline(8, predicted_seconds=0.0, now=1e9)
 
 
 async def test_a_thread_that_starves_beside_a_busy_loop_gives_its_batches_back() -> None:
@@ -141,7 +141,7 @@ async def test_a_thread_that_starves_beside_a_busy_loop_gives_its_batches_back()
     client = await served(model, number=0, brief_seconds=0.005)
     assert isinstance(client.link, ThreadLink)
     assert client.link._brevity is not None
-    client.link._brevity.note([(1, 0.01)] * 8)  # as a thread beside a busy loop would see it
+    client.link._brevity.record([(1, 0.01)] * 8)  # as a thread beside a busy loop would see it
     for n in range(3):
         client.submit(a_request(str(n)))
         await client.ends_of(str(n))

@@ -31,7 +31,7 @@ async def after_one_batch(company: Company, cap: int = 8, delay_milliseconds: in
     model, bounds = Watched(free=True), limits(cap=cap, delay_milliseconds=delay_milliseconds)
     client = Client(ThreadLink(lambda: model, bounds))
     await client.start()
-    client.link.expect(company)
+    client.link.set_more_coming_hint(company)
     model.seconds = SLOW_SECONDS
     client.submit(a_request("first"))
     await begun(client)

@@ -43,23 +43,23 @@ def only(frames: Frames, data: bytes) -> Submit:
 
 def test_blocks_are_lent_from_below_and_their_gaps_are_closed(memory: mmap.mmap) -> None:
     lender = BlockAllocator(memory, 0, 4096)
-    starts = [lent[0] for lent in (lender.lend(1000) for _ in range(4)) if lent]
+    starts = [lent[0] for lent in (lender.allocate(1000) for _ in range(4)) if lent]
     assert starts == [0, 1024, 2048, 3072]
-    assert lender.lend(1) is None
+    assert lender.allocate(1) is None
     for start in (2048, 0, 1024):
-        lender.take_back(start)
-    assert lender.lent_bytes == 1024
-    assert lender.lend(3072) is not None
+        lender.free(start)
+    assert lender.allocated_bytes == 1024
+    assert lender.allocate(3072) is not None
 
 
 def test_a_block_that_is_not_out_cannot_come_back(memory: mmap.mmap) -> None:
     with pytest.raises(KeyError):
-        BlockAllocator(memory, 0, 4096).take_back(64)
+        BlockAllocator(memory, 0, 4096).free(64)
 
 
 def test_a_block_is_done_with_when_the_last_array_over_it_dies(memory: mmap.mmap) -> None:
     borrower = BlockReader(memory)
-    block = borrower.borrow(128, 256)
+    block = borrower.read(128, 256)
     view = block[64:128].view(np.float32).reshape(4, 4)
     del block
     gc.collect()
@@ -77,7 +77,7 @@ def test_arrays_cross_without_being_in_the_frame(ends: tuple[Frames, Frames]) ->
     (request,) = only(theirs, data).requests
     assert request.inputs["x"].tolist() == [[3.0, 3.0]] * 2000
     assert not request.inputs["x"].flags.owndata
-    assert mine.lent_bytes == 16_000
+    assert mine.allocated_bytes == 16_000
 
 
 def test_a_block_comes_back_with_the_next_message_of_the_other_side(
@@ -86,11 +86,11 @@ def test_a_block_comes_back_with_the_next_message_of_the_other_side(
     mine, theirs = ends
     message = only(theirs, mine.encode(large()))
     assert only(mine, theirs.encode(Submit(()))).requests == ()
-    assert mine.lent_bytes > 0, "it is still read"
+    assert mine.allocated_bytes > 0, "it is still read"
     del message
     gc.collect()
     list(mine.decode(theirs.encode(Submit(()))))
-    assert mine.lent_bytes == 0
+    assert mine.allocated_bytes == 0
 
 
 def test_small_arrays_and_those_without_room_go_in_the_frame(ends: tuple[Frames, Frames]) -> None:
@@ -99,7 +99,7 @@ def test_small_arrays_and_those_without_room_go_in_the_frame(ends: tuple[Frames,
     assert small.requests[0].inputs["x"].tolist() == [[2.0, 2.0]] * 3
     held = only(theirs, mine.encode(large(rows=SIZE // 16)))
     more = only(theirs, mine.encode(large("b", rows=SIZE // 16)))
-    assert mine.lent_bytes == SIZE // 2, "the second found no room"
+    assert mine.allocated_bytes == SIZE // 2, "the second found no room"
     for message in (held, more):
         assert (message.requests[0].inputs["x"] == 3.0).all()
 
@@ -151,7 +151,7 @@ def test_a_thousand_messages_leave_nothing_lent(ends: tuple[Frames, Frames]) -> 
         only(theirs, mine.encode(large(rows=1000)))
         list(mine.decode(theirs.encode(Submit(()))))
     list(mine.decode(theirs.encode(Submit(()))))
-    assert mine.lent_bytes == 0
+    assert mine.allocated_bytes == 0
 
 
 def test_a_heartbeat_is_read_whole_or_not_at_all(memory: mmap.mmap) -> None:
@@ -161,12 +161,12 @@ def test_a_heartbeat_is_read_whole_or_not_at_all(memory: mmap.mmap) -> None:
     pulse.begin(0.25)
     assert pulse.read(before) == Heartbeat(5.0, True, 0.25, 5.0)
     clock.advance(2.0)
-    pulse.beat()
+    pulse.tick()
     assert pulse.read(before) == Heartbeat(7.0, True, 0.25, 7.0)
     pulse.end()
     assert pulse.read(before) == Heartbeat(7.0, False, 0.0, 7.0)
     clock.advance(1.0)
-    pulse.tick()
+    pulse.tick_idle()
     assert pulse.read(before) == Heartbeat(7.0, False, 0.0, 8.0), "a tick is no step"
     memory[0] += 1  # as a writer leaves it that died between its two marks
     assert pulse.read(before) == before

@@ -8,7 +8,12 @@ from types import FrameType
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.dynamic.batch_former import ArrivalForecast, Batch, BatchLimits, form
+from penstock_runtime.engine.dynamic.batch_former import (
+    ArrivalForecast,
+    Batch,
+    BatchLimits,
+    form_batch,
+)
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import UNKNOWN
 from tests.unit.runtime.engine.dynamic.builders import a_request
@@ -66,7 +71,7 @@ def queue_of(
 
 
 def batch_from(queue: WaitingRequests) -> None:
-    placement = form(queue, BatchLimits(8, 0.0), ArrivalForecast(UNKNOWN, 0.0), now=1e6)
+    placement = form_batch(queue, BatchLimits(8, 0.0), ArrivalForecast(UNKNOWN, 0.0), now=1e6)
     assert isinstance(placement, Batch)
     assert len(placement.requests) == 8
 
@@ -81,7 +86,7 @@ def test_as_many_calls_whatever_waits(discipline: Discipline, shapes: int) -> No
 def test_with_a_shape_for_each_request_the_calls_are_as_many() -> None:
     def one_batch(queue: WaitingRequests) -> None:
         assert isinstance(
-            form(queue, BatchLimits(8, 0.0), ArrivalForecast(UNKNOWN, 0.0), 1e6), Batch
+            form_batch(queue, BatchLimits(8, 0.0), ArrivalForecast(UNKNOWN, 0.0), 1e6), Batch
         )
 
     few, many = (
