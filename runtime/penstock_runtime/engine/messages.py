@@ -1,14 +1,15 @@
-"""What crosses between the HTTP side and the engine: one message a step each way, in any placement.
+"""Messages between the HTTP side and an engine: one message per step each way, in any placement.
 
-HTTP side to engine: `Submit`, `Cancel`, `SetLimits`, `Drain`. Engine to HTTP side: one `Settled` a step.
-Every value is picklable, holds numpy arrays and plain data only, and never a callback or a torch tensor.
+To every engine: `Cancel`, `SetLimits`, `Drain`. To a batch engine also `Submit`; it answers with one `Settled` per
+step. `engine.continuous.messages` adds those of generation. `EngineDied` is the last message of any engine.
+Every value is picklable and holds numpy arrays and plain data only, never a callback or a torch tensor.
 """
 
 from msgspec import Struct
 
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.engine.service_time import ServiceTimeSums
-from penstock_runtime.request import End, Request
+from penstock_runtime.request import End, Failed, Request
 
 
 class Submit(Struct, frozen=True, gc=False):
@@ -18,29 +19,34 @@ class Submit(Struct, frozen=True, gc=False):
 
 
 class Cancel(Struct, frozen=True):
-    """Their clients went away; those already settled are ignored."""
+    """Requests whose clients disconnected; ids that have already ended are ignored."""
 
     ids: tuple[str, ...]
 
 
 class SetLimits(Struct, frozen=True):
-    """Obey these from the next batch on. Older generations were refused before they got here."""
+    """Limits that apply from the next batch or plan; the HTTP side rejects older generations."""
 
     update: LimitsUpdate
 
 
 class Drain(Struct, frozen=True):
-    """Serve what is predicted to finish by `deadline`, fail the rest with `retry_after_seconds`."""
+    """Serve the requests that are predicted to finish by `deadline`, and fail the others."""
 
     deadline: float
+    """Time of the monotonic clock."""
     retry_after_seconds: float
+
+    def refusal(self) -> Failed:
+        """Return the end of a request that the drain does not serve."""
+        return Failed("draining", self.retry_after_seconds)
 
 
 ToEngine = Submit | Cancel | SetLimits | Drain
 
 
 class BatchReport(Struct, frozen=True):
-    """One settled batch."""
+    """One completed batch."""
 
     requests: int
     rows: int
@@ -50,33 +56,33 @@ class BatchReport(Struct, frozen=True):
 
 
 class EngineReport(Struct, frozen=True):
-    """The engine as it stands after a step."""
+    """State of an engine after a step."""
 
     waiting: int
     running: int
     generation: int
-    """Of the limits in force for the next batch."""
+    """Generation of the limits that the next batch follows."""
     converging: bool
     batch_cap_bound: int
     busy_seconds: float
-    """Ever-growing; its rate is the engine's busy share."""
+    """Total device time; its rate is the share of time in which the engine is busy."""
     curve: ServiceTimeSums
     surplus: int | None = None
-    """How many generations run above the cap; None where the engine answers in batches."""
+    """Number of generations that run above the cap; None for a batch engine."""
 
 
 class Settled(Struct, frozen=True):
-    """What a step ended: request ids with their ends, the batch if one ran, and the engine's state."""
+    """The result of one step: request ids with their ends, the batch if one ran, and the state of the engine."""
 
     ends: tuple[tuple[str, End], ...]
     batch: BatchReport | None
     report: EngineReport
     began: tuple[str, ...] = ()
-    """Ids of those in the batch that now begins: their deadline can pass them no more, nor do they give way."""
+    """Ids of the requests in the batch that starts now; they no longer expire and cannot be displaced."""
 
 
 class EngineDied(Struct, frozen=True):
-    """The last message of an engine: nothing it held will be served."""
+    """The last message of an engine: none of its requests will be served."""
 
     reason: str
 

@@ -14,15 +14,12 @@ from penstock_runtime.engine.continuous.constrained import Constrained, Outcomes
 from penstock_runtime.engine.continuous.drain import beyond
 from penstock_runtime.engine.continuous.grammar.base import Broken, GrammarSource
 from penstock_runtime.engine.continuous.interfaces import Scheduler
-from penstock_runtime.engine.continuous.limits import GenerationInfo
+from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.continuous.messages import (
-    Cancel,
-    Drain,
     FinishReason,
     Generate,
     GenerationReport,
     SchedulerReport,
-    SetLimits,
     Stepped,
     StepReport,
     Stop,
@@ -34,6 +31,7 @@ from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs, s
 from penstock_runtime.engine.continuous.sequence import SampledToken, Sequence
 from penstock_runtime.engine.continuous.service_curve import GenerationServiceCurve
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
+from penstock_runtime.engine.messages import Cancel, Drain, SetLimits
 from penstock_runtime.request import Cancelled, Expired, Failed, GrammarUnenforceable
 
 
@@ -67,8 +65,8 @@ class GenerationEngine:
             case Stop(choices):
                 for name, choice in choices:
                     self._stop(name, choice, now)
-            case SetLimits(limits):
-                self._scheduler.set_limits(limits, now)
+            case SetLimits(update):
+                self._scheduler.set_limits(GenerationLimits.from_update(update), now)
             case Drain():
                 self._draining = message
                 self._shed(now)
@@ -79,7 +77,7 @@ class GenerationEngine:
         sequences = self._book.open(message)
         draining = self._draining
         if draining is not None and message.id in self._beyond(draining, sequences, now):
-            self._end(message.id, self._refusal(draining))
+            self._end(message.id, draining.refusal())
             return
         if message.grammar is not None:
             self._constrained.start(message.grammar, sequences)
@@ -106,7 +104,7 @@ class GenerationEngine:
         """While draining: what cannot finish in time and has not begun is refused; at the deadline all that is left fails."""
         if self._draining is None:
             return
-        refusal = self._refusal(self._draining)
+        refusal = self._draining.refusal()
         overdue = now >= self._draining.deadline
         for name in self._book.held() if overdue else self._beyond(self._draining, (), now):
             self._end(name, refusal)
@@ -117,10 +115,6 @@ class GenerationEngine:
         steps = (drain.deadline - now) / pace if pace else math.inf
         waiting = [*self._scheduler.waiting_in_order(), *newcomers]
         return beyond(self._book.choices(), waiting, self._scheduler.cap, steps)
-
-    @staticmethod
-    def _refusal(drain: Drain) -> Failed:
-        return Failed("draining", drain.retry_after_seconds)
 
     # -- a step
 

@@ -1,10 +1,14 @@
 """The live limits of generation, and what a model's KV cache holds."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from penstock_api.limits import Discipline, Lowering, Preemption
+from penstock_api.limits import Discipline, LimitsUpdate, Lowering, Preemption
 
 __all__ = ["GenerationInfo", "GenerationLimits", "KVSpec", "Lowering", "Preemption"]
+
+TOKENS_PER_STEP: Final = 512
+"""Default of `max_batched_tokens`: a prefill chunk that barely delays the decodes in its step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,20 @@ class GenerationLimits:
     discipline: Discipline
     preemption: Preemption
     lowering: Lowering = Lowering.FINISH
+
+    @classmethod
+    def from_update(cls, update: LimitsUpdate) -> "GenerationLimits":
+        """Return the limits of a settings update, with defaults for fields that it leaves unset."""
+        tokens = update.max_batched_tokens or max(TOKENS_PER_STEP, update.max_batch_size)
+        return cls(
+            generation=update.generation,
+            max_batch_size=update.max_batch_size,
+            max_batched_tokens=tokens,
+            max_queue_depth=update.max_queue_depth,
+            discipline=update.discipline,
+            preemption=update.preemption,
+            lowering=update.drain,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""What crosses between the HTTP side and the generation engine: one message a step each way.
+"""Messages between the HTTP side and the generation engine, in addition to those of `engine.messages`.
 
-HTTP side to engine: `Generate`, `Cancel`, `Stop`, `SetLimits`, `Drain`. Engine to HTTP side: `Stepped`, or
-`EngineDied` (of `link.messages`) as the last. Every value is picklable and holds plain data only; what comes
-once a token is a `Struct`, which pickles six times faster than a dataclass.
+HTTP side to engine: `Generate`, `Stop`. Engine to HTTP side: one `Stepped` per step. Every value is picklable and
+holds plain data only; what is sent for every token is a `Struct`, which pickles six times faster than a dataclass.
 """
 
 from dataclasses import dataclass
@@ -10,10 +9,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from penstock_runtime.engine.continuous.limits import GenerationLimits
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.service_curve import GenerationSums
+from penstock_runtime.engine.messages import Cancel, Drain, SetLimits
 from penstock_runtime.request import Cancelled, Expired, Failed
 
 # -- in
@@ -42,33 +41,11 @@ class Generate:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
-    """Their clients went away: they end Cancelled; those already ended are ignored."""
-
-    ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Stop:
     """The HTTP side has all it wants of these choices (a stop string): they finish with reason STOP."""
 
     choices: tuple[tuple[str, int], ...]
     """Request id and choice."""
-
-
-@dataclass(frozen=True, slots=True)
-class SetLimits:
-    """Obey these from the next plan on."""
-
-    limits: GenerationLimits
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """Serve what is predicted to finish by `deadline`; the rest, and what is left then, ends Failed."""
-
-    deadline: float
-    retry_after_seconds: float
 
 
 ToGeneration = Generate | Cancel | Stop | SetLimits | Drain

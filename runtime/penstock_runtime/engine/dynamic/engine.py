@@ -15,7 +15,7 @@ from penstock_runtime.engine.dynamic.batch_former import (
     Placement,
     form_batch,
 )
-from penstock_runtime.engine.dynamic.drain import Draining
+from penstock_runtime.engine.dynamic.drain import finishes, unreachable
 from penstock_runtime.engine.dynamic.execution import BatchResult, execute
 from penstock_runtime.engine.dynamic.memory_bound import MemoryBounds
 from penstock_runtime.engine.dynamic.request_ledger import RequestLedger
@@ -49,7 +49,7 @@ class BatchEngine:
         self._waiting = WaitingRequests(limits.discipline)
         self._arrivals = ArrivalRate()
         self._ledger = RequestLedger()
-        self._draining: Draining | None = None
+        self._drain: Drain | None = None
         self._running: Batch | None = None
         self._running_generation = limits.generation
         self._began: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class BatchEngine:
                 self._limits = update
                 self._waiting.change_discipline(update.discipline)
             case Drain():
-                self._draining = Draining(message.deadline, message.retry_after_seconds)
+                self._drain = message
                 self._shed(now)
             case _:
                 assert_never(message)
@@ -86,15 +86,15 @@ class BatchEngine:
                 self._ledger.end(request.id, Expired(now - request.arrived))
                 continue
             self._waiting.add(request)
-            if self._draining is not None:
-                self._admit_to_drain(request, self._draining, now)
+            if self._drain is not None:
+                self._admit_to_drain(request, self._drain, now)
         self._arrivals.note(rows, now)
 
-    def _admit_to_drain(self, request: Request, draining: Draining, now: float) -> None:
+    def _admit_to_drain(self, request: Request, drain: Drain, now: float) -> None:
         service_time = self._curve.service_time()
-        if not draining.reaches_all(self._waiting.rows, self.cap, service_time, now):
+        if not finishes(drain, self._waiting.rows, self.cap, service_time, now):
             self._waiting.remove(request.id)
-            self._ledger.end(request.id, draining.refusal())
+            self._ledger.end(request.id, drain.refusal())
 
     def _cancel(self, ids: tuple[str, ...]) -> None:
         """End those that are still held; a running one computes on, but its answer is dropped."""
@@ -104,15 +104,17 @@ class BatchEngine:
                 self._ledger.end(name, Cancelled())
 
     def _shed(self, now: float) -> None:
-        """While draining: fail what is not predicted to finish in time, the last in order first."""
-        if self._draining is None:
+        """While draining, fail the requests that are not predicted to finish in time, the last in order first."""
+        drain = self._drain
+        if drain is None:
             return
         service_time = self._curve.service_time()
-        if self._draining.reaches_all(self._waiting.rows, self.cap, service_time, now):
+        if finishes(drain, self._waiting.rows, self.cap, service_time, now):
             return
-        for request in self._draining.beyond(self._waiting.in_order(), self.cap, service_time, now):
+        in_order = self._waiting.in_order()
+        for request in unreachable(drain, in_order, self.cap, service_time, now):
             self._waiting.remove(request.id)
-            self._ledger.end(request.id, self._draining.refusal())
+            self._ledger.end(request.id, drain.refusal())
 
     # -- a step
 
@@ -143,7 +145,7 @@ class BatchEngine:
 
     def _forming_limits(self) -> BatchLimits:
         """Nothing is held for company that will not come: a draining engine has no window."""
-        delay = 0 if self._draining else self._limits.max_queue_delay_milliseconds
+        delay = 0 if self._drain else self._limits.max_queue_delay_milliseconds
         return BatchLimits(self.cap, delay / 1000, self._bounds.of_shape)
 
     def may_hold_for_company(self) -> bool:

@@ -5,7 +5,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
-from penstock_runtime.engine.continuous import messages
 from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     Ended,
@@ -13,10 +12,12 @@ from penstock_runtime.engine.continuous.messages import (
     Generate,
     Generated,
     PromptScored,
+    Stop,
     ToGeneration,
     TokensEmitted,
+    Usage,
 )
-from penstock_runtime.engine.messages import ToEngine
+from penstock_runtime.engine.messages import Cancel, ToEngine
 from penstock_runtime.errors import NotServing, QueueFull
 from penstock_runtime.request import Cancelled, Expired, Failed, RequestOutcome
 from penstock_runtime.serving.admission import Admission
@@ -120,7 +121,7 @@ class GenerationAdmission(Admission):
     def stop(self, id: str, choice: int) -> None:
         """Tell the engine that a choice has met its stop string."""
         if id in self._generations:
-            self._send_generation(messages.Stop(((id, choice),)))
+            self._send_generation(Stop(((id, choice),)))
 
     def abandon(self, ticket: Ticket) -> None:
         """Cancel what `ticket` asked for if it has not ended: nobody reads it any more."""
@@ -180,7 +181,7 @@ class GenerationAdmission(Admission):
             case _:
                 assert_never(event.end)
 
-    def _note_completed(self, held: _PendingGeneration, usage: messages.Usage) -> None:
+    def _note_completed(self, held: _PendingGeneration, usage: Usage) -> None:
         now, arrived = self._now(), held.ticket.arrived
         first = held.first_token_at if held.first_token_at is not None else now
         self._counters.request_seconds.observe(now - arrived)
@@ -199,7 +200,7 @@ class GenerationAdmission(Admission):
     def cancel(self, ticket: Ticket) -> None:
         """Free the place of a request whose client went away."""
         if self._generations.pop(ticket.id, None) is not None:
-            self._send_generation(messages.Cancel((ticket.id,)))
+            self._send_generation(Cancel((ticket.id,)))
         self._leave(ticket, RequestOutcome.CANCELLED)
 
 

@@ -6,19 +6,20 @@ from pathlib import Path
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.continuous.interfaces import StepExecutor
+from penstock_runtime.engine.continuous.limits import GenerationLimits
 from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
 from penstock_runtime.engine.link.process import GenerationProcessLink
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.engine.placement import EnginePlacement, Placement, seat, step_depth
 from penstock_runtime.logs import configure
-from penstock_runtime.serving.generation.link_adapter import GenerationLink, generation_limits
+from penstock_runtime.serving.generation.link_adapter import GenerationLink
 from penstock_runtime.serving.generation.pod import GenerationPod
 
 
 def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
     """Place the engine by what this container may use; pins this process where that helps."""
-    folder, limits = _folder(config), generation_limits(first)
+    folder, limits = _folder(config), GenerationLimits.from_update(first)
     machine = this_machine()
     taken, depth = (
         seat(machine, config.engine.placement),

@@ -6,9 +6,8 @@ Shared code sends `link.messages` and reads `EngineReport`; a generation engine 
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
-from penstock_runtime.engine.continuous import messages
-from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
+from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped, ToGeneration
 from penstock_runtime.engine.link.base import Heartbeat
 from penstock_runtime.engine.messages import (
@@ -25,8 +24,6 @@ from penstock_runtime.engine.service_time import ServiceTimeSums
 
 PLATFORM: Final = "transformers"
 """As in Open Inference metadata."""
-TOKENS_A_STEP: Final = 512
-"""Where the limits leave it to the pod: a prompt's chunk that a decode beside it hardly feels."""
 
 
 class GenerationLink(Protocol):
@@ -79,10 +76,8 @@ class Face:
     def send(self, message: ToEngine) -> None:
         """As `EngineLink.send`."""
         match message:
-            case SetLimits(update):
-                self._link.send(messages.SetLimits(generation_limits(update)))
-            case Drain(deadline, retry_after_seconds):
-                self._link.send(messages.Drain(deadline, retry_after_seconds))
+            case SetLimits() | Drain():
+                self._link.send(message)
             case _:
                 raise TypeError(f"{type(message).__name__} is for a one-shot engine")
 
@@ -100,20 +95,6 @@ class Face:
     async def close(self) -> None:
         """As `EngineLink.close`."""
         await self._link.close()
-
-
-def generation_limits(update: LimitsUpdate) -> GenerationLimits:
-    """Return limits in the engine's words."""
-    tokens = update.max_batched_tokens or max(TOKENS_A_STEP, update.max_batch_size)
-    return GenerationLimits(
-        generation=update.generation,
-        max_batch_size=update.max_batch_size,
-        max_batched_tokens=tokens,
-        max_queue_depth=update.max_queue_depth,
-        discipline=update.discipline,
-        preemption=update.preemption,
-        lowering=update.drain,
-    )
 
 
 def engine_report(report: GenerationReport, cap_bound: int) -> EngineReport:

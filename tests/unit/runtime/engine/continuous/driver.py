@@ -2,9 +2,11 @@
 
 from collections import defaultdict
 
+from penstock_api.limits import LimitsUpdate
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.base import GrammarSource
 from penstock_runtime.engine.continuous.interfaces import Scheduler, StepExecutor
+from penstock_runtime.engine.continuous.limits import GenerationLimits
 from penstock_runtime.engine.continuous.loop import Loop, LoopPorts, Runner
 from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
@@ -80,3 +82,17 @@ def ask(name: str, prompt: list[int], tokens: int = 8, **more: object) -> Genera
     """A greedy request unless `more` says otherwise."""
     params = more.pop("params", None) or SamplingParams(max_tokens=tokens, temperature=0.0)
     return Generate(id=name, prompt=tuple(prompt), params=params, arrived=0.0, **more)  # type: ignore[arg-type]
+
+
+def limits_update(limits: GenerationLimits) -> LimitsUpdate:
+    """Return the settings update that `limits` come from."""
+    return LimitsUpdate(
+        generation=limits.generation,
+        max_batch_size=limits.max_batch_size,
+        max_batched_tokens=limits.max_batched_tokens,
+        max_queue_depth=limits.max_queue_depth,
+        max_queue_delay_milliseconds=0,
+        discipline=limits.discipline,
+        preemption=limits.preemption,
+        drain=limits.lowering,
+    )

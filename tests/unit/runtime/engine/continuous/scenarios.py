@@ -13,12 +13,13 @@ from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Lowering, Preemption
 from penstock_runtime.engine.continuous.loop import Runner
-from penstock_runtime.engine.continuous.messages import Cancel, Generated, SetLimits
+from penstock_runtime.engine.continuous.messages import Generated
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.messages import Cancel, SetLimits
 from penstock_runtime.request import Cancelled
-from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.driver import Driver, ask, limits_update
 from tests.unit.runtime.engine.continuous.late import LateGrammars
 from tests.unit.runtime.models.decoders.tiny_models import VOCABULARY
 
@@ -127,7 +128,9 @@ class Scenario:
             for _ in range(self.chance.choice([0, 0, 1, 1, 2])):
                 self._arrive(all_prompts)
             if self.chance.random() < 0.25:
-                self.driver.engine.take(SetLimits(self._limits(turn + 2)), self.driver.now)
+                self.driver.engine.take(
+                    SetLimits(limits_update(self._limits(turn + 2))), self.driver.now
+                )
             if self.asked and self.chance.random() < 0.06:
                 name = self.chance.choice(list(self.asked))
                 self.cancelled.add(name)

@@ -25,11 +25,8 @@ from penstock_runtime.engine.continuous.limits import (
     Preemption,
 )
 from penstock_runtime.engine.continuous.messages import (
-    Cancel,
-    Drain,
     FinishReason,
     Generated,
-    SetLimits,
     Stop,
 )
 from penstock_runtime.engine.continuous.runner import InlineRunner, StepThread, ThreadRunner
@@ -38,9 +35,10 @@ from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.sequence import SampledToken
 from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
+from penstock_runtime.engine.messages import Cancel, Drain, SetLimits
 from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Cancelled, Expired, Failed, GrammarUnenforceable
-from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.driver import Driver, ask, limits_update
 
 INFO = GenerationInfo(
     name="counting",
@@ -311,7 +309,9 @@ STOPS_SOON = SamplingParams(max_tokens=240, stop_ids=frozenset({25}))
 
 
 def obey(driver: Any, **changes: Any) -> None:
-    driver.engine.take(SetLimits(replace(LIMITS, generation=2, **changes)), driver.now)
+    driver.engine.take(
+        SetLimits(limits_update(replace(LIMITS, generation=2, **changes))), driver.now
+    )
 
 
 def evicted(driver: Any) -> None:

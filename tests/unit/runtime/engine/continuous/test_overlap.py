@@ -16,7 +16,6 @@ from penstock_runtime.engine.continuous.loop import LoopPorts, serve
 from penstock_runtime.engine.continuous.messages import (
     Ended,
     Generated,
-    SetLimits,
     Stepped,
     ToGeneration,
 )
@@ -25,8 +24,9 @@ from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.link.generation_setup import open_runner
+from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed
-from tests.unit.runtime.engine.continuous.driver import ask
+from tests.unit.runtime.engine.continuous.driver import ask, limits_update
 from tests.unit.runtime.engine.continuous.test_engine import INFO, LIMITS, CountingStep
 
 CAP = 4
@@ -142,7 +142,7 @@ def test_a_better_arrivals_first_token_comes_within_its_chunks_and_one_step_that
 
 def test_limits_are_obeyed_and_told_by_the_end_of_the_next_step(life: Life) -> None:
     fewer = replace(URGENT, generation=2, max_batch_size=1, lowering=Lowering.EVICT)
-    life.step.meanwhile = partial(life.send, SetLimits(fewer))
+    life.step.meanwhile = partial(life.send, SetLimits(limits_update(fewer)))
     life.live()
     assert {len(plan.rows) for plan in life.step.plans[LATE + 2 :]} == {1}
     told = [one.report.generation for one in life.posted if one.step is not None]

@@ -11,15 +11,15 @@ from transformers import AutoModelForCausalLM
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
-from penstock_runtime.engine.continuous.messages import SetLimits
 from penstock_runtime.engine.continuous.options import DType, StepOptions
 from penstock_runtime.engine.continuous.runner import StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
-from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.driver import Driver, ask, limits_update
 from tests.unit.runtime.engine.continuous.scenarios import RECOMPUTE, SWAP, prompts
 from tests.unit.runtime.models.decoders.tiny_models import save
 
@@ -73,7 +73,9 @@ def test_scores_are_the_untouched_models_under_chunks_prefixes_and_preemption(
         for generation in range(2, 40):
             driver.turn()
             cap = 1 + generation % 3
-            driver.engine.take(SetLimits(limits(generation, cap, 3 + cap)), driver.now)
+            driver.engine.take(
+                SetLimits(limits_update(limits(generation, cap, 3 + cap))), driver.now
+            )
         driver.run()
     assert scheduler.report().preemptions > 0
     scheduler.kv.check()

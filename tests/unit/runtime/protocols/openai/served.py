@@ -22,6 +22,7 @@ from penstock_runtime.config import (
     RuntimeConfig,
 )
 from penstock_runtime.engine.continuous.interfaces import StepExecutor
+from penstock_runtime.engine.continuous.limits import GenerationLimits
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
@@ -29,7 +30,6 @@ from penstock_runtime.engine.continuous.step_plan import Row, StepPlan, StepResu
 from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
 from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.models.decoders.open import open_step
-from penstock_runtime.serving.generation.link_adapter import generation_limits
 from penstock_runtime.serving.generation.pod import GenerationPod
 from penstock_runtime.telemetry.metrics import Exposition
 from tests.support.demo_model.tokenizer import make_tokenizer, save_tokenizer
@@ -177,7 +177,7 @@ class Served:
         self.loop.close()
 
     async def _start(self) -> tuple[str, str]:
-        limits = generation_limits(self._limits)
+        limits = GenerationLimits.from_update(self._limits)
         link = GenerationThreadLink(self._open, limits, depth=self._depth)
         self.pod = GenerationPod(self.config, link, self._folder, self._limits)
         exposition = Exposition(self.pod)
