@@ -1,1 +1,1 @@
-"""What runs a batch of rows: loaders and models. The only room that imports torch."""
+"""Model loaders and execution in torch; the only packages that import torch."""

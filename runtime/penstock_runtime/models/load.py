@@ -79,5 +79,5 @@ def _compile(model: Model) -> None:
         compilable.compile()
     else:  # a packed text encoder, or a custom model of a factory
         log.warning(
-            "%s does not support torch.compile: serving it uncompiled", type(model).__name__
+            "%s is not compiled: torch.compile does not support it", type(model).__name__
         )

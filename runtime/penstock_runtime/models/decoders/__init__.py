@@ -1,1 +1,1 @@
-"""Decoders of generative models: loading, the step, and its backends."""
+"""Decoders of generative models: loading, the step, and its compute backends."""

@@ -1,4 +1,4 @@
-"""Compute backends: each lays out the cache, and makes decoders over it for the check at load to judge."""
+"""Compute backends: each defines the layout of the cache and creates decoders over it, which are verified at load."""
 
 import importlib
 import logging
@@ -7,6 +7,7 @@ from typing import Protocol
 
 import torch
 from transformers import PreTrainedModel
+from typing_extensions import override
 
 from penstock_runtime.engine.continuous.options import Compute, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed, describe
@@ -25,50 +26,53 @@ _OPENVINO = "penstock_runtime.models.decoders.openvino.backend"
 
 
 class ComputeBackend(Protocol):
-    """A layout of the cache, and the decoders that read it."""
+    """A layout of the cache and the decoders over it."""
 
     name: str
     block_tokens: int
     spare_blocks: int
-    """The last of the cache's blocks, which the ledger does not know."""
+    """Blocks at the end of the cache that the block manager does not use."""
     gathered_layers: int
-    """How many layers' keys and values a step may copy, beside the cache, at most."""
+    """Limit of layers whose keys and values a step copies in addition to the cache."""
 
     def allocate(self, blocks: int) -> torch.Tensor:
-        """Return one layer's cache: the first axis is [2 * blocks]: keys of block b at b, values at blocks + b."""
+        """Return one layer's cache, whose first axis is [2 * blocks]: keys of block b at b, values at blocks + b."""
 
     def decoders(
         self, model: PreTrainedModel, caches: list[torch.Tensor], longest: int
     ) -> Iterator[Decoder]:
-        """Make the decoders that there are for `model`, the fastest first, each when it is asked for."""
+        """Yield the decoders for `model`, fastest first, each created on demand."""
 
 
-class TorchBackend:
-    """transformers' modules, projections merged, over the paged attention of `GatherAttention`."""
+class TorchBackend(ComputeBackend):
+    """transformers' modules with fused projections over `GatherAttention`."""
 
     name = GatherAttention.name
 
     def __init__(self, geometry: Geometry, options: StepOptions) -> None:
         self._attention = GatherAttention(geometry)
         self._recorder = recorder_of(geometry.device) if options.graphs else None
-        self._most_rows = padded_rows(min(options.max_running, MAX_ROWS))
+        self._max_rows = padded_rows(min(options.max_running, MAX_ROWS))
         self.block_tokens = geometry.block_tokens
         self.spare_blocks = 1 if self._recorder else 0
         self.gathered_layers = MAX_GATHERED if self._recorder else 0
-        self.allocate = self._attention.allocate
 
+    @override
+    def allocate(self, blocks: int) -> torch.Tensor:
+        return self._attention.allocate(blocks)
+
+    @override
     def decoders(
         self,
         model: PreTrainedModel,
         caches: list[torch.Tensor],
-        longest: int,  # noqa: ARG002
+        longest: int,
     ) -> Iterator[Decoder]:
-        """As `ComputeBackend.decoders`."""
         fuse_projections(model)
         plain = GenericDecoder(model, self._attention, caches)
         if self._recorder is not None:
             vocabulary = model.config.get_text_config().vocab_size
-            logits = caches[0].new_empty((self._most_rows, vocabulary))
+            logits = caches[0].new_empty((self._max_rows, vocabulary))
             scratch = len(caches[0]) // 2 - 1
             yield CudaGraphDecoder(plain, self._attention, self._recorder, scratch, logits)
         yield plain
@@ -80,7 +84,7 @@ def backend_for(
     """Return the backend `compute`, OPENVINO or TORCH, for `model`.
 
     Raises:
-        ModelLoadFailed: it is not installed, or not for this type and device.
+        ModelLoadFailed: the backend is not installed, or does not support this type and device.
     """
     geometry = Geometry(heads(model), options.block_tokens, model.dtype, device)
     if compute is Compute.TORCH:
@@ -89,8 +93,8 @@ def backend_for(
         module = importlib.import_module(_OPENVINO)
     except ImportError as error:
         raise ModelLoadFailed(
-            f"PENSTOCK_COMPUTE_BACKEND=OpenVINO finds no OpenVINO of the right version here ({describe(error)}):"
-            " unset it, or use an image that has the package"
+            f"PENSTOCK_COMPUTE_BACKEND=OpenVINO requires OpenVINO, which cannot be imported ({describe(error)}):"
+            " unset it, or use an image with the package"
         ) from error
     backend: ComputeBackend = module.OpenVinoBackend(geometry)
     return backend
@@ -99,18 +103,18 @@ def backend_for(
 def checked(
     decoders: Iterator[Decoder], expected: Expected, block_tokens: int, dtype: torch.dtype
 ) -> Decoder:
-    """Return the first that answers as the untouched model does.
+    """Return the first decoder whose logits match the original model.
 
     Raises:
-        ModelLoadFailed: none does; what the last was wrong by.
+        ModelLoadFailed: no decoder matches; the message has the error of the last.
     """
-    wrong = ModelLoadFailed("unreachable: there is always one")
+    failure = ModelLoadFailed("unreachable: every backend has a decoder")
     for decoder in decoders:
         try:
             check(decoder, expected, block_tokens, dtype)
         except ModelLoadFailed as error:
             _log.warning("%s is not used: %s", type(decoder).__name__, error)
-            wrong = error
+            failure = error
         else:
             return decoder
-    raise wrong
+    raise failure

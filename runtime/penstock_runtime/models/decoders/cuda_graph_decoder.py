@@ -1,9 +1,9 @@
-"""Steps of one token a row, recorded once a shape and replayed: on a GPU their kernels are shorter than their launches.
+"""`CudaGraphDecoder`: captures decode steps once per shape and replays them, since launches take longer than kernels.
 
-Rows and block tables are padded to a few shapes (`shapes`). Padding writes to the scratch block, which the ledger
-does not know and no row reads. A shape is recorded at its first sight, with nothing but padding in it; then the replay of
-the step at hand is compared with the plain decoder, which has the last word in that step. Where recording fails, or a
-replay differs, the plain decoder runs every step from then on.
+Rows and block tables are padded to a few shapes (`graph_shapes`). Padding writes to the scratch block, which the block
+manager does not use and no row reads. A shape is captured at its first occurrence, with padding only; then the replay
+of the current step is compared with the plain decoder, whose result is used in that step. If a capture fails, or a
+replay differs, the plain decoder runs every further step.
 """
 
 import logging
@@ -12,25 +12,26 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from penstock_runtime.engine.model import describe
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
 from penstock_runtime.models.decoders.graph_shapes import GraphShape, padded
 from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.self_check import difference, tolerance
-from penstock_runtime.models.decoders.transformers_decoder import GenericDecoder
+from penstock_runtime.models.decoders.transformers_decoder import Decoder, GenericDecoder
 from penstock_runtime.models.device.cuda_graphs import Recorder, Replay
 
 _log = logging.getLogger(__name__)
 
 MAX_GRAPHS = 64
-"""The one that was not replayed for the longest time makes room for the next."""
+"""Limit of captures; the least recently replayed one is evicted."""
 MAX_GATHERED = 2
-"""A step that gathers more than so many times what a layer's cache holds is not recorded: memory is set apart for so much."""
+"""Limit of the blocks that a captured step gathers, relative to a layer's cache; memory is reserved for it."""
 
 
-class CudaGraphDecoder:
-    """A `Decoder` around the plain one; chunks of prompts, and whatever has no shape, go to that."""
+class CudaGraphDecoder(Decoder):
+    """A decoder that replays captures of a plain decoder, which itself runs prompt chunks and steps without a shape."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class CudaGraphDecoder:
         scratch: int,
         logits: torch.Tensor,
     ) -> None:
-        """`scratch` is the block behind the ledger's; all recordings write to `logits` ([most rows, vocabulary])."""
+        """`scratch` is the block after the block manager's; all captures write to `logits` ([max rows, vocabulary])."""
         self.captures = 0
         self._plain = plain
         self._attention = attention
@@ -49,15 +50,16 @@ class CudaGraphDecoder:
         self._logits = logits
         self._replays: OrderedDict[GraphShape, Replay] = OrderedDict()
 
+    @override
     @torch.inference_mode()
     def forward(self, packed: PackedBatch) -> torch.Tensor:
-        """As `Decoder.forward`. The logits lie in a buffer that the next call overwrites."""
+        # the next call overwrites the buffer of the logits
         shape = self._shape(packed)
         if self._recorder is None or shape is None:
             return self._plain.forward(packed)
         replay = self._replays.get(shape)
         if replay is None:
-            return self._first(self._recorder, packed, shape)
+            return self._capture(self._recorder, packed, shape)
         self._replays.move_to_end(shape)
         return self._replayed(replay, packed, shape)
 
@@ -68,44 +70,44 @@ class CudaGraphDecoder:
         fits = shape.rows * shape.blocks <= MAX_GATHERED * self._scratch
         return shape if fits and shape.rows <= len(self._logits) else None
 
-    def _first(self, recorder: Recorder, packed: PackedBatch, shape: GraphShape) -> torch.Tensor:
-        """Record `shape`, and compare; the plain decoder runs last, so that the step's keys and values are its own."""
+    def _capture(self, recorder: Recorder, packed: PackedBatch, shape: GraphShape) -> torch.Tensor:
+        """Capture `shape` and compare; the plain decoder runs last, so that the cache has its keys and values."""
         self.captures += 1
         try:
             replay = recorder.record(self._padded_step, [self._inputs(shape)])
             got = self._replayed(replay, packed, shape)
-        except RuntimeError as error:
-            self._give_up(describe(error))
+        except RuntimeError as failure:
+            self._disable(describe(failure))
             return self._plain.forward(packed)
-        wanted = self._plain.forward(packed)
-        wrong = difference(got, wanted)
-        if wrong <= tolerance(wanted.dtype):
+        expected = self._plain.forward(packed)
+        error = difference(got, expected)
+        if error <= tolerance(expected.dtype):
             self._keep(shape, replay)
         else:
-            self._give_up(f"a replay of {shape} differs by {wrong:.2g} of the largest logit")
-        return wanted
+            self._disable(f"a replay of {shape} differs by {error:.2g} of the largest logit")
+        return expected
 
     def _keep(self, shape: GraphShape, replay: Replay) -> None:
         self._replays[shape] = replay
         if len(self._replays) > MAX_GRAPHS:
             self._replays.popitem(last=False)
 
-    def _give_up(self, reason: str) -> None:
+    def _disable(self, reason: str) -> None:
         _log.warning("generation runs without CUDA graphs: %s", reason)
         self._recorder = None
         self._replays.clear()
 
     def _padded_step(self, tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """What is recorded: `tensors` are those of `_inputs`, and none is looked at."""
+        """Run the captured step on the tensors of `_inputs`, without reading a value."""
         ids, positions, tables = tensors[0].long().tensor_split((1, 2), 1)
         self._attention.begin_decode(positions[:, 0], tables)
-        found = self._plain.logits(ids[:, 0], positions[:, 0])
-        if found.dtype != self._logits.dtype:
-            raise RuntimeError(f"logits are {found.dtype}, not {self._logits.dtype}")
-        return {"logits": self._logits[: len(found)].copy_(found)}
+        logits = self._plain.logits(ids[:, 0], positions[:, 0])
+        if logits.dtype != self._logits.dtype:
+            raise RuntimeError(f"logits are {logits.dtype}, not {self._logits.dtype}")
+        return {"logits": self._logits[: len(logits)].copy_(logits)}
 
     def _inputs(self, shape: GraphShape, packed: PackedBatch | None = None) -> torch.Tensor:
-        """Return [rows, 2 + blocks] of int32: id, position and table of each row; all of it padding without `packed`."""
+        """Return [rows, 2 + blocks] of int32: id, position and table of each row; without `packed` only padding."""
         inputs = np.full((shape.rows, 2 + shape.blocks), self._scratch, np.int32)
         inputs[:, :2] = 0
         if packed is not None:

@@ -1,19 +1,19 @@
-"""The few shapes that steps of one token a row are padded to: each is recorded once, so there must not be many."""
+"""Shapes that decode steps are padded to for CUDA graphs; few, since each is captured once."""
 
 from typing import NamedTuple
 
 MAX_ROWS = 256
-"""Above this launches are hidden behind the kernels."""
+"""Rows above which kernels hide their launches."""
 MIN_BLOCKS = 8
-"""Of a table; fewer are no faster."""
+"""Minimum blocks of a padded table; fewer are not faster."""
 
 
 class GraphShape(NamedTuple):
-    """Of a padded step."""
+    """Shape of a padded step."""
 
     rows: int
     blocks: int
-    """Of each row's table."""
+    """Blocks of each row's table."""
 
 
 def padded_rows(rows: int) -> int:
@@ -25,5 +25,5 @@ def padded_rows(rows: int) -> int:
 
 
 def padded(rows: int, blocks: int) -> GraphShape:
-    """Return the least shape that holds `rows` whose longest table has so many blocks, which a power of two rounds up."""
+    """Return the smallest shape for `rows` whose longest table has `blocks`, rounded up to a power of two."""
     return GraphShape(padded_rows(rows), max(MIN_BLOCKS, 1 << (blocks - 1).bit_length()))

@@ -1,4 +1,4 @@
-"""The tensors behind the ledger's blocks. Knows blocks by number only: whose they are is the ledger's affair."""
+"""`KvStore`: the tensors of the KV blocks, addressed by number; the block manager assigns them to sequences."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,7 +8,7 @@ from penstock_runtime.engine.continuous.step_plan import BlockCopy, StepPlan
 
 
 class KvStore:
-    """One cache tensor a layer on the device, and as many on the host for what is swapped out."""
+    """One cache tensor per layer on the device, and one per layer on the host for swapped blocks."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class KvStore:
         return sum(layer.nbytes for layer in self.layers) // self._blocks
 
     def copy_block(self) -> None:
-        """Copy a block out to the host, or to its neighbour where there is no room on the host: to be timed."""
+        """Copy a block to the host, or within the device if the host has no blocks; for timing."""
         for device, host in zip(self.layers, self._host, strict=True):
             target = host if len(host) else device
             target[0].copy_(device[1])
             target[-1].copy_(device[-1])
 
     def move(self, plan: StepPlan) -> None:
-        """Swap out, swap in and copy, in this order: bit for bit."""
+        """Swap out, swap in and copy blocks, in this order."""
         if not (plan.swap_out or plan.swap_in or plan.copies):
             return
         for device, host in zip(self.layers, self._host, strict=True):

@@ -1,4 +1,4 @@
-"""From a local directory to a transformers model on its device; what cannot be served is refused by name."""
+"""Loads a transformers model from a local directory to its device; rejects unsupported models by name."""
 
 import hashlib
 import json
@@ -13,16 +13,16 @@ from penstock_runtime.engine.model import ModelLoadFailed, describe
 
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
 _HASHED_BYTES = 1 << 20
-"""Of each weight file, beside its size: enough to tell two checkpoints apart without reading either whole."""
+"""Bytes of each weight file that are hashed in addition to its size, which distinguishes checkpoints."""
 
 
 def load_model(
     folder: Path, config: PreTrainedConfig, dtype: torch.dtype, device: torch.device
 ) -> PreTrainedModel:
-    """Return the causal language model in `folder`, in inference mode, with its own eager attention.
+    """Return the causal language model in `folder`, in inference mode with eager attention.
 
     Raises:
-        ModelLoadFailed: its weights are not there, or do not fit `config`.
+        ModelLoadFailed: the weights are missing, or do not match `config`.
     """
     quiet: Any = transformers_logging
     quiet.disable_progress_bar()
@@ -48,24 +48,26 @@ def read_config(folder: Path) -> PreTrainedConfig:
     """Return the config in `folder`.
 
     Raises:
-        ModelLoadFailed: none is there, or it is of a model that generation does not serve.
+        ModelLoadFailed: there is no config, or its model is not supported for generation.
     """
     if not (folder / "config.json").is_file():
         raise ModelLoadFailed(
-            f"{folder / 'config.json'} is missing: give a folder as transformers' save_pretrained writes it"
+            f"{folder / 'config.json'} is missing: use a folder written by transformers' save_pretrained"
         )
     try:
         config: PreTrainedConfig = AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:  # as above
-        raise ModelLoadFailed(f"{folder / 'config.json'} is not read: {describe(error)}") from error
+        raise ModelLoadFailed(
+            f"{folder / 'config.json'} cannot be read: {describe(error)}"
+        ) from error
     refuse_other_layers(config)
     return config
 
 
 def refuse_other_layers(config: PreTrainedConfig) -> None:
-    """Raise ModelLoadFailed where a layer keeps a state that is not keys and values of full or sliding windows."""
+    """Raise ModelLoadFailed if a layer has other state than keys and values of full or sliding attention."""
     if getattr(config, "is_encoder_decoder", False):
         raise ModelLoadFailed(
             f"model type '{config.model_type}' is an encoder-decoder: generation serves decoder-only models"
@@ -73,22 +75,22 @@ def refuse_other_layers(config: PreTrainedConfig) -> None:
     others = set(getattr(config, "layer_types", None) or ()) - _LAYER_TYPES
     if others:
         raise ModelLoadFailed(
-            f"layer type '{min(others)}' of model type '{config.model_type}' is not served: only"
+            f"layer type '{min(others)}' of model type '{config.model_type}' is not supported: only"
             " full_attention and sliding_attention have a paged cache"
         )
 
 
 def stop_ids(model: PreTrainedModel) -> tuple[int, ...]:
-    """Return the model's own end ids: generation_config.json's, else config.json's."""
+    """Return the end ids of generation_config.json, or else of config.json."""
     for config in (model.generation_config, model.config):
-        found = getattr(config, "eos_token_id", None)
-        if found is not None:
-            return tuple(found) if isinstance(found, list) else (int(found),)
+        ids = getattr(config, "eos_token_id", None)
+        if ids is not None:
+            return tuple(ids) if isinstance(ids, list) else (int(ids),)
     return ()
 
 
 def revision(folder: Path) -> str:
-    """Return a name for these weights: a hash of the config and of each weight file's size and beginning."""
+    """Return an identifier of the weights: a hash of the config and of the size and beginning of each weight file."""
     digest = hashlib.sha256(json.dumps(json.loads((folder / "config.json").read_text())).encode())
     for file in sorted(folder.glob("*.safetensors")):
         digest.update(f"{file.name} {file.stat().st_size}".encode())

@@ -1,34 +1,34 @@
-"""How many positions a sequence may have, by the model's config and the pod's settings."""
+"""`max_length_of`: the maximum length of a sequence by the model's config and the pod's settings."""
 
 from transformers import PreTrainedConfig
 
 from penstock_runtime.engine.model import ModelLoadFailed
 
 
-def max_length_of(config: PreTrainedConfig, asked: int | None) -> int:
-    """Return the positions that a sequence may have: so many as are `asked` for, but within the model's own bound.
+def max_length_of(config: PreTrainedConfig, requested: int | None) -> int:
+    """Return the maximum length of a sequence: `requested` positions, at most the model's own limit.
 
-    LongRoPE (arXiv 2402.13753) has factors for short sequences and for long ones, and transformers takes one set
-    for all sequences of a call, by the longest; the cache of the others was written with the other set. Within the
-    original length there is but one. A `dynamic` rope changes beyond the model's own bound alone.
+    LongRoPE (arXiv 2402.13753) has separate factors for short and long sequences, and transformers applies one set to
+    all sequences of a call, by the longest, although the cache of the others was written with the other set. Up to the
+    original length only one set is used. A `dynamic` rope changes beyond the model's own limit only.
 
     Raises:
-        ModelLoadFailed: sequences may become longer than a LongRoPE's original length.
+        ModelLoadFailed: the length exceeds the original length of a LongRoPE.
     """
     text = config.get_text_config()
-    own = _own_bound(text)
-    longest = min(own, asked or own)
+    own = _own_limit(text)
+    longest = min(own, requested or own)
     original = _original_length(text)
     if original is not None and longest > original:
         raise ModelLoadFailed(
-            f"rope type 'longrope' of model type '{text.model_type}' is served up to its original"
-            f" {original} positions, beyond which a long sequence would change the answers beside it:"
+            f"rope type 'longrope' of model type '{text.model_type}' is supported up to its original"
+            f" {original} positions, beyond which a long sequence changes the answers of its batch-mates:"
             f" set PENSTOCK_MAX_MODEL_LEN to at most {original}, got {longest}"
         )
     return longest
 
 
-def _own_bound(config: PreTrainedConfig) -> int:
+def _own_limit(config: PreTrainedConfig) -> int:
     for name in ("max_position_embeddings", "n_positions"):
         bound = getattr(config, name, None)
         if bound:
@@ -37,12 +37,12 @@ def _own_bound(config: PreTrainedConfig) -> int:
 
 
 def _original_length(config: PreTrainedConfig) -> int | None:
-    """Return up to which length all LongRoPEs of a model are short; None: it has none."""
-    given = getattr(config, "rope_parameters", None) or {}
-    by_layer_type = [one for one in given.values() if isinstance(one, dict)]
+    """Return the minimum original length of a model's LongRoPEs; None: it has none."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    by_layer_type = [rope for rope in parameters.values() if isinstance(rope, dict)]
     lengths = [
         int(rope["original_max_position_embeddings"])
-        for rope in (given, *by_layer_type)
+        for rope in (parameters, *by_layer_type)
         if rope.get("rope_type") == "longrope"
     ]
     return min(lengths, default=None)

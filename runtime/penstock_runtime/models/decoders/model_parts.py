@@ -1,8 +1,7 @@
-"""A transformers model taken apart: merged weights and rules, layer by layer, for decoders of our own.
+"""`ModelParts`: the weights and parameters of a transformers model, layer by layer, for graph-building backends.
 
-Knows the families whose layers are an attention and a feed-forward behind norms: Llama, Mistral, Qwen2,
-Qwen3, Gemma 1 to 3 (text) and GPT-2. A family is a reading of attribute names, nothing more; that the
-reading is right is checked at every load against the model itself (`check`).
+Supports architectures whose layers are attention and feed-forward with norms: Llama, Mistral, Qwen2, Qwen3, Gemma 1 to
+3 (text) and GPT-2. Each is read by attribute names; every load verifies the result against the model (`check`).
 """
 
 from collections.abc import Callable
@@ -15,16 +14,16 @@ from transformers import PreTrainedModel
 from penstock_runtime.models.decoders.attention.base import LayerRule
 
 _STATIC_ROPES = {"default", "linear", "llama3", "yarn"}
-"""Whose angles depend on the position alone, so that a table of them holds."""
+"""Rope types whose angles depend on the position only, so that a table can contain them."""
 
 
 class UnsupportedArchitecture(Exception):
-    """This model cannot be taken apart; the message says what stands in the way."""
+    """The architecture is not supported; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class NormWeights:
-    """RMS norm, or layer norm where `centred`."""
+    """Weights of an RMS norm, or of a layer norm if `centred`."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
@@ -34,7 +33,7 @@ class NormWeights:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """`weight` is [outputs, inputs]."""
+    """Weights of a linear layer; `weight` is [outputs, inputs]."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
@@ -46,7 +45,7 @@ class Layer:
 
     attention_norm: NormWeights
     qkv: Linear
-    """Queries, keys, values, one below the other."""
+    """Queries, keys and values, concatenated by output."""
     query_norm: torch.Tensor | None
     key_norm: torch.Tensor | None
     rope: str | None
@@ -56,24 +55,24 @@ class Layer:
     after_attention: NormWeights | None
     feed_norm: NormWeights
     up: Linear
-    """With a gate: gate, then up, one below the other."""
+    """With a gate: gate and up, concatenated by output."""
     gated: bool
     activation: str
-    """transformers' name."""
+    """Name of the activation in transformers."""
     down: Linear
     after_feed: NormWeights | None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelParts:
-    """A whole model."""
+    """Parts of a whole model."""
 
     embedding: torch.Tensor
     embedding_scale: float
     positions: torch.Tensor | None
-    """Learned ones, [positions, hidden]."""
+    """Learned position embeddings, [positions, hidden]."""
     ropes: dict[str, tuple[torch.Tensor, torch.Tensor]]
-    """Cosines and sines, [positions, size / 2], in float32 whatever the model's type."""
+    """Cosines and sines, [positions, size / 2], in float32 for every model type."""
     layers: list[Layer]
     norm: NormWeights
     head: Linear
@@ -81,19 +80,19 @@ class ModelParts:
 
 
 def extract_parts(model: PreTrainedModel, positions: int) -> ModelParts:
-    """Return the parts of `model`, with tables for so many positions.
+    """Return the parts of `model`, with rope tables for `positions`.
 
     Raises:
-        UnknownFamily: it is none of those above, or has an option that they are not read with.
+        UnsupportedArchitecture: the architecture or one of its options is not supported.
     """
     reader = _READERS.get(model.config.model_type)
     if reader is None:
-        raise UnsupportedArchitecture(f"model type '{model.config.model_type}' is not read")
+        raise UnsupportedArchitecture(f"model type '{model.config.model_type}' is not supported")
     try:
         return reader(model, positions)
     except AttributeError as error:
         raise UnsupportedArchitecture(
-            f"'{model.config.model_type}' is not as it was: {error}"
+            f"'{model.config.model_type}' lacks an expected attribute: {error}"
         ) from error
 
 
@@ -107,7 +106,7 @@ def _norm(module: Any) -> NormWeights:
     return NormWeights(weight, bias, eps, centred)
 
 
-def _merged(*linears: Any) -> Linear:
+def _concatenated(*linears: Any) -> Linear:
     biases = [linear.bias for linear in linears]
     weight = torch.cat([linear.weight.detach() for linear in linears])
     return Linear(weight, None if biases[0] is None else torch.cat([b.detach() for b in biases]))
@@ -116,21 +115,21 @@ def _merged(*linears: Any) -> Linear:
 def _rope_tables(model: Any, positions: int) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     parameters = model.config.rope_parameters
     by_type = parameters if "rope_type" not in parameters else {"": parameters}
-    tables, wanted = {}, torch.empty(0, dtype=torch.float32)
+    tables, like = {}, torch.empty(0, dtype=torch.float32)
     for name, rope in by_type.items():
         if name and name not in model.config.layer_types:
             continue
         if rope["rope_type"] not in _STATIC_ROPES or rope.get("partial_rotary_factor", 1.0) != 1.0:
-            raise UnsupportedArchitecture(f"rope of type '{rope['rope_type']}' is not read")
+            raise UnsupportedArchitecture(f"rope type '{rope['rope_type']}' is not supported")
         at = torch.arange(positions)[None]
-        cosine, sine = model.model.rotary_emb(wanted, at, *filter(None, [name]))
+        cosine, sine = model.model.rotary_emb(like, at, *filter(None, [name]))
         half = cosine.shape[-1] // 2
         tables[name] = (cosine[0, :, :half].contiguous(), sine[0, :, :half].contiguous())
     return tables
 
 
 def _rounded(number: float, dtype: torch.dtype) -> float:
-    """Gemma's scale of embeddings is of the model's type, and was in training."""
+    """Round to `dtype`: Gemma's scale of embeddings has the type of the model, as in training."""
     return torch.tensor(number, dtype=dtype).item()
 
 
@@ -145,7 +144,7 @@ def _llama_like(model: Any, positions: int) -> ModelParts:
         ropes=ropes,
         layers=[_llama_layer(layer, config, ropes) for layer in model.model.layers],
         norm=_norm(model.model.norm),
-        head=_merged(model.lm_head),
+        head=_concatenated(model.lm_head),
         softcap=getattr(config, "final_logit_softcapping", None),
     )
 
@@ -158,26 +157,26 @@ def _llama_layer(layer: Any, config: Any, ropes: dict[str, Any]) -> Layer:
         window = config.sliding_window
     return Layer(
         attention_norm=_norm(layer.input_layernorm),
-        qkv=_merged(attention.q_proj, attention.k_proj, attention.v_proj),
+        qkv=_concatenated(attention.q_proj, attention.k_proj, attention.v_proj),
         query_norm=_norm(attention.q_norm).weight if hasattr(attention, "q_norm") else None,
         key_norm=_norm(attention.k_norm).weight if hasattr(attention, "k_norm") else None,
         rope="" if "" in ropes else attention.layer_type,
         rule=LayerRule(attention.scaling, getattr(config, "attn_logit_softcapping", None), window),
-        out=_merged(attention.o_proj),
+        out=_concatenated(attention.o_proj),
         after_attention=_norm(layer.post_attention_layernorm) if sandwiched else None,
         feed_norm=_norm(
             layer.pre_feedforward_layernorm if sandwiched else layer.post_attention_layernorm
         ),
-        up=_merged(feed.gate_proj, feed.up_proj),
+        up=_concatenated(feed.gate_proj, feed.up_proj),
         gated=True,
         activation=getattr(config, "hidden_activation", None) or config.hidden_act,
-        down=_merged(feed.down_proj),
+        down=_concatenated(feed.down_proj),
         after_feed=_norm(layer.post_feedforward_layernorm) if sandwiched else None,
     )
 
 
-def _turned(module: Any) -> Linear:
-    """GPT-2's Conv1D keeps [inputs, outputs]."""
+def _transposed(module: Any) -> Linear:
+    """Return the weights of GPT-2's Conv1D, which are [inputs, outputs]."""
     return Linear(module.weight.detach().t().contiguous(), module.bias.detach())
 
 
@@ -191,24 +190,24 @@ def _gpt2(model: Any, positions: int) -> ModelParts:
         layers=[
             Layer(
                 attention_norm=_norm(layer.ln_1),
-                qkv=_turned(layer.attn.c_attn),
+                qkv=_transposed(layer.attn.c_attn),
                 query_norm=None,
                 key_norm=None,
                 rope=None,
                 rule=LayerRule(layer.attn.scaling),
-                out=_turned(layer.attn.c_proj),
+                out=_transposed(layer.attn.c_proj),
                 after_attention=None,
                 feed_norm=_norm(layer.ln_2),
-                up=_turned(layer.mlp.c_fc),
+                up=_transposed(layer.mlp.c_fc),
                 gated=False,
                 activation=config.activation_function,
-                down=_turned(layer.mlp.c_proj),
+                down=_transposed(layer.mlp.c_proj),
                 after_feed=None,
             )
             for layer in body.h
         ],
         norm=_norm(body.ln_f),
-        head=_merged(model.lm_head),
+        head=_concatenated(model.lm_head),
         softcap=None,
     )
 

@@ -1,4 +1,4 @@
-"""From a folder to a step that runs: select, load, lay out the cache, check, measure."""
+"""`open_step`: loads a generative model: selects the backend, loads, allocates the cache, verifies and measures."""
 
 import logging
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from penstock_runtime.models.decoders.warm_up import measure, timed_steps
 from penstock_runtime.models.device.device import backend_of, choose_device, pin_threads
 
 MAX_CACHE_TOKENS = 1 << 22
-"""More positions than any pod serves; keeps a tiny model on a large machine from claiming a quarter of it."""
+"""Limit of the cache in positions, which keeps a tiny model from claiming a quarter of a large machine."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,35 +38,35 @@ def open_step(
     device: torch.device | None = None,
     measure_candidates: Measure = measure_steps,
 ) -> TorchStep:
-    """Return the step for the model in `folder`, checked against the untouched model.
+    """Return the step for the model in `folder`, verified against the original model.
 
-    To be called in the thread that will run it. `measure_candidates` is called only where the settings leave a choice.
+    Must be called in the thread that runs it. `measure_candidates` is called only if the settings leave a choice.
 
     Raises:
-        ModelLoadFailed: with one line that says what does not fit and the remedy.
+        ModelLoadFailed: the message has one line with the reason and the remedy.
     """
     pin_threads()
     device = device or choose_device()
     if options.batch_invariant and device.type != "cpu":
         raise ModelLoadFailed(
-            f"PENSTOCK_BATCH_INVARIANT holds on CPUs only, and this pod computes on {device.type}: unset it"
+            f"PENSTOCK_BATCH_INVARIANT is supported on CPUs only, and this pod runs on {device.type}: unset it"
         )
     config = load.read_config(folder)
     bound = max_length_of(config, options.max_model_len)
     has_room = partial(fits_float32, folder, options, free_bytes(device))
     selected = select(config, options, device, has_room, measure_candidates)
     model = load.load_model(folder, config, selected.dtype, device)
-    served = _assembled_or_torch(_Source(model, options, device, bound), selected.compute)
-    kv, decoder = served.kv, served.decoder
-    costs = measure(decoder, served.store, kv, served.longest)
-    timed = timed_steps(decoder, kv, served.longest, options.max_running)
+    assembled = _assembled_or_torch(_Source(model, options, device, bound), selected.compute)
+    kv, decoder = assembled.kv, assembled.decoder
+    costs = measure(decoder, assembled.store, kv, assembled.longest)
+    timed = timed_steps(decoder, kv, assembled.longest, options.max_running)
     info = GenerationInfo(
         name=name,
         backend=backend_of(device),
-        attention=served.backend.name,
+        attention=assembled.backend.name,
         dtype=str(model.dtype).removeprefix("torch."),
         vocabulary=model.config.get_text_config().vocab_size,
-        max_model_len=served.longest,
+        max_model_len=assembled.longest,
         kv=kv,
         stop_ids=load.stop_ids(model),
         max_running=options.max_running,
@@ -75,41 +75,41 @@ def open_step(
         copied_block_seconds=costs.copied_block,
         warm_up=timed,
     )
-    return TorchStep(info, decoder, served.store)
+    return TorchStep(info, decoder, assembled.store)
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What a decoder is made from."""
+    """Inputs of a decoder's construction."""
 
     model: PreTrainedModel
     options: StepOptions
     device: torch.device
     bound: int
-    """Positions that the model and the settings allow a sequence."""
+    """Limit of a sequence's positions by the model and the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Assembled:
-    """A backend with its cache, and a decoder over it that passed the check."""
+    """A backend, its cache, and a verified decoder over it."""
 
     backend: ComputeBackend
     kv: KVSpec
     store: KvStore
     decoder: Decoder
     longest: int
-    """Positions that a sequence may have in this cache."""
+    """Limit of a sequence's positions in this cache."""
 
 
 def _assembled_or_torch(source: _Source, compute: Compute) -> _Assembled:
-    """Assemble `compute`, else torch, unless the settings name a backend."""
+    """Assemble `compute`, or torch if that fails and the settings name no backend."""
     expected = reference(source.model)
     try:
         return _assemble(source, compute, expected)
     except ModelLoadFailed as error:
         if compute is Compute.TORCH or source.options.compute is not Compute.AUTO:
             raise
-        _log.warning("the torch backend serves, for %s does not: %s", compute, error)
+        _log.warning("falling back to the torch backend, since %s failed: %s", compute, error)
     return _assemble(source, Compute.TORCH, expected)
 
 
@@ -130,20 +130,20 @@ def _assemble(source: _Source, compute: Compute, expected: Expected) -> _Assembl
 def _layout(
     model: PreTrainedModel, backend: ComputeBackend, options: StepOptions, device: torch.device
 ) -> KVSpec:
-    """Return the cache's layout."""
+    """Return the layout of the cache."""
     config = model.config.get_text_config()
     layer_bytes = backend.allocate(1).nbytes
     block_bytes = layer_bytes * config.num_hidden_layers
-    wanted = options.cache_bytes
-    if wanted is None:
-        most = MAX_CACHE_TOKENS // backend.block_tokens * block_bytes
+    cache_bytes = options.cache_bytes
+    if cache_bytes is None:
+        limit = MAX_CACHE_TOKENS // backend.block_tokens * block_bytes
         with_copies = block_bytes + layer_bytes * backend.gathered_layers
         free = int(free_bytes(device) * CACHE_SHARE[device.type])
-        wanted = min(free * block_bytes // with_copies, most)
-    blocks = wanted // block_bytes - backend.spare_blocks
-    if blocks < 2:  # one for a prompt, one for its answer
+        cache_bytes = min(free * block_bytes // with_copies, limit)
+    blocks = cache_bytes // block_bytes - backend.spare_blocks
+    if blocks < 2:  # one for a prompt and one for its answer
         raise ModelLoadFailed(
-            f"the KV cache needs at least {(2 + backend.spare_blocks) * block_bytes} bytes, {wanted} are set apart or free:"
+            f"the KV cache needs at least {(2 + backend.spare_blocks) * block_bytes} bytes, {cache_bytes} are reserved or free:"
             " give the pod more memory"
         )
     return KVSpec(

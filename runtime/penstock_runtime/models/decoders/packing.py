@@ -1,4 +1,4 @@
-"""A plan as arrays: rows end to end without padding, block tables side by side, in buffers that persist."""
+"""`PackedBatch` and `Packer`: a step plan as arrays, with rows concatenated without padding, in persistent buffers."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,23 +14,23 @@ Table = NDArray[np.int32]
 
 @dataclass
 class PackedBatch:
-    """One step's inputs. T positions are fed, in R rows, and S rows sample."""
+    """Inputs of one step: T tokens in R rows, S of which sample."""
 
     ids: Ints
-    """[T]."""
+    """[T]: token ids."""
     positions: Ints
-    """[T]: the position in its sequence of each fed token."""
+    """[T]: position of each token in its sequence."""
     starts: Ints
-    """[R + 1]: where each row begins in T."""
+    """[R + 1]: offset of each row in T."""
     first: Ints
-    """[R]: the position of each row's first token: so many lie in the cache before it."""
+    """[R]: position of each row's first token, which is the number of its cached positions."""
     contexts: Ints
-    """[R]: positions that each row's last token attends to, its own included."""
+    """[R]: number of positions that each row's last token attends to, including its own."""
     tables: Table
     """[R, widest]: block tables; entries past a row's context are stale."""
     last: Ints
-    """[S]: indexes in T of the tokens whose logits are wanted: first of those that rows sample after, one a row
-    that samples; then of those that foretell the prompt, by row."""
+    """[S]: indices in T of the tokens whose logits are computed: first one per sampling row; then those that score the
+    prompt, by row."""
     block_tokens: int
 
     @property
@@ -45,12 +45,12 @@ class PackedBatch:
 
     @cached_property
     def owners(self) -> Ints:
-        """[T]: the row of each token."""
+        """[T]: row of each token."""
         return np.repeat(np.arange(self.rows), np.diff(self.starts))
 
     @cached_property
     def slots(self) -> Ints:
-        """[T]: block * block_tokens + offset, where each token's key and value go."""
+        """[T]: slot of each token's key and value, block * block_tokens + offset."""
         blocks = self.tables[self.owners, self.positions // self.block_tokens].astype(np.int64)
         return blocks * self.block_tokens + self.positions % self.block_tokens
 
@@ -58,7 +58,7 @@ class PackedBatch:
 def positions_of(
     ids: Ints, tables: Table, first: Ints, starts: Ints, block_tokens: int
 ) -> PackedBatch:
-    """Return the step that feeds `ids`, row r from position `first[r]` on; every row samples."""
+    """Return a step over `ids` in which row r starts at position `first[r]` and every row samples."""
     counts = np.diff(starts)
     return PackedBatch(
         ids=ids,
@@ -73,7 +73,7 @@ def positions_of(
 
 
 class Packer:
-    """Turns plans into arrays. A row's table is rewritten only where its sequence's table changed."""
+    """Converts plans to arrays; rewrites only changed parts of block tables."""
 
     def __init__(self, block_tokens: int, max_rows: int, max_blocks: int) -> None:
         self._block_tokens = block_tokens
@@ -82,9 +82,9 @@ class Packer:
         self._free = list(range(max(1, max_rows)))[::-1]
 
     def pack(self, plan: StepPlan, unknown_ids: dict[int, int]) -> PackedBatch:
-        """Return the arrays of `plan`; `unknown_ids` maps a row's index to the id it was waiting for.
+        """Return the arrays of `plan`; `unknown_ids` maps a row's index to the sampled id it depends on.
 
-        Lists become arrays once: beside a small model's forward, a few dozen calls of numpy would show.
+        Lists are converted to arrays once, since dozens of numpy calls are slow compared with a small model's forward.
         """
         rows, ids, positions = plan.rows, list[int](), list[int]()
         starts, first, contexts, last, scored = (
@@ -113,25 +113,25 @@ class Packer:
             starts=np.array(starts, np.int64),
             first=np.array(first, np.int64),
             contexts=np.array(contexts, np.int64),
-            tables=self._tables[self._places(rows), :widest],
+            tables=self._tables[self._table_rows(rows), :widest],
             last=np.array(last + scored, np.int64),
             block_tokens=self._block_tokens,
         )
 
-    def _places(self, rows: list[Row]) -> list[int]:
+    def _table_rows(self, rows: list[Row]) -> list[int]:
         if len(rows) > len(self._free) + len(self._place):
             self._grow(len(rows))
-        return [self._placed(row, rows) for row in rows]
+        return [self._table_row(row, rows) for row in rows]
 
-    def _placed(self, row: Row, rows: list[Row]) -> int:
+    def _table_row(self, row: Row, rows: list[Row]) -> int:
         uid, blocks = row.sequence.uid, row.blocks
-        held = self._place.get(uid)
-        if held is None:
+        cached = self._place.get(uid)
+        if cached is None:
             if not self._free:
-                self._forget_all_but({other.sequence.uid for other in rows})
+                self._evict_all_but({other.sequence.uid for other in rows})
             place, written = self._free.pop(), 0
         else:
-            place, known, written = held
+            place, known, written = cached
             if known is not blocks:
                 written = 0
         needed = -(-(row.start + row.count) // self._block_tokens)
@@ -140,7 +140,7 @@ class Packer:
             self._place[uid] = (place, blocks, needed)
         return place
 
-    def _forget_all_but(self, uids: set[int]) -> None:
+    def _evict_all_but(self, uids: set[int]) -> None:
         for uid in [uid for uid in self._place if uid not in uids]:
             self._free.append(self._place.pop(uid)[0])
 

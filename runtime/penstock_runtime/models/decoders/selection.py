@@ -1,7 +1,7 @@
-"""Selection of the compute backend and the data type for a model, where the settings leave a choice.
+"""Selection of the compute backend and the data type of a model where the settings leave a choice.
 
-On a CPU every combination that the settings allow runs one layer of the model's own shapes, and the fastest is selected;
-processor flags play no part. Widening a 16-bit model to float32 is exact, so it loses no precision.
+On a CPU every allowed combination runs one layer of the model's shapes, and the fastest is selected; processor flags are
+not consulted. Widening a 16-bit model to float32 is exact, so it loses no precision.
 """
 
 import logging
@@ -23,7 +23,7 @@ Measure = Callable[
     [PreTrainedConfig, StepOptions, Sequence[BackendCandidate]],
     Mapping[BackendCandidate, StepTimes],
 ]
-"""Times of the candidates that run here; the others are left out."""
+"""Measures candidates; omits those that do not run on this machine."""
 
 
 def select(
@@ -33,14 +33,14 @@ def select(
     has_room: Callable[[], bool],
     measure: Measure,
 ) -> BackendCandidate:
-    """Return the fastest candidate that `options` allow; in a tie the checkpoint's own type.
+    """Return the fastest candidate allowed by `options`; the checkpoint's type wins ties.
 
     Args:
-        config: of the checkpoint.
-        options: what is named there is never measured against anything else.
-        device: only on CPUs is there a choice.
-        has_room: whether the weights fit the memory in float32.
-        measure: called only if there are two candidates or more.
+        config: config of the checkpoint.
+        options: settings; a named backend or type is not compared with others.
+        device: device of the model; only CPUs have a choice.
+        has_room: whether the weights fit in memory in float32.
+        measure: called for two or more candidates.
     """
     candidates = [
         BackendCandidate(compute, dtype)
@@ -54,7 +54,7 @@ def select(
     fallback = BackendCandidate(_computes(options, device)[-1], candidates[0].dtype)
     selected = min(times, key=lambda candidate: times[candidate].request, default=fallback)
     measured = ", ".join(f"{candidate} {taken}" for candidate, taken in times.items())
-    _log.info("the model computes on %s, the fastest here: %s", selected, measured)
+    _log.info("selected %s as the fastest backend: %s", selected, measured)
     return selected
 
 
@@ -78,6 +78,6 @@ def _dtypes(
     if device.type != "cpu" or stored not in _HALF:
         return (stored,)
     if not has_room():
-        _log.info("%s: float32 is not tried, it does not fit the memory limit", stored)
+        _log.info("%s: float32 exceeds the memory limit and is not a candidate", stored)
         return (stored,)
     return (stored, torch.float32)

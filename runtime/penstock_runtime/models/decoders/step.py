@@ -1,8 +1,11 @@
-"""The step in torch: moves blocks, feeds rows, samples; remembers what it sampled last for rows that wait for it."""
+"""`TorchStep`: runs a step plan: moves blocks, runs the decoder, samples, and keeps the ids for the next plan."""
 
 import time
 from collections.abc import Callable
 
+from typing_extensions import override
+
+from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
@@ -15,8 +18,8 @@ from penstock_runtime.models.decoders.transformers_decoder import Decoder
 from penstock_runtime.models.device.device import raise_as_device_error
 
 
-class TorchStep:
-    """A `StepExecutor` over a decoder and its store."""
+class TorchStep(StepExecutor):
+    """A step executor over a decoder and its KV store."""
 
     def __init__(self, info: GenerationInfo, decoder: Decoder, store: KvStore) -> None:
         self.info = info
@@ -27,11 +30,11 @@ class TorchStep:
         )
         self._last: tuple[int, list[SampledToken | None]] = (-1, [])
 
+    @override
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
-        """As `StepExecutor.run`."""
         began, captures = time.monotonic(), self._decoder.captures
         awaited = self._awaited(plan)
-        self._last = (plan.number, [None] * len(plan.rows))  # and so it stays if this step raises
+        self._last = (plan.number, [None] * len(plan.rows))  # remains if this step raises
         try:
             self._store.move(plan)
             result = (
@@ -55,15 +58,15 @@ class TorchStep:
         if len(packed.last) > samples:
             result.scored = score(logits[samples:], plan)
         if samples:
-            wanted = inputs()
-            tokens, result.failed = sample(logits[:samples], wanted)
-            for draw, token in zip(wanted.draws, tokens, strict=True):
+            sampling = inputs()
+            tokens, result.failed = sample(logits[:samples], sampling)
+            for draw, token in zip(sampling.draws, tokens, strict=True):
                 if draw.row not in result.failed:
                     result.sampled[draw.row] = token
         return result
 
     def _awaited(self, plan: StepPlan) -> dict[int, int]:
-        """The ids that rows of this plan wait for; a row that failed has none, and 0 stands in for it."""
+        """Return the ids that rows of this plan depend on; 0 for a row that failed."""
         number, sampled = self._last
         ids = {}
         for index, row in enumerate(plan.rows):

@@ -1,7 +1,7 @@
-"""Times of a prompt and of decode steps on several backends and in several types, on one layer of a model's own shapes.
+"""Measures prompt and decode times of backends and data types on one layer of a model's shapes.
 
-The layer has constant weights and a small vocabulary, so nothing is read from disk. The candidates take turns, so that a
-busy moment of the machine falls on all of them.
+The layer has constant weights and a small vocabulary, so nothing is read from disk. Candidates alternate, so that other
+load on the machine affects all of them.
 """
 
 import copy
@@ -22,16 +22,17 @@ from penstock_runtime.engine.model import describe
 from penstock_runtime.models.decoders.backends import backend_for
 from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
-from penstock_runtime.models.decoders.warm_up import fed, run
+from penstock_runtime.models.decoders.warm_up import run, uniform_step
 
 PROMPT_TOKENS = 32
 DECODE_ROWS = 4
 ANSWER_TOKENS = 64
-"""Of the request that candidates are compared by: its prompt has twice as many, each step is shared by DECODE_ROWS."""
+"""Answer length of the request by which candidates are compared; its prompt is twice as long, and DECODE_ROWS share each
+step."""
 MAX_SECONDS = 1.0
-"""No round of runs begins later."""
+"""Time after which no further round starts."""
 MAX_ROUNDS = 4
-"""The first is a warm-up, and counts only where there is no other."""
+"""Limit of rounds; the first is a warm-up, which counts only if it is the only one."""
 _VOCABULARY = 1024
 _WEIGHT = 1 / 64
 
@@ -40,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BackendCandidate:
-    """A backend, and the type of weights, keys and values."""
+    """A backend with the data type of weights, keys and values."""
 
     compute: Compute
     """OPENVINO or TORCH."""
@@ -52,12 +53,12 @@ class BackendCandidate:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Medians in seconds, of one layer."""
+    """Median times of one layer in seconds."""
 
     prompt: float
-    """PROMPT_TOKENS of one prompt."""
+    """Time of one prompt of PROMPT_TOKENS."""
     decode: float
-    """A step of DECODE_ROWS."""
+    """Time of a decode step of DECODE_ROWS."""
 
     @property
     def request(self) -> float:
@@ -90,12 +91,12 @@ def measure_steps(
     candidates: Sequence[BackendCandidate],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Mapping[BackendCandidate, StepTimes]:
-    """Return the times of those of `candidates` that run here."""
+    """Return the times of the `candidates` that run on this machine."""
     probes: dict[BackendCandidate, _Probe] = {}
     for candidate in candidates:
         try:
             probes[candidate] = _probe(config, options, candidate)
-        except Exception as error:  # noqa: BLE001  whatever a library raises for a type that it does not know
+        except Exception as error:  # noqa: BLE001  libraries raise any error for an unsupported type
             _log.info("%s was not measured: %s", candidate, describe(error))
     began = clock()
     for done in range(MAX_ROUNDS):
@@ -115,7 +116,10 @@ def _probe(config: PreTrainedConfig, options: StepOptions, candidate: BackendCan
     kv = KVSpec(backend.block_tokens, DECODE_ROWS * each, 0, 0)
     cache = backend.allocate(kv.blocks + backend.spare_blocks)
     decoder = next(backend.decoders(model, [cache], longest))
-    prompt, decode = fed(1, PROMPT_TOKENS, 0, kv), fed(DECODE_ROWS, 1, PROMPT_TOKENS, kv)
+    prompt, decode = (
+        uniform_step(1, PROMPT_TOKENS, 0, kv),
+        uniform_step(DECODE_ROWS, 1, PROMPT_TOKENS, kv),
+    )
     probe = _Probe(decoder, prompt, decode)
     run(decoder, decode)
     return probe
@@ -126,13 +130,14 @@ def _one_layer(config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
     text = copy.deepcopy(config.get_text_config())
     text.num_hidden_layers = 1
     text.vocab_size = min(text.vocab_size, _VOCABULARY)
-    text.pad_token_id = None  # it may lie beyond the vocabulary
+    text.pad_token_id = None  # it may exceed the vocabulary
     if getattr(text, "layer_types", None):
         text.layer_types = text.layer_types[:1]
     auto: Any = AutoModelForCausalLM
     with no_init_weights():
-        made = auto.from_config(text, dtype=dtype, attn_implementation="eager").eval()
-    model: PreTrainedModel = made
+        model: PreTrainedModel = auto.from_config(
+            text, dtype=dtype, attn_implementation="eager"
+        ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(_WEIGHT)

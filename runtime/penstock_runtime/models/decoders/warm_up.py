@@ -1,12 +1,9 @@
-"""Before the first request: how long steps of many shapes take here, so that a fixed cap hides no slope.
+"""Warm-up of a generative model before the first request: times steps of several shapes and the copy of a block.
 
-One row, two, four .. as many as may ever run decode, over short and longer contexts; a chunk of a prompt by itself. The
-first run of a shape is not timed. What lies in the cache is overwritten; no request is in it yet.
-
-After the check and before the first request: what a prompt's token and a block's copy cost here.
-
-Both decide between swapping a preempted sequence and computing it again; running a prompt also pays for
-what only a first run pays, so that no request does.
+`timed_steps` runs decodes of 1, 2, 4 and more rows over short and long contexts, and prompt chunks, so that the service
+curve has a slope even under a fixed cap. The first run of a shape is not timed. `measure` times a prompt token and the
+copy of a block, which decide between swapping and recomputing a preempted sequence. Both overwrite the cache, which is
+still unused.
 """
 
 import time
@@ -22,53 +19,53 @@ from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
 MAX_SECONDS = 2.0
-"""No shape is begun later: as for one-shot batches."""
+"""Time after which no further shape starts, as for one-shot batches."""
 CONTEXTS = (16, 192)
-"""Positions before the token that is decoded."""
+"""Positions before the decoded token."""
 CHUNKS = (32, 256)
-"""Tokens of a prompt."""
+"""Tokens of a prompt chunk."""
 
 
 def timed_steps(
     decoder: Decoder,
     kv: KVSpec,
     longest: int,
-    most_rows: int,
+    max_rows: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[TimedStep, ...]:
-    """Return steps of the shapes that fit the cache, small ones first, as many as there is time for."""
-    began, found = clock(), list[TimedStep]()
-    for rows, tokens, context in _shapes(kv, longest, most_rows):
+    """Return timed steps of the shapes that fit the cache, small shapes first, within the time limit."""
+    began, steps = clock(), list[TimedStep]()
+    for rows, tokens, context in _shapes(kv, longest, max_rows):
         if clock() - began > MAX_SECONDS:
             break
-        packed = fed(rows, tokens, context, kv)
+        packed = uniform_step(rows, tokens, context, kv)
         run(decoder, packed)
         start = clock()
         run(decoder, packed)
         decodes = rows if tokens == 1 else 0
         prefill = rows * tokens - decodes
-        found.append(TimedStep(prefill, decodes, rows * (context + tokens), clock() - start))
-    return tuple(found)
+        steps.append(TimedStep(prefill, decodes, rows * (context + tokens), clock() - start))
+    return tuple(steps)
 
 
-def _shapes(kv: KVSpec, longest: int, most_rows: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (rows, tokens a row, positions before them)."""
+def _shapes(kv: KVSpec, longest: int, max_rows: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (rows, tokens per row, positions before them)."""
     for chunk in CHUNKS:
         if chunk <= min(longest, kv.tokens):
             yield 1, chunk, 0
     rows = 1
     while True:
         for context in CONTEXTS:
-            held = -(-(context + 1) // kv.block_tokens) * rows
-            if context < longest and held <= kv.blocks:
+            blocks = -(-(context + 1) // kv.block_tokens) * rows
+            if context < longest and blocks <= kv.blocks:
                 yield rows, 1, context
-        if rows >= most_rows:
+        if rows >= max_rows:
             return
-        rows = min(2 * rows, most_rows)
+        rows = min(2 * rows, max_rows)
 
 
-def fed(rows: int, tokens: int, context: int, kv: KVSpec) -> PackedBatch:
-    """Return a step of `rows` sequences, each of which feeds so many tokens behind a context, over the cache's first blocks."""
+def uniform_step(rows: int, tokens: int, context: int, kv: KVSpec) -> PackedBatch:
+    """Return a step of `rows` sequences with `tokens` after `context` positions each, over the first blocks of the cache."""
     each = -(-(context + tokens) // kv.block_tokens)
     tables = np.arange(rows * each, dtype=np.int32).reshape(rows, each)
     starts, first = np.arange(rows + 1) * tokens, np.full(rows, context, np.int64)
@@ -76,7 +73,7 @@ def fed(rows: int, tokens: int, context: int, kv: KVSpec) -> PackedBatch:
 
 
 def run(decoder: Decoder, packed: PackedBatch) -> None:
-    """Compute, and wait for the device."""
+    """Run a step and wait for the device."""
     torch.as_tensor(decoder.forward(packed)).sum().item()
 
 
@@ -86,17 +83,17 @@ _COPIES = 4
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds."""
+    """Measured costs in seconds."""
 
     prefill_token: float
     copied_block: float
-    """One way; without blocks on the host, between two of the device's."""
+    """Time to copy a block in one direction; without host blocks, between device blocks."""
 
 
 def measure(decoder: Decoder, store: KvStore, kv: KVSpec, longest: int) -> Costs:
-    """Run a prompt twice and copy a block; what lies in the cache is overwritten."""
+    """Run a prompt twice and copy a block; the cache is overwritten."""
     tokens = min(_PROMPT, longest, kv.tokens)
-    packed = fed(1, tokens, 0, kv)
+    packed = uniform_step(1, tokens, 0, kv)
     decoder.forward(packed)
     began = time.perf_counter()
     decoder.forward(packed).sum().item()  # waits for a device

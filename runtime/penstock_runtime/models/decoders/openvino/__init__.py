@@ -1,6 +1,6 @@
-"""The OpenVINO backend. Nothing imports it until a model on a CPU can use it."""
+"""The OpenVINO compute backend, imported only if a model on a CPU can use it."""
 
 import sys
 
-# Model conversion is not needed, and importing it reports the use of OpenVINO to its makers over the network.
+# Model conversion is not needed, and its import sends telemetry to the vendor over the network.
 sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]

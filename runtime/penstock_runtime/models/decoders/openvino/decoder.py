@@ -1,4 +1,4 @@
-"""One inference request over the caches of the store, and a packed step as its inputs."""
+"""`OpenVinoDecoder`: an inference request over the KV caches, with a packed step as input."""
 
 from itertools import accumulate
 from typing import Any
@@ -7,19 +7,21 @@ import numpy as np
 import openvino as ov
 import torch
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from penstock_runtime.models.decoders.openvino.graph import BLOCK_TOKENS, INPUTS, PRECISIONS, shared
 from penstock_runtime.models.decoders.packing import PackedBatch
+from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
 
-class OpenVinoDecoder:
-    """A `Decoder` whose whole forward is one call of OpenVINO's CPU plugin, in the dtype of the caches."""
+class OpenVinoDecoder(Decoder):
+    """A decoder whose forward is one call of OpenVINO's CPU plugin, in the dtype of the caches."""
 
     captures = 0
 
     def __init__(self, model: ov.Model, caches: list[torch.Tensor]) -> None:
         precision = PRECISIONS[caches[0].dtype]
-        # Pinned, the first thread of every pod on a node would compute on the same core.
+        # Without pinning: the first thread of every pod on a node would be pinned to the same core.
         compiled = ov.Core().compile_model(
             model,
             "CPU",
@@ -38,26 +40,27 @@ class OpenVinoDecoder:
             for kind, part in zip(("key", "value"), cache.chunk(2), strict=True):
                 self._request.set_tensor(f"{kind}_cache.{index}", shared(part))
 
+    @override
     def forward(self, packed: PackedBatch) -> NDArray[np.float32]:
-        """As `Decoder.forward`. The logits lie in a buffer that the next call overwrites."""
+        # the next call overwrites the buffer of the logits
         blocks = [-(-context // BLOCK_TOKENS) for context in packed.contexts.tolist()]
         named = [table[:count] for table, count in zip(packed.tables, blocks, strict=True)]
-        self._give("ids", packed.ids)
-        self._give("positions", packed.positions)
-        self._give("picked", packed.last)
-        self._give("past_lens", packed.first)
-        self._give("subsequence_begins", packed.starts)
-        self._give("block_indices", np.concatenate(named))
-        self._give("block_indices_begins", np.array([0, *accumulate(blocks)]))
-        self._give("max_context_len", packed.contexts.max())
+        self._set_input("ids", packed.ids)
+        self._set_input("positions", packed.positions)
+        self._set_input("picked", packed.last)
+        self._set_input("past_lens", packed.first)
+        self._set_input("subsequence_begins", packed.starts)
+        self._set_input("block_indices", np.concatenate(named))
+        self._set_input("block_indices_begins", np.array([0, *accumulate(blocks)]))
+        self._set_input("max_context_len", packed.contexts.max())
         logits: NDArray[np.float32]
         (logits,) = self._request.infer(share_outputs=True).values()
         return logits[:, 0]
 
-    def _give(self, name: str, given: np.ndarray) -> None:
-        """Write an input where it is bound; bind another array only where the shape is another."""
-        held = self._bound.get(name)
-        if held is None or held.shape != given.shape:
-            held = self._bound[name] = np.empty(given.shape, INPUTS.get(name, np.int32))
-            self._request.set_tensor(name, ov.Tensor(held, shared_memory=True))
-        held[...] = given
+    def _set_input(self, name: str, values: np.ndarray) -> None:
+        """Write an input to its bound array; bind a new array if the shape changes."""
+        bound = self._bound.get(name)
+        if bound is None or bound.shape != values.shape:
+            bound = self._bound[name] = np.empty(values.shape, INPUTS.get(name, np.int32))
+            self._request.set_tensor(name, ov.Tensor(bound, shared_memory=True))
+        bound[...] = values

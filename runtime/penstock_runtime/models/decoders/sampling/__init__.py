@@ -1,1 +1,1 @@
-"""Sampling: logits processors, the sampler, its random numbers."""
+"""Sampling: logits processors, the sampler and its random numbers."""

@@ -1,8 +1,8 @@
-"""Logits to the distribution that is drawn from, in an order that is the same for every request.
+"""Logits processors: convert logits to the sampling distribution, in the same order for every request.
 
-1. logit bias; 2. repetition, 3. frequency, 4. presence penalty; 5. grammar mask and, below `min_tokens`, the
-ban of stop ids; 6. temperature; 7. top-k; 8. top-p; 9. min-p. A row that asks for none of a stage is not
-touched by it, so what a row's batch mates ask for never shows in its own bits.
+1. logit bias; 2. repetition, 3. frequency, 4. presence penalty; 5. grammar mask and, below `min_tokens`, the ban of
+stop ids; 6. temperature; 7. top-k; 8. top-p; 9. min-p. A stage does not modify rows without its parameter, so the
+bits of a row never depend on its batch-mates.
 """
 
 import math
@@ -23,10 +23,10 @@ def penalize(row: torch.Tensor, draw: Draw) -> None:
         ids, bias = zip(*params.logit_bias, strict=True)
         row[torch.tensor(ids)] += torch.tensor(bias, dtype=row.dtype, device=row.device)
     if draw.prompt_ids is not None and params.repetition_penalty != 1.0:
-        seen = [ids for ids in (draw.prompt_ids, draw.output_ids) if ids is not None]
-        at = torch.from_numpy(np.unique(np.concatenate(seen))).to(row.device)
-        held, penalty = row[at], params.repetition_penalty
-        row[at] = torch.where(held > 0, held / penalty, held * penalty)
+        present = [ids for ids in (draw.prompt_ids, draw.output_ids) if ids is not None]
+        at = torch.from_numpy(np.unique(np.concatenate(present))).to(row.device)
+        values, penalty = row[at], params.repetition_penalty
+        row[at] = torch.where(values > 0, values / penalty, values * penalty)
     if draw.output_ids is not None and draw.output_counts is not None and len(draw.output_ids):
         at = torch.from_numpy(draw.output_ids).to(row.device)
         counts = torch.from_numpy(draw.output_counts).to(row)
@@ -43,7 +43,7 @@ def _allowed(mask: np.ndarray, vocabulary: int) -> torch.Tensor:
 
 
 def touches_logits(draw: Draw) -> bool:
-    """Return whether `penalize` would do anything."""
+    """Return whether `penalize` changes any logit."""
     return bool(
         draw.params.logit_bias
         or draw.params.needs_counts
@@ -53,11 +53,11 @@ def touches_logits(draw: Draw) -> bool:
 
 
 def distribution(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
-    """Return [rows, vocabulary] weights, not normalised, after stages 6 to 9; `logits` are left as they are.
+    """Return [rows, vocabulary] unnormalized weights after stages 6 to 9; `logits` are not modified.
 
-    Whoever ties with the last that top-k keeps is kept too; of those that tie with the last of top-p's, the
-    lowest ids are. Each row has a largest logit, which is finite: what lies below it is divided, so that no
-    temperature, however near 0, makes a weight other than a number.
+    Top-k keeps all ids tied with the last one it keeps; of ids tied with the last one of top-p, the lowest are kept. The
+    largest logit of each row is finite; the difference to it is divided by the temperature, so that weights are
+    numbers even for temperatures near 0.
     """
     heat = torch.tensor([draw.params.temperature for draw in draws], dtype=logits.dtype)
     below = logits - logits.amax(-1, keepdim=True)
@@ -75,11 +75,11 @@ def distribution(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
 
 
 _LIKELY = 128
-"""Of this many, the nucleus is a part nearly always; sorting a whole vocabulary costs twenty times more."""
+"""Number of ids that nearly always contain the nucleus; sorting a whole vocabulary costs twenty times more."""
 
 
 def keep_nucleus(weights: torch.Tensor, top_p: float) -> None:
-    """Zero, in place, all but the fewest weights, one at least, that hold `top_p` of their sum; lower ids win ties."""
+    """Zero, in place, all but the fewest weights (at least one) that have `top_p` of the sum; lower ids win ties."""
     share = top_p * weights.sum(dtype=torch.float64)
     for count in (min(_LIKELY, len(weights)), len(weights)):
         largest = weights.topk(count).values
@@ -87,8 +87,8 @@ def keep_nucleus(weights: torch.Tensor, top_p: float) -> None:
         needed = max(1, int((before < share).sum()))
         if needed < count:
             break
-    least = largest[needed - 1]
-    ties = torch.nonzero(weights == least).flatten()
-    spare = int((largest[:needed] == least).sum())
-    weights.masked_fill_(weights < least, 0.0)
+    smallest = largest[needed - 1]
+    ties = torch.nonzero(weights == smallest).flatten()
+    spare = int((largest[:needed] == smallest).sum())
+    weights.masked_fill_(weights < smallest, 0.0)
     weights[ties[spare:]] = 0.0

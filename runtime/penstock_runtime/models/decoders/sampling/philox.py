@@ -1,7 +1,7 @@
-"""Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), over whole arrays.
+"""Philox4x32-10 random numbers over arrays (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 
-A draw is a function of (seed, choice, position) and of nothing else: no generator has a state that a
-preemption could lose or a batch mate could advance.
+A draw is a function of (seed, choice, position) only: there is no state that a preemption could lose or a batch-mate
+could advance.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def philox(
 def uniforms(
     seeds: Sequence[int], choices: Sequence[int], positions: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Return one number in [0, 1) a row, of 53 bits; seeds count modulo 2^64."""
+    """Return one number in [0, 1) per row, of 53 bits; seeds are taken modulo 2^64."""
     key = np.array([seed & 0xFFFFFFFFFFFFFFFF for seed in seeds], np.uint64)
     counter = np.zeros((len(key), 4), np.uint64)
     counter[:, 0], counter[:, 1] = positions, choices

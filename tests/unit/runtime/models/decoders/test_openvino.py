@@ -169,7 +169,8 @@ def test_under_any_schedule_every_token_is_as_good_as_the_references_best(
 
 def test_what_it_does_not_compute_is_refused_at_load(tmp_path: Path) -> None:
     with pytest.raises(
-        ModelLoadFailed, match="no soft cap of scores; unset PENSTOCK_COMPUTE_BACKEND"
+        ModelLoadFailed,
+        match="does not support a soft cap of scores; unset PENSTOCK_COMPUTE_BACKEND",
     ):
         open_step(save("gemma2", tmp_path / "gemma2"), OPTIONS, "tiny")
     folder = save("llama", tmp_path / "llama")
@@ -194,7 +195,7 @@ def test_bfloat16_is_refused_where_the_processor_has_no_instructions_for_it(
 def test_a_named_backend_that_is_not_installed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ModelLoadFailed,
-        match=r"PENSTOCK_COMPUTE_BACKEND=OpenVINO finds no OpenVINO .* unset it, or use an image",
+        match=r"PENSTOCK_COMPUTE_BACKEND=OpenVINO requires OpenVINO, .* unset it, or use an image",
     ):
         open_step(save("llama", tmp_path), OPTIONS, "tiny")
 

@@ -87,9 +87,9 @@ def test_the_fastest_candidate_serves_and_the_log_has_all_figures(
         assert step.info.dtype == str(fastest.dtype).removeprefix("torch.")
         assert (step.info.attention == "openvino") == (fastest.compute is Compute.OPENVINO)
         assert step._store.layers[0].dtype is fastest.dtype
-        (said,) = [one for one in caplog.messages if "the fastest here" in one]
+        (said,) = [one for one in caplog.messages if "as the fastest backend" in one]
         caplog.clear()
-        assert f"computes on {fastest}," in said
+        assert f"selected {fastest} as" in said
         for figure in ("10 ms for a layer's prompt of 32", "20 ms for a layer's prompt of 32"):
             assert figure in said
 
@@ -212,7 +212,7 @@ def test_torch_serves_where_the_selected_backend_answers_wrongly(
     folder = save("llama", tmp_path)
     step = open_step(folder, OPTIONS, "tiny", CPU, prefers(ON_OPENVINO))
     assert (step.info.attention, step.info.kv.block_tokens) == ("gather-sdpa", 8)
-    assert "the torch backend serves, for OpenVINO does not" in caplog.text
+    assert "falling back to the torch backend, since OpenVINO failed" in caplog.text
     with pytest.raises(ModelLoadFailed, match="differs from transformers' own"):
         open_step(folder, replace(OPTIONS, compute=Compute.OPENVINO), "tiny", CPU)
 

@@ -77,7 +77,7 @@ def test_a_roberta_spends_two_positions_on_its_padding(directories: Directories)
         (lambda f: (f / "tokenizer.json").unlink(), "has no tokenizer.json: save it"),
         (lambda f: (f / "config.json").write_text("{"), "config.json cannot be read"),
         (lambda f: (f / "model.safetensors").unlink(), "does not load as Embedding"),
-        (ask_for_a_layer, "asks for 'Dense'"),
+        (ask_for_a_layer, "requires 'Dense'"),
         (
             pool_by_the_last,
             "pools by pooling_mode_lasttoken: use one of",
