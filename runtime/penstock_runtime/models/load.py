@@ -78,6 +78,4 @@ def _compile(model: Model) -> None:
     if isinstance(compilable, TorchModel):
         compilable.compile()
     else:  # a packed text encoder, or a custom model of a factory
-        log.warning(
-            "%s is not compiled: torch.compile does not support it", type(model).__name__
-        )
+        log.warning("%s is not compiled: torch.compile does not support it", type(model).__name__)

@@ -43,7 +43,9 @@ class GenerationHandler:
                 seconds = timeout_seconds(request, body.requested_seconds)
                 config = self._pod.config
                 caller = request.get(CALLER, ANYBODY)
-                terms = Terms(serving, caller, seconds, config.generation.max_run_seconds, resources)
+                terms = Terms(
+                    serving, caller, seconds, config.generation.max_run_seconds, resources
+                )
                 answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
         except RequestRejected as refusal:

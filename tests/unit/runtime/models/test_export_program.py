@@ -106,7 +106,10 @@ def test_inputs_without_common_rows_are_refused(file: Path) -> None:
 
 def test_an_output_without_rows_is_refused(file: Path) -> None:
     export(file, Flat(), X, dynamic={"x": {0: batch()}})
-    with pytest.raises(ModelLoadFailed, match=r"output 'output' has shape \(\), the first dimension is not the rows"):
+    with pytest.raises(
+        ModelLoadFailed,
+        match=r"output 'output' has shape \(\), the first dimension is not the rows",
+    ):
         load_program(file)
 
 
