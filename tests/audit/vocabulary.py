@@ -201,12 +201,12 @@ def main(arguments: Sequence[str], root: Path = ROOT, limits_file: Path = LIMITS
     parser.add_argument("--lines", metavar="FILE", help="print each place in one file")
     options = parser.parse_args(arguments)
     words = read_words()
-    places = scan_repository(words, root)
     if options.lines:
-        for place in sorted(places, key=lambda each: each.line):
-            if place.file == options.lines:
-                print(f"{place.file}:{place.line}: {place.word}")
+        text = (root / options.lines).read_text(encoding="utf-8")
+        for place in sorted(scan(options.lines, text, words), key=lambda each: each.line):
+            print(f"{place.file}:{place.line}: {place.word}")
         return 0
+    places = scan_repository(words, root)
     counts = Counter(place.folder for place in places)
     limits: dict[str, int] = json.loads(limits_file.read_text(encoding="utf-8"))
     if options.lower:
