@@ -1,16 +1,19 @@
-"""One client connection: plain requests take the fast lane, all others aiohttp's own protocol, untouched.
+"""One client connection: plain requests take the fast path, all others aiohttp's own protocol, untouched.
 
-Bytes are looked at only while both lanes are idle, so a request is given whole to one lane or the other:
+A connection parses bytes itself only while no request is in progress on either path, so that each request goes to one path
+as a whole:
 
-- plain and complete: answered here; what is pipelined behind it waits for the answer, as HTTP/1.1 has it;
-- not plain, but its end is known and nothing follows: lent to aiohttp, and the next one is looked at again;
-- anything else: the connection is aiohttp's from here to its end. So is one whose request dribbles in.
+- a plain and complete request is answered here; requests pipelined after it wait for the answer, as in HTTP/1.1;
+- another request whose end is known, with nothing after it, is lent to aiohttp, and the next one is parsed here again;
+- anything else hands the connection over to aiohttp until its end, and so does a request that arrives too slowly.
 """
 
 import asyncio
+from enum import Enum, auto
 from typing import Any, Final
 
 from aiohttp import web
+from typing_extensions import override
 
 from penstock_runtime.http.connection_age import Age
 from penstock_runtime.http.fast_path.exchange import Exchange, FastPath
@@ -18,261 +21,312 @@ from penstock_runtime.http.fast_path.request_head import MAX_HEAD_BYTES, Request
 from penstock_runtime.http.write_buffers import WatchedConnection
 from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
 
-PATIENCE_SECONDS: Final = 0.25
-"""For the rest of a request that came in parts; a sender that is slower is aiohttp's to time."""
+COLLECT_SECONDS: Final = 0.25
+"""The time for the rest of a request that arrives in parts; aiohttp times slower senders."""
 MAX_COLLECTED_BYTES: Final = 2**20
-"""Bytes of a body that are collected here; a larger one streams through aiohttp."""
+"""The largest body that is collected here; a larger one streams through aiohttp."""
 MAX_PIPELINED_BYTES: Final = 2**16
-"""Bytes that may wait behind a request before the socket is no longer read."""
+"""The bytes that may wait after a request before the socket is no longer read."""
+
+
+class ConnectionState(Enum):
+    """The state of a connection on the fast path.
+
+    IDLE leads to every other state, COLLECTING to IDLE or HANDED_OVER, ANSWERING and THROTTLED to IDLE, HANDED_OVER to
+    nothing. The end of a connection leads to CLOSED from every state.
+    """
+
+    IDLE = auto()
+    """No request is in progress here. aiohttp may serve one that was lent, and pipelined bytes may wait for their turn."""
+    COLLECTING = auto()
+    """The buffer holds the first part of a request, and a timer runs."""
+    ANSWERING = auto()
+    """An exchange is in progress; bytes that arrive are buffered."""
+    THROTTLED = auto()
+    """A request was rejected, and the socket is not read until the throttle ends."""
+    HANDED_OVER = auto()
+    """aiohttp serves the connection until its end."""
+    CLOSED = auto()
+    """The connection is lost."""
+
+
+IDLE, COLLECTING, ANSWERING, THROTTLED, HANDED_OVER, CLOSED = ConnectionState
 
 
 class FastConnection(WatchedConnection):
-    """aiohttp's protocol with a fast lane before it."""
+    """aiohttp's protocol with the fast path before it."""
 
     __slots__ = (
-        "_age", "_answered", "_exchange", "_full", "_head", "_held", "_lane", "_needed", "_patience",
-        "_rested", "_resting", "_seen", "_slow", "remote",
+        "_age", "_answered", "_arrival_uncertain", "_buffer", "_collect_timer", "_exchange", "_head", "_head_bytes",
+        "_needed", "_path", "_reading_stopped", "_state", "remote",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, *, path: FastPath, **more: Any) -> None:
         super().__init__(manager, **more)
-        self._lane = path
-        self._seen = b""
-        """The last head that was understood; empty: none yet."""
+        self._path = path
+        self._state = IDLE
+        self._head_bytes = b""
+        """The last parsed head; empty before the first."""
         self._head: RequestHead
-        """What `_seen` says."""
-        self._slow = False
-        """aiohttp's for good."""
+        """The parsed `_head_bytes`."""
         self._exchange: Exchange | None = None
-        self._held = bytearray()
-        """Of a request that is not complete, or behind the one that is being answered."""
+        """The exchange in progress; None unless ANSWERING."""
+        self._buffer = bytearray()
+        """The first part of a request while COLLECTING, else pipelined bytes."""
         self._needed = 0
-        """How many bytes must be held before looking again is worth it."""
-        self._full = False
-        """Reading is paused, because enough is held or because the client rests."""
-        self._resting = False
-        """Refused, and not heard for a while."""
-        self._rested = True
-        """Whether what is read next may have waited for the end of a rest, or for its connection to be accepted."""
-        self._patience: asyncio.TimerHandle | None = None
+        """The length of the buffer from which on another look at it can succeed, while COLLECTING."""
+        self._collect_timer: asyncio.TimerHandle | None = None
+        """Hands the connection over; None unless COLLECTING."""
+        self._reading_stopped = False
+        """Whether reading is paused, because enough is buffered or the connection is throttled."""
+        self._arrival_uncertain = True
+        """Whether the next request may have waited in the socket, for the end of a throttle or for its accept."""
         self._age: Age
         self.remote = ""
         self._answered: asyncio.Future[None] | None = None
-        """Of a shutdown that waits for the answer."""
+        """Set by a shutdown that waits for the answer."""
 
+    def _enter(self, state: ConnectionState) -> None:
+        """Change the state; the timer of COLLECTING starts and ends with it."""
+        if self._collect_timer is not None:
+            self._collect_timer.cancel()
+            self._collect_timer = None
+        self._state = state
+        if state is COLLECTING:
+            self._collect_timer = self._loop.call_later(COLLECT_SECONDS, self._stop_collecting)
+
+    # -- asyncio's and aiohttp's calls
+
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As `asyncio.Protocol.connection_made`."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self.remote = str(peer[0]) if isinstance(peer, tuple) else ""
-        self._age = self._lane.connections.age_of(transport, self._lane.pod.now())
+        self._age = self._path.connections.age_of(transport, self._path.pod.now())
 
+    @override
     def connection_lost(self, exc: BaseException | None) -> None:
-        """As `asyncio.Protocol.connection_lost`: a client that goes away frees its place."""
+        """Free the place of a request whose client has left."""
         exchange, self._exchange = self._exchange, None
+        self._enter(CLOSED)
         if exchange is not None:
             exchange.abandon()
-        self._lose_patience()
-        self._held.clear()
-        self._note_answered()
+        self._buffer.clear()
+        self._release_shutdown()
         super().connection_lost(exc)
 
+    @override
     def data_received(self, data: bytes) -> None:
-        """As `asyncio.Protocol.data_received`."""
-        if self._slow or not data:
+        state = self._state
+        if state is HANDED_OVER or not data:
             super().data_received(data)
         elif self.surplus:
             self.reject_surplus()
-        elif self._exchange is not None or self._paused or self._resting:
+        elif state is ANSWERING or state is THROTTLED or self._paused:
             self._hold(data)
-        elif self._held:
-            self._held += data
-            if len(self._held) >= self._needed:
-                self._look(self._take_held())
+        elif state is COLLECTING:
+            self._buffer += data
+            if len(self._buffer) >= self._needed:
+                self._dispatch(self._take_buffer())
+        elif self._buffer:
+            self._buffer += data
+            self._dispatch(self._take_buffer())
         else:
-            self._look(data)
+            self._dispatch(data)
 
+    @override
     def resume_writing(self) -> None:
-        """As `asyncio.Protocol.resume_writing`: the client reads again, so what it pipelined is answered."""
+        """Answer what the client pipelined: it reads again."""
         super().resume_writing()
-        if self._held and self._exchange is None and not self._slow:
-            self._loop.call_soon(self._go_on)
+        if self._buffer:
+            self._loop.call_soon(self._continue)
 
-    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's
-        """As aiohttp's: let the request that is being answered finish."""
-        if self._exchange is not None:
+    @override
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """Close the connection once the request in progress is answered."""
+        if self._state is ANSWERING:
             self._answered = self._loop.create_future()
             await asyncio.wait([self._answered], timeout=timeout)
         await super().shutdown(timeout)
 
+    @override
     def is_idle(self) -> bool:
-        """As `BoundedConnection.is_idle`, in either lane."""
-        pipelined = self._held and self._patience is None  # behind an answer, not a part of a head
-        return self._exchange is None and not pipelined and super().is_idle()
+        """Return whether no answer is owed on either path, and none waits in the write buffer."""
+        pipelined = self._buffer and self._state is not COLLECTING
+        return self._state is not ANSWERING and not pipelined and super().is_idle()
 
-    # -- which lane
+    @override
+    def _process_keepalive(self) -> None:
+        """Close an idle connection; it is not idle while the fast path has bytes or a request of it."""
+        if self._state is not ANSWERING and not self._buffer:
+            super()._process_keepalive()
+        elif not self._force_close:
+            self._keepalive_handle = self._loop.call_later(
+                self._keepalive_timeout, self._process_keepalive
+            )
 
-    def _look(self, data: bytes) -> None:
-        if (self._request_count and not self._aiohttp_idle()) or self._close or self._force_close:
+    # -- the choice of the path
+
+    def _dispatch(self, data: bytes) -> None:
+        """Answer, collect, lend or hand over the request at the start of `data`. The state is IDLE."""
+        if (
+            (self._request_count and not self._is_aiohttp_idle())
+            or self._close
+            or self._force_close
+        ):
             self._hand_over(data)
             return
-        known = self._seen and data.startswith(self._seen)
-        if not known and not self._see(data):
+        repeated = self._head_bytes and data.startswith(self._head_bytes)
+        if not repeated and not self._parse_head(data):
             return
-        end, head = len(self._seen), self._head
-        total = end + head.length
-        plain = head.target is not None and head.length <= self._lane.max_bytes
-        if len(data) < total:
-            most = MAX_COLLECTED_BYTES if head.header_length is not None else SMALL_BYTES
-            if plain and head.length <= most:
-                self._wait_for_more(data, total)
+        start, head = len(self._head_bytes), self._head
+        end = start + head.length
+        plain = head.target is not None and head.length <= self._path.max_bytes
+        if len(data) < end:
+            limit = MAX_COLLECTED_BYTES if head.header_length is not None else SMALL_BYTES
+            if plain and head.length <= limit:
+                self._collect(data, end)
             else:
                 self._hand_over(data)
         elif plain:
-            if len(data) > total:
-                self._held += data[total:]
-                self._needed = 0
-            self._ask(head, data[end:total])
-        elif len(data) == total:
+            if len(data) > end:
+                self._buffer += data[end:]
+            self._serve(head, data[start:end])
+        elif len(data) == end:
             super().data_received(data)
         else:
             self._hand_over(data)
 
-    def _see(self, data: bytes) -> bool:
-        """Return whether the head of `data` is there and understood; a client then repeats it byte for byte."""
+    def _parse_head(self, data: bytes) -> bool:
+        """Return whether `data` has a whole head that is understood; a client repeats it byte for byte."""
         end = data.find(b"\r\n\r\n") + 4
         if end < 4 and len(data) <= MAX_HEAD_BYTES:
-            self._wait_for_more(data, 0)
+            self._collect(data, 0)
             return False
-        head = self._lane.heads.parse(data[:end]) if end >= 4 else None
+        head = self._path.heads.parse(data[:end]) if end >= 4 else None
         if head is None:
             self._hand_over(data)
             return False
-        self._seen, self._head = data[:end], head
+        self._head_bytes, self._head = data[:end], head
         return True
 
-    def _ask(self, head: RequestHead, body: bytes) -> None:
-        lane = self._lane
-        now = lane.pod.now()
+    def _serve(self, head: RequestHead, body: bytes) -> None:
+        """Begin the exchange of a plain request, or reject the request by its head."""
+        path = self._path
+        now = path.pod.now()
         last = self._age.count_request(now)
-        is_open = lane.is_open()
-        if not is_open and not last and lane.is_full() and not lane.may_displace(head, body):
-            lane.reject(lane.rejections.full(now), head, self, now)
+        is_open = path.is_open()
+        if not is_open and not last and path.is_full() and not path.may_displace(head, body):
+            path.reject(path.rejections.full(now), head, self, now)
             return
-        came = now
-        if self._rested or not lane.arrival_clock.is_current(now):
-            came = lane.arrival_clock.arrival_of(self.transport, now)
-            self._rested = False
-        if is_open and not last and (late := lane.too_late(head, body, came, now)) is not None:
-            lane.reject(late, head, self, now)
+        arrived = now
+        if self._arrival_uncertain or not path.arrival_clock.is_current(now):
+            arrived = path.arrival_clock.arrival_of(self.transport, now)
+            self._arrival_uncertain = False
+        if is_open and not last and (late := path.too_late(head, body, arrived, now)) is not None:
+            path.reject(late, head, self, now)
             return
-        exchange = self._exchange = Exchange(lane, head, self, came, last=last)
+        self._enter(ANSWERING)
+        exchange = self._exchange = Exchange(path, head, self, arrived, last=last)
         self._limit.busy(self)
         if is_open:
             exchange.begin(body)
         else:
             exchange.begin_when_full(body)
 
-    def _aiohttp_idle(self) -> bool:
-        """Return whether aiohttp, which was lent a request, waits for the next."""
+    def _is_aiohttp_idle(self) -> bool:
+        """Return whether aiohttp, which a request was lent to, waits for the next."""
         waiter = self._waiter
         return (
             waiter is not None and not waiter.done() and not self._messages and not self._upgraded
         )
 
     def _hand_over(self, data: bytes) -> None:
-        self._slow = True
-        self._lose_patience()
+        self._enter(HANDED_OVER)
         self._read_on()
         super().data_received(data)
 
-    # -- what is held
+    # -- the buffer
 
-    def _wait_for_more(self, data: bytes, needed: int) -> None:
-        self._held += data
+    def _collect(self, data: bytes, needed: int) -> None:
+        self._buffer += data
         self._needed = needed
-        if self._patience is None:
-            self._patience = self._loop.call_later(PATIENCE_SECONDS, self._give_up)
+        self._enter(COLLECTING)
 
-    def _give_up(self) -> None:
-        self._patience = None
-        if self._held and self._exchange is None and not self._slow:
-            self._hand_over(self._take_held())
+    def _stop_collecting(self) -> None:
+        """Hand over a request whose rest has not arrived in time."""
+        self._hand_over(self._take_buffer())
 
-    def _lose_patience(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-
-    def _take_held(self) -> bytes:
-        data = bytes(self._held)
-        self._held.clear()
-        self._lose_patience()
+    def _take_buffer(self) -> bytes:
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        self._enter(IDLE)
         return data
 
     def _hold(self, data: bytes) -> None:
-        self._held += data
-        if len(self._held) > MAX_PIPELINED_BYTES and self.transport is not None and not self._full:
-            self._full = True
+        self._buffer += data
+        if len(self._buffer) > MAX_PIPELINED_BYTES:
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self.transport is not None and not self._reading_stopped:
+            self._reading_stopped = True
             self.transport.pause_reading()
 
     def _read_on(self) -> None:
-        if self._full and self.transport is not None:
-            self._full = False
+        if self._reading_stopped and self.transport is not None:
+            self._reading_stopped = False
             self.transport.resume_reading()
 
-    def _go_on(self) -> None:
-        """Look at what was pipelined, unless meanwhile the client went away or stopped reading."""
-        busy = self._exchange is not None or self._resting
-        if busy or self._slow or self._paused or self.transport is None:
+    def _continue(self) -> None:
+        """Dispatch pipelined bytes and read on, unless the client has left or stopped reading meanwhile."""
+        state = self._state
+        if (
+            (state is not IDLE and state is not COLLECTING)
+            or self._paused
+            or self.transport is None
+        ):
             return
-        if self._held and self._patience is None:
-            self._look(self._take_held())
-        collecting = self._patience is not None
-        if (collecting or len(self._held) <= MAX_PIPELINED_BYTES) and not self._resting:
+        if self._buffer and state is IDLE:
+            self._dispatch(self._take_buffer())
+            state = self._state
+        few = len(self._buffer) <= MAX_PIPELINED_BYTES
+        if state is COLLECTING or (few and state is not THROTTLED):
             self._read_on()
 
-    # -- answering
+    # -- an exchange's calls
 
     def answer(self, answer: bytes, *, closes: bool) -> None:
-        """As `exchange.ClientConnection.answer`."""
+        """Write the answer to the request in progress; with `closes` it is the connection's last."""
         self._exchange = None
+        self._enter(IDLE)
         self._limit.idle(self)
         if self.transport is not None:
             self.transport.write(answer)
         if self._answered is not None:
-            self._note_answered()
+            self._release_shutdown()
         if closes:
             self.force_close()
             return
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        if self._held:
-            self._loop.call_soon(self._go_on)
+        if self._buffer or self._reading_stopped:
+            self._loop.call_soon(self._continue)
 
     def throttle(self, seconds: float) -> None:
-        """As `exchange.ClientConnection.throttle`: what comes meanwhile waits in the socket."""
-        if self.transport is None or self._slow or self._resting:
+        """Stop reading for `seconds`; the next requests wait in the socket."""
+        if self.transport is None or self._state is not IDLE:
             return
-        self._resting = True
-        if not self._full:
-            self._full = True
-            self.transport.pause_reading()
-        self._lane.client_throttle.timers.set(seconds, self)
+        self._enter(THROTTLED)
+        self._stop_reading()
+        self._path.client_throttle.timers.set(seconds, self)
 
     def resume(self) -> None:
-        """As `backpressure.Throttled.resume`."""
-        self._resting, self._rested = False, True
-        self._go_on()
+        """Read again: the throttle has ended."""
+        if self._state is THROTTLED:
+            self._enter(IDLE)
+            self._arrival_uncertain = True
+            self._continue()
 
-    def _note_answered(self) -> None:
+    def _release_shutdown(self) -> None:
         if self._answered is not None and not self._answered.done():
             self._answered.set_result(None)
-
-    def _process_keepalive(self) -> None:
-        """Do as aiohttp does, but a connection is not idle while the fast lane holds something of it."""
-        if self._exchange is None and not self._held:
-            super()._process_keepalive()
-        elif not self._force_close:
-            self._keepalive_handle = self._loop.call_later(
-                self._keepalive_timeout, self._process_keepalive
-            )

@@ -141,7 +141,7 @@ def config(folder: Path, **more: object) -> RuntimeConfig:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plain request whose bytes a busy machine holds up is not handed over for that."""
-    monkeypatch.setattr(connection, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(connection, "COLLECT_SECONDS", 60.0)
 
 
 Start = Callable[..., Awaitable[Running]]

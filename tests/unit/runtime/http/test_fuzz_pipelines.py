@@ -118,7 +118,7 @@ async def pipelines_are_answered_in_order(fuzz: Fuzz, pods: list[Any]) -> None:
 @pytest.fixture
 async def pods(start: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A pod of each lane; the fast one loses patience within the pauses between pieces."""
-    monkeypatch.setattr(connection, "PATIENCE_SECONDS", 0.005)
+    monkeypatch.setattr(connection, "COLLECT_SECONDS", 0.005)
     return [await start(fast_path=fast) for fast in (True, False)]
 
 

@@ -115,7 +115,7 @@ async def test_a_framing_that_is_not_plain_keeps_its_connection_with_aiohttp(pod
 async def test_a_sender_without_haste_is_aiohttps_to_time(
     start: Any, until: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(connection, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(connection, "COLLECT_SECONDS", 0.02)
     for body_seconds, rest, status in ((60.0, GOOD[-1:], 200), (0.2, b"", 408)):
         pod = await start(body_timeout_seconds=body_seconds)
         reader, writer = await connected(pod)
@@ -137,7 +137,7 @@ async def test_a_pipelined_body_that_fills_the_room_behind_a_request_is_read_to_
     writer.write(GOOD + post(large) + post(large))
     await until(lambda: pod.pod.admission.load().running == 1)
     (served,) = pod.client._runner.server.connections
-    await until(lambda: served._full)
+    await until(lambda: served._reading_stopped)
     pod.model.gate.set()
     for _ in range(3):
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
@@ -196,10 +196,10 @@ async def test_a_client_that_never_reads_holds_little_memory(start: Any, until: 
     small = served.transport.get_extra_info("socket")
     small.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     writer.write(GOOD * 4000)
-    await until(lambda: served._paused and served._full, 30.0)
+    await until(lambda: served._paused and served._reading_stopped, 30.0)
     assert 0 < pod.pod.counters.received < 4000
     assert served.transport.get_write_buffer_size() < 2**18
-    assert len(served._held) < 2**20
+    assert len(served._buffer) < 2**20
     writer.transport.abort()
     await until(lambda: pod.client.open_connections() == 0)
 
