@@ -1,4 +1,4 @@
-"""A pod on loopback: real servers, a real engine in a thread, and a small model that can be held still."""
+"""Fixtures: a pod on loopback with real servers, a real engine in a thread, and a small model that tests can block."""
 
 import asyncio
 import ssl
@@ -66,7 +66,7 @@ class Halves:
 
 
 class Clock:
-    """The time of a pod: the machine's until a test stops it, then as the test moves it."""
+    """The clock of a pod: the machine's until a test stops it, then moved by the test."""
 
     def __init__(self) -> None:
         self._stands_at: float | None = None
@@ -75,25 +75,25 @@ class Clock:
         return time.monotonic() if self._stands_at is None else self._stands_at
 
     def stop(self) -> None:
-        """Let no time pass but what `move` lets pass."""
+        """Stop the clock; only `move` advances it."""
         self._stands_at = self()
 
     def move(self, seconds: float) -> None:
-        """Let time pass on a clock that was stopped."""
+        """Advance a stopped clock."""
         assert self._stands_at is not None
         self._stands_at += seconds
 
 
 @dataclass(slots=True)
 class Running:
-    """A pod that serves, and how to speak to it."""
+    """A serving pod, with a client session and its URLs."""
 
     pod: Pod
     model: Halves
     client: ClientServer
     session: aiohttp.ClientSession
     url: str
-    """Of the client port."""
+    """The URL of the client port."""
     cluster_url: str
     clock: Clock
 
@@ -140,7 +140,7 @@ def config(folder: Path, **more: object) -> RuntimeConfig:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plain request whose bytes a busy machine holds up is not handed over for that."""
+    """A plain request whose bytes a busy machine delays is not handed over to aiohttp."""
     monkeypatch.setattr(connection, "COLLECT_SECONDS", 60.0)
 
 
@@ -149,7 +149,7 @@ Start = Callable[..., Awaitable[Running]]
 
 @pytest.fixture
 def fast_path() -> bool:
-    """Whether plain requests take the fast lane; modules that judge both lanes parametrise it."""
+    """Whether plain requests take the fast path; modules that test both paths parametrize it."""
     return True
 
 
@@ -177,17 +177,17 @@ async def start(tmp_path: Path, fast_path: bool) -> AsyncIterator[Start]:
         exposition.collector.meter = DutyMeter(pod.busy_seconds, pod.now)
         session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         urls = [f"http{'s' * bool(tls)}://127.0.0.1:{port}" for port in ports]
-        found = Running(pod, model, client, session, urls[0], urls[1], clock)
-        running.append((found, cluster))
-        return found
+        running_pod = Running(pod, model, client, session, urls[0], urls[1], clock)
+        running.append((running_pod, cluster))
+        return running_pod
 
     yield begin
-    for one, cluster in running:
-        one.model.gate.set()
-        await one.session.close()
-        await one.client.stop()
+    for begun, cluster in running:
+        begun.model.gate.set()
+        await begun.session.close()
+        await begun.client.stop()
         await cluster.stop()
-        await one.pod.link.close()
+        await begun.pod.link.close()
 
 
 @pytest.fixture

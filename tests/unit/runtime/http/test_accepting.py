@@ -1,4 +1,4 @@
-"""Clients that come together are accepted together, and nobody listens once the port is closed."""
+"""Accepting: clients that connect together are accepted together, and a closed port leaves no descriptor."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ NAME = "chat.team-a.svc"
 
 
 async def rounds_until_accepted(accepts_a_round: int) -> int:
-    """Return how many rounds of the loop it takes until all who came at once are connected."""
+    """Return the number of rounds of the event loop until clients that connect together are accepted."""
     limit = ConnectionLimit(lambda: CLIENTS, lambda _: b"")
     runner = ClientsRunner(web.Application(), partial(BoundedConnection, limit=limit))
     await runner.setup()
@@ -35,8 +35,8 @@ async def rounds_until_accepted(accepts_a_round: int) -> int:
     while len(runner.server.connections) < CLIENTS and rounds < 10 * CLIENTS:
         await asyncio.sleep(0)
         rounds += 1
-    for one in clients:
-        one.close()
+    for client in clients:
+        client.close()
     await runner.cleanup()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
@@ -67,8 +67,8 @@ async def handshakes(authority: Authority, folder: Path) -> None:
         assert len(limit) == MOST
         assert open_files() <= before + CLIENTS + MOST + 2, "a client that gave way is closed"
         writer.close()
-        for one in silent:
-            one.close()
+        for client in silent:
+            client.close()
         while open_files() > before + 1:  # noqa: ASYNC110 - the one that libuv keeps for a full table
             await asyncio.sleep(0.01)
     assert len(limit) == 0
@@ -79,7 +79,7 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_silent_clients_of_a_tls_port_give_way_and_leave_no_descriptor(tmp_path: Path) -> None:
+def test_silent_clients_of_a_tls_port_are_closed_and_leave_no_descriptor(tmp_path: Path) -> None:
     authority = Authority.make()
     authority.issue(tmp_path, NAME)
     uvloop.run(handshakes(authority, tmp_path))

@@ -1,4 +1,4 @@
-"""Credits, refusals and ends at the door, on fake time and without a socket."""
+"""Admission: credits, rejections and ends of requests, with a fake clock and without a socket."""
 
 import asyncio
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from penstock_runtime.serving.limits import LiveLimits
 from penstock_runtime.serving.ticket import Ticket
 
 
-class Door:
+class AdmissionHarness:
     """An admission desk, what it sent to the engine, and a clock that a test moves."""
 
     def __init__(self, depth: int = 2, discipline: str = "FirstInFirstOut", cap: int = 4) -> None:
@@ -53,10 +53,10 @@ class Door:
         )
         self.live.deliver(EngineReport(waiting, running, 1, False, 64, 0.0, curve))
 
-    def ask(
+    def admit(
         self, rows: int = 1, seconds: float | None = None, priority: int = 0
     ) -> asyncio.Task[Any]:
-        """Bring one request through the door."""
+        """Admit one request."""
 
         async def one() -> Any:
             with self.desk.receive() as ticket:
@@ -75,10 +75,10 @@ class Door:
 
     def ids(self) -> list[str]:
         return [
-            one.id
+            request.id
             for message in self.sent
             if isinstance(message, Submit)
-            for one in message.requests
+            for request in message.requests
         ]
 
 
@@ -98,255 +98,257 @@ async def settle() -> None:
 
 
 async def test_a_full_queue_refuses_with_the_time_that_the_queue_needs() -> None:
-    door = Door(depth=2)
-    door.report(batch_seconds=3.0)
-    tasks = [door.ask(rows=4), door.ask(rows=4)]
+    harness = AdmissionHarness(depth=2)
+    harness.report(batch_seconds=3.0)
+    tasks = [harness.admit(rows=4), harness.admit(rows=4)]
     await settle()
     with refused(QueueFull) as info:
-        await door.ask()
+        await harness.admit()
     assert info.value.retry_after_seconds == 6, "two batches of 3 s wait"
-    assert door.counters.refused == {"QueueFull": 1}
-    door.desk.deliver((name, DONE) for name in door.ids())
+    assert harness.counters.refused == {"QueueFull": 1}
+    harness.desk.deliver((name, DONE) for name in harness.ids())
     assert await asyncio.gather(*tasks) == [DONE, DONE]
-    assert door.counters.settled() == door.counters.received == 3
+    assert harness.counters.settled() == harness.counters.received == 3
 
 
 async def test_running_requests_hold_no_credit() -> None:
-    door = Door(depth=1)
-    first = door.ask()
+    harness = AdmissionHarness(depth=1)
+    first = harness.admit()
     await settle()
-    door.report(waiting=0, running=1)
-    second = door.ask()
+    harness.report(waiting=0, running=1)
+    second = harness.admit()
     await settle()
-    assert door.desk.load().model_dump() == {"waiting": 1, "running": 1}
-    door.desk.deliver((name, DONE) for name in door.ids())
+    assert harness.desk.load().model_dump() == {"waiting": 1, "running": 1}
+    harness.desk.deliver((name, DONE) for name in harness.ids())
     assert await first == await second == DONE
 
 
 async def test_a_request_that_is_made_ready_holds_a_place_and_gives_it_back() -> None:
-    door = Door(depth=1)
+    harness = AdmissionHarness(depth=1)
 
     async def read_badly() -> None:
-        with door.desk.receive() as ticket:
-            door.desk.reserve_slot(ticket)
+        with harness.desk.receive() as ticket:
+            harness.desk.reserve_slot(ticket)
             with refused(QueueFull):
-                await door.ask()
+                await harness.admit()
             raise RuntimeError("a defect while parsing")
 
     with pytest.raises(RuntimeError):
         await read_badly()
-    assert door.desk.empty()
-    assert door.counters.ended[RequestOutcome.FAILED] == 1
-    assert door.counters.settled() == door.counters.received == 2
+    assert harness.desk.empty()
+    assert harness.counters.ended[RequestOutcome.FAILED] == 1
+    assert harness.counters.settled() == harness.counters.received == 2
 
 
 async def test_rows_of_unread_bodies_are_counted_at_the_mean_of_those_read() -> None:
-    door = Door(depth=2)
-    tasks = [door.ask(rows=2), door.ask(rows=6)]
+    harness = AdmissionHarness(depth=2)
+    tasks = [harness.admit(rows=2), harness.admit(rows=6)]
     await settle()
     with refused(QueueFull):
-        await door.ask(rows=100)
-    assert door.counters.rows_received == 2 + 6 + 4
-    door.desk.fail_all(Failed("over"))
+        await harness.admit(rows=100)
+    assert harness.counters.rows_received == 2 + 6 + 4
+    harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
 
 
 async def test_a_deadline_before_the_predicted_start_is_refused_at_once() -> None:
-    door = Door(depth=100, cap=4)
-    door.report(batch_seconds=2.0)
-    tasks = [door.ask(rows=4) for _ in range(3)]
+    harness = AdmissionHarness(depth=100, cap=4)
+    harness.report(batch_seconds=2.0)
+    tasks = [harness.admit(rows=4) for _ in range(3)]
     await settle()
     with refused(DeadlineTooNear) as info:
-        await door.ask(seconds=5.9)
+        await harness.admit(seconds=5.9)
     assert info.value.field == "parameters.timeout"
     assert info.value.retry_after_seconds == 6
-    patient = door.ask(seconds=6.1)
+    patient = harness.admit(seconds=6.1)
     await settle()
-    assert len(door.ids()) == 4
-    door.desk.fail_all(Failed("over"))
+    assert len(harness.ids()) == 4
+    harness.desk.fail_all(Failed("over"))
     await asyncio.gather(patient, *tasks)
 
 
 async def test_nothing_is_refused_on_a_guess_before_any_batch_was_measured() -> None:
-    door = Door(depth=100)
-    tasks = [door.ask(rows=4, seconds=0.001) for _ in range(5)]
+    harness = AdmissionHarness(depth=100)
+    tasks = [harness.admit(rows=4, seconds=0.001) for _ in range(5)]
     await settle()
-    assert len(door.ids()) == 5
-    door.desk.fail_all(Failed("over"))
+    assert len(harness.ids()) == 5
+    harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
 
 
 async def test_a_high_priority_waits_only_for_its_equals() -> None:
-    door = Door(depth=100, discipline="Priority")
-    door.report(batch_seconds=2.0)
-    tasks = [door.ask(rows=4, priority=3) for _ in range(3)]
+    harness = AdmissionHarness(depth=100, discipline="Priority")
+    harness.report(batch_seconds=2.0)
+    tasks = [harness.admit(rows=4, priority=3) for _ in range(3)]
     await settle()
     with refused(DeadlineTooNear):
-        await door.ask(seconds=1, priority=3)
-    urgent = door.ask(seconds=1, priority=1)
+        await harness.admit(seconds=1, priority=3)
+    urgent = harness.admit(seconds=1, priority=1)
     await settle()
-    assert len(door.ids()) == 4
-    door.desk.fail_all(Failed("over"))
+    assert len(harness.ids()) == 4
+    harness.desk.fail_all(Failed("over"))
     await asyncio.gather(urgent, *tasks)
 
 
-def full_of_the_lowest_class(discipline: str = "Priority") -> tuple[Door, list[asyncio.Task[Any]]]:
-    """Return a door whose queue of two is full, and who waits."""
-    door = Door(depth=2, discipline=discipline)
-    return door, [door.ask(), door.ask(priority=10)]
+def full_of_the_lowest_class(
+    discipline: str = "Priority",
+) -> tuple[AdmissionHarness, list[asyncio.Task[Any]]]:
+    """Return an admission whose queue of two is full, and the waiting requests."""
+    harness = AdmissionHarness(depth=2, discipline=discipline)
+    return harness, [harness.admit(), harness.admit(priority=10)]
 
 
-async def test_in_a_full_queue_the_last_in_order_of_priority_gives_way() -> None:
-    door, (first, last) = full_of_the_lowest_class()
+async def test_a_full_queue_displaces_the_last_in_order_of_priority() -> None:
+    harness, (first, last) = full_of_the_lowest_class()
     await settle()
-    urgent = door.ask(priority=1)
+    urgent = harness.admit(priority=1)
     await settle()
     with refused(QueueFull):
         await last
-    assert door.sent[-2] == Cancel((door.ids()[1],))
-    assert door.desk.load().waiting == 2
-    second = door.ask(priority=9)
+    assert harness.sent[-2] == Cancel((harness.ids()[1],))
+    assert harness.desk.load().waiting == 2
+    second = harness.admit(priority=9)
     await settle()
     with refused(QueueFull):
         await first
     with refused(QueueFull):
-        await door.ask(priority=9)
-    door.desk.deliver((name, DONE) for name in door.ids())
+        await harness.admit(priority=9)
+    harness.desk.deliver((name, DONE) for name in harness.ids())
     assert await urgent == await second == DONE
-    assert door.counters.refused == {"QueueFull": 3}
-    assert door.counters.settled() == door.counters.received == 5
-    assert door.desk.empty()
+    assert harness.counters.refused == {"QueueFull": 3}
+    assert harness.counters.settled() == harness.counters.received == 5
+    assert harness.desk.empty()
 
 
-async def test_who_runs_gives_way_to_nobody() -> None:
-    door, tasks = full_of_the_lowest_class()
+async def test_running_requests_are_not_displaced() -> None:
+    harness, tasks = full_of_the_lowest_class()
     await settle()
-    door.desk.note_begun(door.ids())
-    door.report(waiting=0, running=2)
-    tasks += [door.ask(priority=1), door.ask(priority=1)]
+    harness.desk.note_begun(harness.ids())
+    harness.report(waiting=0, running=2)
+    tasks += [harness.admit(priority=1), harness.admit(priority=1)]
     await settle()
     with refused(QueueFull):
-        await door.ask(priority=1)
-    door.desk.deliver((name, DONE) for name in door.ids())
+        await harness.admit(priority=1)
+    harness.desk.deliver((name, DONE) for name in harness.ids())
     assert await asyncio.gather(*tasks) == [DONE] * 4
 
 
-async def test_who_has_waited_long_gives_way_to_nobody_either() -> None:
-    door, tasks = full_of_the_lowest_class()
+async def test_requests_that_have_waited_long_are_not_displaced() -> None:
+    harness, tasks = full_of_the_lowest_class()
     await settle()
-    door.time += 9 * AGING_SECONDS + 1
+    harness.time += 9 * AGING_SECONDS + 1
     with refused(QueueFull):
-        await door.ask(priority=1)
-    door.desk.fail_all(Failed("over"))
+        await harness.admit(priority=1)
+    harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize("discipline", ["FirstInFirstOut", "EarliestDeadlineFirst"])
-async def test_where_priorities_order_nothing_nobody_gives_way(discipline: str) -> None:
-    door, tasks = full_of_the_lowest_class(discipline)
+async def test_a_discipline_without_priorities_displaces_no_request(discipline: str) -> None:
+    harness, tasks = full_of_the_lowest_class(discipline)
     await settle()
     with refused(QueueFull):
-        await door.ask(priority=1)
-    door.desk.fail_all(Failed("over"))
+        await harness.admit(priority=1)
+    harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
 
 
-async def test_a_body_that_is_wrong_or_asks_for_less_takes_nobodys_place() -> None:
-    door, tasks = full_of_the_lowest_class()
+async def test_an_invalid_body_or_a_lower_priority_displaces_no_request() -> None:
+    harness, tasks = full_of_the_lowest_class()
     await settle()
-    with door.desk.receive() as ticket:
-        door.desk.reserve_slot(ticket, 1)
+    with harness.desk.receive() as ticket:
+        harness.desk.reserve_slot(ticket, 1)
         with refused(QueueFull):
-            await door.desk.serve(ticket, door.request(ticket, 1, None, priority=10))
-    with door.desk.receive() as ticket:
-        door.desk.reserve_slot(ticket, 1)  # and nothing is submitted
-    assert len(door.ids()) == 2
-    door.desk.fail_all(Failed("over"))
+            await harness.desk.serve(ticket, harness.request(ticket, 1, None, priority=10))
+    with harness.desk.receive() as ticket:
+        harness.desk.reserve_slot(ticket, 1)  # and nothing is submitted
+    assert len(harness.ids()) == 2
+    harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
-    assert door.desk.empty()
+    assert harness.desk.empty()
 
 
 async def test_no_more_requests_are_made_ready_beyond_a_full_queue_than_places_can_be_taken() -> (
     None
 ):
-    door, tasks = full_of_the_lowest_class()
+    harness, tasks = full_of_the_lowest_class()
     await settle()
     for _ in range(2):
-        door.desk.reserve_slot(door.desk.open(door.time), 1)
+        harness.desk.reserve_slot(harness.desk.open(harness.time), 1)
     with refused(QueueFull):
-        await door.ask(priority=1)
-    door.desk.fail_all(Failed("over"))
+        await harness.admit(priority=1)
+    harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize("stage", [Stage.LOADING, Stage.DRAINING, Stage.DEAD])
 async def test_a_pod_that_does_not_serve_says_so_with_retry_after(stage: Stage) -> None:
-    door = Door()
-    door.health.stage = stage
+    harness = AdmissionHarness()
+    harness.health.stage = stage
     with refused(NotServing) as info:
-        await door.ask()
+        await harness.admit()
     assert info.value.status == 503
     assert info.value.retry_after_seconds == 1
-    assert door.counters.refused == {stage.value: 1}
+    assert harness.counters.refused == {stage.value: 1}
 
 
-async def test_a_pod_told_to_stop_still_accepts_for_a_while() -> None:
-    door = Door()
-    door.health.stage = Stage.CLOSING
-    task = door.ask()
+async def test_a_stopping_pod_still_accepts_for_a_while() -> None:
+    harness = AdmissionHarness()
+    harness.health.stage = Stage.CLOSING
+    task = harness.admit()
     await settle()
-    door.desk.deliver([(door.ids()[0], DONE)])
+    harness.desk.deliver([(harness.ids()[0], DONE)])
     assert await task == DONE
 
 
-async def test_a_client_that_goes_away_frees_its_slot_and_the_engine_is_told() -> None:
-    door = Door(depth=1)
-    task = door.ask()
+async def test_a_client_that_leaves_frees_its_slot_and_cancels_its_request() -> None:
+    harness = AdmissionHarness(depth=1)
+    task = harness.admit()
     await settle()
     task.cancel()
     await asyncio.wait([task])
-    assert door.sent[-1] == Cancel((door.ids()[0],))
-    assert door.desk.empty()
-    door.desk.deliver([(door.ids()[0], DONE)])
-    assert door.counters.ended[RequestOutcome.CANCELLED] == 1
-    assert door.counters.settled() == door.counters.received == 1
+    assert harness.sent[-1] == Cancel((harness.ids()[0],))
+    assert harness.desk.empty()
+    harness.desk.deliver([(harness.ids()[0], DONE)])
+    assert harness.counters.ended[RequestOutcome.CANCELLED] == 1
+    assert harness.counters.settled() == harness.counters.received == 1
 
 
-async def test_a_client_that_goes_away_as_its_batch_ends_spoils_nobody_elses_end() -> None:
-    door = Door()
-    gone, mate = door.ask(), door.ask()
+async def test_a_client_that_leaves_as_its_batch_ends_does_not_affect_others() -> None:
+    harness = AdmissionHarness()
+    gone, mate = harness.admit(), harness.admit()
     await settle()
     gone.cancel()
-    door.desk.deliver((name, DONE) for name in door.ids())
+    harness.desk.deliver((name, DONE) for name in harness.ids())
     assert await mate == DONE
     await asyncio.wait([gone])
     assert gone.cancelled()
     assert (
-        door.counters.ended[RequestOutcome.CANCELLED]
-        == door.counters.ended[RequestOutcome.COMPLETED]
+        harness.counters.ended[RequestOutcome.CANCELLED]
+        == harness.counters.ended[RequestOutcome.COMPLETED]
         == 1
     )
-    assert door.desk.empty()
+    assert harness.desk.empty()
 
 
-async def test_a_client_that_goes_away_after_its_end_is_counted_once() -> None:
-    door = Door()
-    task = door.ask()
+async def test_a_client_that_leaves_after_its_end_is_counted_once() -> None:
+    harness = AdmissionHarness()
+    task = harness.admit()
     await settle()
-    door.desk.deliver([(door.ids()[0], Expired(1.0))])
+    harness.desk.deliver([(harness.ids()[0], Expired(1.0))])
     task.cancel()
     await asyncio.wait([task])
-    assert door.counters.ended[RequestOutcome.EXPIRED] == 1
-    assert door.counters.ended[RequestOutcome.CANCELLED] == 0
-    assert not any(isinstance(message, Cancel) for message in door.sent)
+    assert harness.counters.ended[RequestOutcome.EXPIRED] == 1
+    assert harness.counters.ended[RequestOutcome.CANCELLED] == 0
+    assert not any(isinstance(message, Cancel) for message in harness.sent)
 
 
-async def test_completed_requests_are_timed_from_the_door() -> None:
-    door = Door()
-    task = door.ask()
+async def test_completed_requests_are_timed_from_arrival() -> None:
+    harness = AdmissionHarness()
+    task = harness.admit()
     await settle()
-    door.time += 2.0
-    door.desk.deliver([(door.ids()[0], DONE)])
+    harness.time += 2.0
+    harness.desk.deliver([(harness.ids()[0], DONE)])
     await task
-    assert door.counters.request_seconds.total == 2.0
-    assert door.counters.queue_seconds.total == 0.5
+    assert harness.counters.request_seconds.total == 2.0
+    assert harness.counters.queue_seconds.total == 0.5

@@ -1,4 +1,4 @@
-"""Outputs as the bytes of an answer, however they lie in memory."""
+"""Rendering of outputs as the body of an answer, for every memory layout."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_what_cannot_be_written_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_a_lone_binary_output_lies_behind_json_that_says_its_size(rows: int) -> None:
+def test_a_single_binary_output_follows_json_with_its_size(rows: int) -> None:
     array = np.arange(8.0 * rows, dtype=np.float32).reshape(rows, 8)[:, ::2]
     answer = render(None, {"Y": array}, (RequestedOutput("Y", binary=True),), MODEL)
     assert answer.header_length is not None

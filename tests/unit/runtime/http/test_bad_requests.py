@@ -1,4 +1,4 @@
-"""Every malformed request is answered 4xx with the field, and spoils nobody else's batch."""
+"""Malformed requests: each is answered 4xx with its field, and does not affect its batch-mates."""
 
 import asyncio
 import copy
@@ -27,10 +27,10 @@ def good() -> Body:
 def changed(at: str, value: Any) -> Body:
     """Return the good body with one place set, e.g. `inputs.0.shape`; `...` removes it."""
     body = copy.deepcopy(good())
-    *path, last = [int(one) if one.isdigit() else one for one in at.split(".")]
+    *path, last = [int(part) if part.isdigit() else part for part in at.split(".")]
     place: Any = body
-    for one in path:
-        place = place.setdefault(one, {}) if isinstance(place, dict) else place[one]
+    for part in path:
+        place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]
     if value is ...:
         del place[last]
     elif isinstance(place, list) and last == len(place):
@@ -86,7 +86,7 @@ JSON_CASES: list[tuple[str, Body | Any, str]] = [
     ("outputs is a string", changed("outputs", "Y"), "outputs"),
     ("an output is a string", changed("outputs", ["Y"]), "outputs[0]"),
     ("unknown output", changed("outputs", [{"name": "Q"}]), "outputs[0].name"),
-    ("output asked for twice", changed("outputs", [{"name": "Y"}, {"name": "Y"}]), "outputs[1].name"),
+    ("output requested twice", changed("outputs", [{"name": "Y"}, {"name": "Y"}]), "outputs[1].name"),
     ("binary_data is a number", changed("outputs", [{"name": "Y", "parameters": {"binary_data": 1}}]), "outputs[0].parameters.binary_data"),
     ("classification", changed("outputs", [{"name": "Y", "parameters": {"classification": 3}}]), "outputs[0].parameters.classification"),
     ("output in shared memory", changed("outputs", [{"name": "Y", "parameters": {"shared_memory_region": "a"}}]), "outputs[0].parameters.shared_memory_region"),
@@ -114,9 +114,9 @@ async def test_a_wrong_body_is_400_with_its_field(pod: Any, body: Any, field: st
 def binary(sizes: tuple[Any, Any] = (24, 16), data: bytes = bytes(40)) -> tuple[bytes, int]:
     """Return a binary body whose inputs claim `sizes`, and the length of its JSON."""
     body = good()
-    for one, size in zip(body["inputs"], sizes, strict=True):
-        del one["data"]
-        one["parameters"] = {"binary_data_size": size}
+    for tensor, size in zip(body["inputs"], sizes, strict=True):
+        del tensor["data"]
+        tensor["parameters"] = {"binary_data_size": size}
     head = json.dumps(body).encode()
     return head + data, len(head)
 
@@ -141,7 +141,7 @@ BINARY_CASES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("an id nested deep", with_text(b'"id":' + DEEP), {}, 400, "id"),
     ("an unknown member nested deeper", with_text(b'"a":' + b"[" * 1100 + b"]" * 1100), {}, 400, "body"),
     ("an axis that no memory holds", json.dumps(changed("inputs.1.shape", [2, 2**40])).encode(), {}, 400, "inputs[1].data"),
-    ("half a surrogate beside NaN", with_text(b'"id":"\\ud800","a":NaN'), {}, 400, "body"),
+    ("a lone surrogate and NaN", with_text(b'"id":"\\ud800","a":NaN'), {}, 400, "body"),
     ("header length is a word", binary()[0], {HEADER: "ten"}, 400, HEADER),
     ("header length is negative", binary()[0], {HEADER: "-1"}, 400, HEADER),
     ("header length beyond the body", binary()[0], {HEADER: "100000"}, 400, HEADER),
@@ -216,7 +216,7 @@ async def test_more_rows_than_the_envelope_are_refused(pod: Any, call: Callable[
     assert "4096" in answer["error"]
 
 
-async def test_a_body_refused_by_its_length_is_never_asked_for(pod: Any) -> None:
+async def test_a_body_rejected_by_its_length_is_never_read(pod: Any) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
     writer.write(
         b"POST /v2/models/halves/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n"
@@ -252,13 +252,13 @@ async def test_the_batch_mates_of_bad_requests_are_served(
     replies = await asyncio.gather(*bad)
     assert {reply.status for reply in replies} == {400}
     pod.model.gate.set()
-    answers = [await (await one).json() for one in (first, *mates)]
-    assert [one["outputs"][0]["data"][0] for one in answers] == [4, 0, 0.5, 1, 1.5]
+    answers = [await (await task).json() for task in (first, *mates)]
+    assert [answer["outputs"][0]["data"][0] for answer in answers] == [4, 0, 0.5, 1, 1.5]
     assert pod.model.batches[-1] == 4
     assert pod.pod.counters.refused["BadInput"] == 20
 
 
-async def test_a_client_that_asks_leave_to_send_is_given_it(pod: Any) -> None:
+async def test_a_client_that_expects_a_100_gets_it(pod: Any) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
     body = json.dumps(good()).encode()
     head = f"POST /v2/models/halves/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n"
@@ -304,19 +304,19 @@ async def test_bodies_that_fill_the_memory_are_refused_until_some_have_left(
     large = call(rows=40)
     pod = await start(max_held_bytes=5 * len(json.dumps(large)) // 2)
     pod.model.gate.clear()
-    held = [asyncio.create_task(pod.infer(large)) for _ in range(2)]
+    tasks = [asyncio.create_task(pod.infer(large)) for _ in range(2)]
     await until(lambda: pod.pod.admission.load().waiting + pod.pod.admission.load().running == 2)
     async with await pod.infer(large) as reply:
         assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
         assert "bytes" in (await reply.json())["error"]
     pod.model.gate.set()
-    assert [(await one).status for one in held] == [200, 200]
+    assert [(await task).status for task in tasks] == [200, 200]
     async with await pod.infer(large) as reply:
         assert reply.status == 200
     assert pod.pod.counters.refused == {"MemoryFull": 1}
 
 
-async def test_bodies_that_are_announced_and_not_sent_hold_nobody_out(
+async def test_bodies_that_are_announced_and_not_sent_do_not_block_others(
     start: Any, call: Callable[..., Body]
 ) -> None:
     pod = await start(max_held_bytes=8 * 2**20)
@@ -335,17 +335,17 @@ async def test_a_body_that_would_not_fit_is_refused_before_it_is_sent(
     large = call(rows=40)
     pod = await start(max_held_bytes=2**20 + len(json.dumps(large)) // 2)
     pod.model.gate.clear()
-    held = asyncio.create_task(pod.infer(large))
+    task = asyncio.create_task(pod.infer(large))
     await until(lambda: pod.pod.admission.load().running == 1)
     reader, writer = await announced(pod, 2**20)
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 429 ")
     writer.close()
     pod.model.gate.set()
-    assert (await held).status == 200
+    assert (await task).status == 200
 
 
 async def announced(pod: Any, size: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a connection that asked leave to send a body of `size` bytes."""
+    """Return a connection that sent `Expect: 100-continue` for a body of `size` bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
     head = f"POST /v2/models/halves/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n"
     writer.write(f"{head}Expect: 100-continue\r\n\r\n".encode())
@@ -353,7 +353,7 @@ async def announced(pod: Any, size: int) -> tuple[asyncio.StreamReader, asyncio.
 
 
 @pytest.mark.parametrize("kind", ["chunked", "gzip", "gzip in chunks"])
-async def test_an_unfinished_body_is_held_by_what_has_come_of_it(
+async def test_an_unfinished_body_counts_with_its_received_bytes(
     start: Any, until: Any, call: Callable[..., Body], kind: str
 ) -> None:
     pod = await start(max_held_bytes=200_000)
@@ -379,7 +379,7 @@ async def test_an_unfinished_body_is_held_by_what_has_come_of_it(
         assert reply.status == 200
 
 
-async def test_tensors_that_are_larger_than_their_text_are_held_as_they_are(
+async def test_tensors_larger_than_their_text_count_with_their_size(
     start: Any, call: Callable[..., Body]
 ) -> None:
     pod = await start(max_held_bytes=100_000)

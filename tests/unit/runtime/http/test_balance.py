@@ -25,7 +25,7 @@ class Service:
 
 
 async def keeps_alive(service: Service, stop: asyncio.Event) -> None:
-    """Ask on one connection until told that it ends, then on another."""
+    """Send requests on one connection until it closes, then on another."""
     while not stop.is_set():
         reader, writer = await connected(service.drawn())
         answer = b""

@@ -73,7 +73,7 @@ def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -
     ("value", "placement"),
     [("Auto", None), ("thread", Placement.THREAD), ("Process", Placement.PROCESS)],
 )
-def test_the_placement_can_be_wished_for(value: str, placement: Placement | None) -> None:
+def test_the_placement_can_be_configured(value: str, placement: Placement | None) -> None:
     config = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, "PENSTOCK_PLACEMENT": value})
     assert config.engine.placement is placement
 

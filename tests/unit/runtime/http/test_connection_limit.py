@@ -1,4 +1,4 @@
-"""A bound on open connections: the longest idle one gives way, none with a request in flight, and the rest are told 503."""
+"""The bound on open connections: the longest idle one is closed, none with a request in flight, and surplus ones get 503."""
 
 import asyncio
 import ssl
@@ -21,7 +21,7 @@ MOST = 4
 NAME = "chat.team-a.svc"
 
 
-@pytest.fixture(params=[True, False], ids=["fast lane", "aiohttp's lane"])
+@pytest.fixture(params=[True, False], ids=["fast path", "aiohttp"])
 def fast_path(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
@@ -42,14 +42,14 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
 
 async def open_in_turn(pod: Any, count: int) -> list[Any]:
     """Connect one client after the other, in an order that the pod sees."""
-    found = []
+    answers = []
     for _ in range(count):
-        found.append(await connected(pod))
+        answers.append(await connected(pod))
         await asyncio.sleep(0.01)
-    return found
+    return answers
 
 
-async def test_a_newcomer_takes_the_place_of_the_longest_idle_client(start: Any) -> None:
+async def test_a_new_connection_replaces_the_longest_idle_one(start: Any) -> None:
     pod = await start()
     first, second, *others = await open_in_turn(pod, MOST)
     first[1].write(GOOD)
@@ -69,7 +69,7 @@ async def test_a_part_of_a_head_is_no_request_in_flight(start: Any) -> None:
     clients = await open_in_turn(pod, MOST)
     for _, writer in clients:
         writer.write(GOOD[:20])
-    await asyncio.sleep(0.4)  # longer than the fast lane collects parts
+    await asyncio.sleep(0.4)  # longer than the fast path collects parts
     newcomers = await open_in_turn(pod, MOST)
     for reader, writer in newcomers:
         writer.write(GOOD)
@@ -80,7 +80,7 @@ async def test_a_part_of_a_head_is_no_request_in_flight(start: Any) -> None:
         writer.close()
 
 
-async def test_while_every_connection_has_a_request_a_newcomer_is_told_503(
+async def test_a_new_connection_gets_503_while_every_other_has_a_request(
     start: Any, until: Any
 ) -> None:
     pod = await start(LIMITS.model_copy(update={"max_queue_depth": 100}))
@@ -129,7 +129,7 @@ async def test_a_silent_surplus_leaves_no_connection_behind(start: Any, until: A
     await until(lambda: pod.client.open_connections() == 0)
 
 
-async def test_clients_that_never_begin_their_handshake_hold_nobody_out(
+async def test_clients_that_never_begin_their_handshake_do_not_block_others(
     start: Any, tmp_path: Path, until: Any
 ) -> None:
     authority = Authority.make()
@@ -144,10 +144,10 @@ async def test_clients_that_never_begin_their_handshake_hold_nobody_out(
     writer.write(GOOD)
     assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
     writer.close()
-    for one, _ in silent[: 2 * MOST]:
-        assert await is_closed(one)
-    for _, one in silent:
-        one.close()
+    for client, _ in silent[: 2 * MOST]:
+        assert await is_closed(client)
+    for _, client in silent:
+        client.close()
 
 
 @pytest.mark.parametrize("sent", [b"", GOOD[:20]], ids=["nothing", "part of a head"])
@@ -194,26 +194,28 @@ class Client:
         self.dropped = True
 
 
-@given(st.lists(st.tuples(st.sampled_from(["open", "ask", "answer", "close"]), st.integers(0, 99))))
+@given(
+    st.lists(st.tuples(st.sampled_from(["open", "request", "answer", "close"]), st.integers(0, 99)))
+)
 def test_whatever_clients_do_none_in_flight_is_closed_and_the_bound_holds(
     acts: list[tuple[str, int]],
 ) -> None:
     limit: Any = ConnectionLimit(lambda: 3, lambda _: b"")
     clients: list[Client] = []
     for act, which in acts:
-        clients = [one for one in clients if not one.dropped]
+        clients = [client for client in clients if not client.dropped]
         if act == "open":
             clients.append(Client())
             limit.opened(clients[-1])
         elif clients:
-            one = clients[which % len(clients)]
+            client = clients[which % len(clients)]
             if act == "close":
-                clients.remove(one)
-                limit.closed(one)
-            elif not one.surplus:
-                one.in_flight = act == "ask"
-                (limit.busy if one.in_flight else limit.idle)(one)
-        assert not [one for one in clients if one.dropped and one.in_flight]
-        kept = [one for one in clients if not one.dropped]
+                clients.remove(client)
+                limit.closed(client)
+            elif not client.surplus:
+                client.in_flight = act == "request"
+                (limit.busy if client.in_flight else limit.idle)(client)
+        assert not [client for client in clients if client.dropped and client.in_flight]
+        kept = [client for client in clients if not client.dropped]
         assert len(limit) == len(kept) <= 3 + MAX_SURPLUS
-        assert sum(not one.surplus for one in kept) <= 3
+        assert sum(not client.surplus for client in kept) <= 3

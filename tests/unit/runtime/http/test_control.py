@@ -1,4 +1,4 @@
-"""The control API: who may speak, what is accepted, and when a generation is acknowledged."""
+"""The control API: authentication, accepted limits, and the acknowledgement of a generation."""
 
 import asyncio
 import base64
@@ -63,29 +63,31 @@ async def state(pod: Any, headers: dict[str, str] | None = None) -> tuple[int, A
         return reply.status, await reply.json()
 
 
-async def test_the_state_tells_limits_envelope_load_and_curve(
+async def test_the_state_has_limits_envelope_load_and_curve(
     pod: Any, keys: Path, call: Callable[..., Any]
 ) -> None:
     async with await pod.infer(call(rows=3)):
         pass
-    status, found = await state(pod)
+    status, answer = await state(pod)
     assert status == 200
-    assert found["generation"] == 1
-    assert found["limits"]["maxBatchSize"] == 8
-    assert found["envelope"]["maxBatchSize"] == {"min": 1, "max": 4096}
-    assert found["effectiveMax"] == 128
-    assert found["converging"] is False
-    assert found["load"] == {"waiting": 0, "running": 0}
-    assert found["curve"]["batches"] == 1
-    assert found["curve"]["costUnits"] == 3
-    assert (found["model"], found["backend"]) == ("halves", "cpu")
+    assert answer["generation"] == 1
+    assert answer["limits"]["maxBatchSize"] == 8
+    assert answer["envelope"]["maxBatchSize"] == {"min": 1, "max": 4096}
+    assert answer["effectiveMax"] == 128
+    assert answer["converging"] is False
+    assert answer["load"] == {"waiting": 0, "running": 0}
+    assert answer["curve"]["batches"] == 1
+    assert answer["curve"]["costUnits"] == 3
+    assert (answer["model"], answer["backend"]) == ("halves", "cpu")
 
 
-async def test_new_limits_are_acknowledged_when_the_engine_obeys_them(pod: Any, keys: Path) -> None:
-    status, found = await patch(pod, limits())
-    assert (status, found["generation"]) == (200, 2)
+async def test_new_limits_are_acknowledged_when_the_engine_applies_them(
+    pod: Any, keys: Path
+) -> None:
+    status, answer = await patch(pod, limits())
+    assert (status, answer["generation"]) == (200, 2)
     unset = {"maxBatchedTokens": None, "preemption": "Never", "drain": "Finish"}
-    assert found["limits"] == unset | {k: v for k, v in limits().items() if k != "generation"}
+    assert answer["limits"] == unset | {k: v for k, v in limits().items() if k != "generation"}
     assert (await patch(pod, limits()))[0] == 200, "the same generation again changes nothing"
 
 
@@ -95,8 +97,8 @@ async def test_a_running_batch_delays_the_acknowledgement_never_the_acceptance(
     pod.model.gate.clear()
     running = asyncio.create_task(pod.infer(call()))
     await until(lambda: pod.pod.admission.load().running == 1)
-    status, found = await patch(pod, limits())
-    assert (status, found["generation"]) == (200, 1)
+    status, answer = await patch(pod, limits())
+    assert (status, answer["generation"]) == (200, 1)
     pod.model.gate.set()
     assert (await running).status == 200
     await until(lambda: pod.pod.live.in_force.generation == 2)
@@ -105,20 +107,20 @@ async def test_a_running_batch_delays_the_acknowledgement_never_the_acceptance(
 
 async def test_an_older_generation_is_409_with_the_pods_own(pod: Any, keys: Path) -> None:
     await patch(pod, limits(generation=7), token(generation=7))
-    status, found = await patch(pod, limits())
-    assert (status, found["generation"], found["field"]) == (409, 7, "generation")
+    status, answer = await patch(pod, limits())
+    assert (status, answer["generation"], answer["field"]) == (409, 7, "generation")
 
 
 async def test_other_limits_under_the_same_generation_are_409(pod: Any, keys: Path) -> None:
     await patch(pod, limits())
-    status, found = await patch(pod, limits(maxBatchSize=17))
-    assert (status, found["generation"]) == (409, 2)
+    status, answer = await patch(pod, limits(maxBatchSize=17))
+    assert (status, answer["generation"]) == (409, 2)
 
 
 async def test_a_cap_above_memory_is_accepted_and_clamped(pod: Any, keys: Path) -> None:
-    status, found = await patch(pod, limits(maxBatchSize=4096))
+    status, answer = await patch(pod, limits(maxBatchSize=4096))
     assert status == 200
-    assert (found["limits"]["maxBatchSize"], found["effectiveMax"]) == (4096, 128)
+    assert (answer["limits"]["maxBatchSize"], answer["effectiveMax"]) == (4096, 128)
     assert pod.pod.live.effective_cap == 128
 
 
@@ -154,8 +156,8 @@ async def test_a_cap_above_memory_is_accepted_and_clamped(pod: Any, keys: Path) 
 async def test_limits_outside_the_envelope_are_422_with_the_field(
     pod: Any, keys: Path, body: Any, field: str
 ) -> None:
-    status, found = await patch(pod, body)
-    assert (status, found["field"]) == (422, field), found
+    status, answer = await patch(pod, body)
+    assert (status, answer["field"]) == (422, field), answer
     assert (await state(pod))[1]["generation"] == 1
 
 
@@ -169,17 +171,17 @@ async def test_a_body_that_is_not_json_is_422(pod: Any, keys: Path, body: bytes)
 async def test_a_limit_that_is_left_out_stays_as_it_is(pod: Any, keys: Path) -> None:
     more = {"maxBatchedTokens": 64, "preemption": "LowerPriority", "drain": "Evict"}
     assert (await patch(pod, limits(**more)))[0] == 200
-    status, found = await patch(pod, {"generation": 3, "maxBatchSize": 32}, token(generation=3))
-    assert (status, found["generation"]) == (200, 3)
+    status, answer = await patch(pod, {"generation": 3, "maxBatchSize": 32}, token(generation=3))
+    assert (status, answer["generation"]) == (200, 3)
     expected = limits(**more, maxBatchSize=32)
     del expected["generation"]
-    assert found["limits"] == expected
-    status, found = await patch(pod, {"generation": 3, "maxBatchSize": 32}, token(generation=3))
+    assert answer["limits"] == expected
+    status, answer = await patch(pod, {"generation": 3, "maxBatchSize": 32}, token(generation=3))
     assert status == 200, "the same again changes nothing"
-    status, found = await patch(
+    status, answer = await patch(
         pod, {"generation": 4, "maxBatchedTokens": None}, token(generation=4)
     )
-    assert (status, found["limits"]) == (200, expected | {"maxBatchedTokens": None})
+    assert (status, answer["limits"]) == (200, expected | {"maxBatchedTokens": None})
 
 
 async def test_a_body_that_is_too_large_or_of_an_unknown_coding_is_refused(
@@ -215,30 +217,30 @@ async def test_a_body_that_is_too_large_or_of_an_unknown_coding_is_refused(
         (lambda: token(generation=None), 403),
     ],
 )  # fmt: skip
-async def test_a_wrong_token_turns_no_valve(
+async def test_an_invalid_token_changes_no_limit(
     pod: Any, keys: Path, headers: Any, status: int
 ) -> None:
-    found, answer = await patch(pod, limits(), headers() if callable(headers) else headers)
-    assert (found, answer["field"]) == (status, "Authorization")
+    code, answer = await patch(pod, limits(), headers() if callable(headers) else headers)
+    assert (code, answer["field"]) == (status, "Authorization")
     assert pod.pod.live.accepted.generation == 1
 
 
-async def test_a_token_turns_the_valves_once(pod: Any, keys: Path) -> None:
-    one = token()
-    assert (await patch(pod, limits(), one))[0] == 200
-    status, answer = await patch(pod, limits(), one)
+async def test_a_token_changes_the_limits_once(pod: Any, keys: Path) -> None:
+    used = token()
+    assert (await patch(pod, limits(), used))[0] == 200
+    status, answer = await patch(pod, limits(), used)
     assert status == 401
     assert "used before" in answer["error"]
-    assert (await state(pod, one))[0] == 401, "nor does it read"
+    assert (await state(pod, used))[0] == 401, "nor does it read"
     assert (await patch(pod, limits(), token()))[0] == 200
 
 
 async def test_a_token_is_used_up_by_the_call_it_came_with_whatever_came_of_it(
     pod: Any, keys: Path
 ) -> None:
-    one = token()
-    assert (await patch(pod, limits(generation=3), one))[0] == 403
-    assert (await patch(pod, limits(), one))[0] == 401
+    used = token()
+    assert (await patch(pod, limits(generation=3), used))[0] == 403
+    assert (await patch(pod, limits(), used))[0] == 401
 
 
 async def test_the_state_needs_a_token_too(pod: Any, keys: Path) -> None:
@@ -248,7 +250,7 @@ async def test_the_state_needs_a_token_too(pod: Any, keys: Path) -> None:
 
 
 async def test_a_new_key_counts_at_once_and_an_old_one_no_longer(pod: Any, tmp_path: Path) -> None:
-    assert (await state(pod))[0] == 401, "no keys file: nobody may"
+    assert (await state(pod))[0] == 401, "without a keys file every call is rejected"
     write_keys(tmp_path, k1=KEY)
     assert (await state(pod))[0] == 200
     write_keys(tmp_path, k2=OTHER_KEY)

@@ -9,7 +9,7 @@ from penstock_runtime.drain import IDLE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, dr
 Call = Callable[..., dict[str, Any]]
 
 
-async def test_a_pod_told_to_stop_accepts_first_then_refuses_and_serves_what_waits(
+async def test_a_stopping_pod_accepts_first_then_rejects_and_serves_waiting_requests(
     start: Any, call: Call, until: Any
 ) -> None:
     pod = await start(accept_seconds=0.2, deadline_seconds=20.0)
@@ -30,8 +30,8 @@ async def test_a_pod_told_to_stop_accepts_first_then_refuses_and_serves_what_wai
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
         assert reply.headers["Connection"] == "close"
     pod.model.gate.set()
-    for one in (early, *waiting):
-        served = await one
+    for task in (early, *waiting):
+        served = await task
         assert served.status == 200
         assert served.headers["Connection"] == "close"
     pod.clock.move(QUIET_SECONDS)
@@ -39,16 +39,16 @@ async def test_a_pod_told_to_stop_accepts_first_then_refuses_and_serves_what_wai
     assert pod.pod.counters.settled() == pod.pod.counters.received
 
 
-async def test_what_cannot_finish_by_the_deadline_is_told_to_go_elsewhere(
+async def test_requests_that_cannot_finish_by_the_deadline_get_503(
     start: Any, call: Call, until: Any
 ) -> None:
     pod = await start(accept_seconds=0.0, deadline_seconds=0.3)
     pod.model.gate.clear()
-    held = [asyncio.create_task(pod.infer(call(rows=8))) for _ in range(3)]
+    tasks = [asyncio.create_task(pod.infer(call(rows=8))) for _ in range(3)]
     await until(lambda: pod.pod.admission.load().waiting == 2)
     await drain(pod.pod, pod.client)
-    for one in held:
-        reply = await one
+    for task in tasks:
+        reply = await task
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
     assert pod.pod.counters.settled() == pod.pod.counters.received == 3
     pod.model.gate.set()

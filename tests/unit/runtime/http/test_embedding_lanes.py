@@ -1,4 +1,4 @@
-"""Both lanes answer the same bytes to a call of `/v1/embeddings`, and plain calls never meet aiohttp."""
+"""Both paths answer the same bytes to a call of `/v1/embeddings`, and plain calls never meet aiohttp."""
 
 import asyncio
 import json
@@ -65,23 +65,23 @@ def short_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def lanes(tmp_path: Path) -> AsyncIterator[tuple[Texts, Texts]]:
-    """A pod with the fast lane, and one without."""
+async def paths(tmp_path: Path) -> AsyncIterator[tuple[Texts, Texts]]:
+    """A pod with the fast path, and one without."""
     write(tmp_path / "Embedding")
-    found = [
+    pods = [
         await serve(tmp_path, "Embedding", tmp_path, fast_path=fast, body_timeout_seconds=1.0)
         for fast in (True, False)
     ]
-    yield found[0], found[1]
-    for one in found:
-        await one.close()
+    yield pods[0], pods[1]
+    for texts in pods:
+        await texts.close()
 
 
-async def test_both_lanes_answer_every_call_with_the_same_bytes(lanes: tuple[Texts, Texts]) -> None:
-    fast, slow = lanes
+async def test_both_paths_answer_every_call_with_the_same_bytes(paths: tuple[Texts, Texts]) -> None:
+    fast, slow = paths
     different = {}
     for name, case in CASES.items():
-        said = [VARYING.sub(b"~", await converse(pod.url, case)) for pod in lanes]
+        said = [VARYING.sub(b"~", await converse(pod.url, case)) for pod in paths]
         if said[0] != said[1] or not said[0].startswith(b"HTTP/1.1 "):
             different[name] = said
     assert different == {}
@@ -94,19 +94,19 @@ async def test_both_lanes_answer_every_call_with_the_same_bytes(lanes: tuple[Tex
 
 
 @pytest.mark.usefixtures("patient")
-async def test_plain_calls_never_meet_aiohttp(lanes: tuple[Texts, Texts]) -> None:
-    fast, _ = lanes
+async def test_plain_calls_never_meet_aiohttp(paths: tuple[Texts, Texts]) -> None:
+    fast, _ = paths
     before = by_aiohttp(FromTexts(fast))
     said = await converse(fast.url, Case((PLAIN, call([2, 5, 3]), call(["w1", LONG])), 3))
     assert (said.count(b"HTTP/1.1 200"), said.count(b"HTTP/1.1 400")) == (3, 1)
     assert by_aiohttp(FromTexts(fast)) == before + 1  # the farewell, which is a GET
 
 
-async def test_a_full_queue_is_told_in_openais_words_by_both(
-    lanes: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch
+async def test_both_paths_reject_a_full_queue_in_openais_format(
+    paths: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = []
-    for pod in lanes:
+    for pod in paths:
         monkeypatch.setattr(pod.pod.admission, "full", lambda: True)
         said.append(VARYING.sub(b"~", await converse(pod.url, Case((PLAIN,)))))
         assert pod.pod.counters.refused == {"QueueFull": 1}
@@ -115,11 +115,11 @@ async def test_a_full_queue_is_told_in_openais_words_by_both(
     assert b'"type":"rate_limit_error"' in said[0]
 
 
-async def test_an_engine_that_dies_ends_the_call_in_openais_words(
-    lanes: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch
+async def test_a_dead_engine_ends_the_call_in_openais_format(
+    paths: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = []
-    for pod in lanes:
+    for pod in paths:
         assert pod.pod.texts is not None
         monkeypatch.setattr(pod.pod.texts, "vocabulary", 10**6)  # so that only the model refuses
         said.append(VARYING.sub(b"~", await converse(pod.url, Case((call([[9999]]), PLAIN), 2))))
@@ -150,13 +150,13 @@ class Shut:
             self.left += 1
 
 
-async def test_texts_that_are_being_tokenised_fill_the_queue_as_others_do(
-    lanes: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch, until: Any
+async def test_texts_that_are_being_tokenized_count_in_the_queue(
+    paths: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch, until: Any
 ) -> None:
     bytes_call = post(json.dumps({"inputs": [words(FIVE)]}).encode(), path="/v2/models/texts/infer")
     for asked in (PLAIN, bytes_call):
         said = []
-        for pod in lanes:
+        for pod in paths:
             one_only = pod.pod.live.accepted.model_copy(update={"max_queue_depth": 1})
             monkeypatch.setattr(pod.pod.live, "accepted", one_only)
             shut = Shut(pod, monkeypatch)
@@ -165,7 +165,7 @@ async def test_texts_that_are_being_tokenised_fill_the_queue_as_others_do(
                 asyncio.create_task(converse(pod.url, Case((asked,)))) for _ in range(3)
             )
             await until(lambda b=before, p=pod: p.pod.counters.refused["QueueFull"] == b + 2)
-            said.append([VARYING.sub(b"~", await one) for one in others])
+            said.append([VARYING.sub(b"~", await answer) for answer in others])
             assert shut.begun == 1
             shut.open.set()
             assert (await first).startswith(b"HTTP/1.1 200 ")
@@ -175,10 +175,10 @@ async def test_texts_that_are_being_tokenised_fill_the_queue_as_others_do(
         assert said[0][0].startswith(b"HTTP/1.1 429 ")
 
 
-async def test_the_texts_of_a_client_that_goes_away_are_let_go(
-    lanes: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch, until: Any
+async def test_the_texts_of_a_client_that_leaves_are_released(
+    paths: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch, until: Any
 ) -> None:
-    for pod in lanes:
+    for pod in paths:
         shut = Shut(pod, monkeypatch)
         _, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
         writer.write(PLAIN)
@@ -191,9 +191,9 @@ async def test_the_texts_of_a_client_that_goes_away_are_let_go(
 
 
 async def test_a_client_that_goes_at_once_leaves_nothing_behind(
-    lanes: tuple[Texts, Texts], until: Any
+    paths: tuple[Texts, Texts], until: Any
 ) -> None:
-    for pod in lanes:
+    for pod in paths:
         _, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
         writer.write(PLAIN)
         writer.transport.abort()

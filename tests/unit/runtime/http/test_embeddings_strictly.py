@@ -9,21 +9,21 @@ from tests.unit.runtime.http.test_texts import (
     FIVE,
     LONG,
     Texts,
-    by_lane,
     embedder,
+    on_path,
     root,
     short_start,
     words,
 )
 
-__all__ = ["by_lane", "embedder", "root", "short_start"]
+__all__ = ["embedder", "on_path", "root", "short_start"]
 
 
 async def test_the_openai_client_lists_the_model_and_knows_a_text_that_is_too_long(
-    by_lane: Texts,
+    on_path: Texts,
 ) -> None:
     async with openai.AsyncOpenAI(
-        base_url=f"{by_lane.url}/v1", api_key="none", max_retries=0
+        base_url=f"{on_path.url}/v1", api_key="none", max_retries=0
     ) as client:
         [model] = (await client.models.list()).data
         assert (model.id, model.max_model_len) == ("texts", 64)  # type: ignore[attr-defined]
@@ -70,6 +70,6 @@ async def test_null_for_the_model_is_the_pods_own(embedder: Texts) -> None:
 
 
 @pytest.mark.parametrize("shape", [[True], [1.0], [1, True], ["1"]])
-async def test_a_shape_of_texts_is_whole_numbers(embedder: Texts, shape: list[Any]) -> None:
+async def test_a_shape_of_texts_must_be_integers(embedder: Texts, shape: list[Any]) -> None:
     status, answer = await embedder.infer({**words(FIVE), "shape": shape})
     assert (status, answer["field"]) == (400, "inputs[0].shape")

@@ -1,4 +1,4 @@
-"""A deadline counts from when a request came, also where it was read late."""
+"""Arrival times: a deadline counts from when a request arrived, also where it was read late."""
 
 import asyncio
 import socket
@@ -12,14 +12,14 @@ from penstock_runtime.http.backpressure import MAX_TIMEOUT_SHARE, UNTHROTTLED_RA
 from penstock_runtime.http.fast_path.arrival_time import STALL_SECONDS, TICK_SECONDS, ArrivalClock
 from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.serving.wait_estimate import patience_to_start
-from tests.unit.runtime.http.test_admission import Door
+from tests.unit.runtime.http.test_admission import AdmissionHarness
 from tests.unit.runtime.http.test_lanes import connected, one_answer
-from tests.unit.runtime.http.test_refusals import told
+from tests.unit.runtime.http.test_refusals import throttle_at
 from tests.unit.runtime.http.wire_cases import body, post
 
 
 class Clock:
-    """A loop's time and timers, moved by a test; every socket has held its bytes for 0.4 s."""
+    """The time and timers of a loop, moved by a test; the bytes of every socket are 0.4 s old."""
 
     def __init__(self) -> None:
         self.time = 50.0
@@ -28,14 +28,14 @@ class Clock:
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         self._timers.append((self.time + seconds, call))
 
-    def ask(self, _transport: object) -> float:
+    def age(self, _transport: object) -> float:
         return 0.4
 
     def turn(self, seconds: float = 0.0) -> None:
-        """Let time pass, then what is due."""
+        """Advance the time and run the timers that are due."""
         self.time += seconds
         due = [call for at, call in self._timers if at <= self.time]
-        self._timers = [one for one in self._timers if one[0] > self.time]
+        self._timers = [timer for timer in self._timers if timer[0] > self.time]
         for call in due:
             call()
 
@@ -44,9 +44,9 @@ class Clock:
         return len(self._timers)
 
 
-def test_the_kernel_need_not_be_asked_while_the_loop_turns() -> None:
+def test_arrival_times_need_no_system_call_while_the_loop_turns() -> None:
     clock = Clock()
-    fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
+    fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.age)
     assert not fresh.is_current(clock.time), "nothing is known yet"
     assert fresh.arrival_of(None, clock.time) == pytest.approx(clock.time - 0.4)
     clock.turn()
@@ -55,9 +55,9 @@ def test_the_kernel_need_not_be_asked_while_the_loop_turns() -> None:
         clock.turn(TICK_SECONDS)
 
 
-def test_after_a_stall_the_kernel_is_asked_until_the_loop_has_turned() -> None:
+def test_after_a_stall_arrival_times_come_from_the_kernel() -> None:
     clock = Clock()
-    fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
+    fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.age)
     fresh.arrival_of(None, clock.time)
     clock.turn()
     clock.time += STALL_SECONDS + 0.001  # reading comes before timers
@@ -67,9 +67,9 @@ def test_after_a_stall_the_kernel_is_asked_until_the_loop_has_turned() -> None:
     assert fresh.is_current(clock.time)
 
 
-def test_nothing_beats_where_nobody_asks() -> None:
+def test_the_timer_stops_without_requests() -> None:
     clock = Clock()
-    fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
+    fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.age)
     fresh.arrival_of(None, clock.time)
     for _ in range(3):
         clock.turn(TICK_SECONDS)
@@ -77,7 +77,7 @@ def test_nothing_beats_where_nobody_asks() -> None:
     assert not fresh.is_current(clock.time)
 
 
-async def test_the_kernel_says_how_long_bytes_have_lain() -> None:
+async def test_the_kernel_reports_the_age_of_bytes_in_a_socket() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         _, writer = await asyncio.open_connection(*listening.getsockname())
         theirs, _ = listening.accept()
@@ -87,8 +87,8 @@ async def test_the_kernel_says_how_long_bytes_have_lain() -> None:
     writer.close()
     await writer.wait_closed()
     assert seconds_in_socket(None) == 0.0
-    one, other = socket.socketpair()
-    _, pipe = await asyncio.open_connection(sock=one)
+    pipe_end, other = socket.socketpair()
+    _, pipe = await asyncio.open_connection(sock=pipe_end)
     assert seconds_in_socket(pipe.transport) == 0.0, "a Unix socket knows nothing of TCP"
     other.close()
     pipe.close()
@@ -113,22 +113,22 @@ async def test_a_request_read_after_its_deadline_is_refused_and_costs_no_batch(
         writer.close()
 
 
-def test_a_rest_leaves_most_of_a_clients_patience() -> None:
-    many = told(UNTHROTTLED_RATE * 9, drawn=1.0)
+def test_a_pause_leaves_most_of_a_clients_timeout() -> None:
+    many = throttle_at(UNTHROTTLED_RATE * 9, drawn=1.0)
     assert many.pause_seconds(0.1) == pytest.approx(MAX_TIMEOUT_SHARE * 0.1)
     assert many.pause_seconds(1e9) == many.pause_seconds()
 
 
 def test_an_answer_in_time_needs_a_start_before_its_deadline() -> None:
-    door = Door()
-    assert door.desk.seconds_to_start(None) is None
-    assert door.desk.seconds_to_start(1.0) == 1.0, "nothing is known yet"
-    door.report(batch_seconds=0.2)
-    starts_within = door.desk.seconds_to_start(1.0)
+    harness = AdmissionHarness()
+    assert harness.desk.seconds_to_start(None) is None
+    assert harness.desk.seconds_to_start(1.0) == 1.0, "nothing is known yet"
+    harness.report(batch_seconds=0.2)
+    starts_within = harness.desk.seconds_to_start(1.0)
     assert starts_within is not None
     assert 1.0 - 0.2 * 1.125 <= starts_within <= 1.0 - 0.2
-    door.report(batch_seconds=30.0)
-    assert door.desk.seconds_to_start(1.0) == 0.5, "a prediction never refuses all"
+    harness.report(batch_seconds=30.0)
+    assert harness.desk.seconds_to_start(1.0) == 0.5, "a prediction never refuses all"
 
 
 def test_deadlines_of_one_patience_stay_in_order_however_many_share_a_batch() -> None:

@@ -1,6 +1,6 @@
-"""Bodies of `infer` and of embeddings by both lanes: never a 500, and equal answers.
+"""Bodies of `infer` and of embeddings on both paths: never a 500, and equal answers.
 
-The bulk is fed to the functions of both lanes; a share crosses real sockets.
+The bulk is fed to the functions of both paths; a share crosses real sockets.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from tests.unit.runtime.http.test_texts import Texts, serve
 from tests.unit.runtime.http.wire_cases import PATH, post
 
 AGELESS: dict[str, Any] = {"connection_age_seconds": 1e9}
-"""Connections end after as many requests in both lanes, and not at an age that each draws for itself."""
+"""Connections end after as many requests in both paths, and not at an age that each draws for itself."""
 Read = Callable[[bytes, str | None], Any]
 
 
@@ -45,14 +45,17 @@ def outcome(read: Read, body: Body) -> Any:
         return refused.status, refused.message, refused.field
     orjson.dumps(call.options.id)  # the answer repeats it
     if type(call) is InferCall:
-        tensors = [(name, one.dtype, one.shape, one.tobytes()) for name, one in call.inputs.items()]
+        tensors = [
+            (name, tensor.dtype, tensor.shape, tensor.tobytes())
+            for name, tensor in call.inputs.items()
+        ]
         return tensors, call.rows, call.group, call.priority, call.timeout_seconds, call.options
     assert type(call) is TextCall
     return call
 
 
-class Lanes:
-    """The readers of both lanes for one model; those of the fast lane live as long as a pod's."""
+class Readers:
+    """The readers of both paths for one model; that of the fast path keeps its cache, as in a pod."""
 
     def __init__(self, model: ModelInfo) -> None:
         self.model = model
@@ -62,8 +65,8 @@ class Lanes:
         return read_call(bytearray(body), header_length, self.model, None)
 
 
-class TextLanes:
-    """As `Lanes`, of a pod whose model reads texts."""
+class TextReaders:
+    """As `Readers`, of a pod whose model reads texts."""
 
     def __init__(self, pod: Texts) -> None:
         self._pod = pod.pod
@@ -85,7 +88,7 @@ class TextLanes:
 async def texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Texts, Texts]]:
-    """Two encoders, one of each lane."""
+    """Two encoders, one on each path."""
     monkeypatch.setattr(warm_up, "WARM_UP_SECONDS", 0.02)
     monkeypatch.setattr(memory, "MEASURING_SECONDS", 0.02)
     write(tmp_path / "Embedding")
@@ -99,10 +102,10 @@ async def texts(
 
 
 def both_readers_agree(fuzz: Fuzz, pod: Texts) -> None:
-    """Feed bodies to the readers of both lanes."""
+    """Feed bodies to the readers of both paths."""
     draw = fuzz.random
-    tensors = [Lanes(model) for model in (*MODELS, *LONE)]
-    encoders = TextLanes(pod)
+    tensors = [Readers(model) for model in (*MODELS, *LONE)]
+    encoders = TextReaders(pod)
     valid = 0
     for _ in fuzz.rounds():
         kind = draw.random()
@@ -113,23 +116,23 @@ def both_readers_agree(fuzz: Fuzz, pod: Texts) -> None:
         elif kind < 0.25:
             valid += agree(encoders, text_body(draw), fuzz)
         else:
-            lanes = draw.choice(tensors)
-            valid += agree(lanes, body_of(tree_of(lanes.model, draw), draw), fuzz)
+            readers = draw.choice(tensors)
+            valid += agree(readers, body_of(tree_of(readers.model, draw), draw), fuzz)
     print(f"{valid} of {fuzz.done} were valid")
     assert 0.1 < valid / fuzz.done < 0.9
 
 
-def agree(lanes: Lanes | TextLanes, body: Body, fuzz: Fuzz) -> bool:
+def agree(readers: Readers | TextReaders, body: Body, fuzz: Fuzz) -> bool:
     """Return whether a body is valid, which all readers say alike."""
-    expected = checked(lambda *one: outcome(lanes.slow, one), body, fuzz)
-    for read in lanes.fast:
-        said = checked(lambda *one: outcome(read, one), body, fuzz)  # noqa: B023
+    expected = checked(lambda *given: outcome(readers.slow, given), body, fuzz)
+    for read in readers.fast:
+        said = checked(lambda *given: outcome(read, given), body, fuzz)  # noqa: B023
         assert said == expected, f"{fuzz.where()}: {body!r}\n{said}\n{expected}"
     return type(expected[0] if isinstance(expected, tuple) else None) is not int
 
 
 def embedded(body: bytes, pod: Texts) -> bool:
-    """Return whether a call for embeddings is valid; both lanes read it by this function."""
+    """Return whether a call for embeddings is valid; both paths read it by this function."""
     try:
         embedding_response.read(body, pod.pod)
     except (BadInput, UnknownModel):
@@ -145,13 +148,13 @@ def checked(read: Read, body: Body, fuzz: Fuzz) -> Any:
         raise AssertionError(f"{fuzz.where()}: {body!r} is a 500: {error!r}") from error
 
 
-async def test_readers_of_both_lanes_agree(texts: tuple[Texts, Texts]) -> None:
+async def test_readers_of_both_paths_agree(texts: tuple[Texts, Texts]) -> None:
     both_readers_agree(Fuzz("bodies", 20_000, seed=1), texts[0])
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-async def test_readers_of_both_lanes_agree_on_a_million_bodies(texts: tuple[Texts, Texts]) -> None:
+async def test_readers_of_both_paths_agree_on_a_million_bodies(texts: tuple[Texts, Texts]) -> None:
     both_readers_agree(Fuzz("bodies", 1_000_000), texts[0])
 
 
@@ -193,7 +196,7 @@ UNCOMPARED = (b"HTTP/1.1 429", b"HTTP/1.1 504")
 async def both_lanes_answer_alike(
     fuzz: Fuzz, tensors: tuple[Any, Any], texts: tuple[Texts, Texts]
 ) -> None:
-    """Send bodies to pods of both lanes."""
+    """Send bodies to pods of both paths."""
     draw, halves = fuzz.random, tensors[0].model.info
     tensor_clients, text_clients = ([Client(pod.url) for pod in pods] for pods in (tensors, texts))
     try:
@@ -226,11 +229,11 @@ async def both_lanes_answer_alike(
 
 @pytest.fixture
 async def tensors(start: Any) -> tuple[Any, Any]:
-    """Two pods of tensors, one of each lane."""
+    """Two tensor pods, one on each path."""
     return await start(fast_path=True, **AGELESS), await start(fast_path=False, **AGELESS)
 
 
-async def test_both_lanes_answer_odd_bodies_alike(
+async def test_both_paths_answer_odd_bodies_alike(
     tensors: tuple[Any, Any], texts: tuple[Texts, Texts]
 ) -> None:
     await both_lanes_answer_alike(Fuzz("bodies over sockets", 500, seed=1), tensors, texts)
@@ -238,7 +241,7 @@ async def test_both_lanes_answer_odd_bodies_alike(
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-async def test_both_lanes_answer_many_odd_bodies_alike(
+async def test_both_paths_answer_many_odd_bodies_alike(
     tensors: tuple[Any, Any], texts: tuple[Texts, Texts]
 ) -> None:
     await both_lanes_answer_alike(Fuzz("bodies over sockets", 30_000), tensors, texts)

@@ -25,18 +25,18 @@ PLAIN: Final = {"Authorization": "none"}
 def update(generation: int, fuzz: Fuzz) -> dict[str, Any]:
     """Return a PATCH of some limits, mostly right."""
     draw = fuzz.random
-    made: dict[str, Any] = {"generation": generation}
+    body: dict[str, Any] = {"generation": generation}
     for name, allowed in LIMITS.items():
         if draw.random() < 0.4:
-            made[name] = draw.choice(
+            body[name] = draw.choice(
                 (allowed[0], allowed[-1], draw.choice(allowed), draw.choice(allowed))
             )
     for name, words in WORDS.items():
         if draw.random() < 0.4:
-            made[name] = draw.choice(words)
+            body[name] = draw.choice(words)
     if draw.random() < 0.1:
-        made["maxBatchedTokens"] = None
-    return made
+        body["maxBatchedTokens"] = None
+    return body
 
 
 def body_of(generation: int, fuzz: Fuzz) -> bytes:
@@ -63,13 +63,13 @@ def is_right(name: str, value: Any) -> bool:
 
 
 async def nothing_is_coerced(pod: Any, fuzz: Fuzz) -> None:
-    limits, state = (f"{pod.cluster_url}/control/v1/{path}" for path in ("limits", "state"))
+    limits, state_url = (f"{pod.cluster_url}/control/v1/{path}" for path in ("limits", "state"))
     accepted = 0
-    async with pod.session.get(state, headers=PLAIN) as reply:
-        held = await reply.json()
+    async with pod.session.get(state_url, headers=PLAIN) as reply:
+        state = await reply.json()
     for _ in fuzz.rounds():
-        body = body_of(held["generation"] + fuzz.random.choice((1, 1, 1, 1, 0, -1, 5)), fuzz)
-        where = f"{fuzz.where()}: {body!r} over {held['limits']}"
+        body = body_of(state["generation"] + fuzz.random.choice((1, 1, 1, 1, 0, -1, 5)), fuzz)
+        where = f"{fuzz.where()}: {body!r} over {state['limits']}"
         async with pod.session.patch(limits, data=body, headers=PLAIN) as reply:
             status, answer = reply.status, await reply.json()
         if status != 200:
@@ -81,12 +81,12 @@ async def nothing_is_coerced(pod: Any, fuzz: Fuzz) -> None:
             given = json.loads(body)
             generation = given.pop("generation")
             assert type(generation) is int, where
-            assert all(is_right(*one) for one in given.items()), where
-            held = {"generation": generation, "limits": held["limits"] | given}
-        async with pod.session.get(state, headers=PLAIN) as reply:
+            assert all(is_right(*entry) for entry in given.items()), where
+            state = {"generation": generation, "limits": state["limits"] | given}
+        async with pod.session.get(state_url, headers=PLAIN) as reply:
             now = await reply.json()
-        assert now["limits"] == held["limits"], where
-        assert now["generation"] == held["generation"], where
+        assert now["limits"] == state["limits"], where
+        assert now["generation"] == state["generation"], where
     print(f"{accepted} of {fuzz.done} were accepted")
     assert 0.05 < accepted / fuzz.done < 0.95
 

@@ -90,25 +90,25 @@ def numbered(text: bytes, number: int) -> bytes:
 async def pipelines_are_answered_in_order(fuzz: Fuzz, pods: list[Any]) -> None:
     draw = fuzz.random
     known = [*PLAIN, *LENT, *HANDED_OVER, LAST]
-    said = [await converse(port_of(pods[0]), [one + LAST], Random(0)) for one in known]  # noqa: S311
+    said = [await converse(port_of(pods[0]), [request + LAST], Random(0)) for request in known]  # noqa: S311
     bye = await converse(port_of(pods[0]), [LAST], Random(0))  # noqa: S311
     single = {
         sent: answer.removesuffix(bye) if sent is not LAST else bye
         for sent, answer in zip(known, said, strict=True)
     }
-    assert all(one.startswith(b"HTTP/1.1 ") for one in single.values())
+    assert all(answer.startswith(b"HTTP/1.1 ") for answer in single.values())
     requests = 0
     for _ in fuzz.rounds():
         pool = draw.choice((PLAIN, PLAIN + LENT, PLAIN + LENT + HANDED_OVER))
         sent = [*draw.choices(pool, k=draw.randint(1, 12)), LAST]
         requests += len(sent)
-        whole = b"".join(numbered(one, at) for at, one in enumerate(sent))
-        expected = b"".join(numbered(single[one], at) for at, one in enumerate(sent))
+        whole = b"".join(numbered(request, at) for at, request in enumerate(sent))
+        expected = b"".join(numbered(single[request], at) for at, request in enumerate(sent))
         pieces = cut(whole, draw)
         for pod in pods:
-            told = await converse(port_of(pod), pieces, draw)
-            assert told == expected, (
-                f"{fuzz.where()}, fast lane: {pod is pods[0]}: {pieces!r}\n{told!r}\n{expected!r}"
+            received = await converse(port_of(pod), pieces, draw)
+            assert received == expected, (
+                f"{fuzz.where()}, fast path: {pod is pods[0]}: {pieces!r}\n{received!r}\n{expected!r}"
             )
     print(f"{requests} requests to each of {len(pods)} pods")
     for counters in (pod.pod.counters for pod in pods):
@@ -117,7 +117,7 @@ async def pipelines_are_answered_in_order(fuzz: Fuzz, pods: list[Any]) -> None:
 
 @pytest.fixture
 async def pods(start: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A pod of each lane; the fast one loses patience within the pauses between pieces."""
+    """A pod on each path; the fast one stops collecting within the pauses between pieces."""
     monkeypatch.setattr(connection, "COLLECT_SECONDS", 0.005)
     return [await start(fast_path=fast) for fast in (True, False)]
 

@@ -62,10 +62,10 @@ async def test_without_nvml_the_source_is_the_engine() -> None:
     assert meter.duty().ratio == pytest.approx(0.25)
     assert meter.duty().source is DutySource.ENGINE
     assert meter.memory() is None
-    assert len(asked) == 1, "who has no NVML is not asked again"
+    assert len(asked) == 1, "NVML is not loaded again after a failure"
 
 
-async def test_a_hung_driver_makes_its_readings_absent_and_blocks_nobody(
+async def test_a_hung_driver_makes_its_readings_absent_and_blocks_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("penstock_runtime.telemetry.gpu.NVML_SECONDS", 0.02)

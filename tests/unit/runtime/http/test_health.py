@@ -29,11 +29,11 @@ async def test_the_engines_death_ends_every_request_and_refuses_the_next(
     pod: Any, call: Any, until: Any
 ) -> None:
     pod.model.gate.clear()
-    held = [asyncio.create_task(pod.infer(call())) for _ in range(3)]
+    tasks = [asyncio.create_task(pod.infer(call())) for _ in range(3)]
     await until(lambda: len(pod.pod.admission._held) == 3)
     pod.pod.deliver(EngineDied("out of luck"))
-    for one in held:
-        reply = await one
+    for task in tasks:
+        reply = await task
         assert reply.status == 500
         assert "out of luck" in (await reply.json())["error"]
     async with await pod.infer(call()) as reply:

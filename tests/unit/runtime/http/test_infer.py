@@ -50,9 +50,9 @@ async def test_binary_tensors_go_in_and_out(pod: Any, call: Call) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     k = np.array([[2**40, 1], [-5, 2]], dtype=np.int64)
     body = call(rows=2, parameters={"binary_data_output": True})
-    for one, size in zip(body["inputs"], (x.nbytes, k.nbytes), strict=True):
-        del one["data"]
-        one["parameters"] = {"binary_data_size": size}
+    for tensor, size in zip(body["inputs"], (x.nbytes, k.nbytes), strict=True):
+        del tensor["data"]
+        tensor["parameters"] = {"binary_data_size": size}
     head = json.dumps(body).encode()
     async with pod.session.post(
         f"{pod.url}/v2/models/halves/versions/1/infer",
@@ -62,18 +62,18 @@ async def test_binary_tensors_go_in_and_out(pod: Any, call: Call) -> None:
         raw = await reply.read()
     length = int(reply.headers[HEADER])
     outputs = json.loads(raw[:length])["outputs"]
-    assert [one["parameters"]["binary_data_size"] for one in outputs] == [24, 16]
+    assert [output["parameters"]["binary_data_size"] for output in outputs] == [24, 16]
     assert np.array_equal(np.frombuffer(raw[length : length + 24], "<f4").reshape(2, 3), x / 2)
     assert struct.unpack("<qq", raw[length + 24 :]) == (2**40 + 1, -3)
     assert reply.content_type == "application/octet-stream"
 
 
-async def test_only_the_outputs_asked_for_are_given_each_in_its_form(pod: Any, call: Call) -> None:
+async def test_only_requested_outputs_are_returned_each_in_its_form(pod: Any, call: Call) -> None:
     wanted = [{"name": "N"}, {"name": "Y", "parameters": {"binary_data": True}}]
     async with await pod.infer(call(outputs=wanted)) as reply:
         raw, length = await reply.read(), int(reply.headers[HEADER])
     outputs = json.loads(raw[:length])["outputs"]
-    assert [one["name"] for one in outputs] == ["N", "Y"]
+    assert [output["name"] for output in outputs] == ["N", "Y"]
     assert outputs[0]["data"] == [2]
     assert "data" not in outputs[1]
     assert len(raw) - length == 12
@@ -151,7 +151,7 @@ async def test_a_deadline_that_passes_while_waiting_is_504(
     assert (await reply.json())["field"] == "parameters.timeout"
 
 
-async def test_metadata_tells_what_the_model_takes(pod: Any) -> None:
+async def test_metadata_has_the_inputs_and_outputs_of_the_model(pod: Any) -> None:
     async with pod.session.get(f"{pod.url}/v2") as reply:
         assert (await reply.json())["name"] == "penstock"
     async with pod.session.get(f"{pod.url}/v2/models/halves/versions/1") as reply:

@@ -42,19 +42,19 @@ def large(data: Any, **more: Any) -> str:
     ],
 )
 def test_punctuation_outside_of_texts_is_counted(text: str) -> None:
-    found = structure_of(text.encode(), PLAIN)
+    structure = structure_of(text.encode(), PLAIN)
     names = containers = values = 0
     todo = [json.loads(text)]
     while todo:
-        one = todo.pop()
-        inside = list(one.values()) if isinstance(one, dict) else one
-        if isinstance(one, dict | list):
+        value = todo.pop()
+        inside = list(value.values()) if isinstance(value, dict) else value
+        if isinstance(value, dict | list):
             containers += 1
-            names += len(one) if isinstance(one, dict) else 0
+            names += len(value) if isinstance(value, dict) else 0
             values += max(0, len(inside) - 1)
             todo += inside
-    assert (found.names, found.commas) == (names, values)
-    assert abs(found.containers - containers) <= len(text) // 2**18 + 1  # pieces cut pairs
+    assert (structure.names, structure.commas) == (names, values)
+    assert abs(structure.containers - containers) <= len(text) // 2**18 + 1  # pieces cut pairs
 
 
 @pytest.mark.parametrize("unit", ["[]", "{}", "1", '""', '{"a":1}', "[1,2]"])
@@ -69,9 +69,13 @@ def test_what_takes_long_to_decode_is_refused(unit: str, prices: Any) -> None:
     "data",
     [
         list(range(100_000)),
-        [[float(one)] * 40 for one in range(9)],
+        [[float(number)] * 40 for number in range(9)],
         [[[1, 2], [3, 4]]],
-        [[10**one for one in range(12)], [0] * 12, [10**11] * 12],  # some rows are long, some short
+        [
+            [10**number for number in range(12)],
+            [0] * 12,
+            [10**11] * 12,
+        ],  # some rows are long, some short
         [],
     ],
 )
@@ -82,7 +86,7 @@ def test_numbers_come_back_as_they_were(data: Any) -> None:
     assert from_json(wire["inputs"][0]["data"], "FP64", shape, "f").tolist() == wanted.tolist()
 
 
-def test_a_fault_within_numbers_is_told_its_place() -> None:
+def test_a_fault_within_numbers_names_its_position() -> None:
     wire = read(large([1] * 70_000 + [True]))
     with pytest.raises(BadInput, match="element 70000 of `data` is a boolean"):
         from_json(wire["inputs"][0]["data"], "FP32", (70_001,), "f")

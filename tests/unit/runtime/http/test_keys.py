@@ -1,4 +1,4 @@
-"""One-shot pods that ask for keys: a body asks for a priority, the caller's key caps it, and names the tenant."""
+"""One-shot pods with API keys: the caller's key caps the priority in a body, and names the tenant."""
 
 import json
 from pathlib import Path
@@ -41,16 +41,16 @@ def watched(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return seen
 
 
-@pytest.mark.parametrize(("asked", "granted"), [(1, BEST), (0, BEST), (7, 7)])
+@pytest.mark.parametrize(("requested", "granted"), [(1, BEST), (0, BEST), (7, 7)])
 async def test_an_inference_gets_no_better_class_than_its_key_grants(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int, granted: int
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requested: int, granted: int
 ) -> None:
     running = await start(api_keys_file=tmp_path / "keys.json")
     ask_for_keys(running.pod, tmp_path)
     seen = watched(running.pod, monkeypatch)
-    reply = await running.infer(call(parameters={"priority": asked}), headers=BEARER)
+    reply = await running.infer(call(parameters={"priority": requested}), headers=BEARER)
     assert reply.status == 200
-    assert [(one.priority, one.tenant) for one in seen] == [(granted, "a")]
+    assert [(request.priority, request.tenant) for request in seen] == [(granted, "a")]
     assert (await running.infer(call())).status == 401
 
 
@@ -63,11 +63,11 @@ async def test_embeddings_get_no_better_class_than_their_key_grants(
     try:
         ask_for_keys(texts.pod, tmp_path)
         seen = watched(texts.pod, monkeypatch)
-        for asked in (1, 7):
+        for requested in (1, 7):
             status, _ = await texts.post(
-                "/v1/embeddings", {"input": "w1", "priority": asked}, headers=BEARER
+                "/v1/embeddings", {"input": "w1", "priority": requested}, headers=BEARER
             )
             assert status == 200
-        assert [(one.priority, one.tenant) for one in seen] == [(BEST, "a"), (7, "a")]
+        assert [(request.priority, request.tenant) for request in seen] == [(BEST, "a"), (7, "a")]
     finally:
         await texts.close()

@@ -1,4 +1,4 @@
-"""Both lanes answer the same bytes to the same bytes, and which lane a request takes."""
+"""Both paths answer the same bytes to the same bytes, and each request takes the expected path."""
 
 import asyncio
 import re
@@ -54,7 +54,7 @@ async def converse(url: str, case: Case) -> bytes:
         writer.transport.abort()
 
 
-async def test_both_lanes_answer_every_conversation_with_the_same_bytes(start: Any) -> None:
+async def test_both_paths_answer_every_conversation_with_the_same_bytes(start: Any) -> None:
     fast, slow = await start(fast_path=True), await start(fast_path=False)
     different = {}
     for name, case in CASES.items():
@@ -96,7 +96,9 @@ async def test_plain_requests_never_meet_aiohttp(pod: Any) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_question_between_is_lent_to_aiohttp_and_the_next_is_fast_again(pod: Any) -> None:
+async def test_a_request_that_is_not_plain_is_lent_to_aiohttp_and_the_next_is_fast_again(
+    pod: Any,
+) -> None:
     reader, writer = await connected(pod)
     for sent in (get("/v2"), GOOD, post(body(), path="/v2/models/other/infer"), GOOD):
         await exchange(writer, reader, sent)
@@ -112,7 +114,7 @@ async def test_a_framing_that_is_not_plain_keeps_its_connection_with_aiohttp(pod
     writer.close()
 
 
-async def test_a_sender_without_haste_is_aiohttps_to_time(
+async def test_a_slow_sender_is_handed_over_to_aiohttp(
     start: Any, until: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(connection, "COLLECT_SECONDS", 0.02)
@@ -128,7 +130,7 @@ async def test_a_sender_without_haste_is_aiohttps_to_time(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_pipelined_body_that_fills_the_room_behind_a_request_is_read_to_its_end(
+async def test_a_pipelined_body_larger_than_the_buffer_is_read_to_its_end(
     pod: Any, until: Any
 ) -> None:
     large = body() + b" " * (connection.MAX_PIPELINED_BYTES * 3 // 2)
@@ -145,38 +147,38 @@ async def test_a_pipelined_body_that_fills_the_room_behind_a_request_is_read_to_
     writer.close()
 
 
-async def test_a_client_that_goes_away_frees_its_place(pod: Any, until: Any) -> None:
+async def test_a_client_that_leaves_frees_its_place(pod: Any, until: Any) -> None:
     pod.model.gate.clear()
-    held = [await connected(pod) for _ in range(3)]
-    for number, (_, writer) in enumerate(held):
+    clients = [await connected(pod) for _ in range(3)]
+    for number, (_, writer) in enumerate(clients):
         writer.write(GOOD)
         await until(lambda: len(pod.pod.admission._held) == number + 1)  # noqa: B023
         await until(lambda: pod.pod.admission.load().running == 1)
-    held[2][1].transport.abort()
+    clients[2][1].transport.abort()
     await until(lambda: pod.pod.admission.load().waiting == 1)
     assert pod.pod.admission.load().running == 1
     pod.model.gate.set()
-    for reader, _ in held[:2]:
+    for reader, _ in clients[:2]:
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
     assert pod.pod.counters.ended[RequestOutcome.CANCELLED] == 1
     assert pod.client.traffic.in_flight == 0
-    for _, writer in held[:2]:
+    for _, writer in clients[:2]:
         writer.close()
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-async def test_the_engine_alone_keeps_what_it_was_given(pod: Any, until: Any) -> None:
+async def test_only_the_engine_keeps_the_tensors(pod: Any, until: Any) -> None:
     given = list[weakref.ref[Tensor]]()
 
     def take(message: ToEngine) -> None:
         assert isinstance(message, Submit)
-        given.extend(weakref.ref(one) for one in message.requests[0].inputs.values())
+        given.extend(weakref.ref(tensor) for tensor in message.requests[0].inputs.values())
 
     pod.pod.admission._send = take
     _, writer = await connected(pod)
     writer.write(GOOD)
     await until(lambda: len(given) == 2)
-    await until(lambda: [one() for one in given] == [None, None])
+    await until(lambda: [tensor() for tensor in given] == [None, None])
     assert pod.pod.admission.load().waiting == 1
     pod.pod.admission.fail_all(Failed("over"))
     writer.close()
@@ -231,7 +233,7 @@ async def test_an_idle_connection_is_closed_but_never_one_that_is_owed_an_answer
     writer.close()
 
 
-async def test_the_access_log_has_a_line_from_either_lane(
+async def test_the_access_log_has_a_line_from_either_path(
     start: Any, until: Any, caplog: Any
 ) -> None:
     for fast in (True, False):
@@ -243,9 +245,9 @@ async def test_the_access_log_has_a_line_from_either_lane(
                 writer, reader, post(body(), "X-Request-Id: mine", f"traceparent: {TRACE}")
             )
             await until(
-                lambda: any(one.name == "penstock_runtime.access" for one in caplog.records)
+                lambda: any(record.name == "penstock_runtime.access" for record in caplog.records)
             )
-        (line,) = [one for one in caplog.records if one.name == "penstock_runtime.access"]
+        (line,) = [record for record in caplog.records if record.name == "penstock_runtime.access"]
         assert line.getMessage() == "POST /v2/models/halves/infer"
         assert (line.status, line.request_id, line.remote) == (200, "mine", "127.0.0.1")
         assert (line.trace_id, line.parent_span_id) == (TRACE[3:35], TRACE[36:52])
@@ -253,7 +255,7 @@ async def test_the_access_log_has_a_line_from_either_lane(
         writer.close()
 
 
-async def test_a_client_that_leaves_has_a_line_from_either_lane(
+async def test_a_client_that_leaves_has_a_line_from_either_path(
     start: Any, until: Any, caplog: Any
 ) -> None:
     for fast in (True, False):
@@ -267,7 +269,7 @@ async def test_a_client_that_leaves_has_a_line_from_either_lane(
             writer.close()
             await until(lambda pod=pod: pod.pod.admission.load().running == 0)
             pod.model.gate.set()
-        (line,) = [one for one in caplog.records if one.name == "penstock_runtime.access"]
+        (line,) = [record for record in caplog.records if record.name == "penstock_runtime.access"]
         assert line.getMessage() == "POST /v2/models/halves/infer"
         assert (line.status, line.outcome, line.request_id) == (499, "Cancelled", "mine")
         assert (line.remote, line.seconds > 0) == ("127.0.0.1", True)
@@ -285,5 +287,5 @@ async def test_a_client_that_leaves_has_a_line_from_either_lane(
         TRACE + "x",
     ],
 )
-def test_a_trace_that_is_none_is_not_told(parent: str | None) -> None:
+def test_an_invalid_traceparent_is_not_logged(parent: str | None) -> None:
     assert trace_of(parent) == {}

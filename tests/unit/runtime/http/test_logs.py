@@ -11,13 +11,13 @@ from penstock_runtime.logs import configure, extras
 
 
 def record() -> logging.LogRecord:
-    made = logging.makeLogRecord(
+    record = logging.makeLogRecord(
         {"name": "a", "levelname": "INFO", "msg": "hello %s", "args": ("you",)}
     )
-    made.created = 1_700_000_000.25
-    made.msecs = 250.0
-    made.generation = 5
-    return made
+    record.created = 1_700_000_000.25
+    record.msecs = 250.0
+    record.generation = 5
+    return record
 
 
 def test_a_json_line_has_time_level_message_and_extras() -> None:

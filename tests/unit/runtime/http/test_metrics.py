@@ -18,9 +18,9 @@ async def scrape(pod: Any, url: str | None = None) -> dict[str, float]:
         text = await reply.text()
     samples = {}
     for family in text_string_to_metric_families(text):
-        for one in family.samples:
-            labels = ",".join(f'{key}="{value}"' for key, value in one.labels.items())
-            samples[f"{one.name}{{{labels}}}" if labels else one.name] = one.value
+        for sample in family.samples:
+            labels = ",".join(f'{key}="{value}"' for key, value in sample.labels.items())
+            samples[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
     return samples
 
 
@@ -41,7 +41,7 @@ OF_GENERATION = {
 async def test_every_name_is_exposed(pod: Any, call: Callable[..., Any]) -> None:
     async with await pod.infer(call()), await pod.infer({}):
         pass
-    found = {sample.partition("{")[0] for sample in await scrape(pod)}
+    exposed = {sample.partition("{")[0] for sample in await scrape(pod)}
     wanted = {value for name, value in vars(names).items() if name.startswith("METRIC_")}
     histograms = {
         names.METRIC_REQUEST_DURATION,
@@ -50,9 +50,9 @@ async def test_every_name_is_exposed(pod: Any, call: Callable[..., Any]) -> None
     }
     histograms.add(names.METRIC_BATCH_DURATION)
     for name in histograms:
-        assert {f"{name}_bucket", f"{name}_sum", f"{name}_count"} <= found
+        assert {f"{name}_bucket", f"{name}_sum", f"{name}_count"} <= exposed
     wanted -= OF_GENERATION
-    assert wanted - histograms - {names.METRIC_GPU_MEMORY} <= found, "GPU memory is NVML's alone"
+    assert wanted - histograms - {names.METRIC_GPU_MEMORY} <= exposed, "GPU memory is NVML's alone"
 
 
 async def test_samples_count_what_happened(pod: Any, call: Callable[..., Any]) -> None:
@@ -60,23 +60,23 @@ async def test_samples_count_what_happened(pod: Any, call: Callable[..., Any]) -
     for body in (call(rows=3), call(rows=2), call(value=666), {"inputs": 1}):
         async with await pod.infer(body):
             pass
-    found = await scrape(pod)
-    assert found["penstock_requests_received_total"] == 4
-    assert found["penstock_rows_received_total"] == 6
-    assert found['penstock_requests_total{outcome="Completed"}'] == 2
-    assert found['penstock_requests_total{outcome="Failed"}'] == 1
-    assert found['penstock_requests_total{outcome="Expired"}'] == 0
-    assert found['penstock_requests_refused_total{reason="BadInput"}'] == 1
-    assert found["penstock_request_duration_seconds_count"] == 2
-    assert found["penstock_batch_size_count"] == 3
-    assert found["penstock_batch_size_sum"] == 6
-    assert found["penstock_batch_cap"] == 8
-    assert found["penstock_batch_cap_bound"] == 128
-    assert found["penstock_limits_generation"] == 1
-    assert found['penstock_pod_info{uid="uid-0"}'] == 1
-    batches = found["penstock_curve_batches_total"] - before["penstock_curve_batches_total"]
+    samples = await scrape(pod)
+    assert samples["penstock_requests_received_total"] == 4
+    assert samples["penstock_rows_received_total"] == 6
+    assert samples['penstock_requests_total{outcome="Completed"}'] == 2
+    assert samples['penstock_requests_total{outcome="Failed"}'] == 1
+    assert samples['penstock_requests_total{outcome="Expired"}'] == 0
+    assert samples['penstock_requests_refused_total{reason="BadInput"}'] == 1
+    assert samples["penstock_request_duration_seconds_count"] == 2
+    assert samples["penstock_batch_size_count"] == 3
+    assert samples["penstock_batch_size_sum"] == 6
+    assert samples["penstock_batch_cap"] == 8
+    assert samples["penstock_batch_cap_bound"] == 128
+    assert samples["penstock_limits_generation"] == 1
+    assert samples['penstock_pod_info{uid="uid-0"}'] == 1
+    batches = samples["penstock_curve_batches_total"] - before["penstock_curve_batches_total"]
     assert batches in (2, 3), "failed runs may not count"
-    assert 0 <= found['penstock_gpu_utilization_ratio{source="EngineBusyShare"}'] <= 1
+    assert 0 <= samples['penstock_gpu_utilization_ratio{source="EngineBusyShare"}'] <= 1
 
 
 async def test_waiting_and_running_follow_the_engine(
@@ -87,16 +87,16 @@ async def test_waiting_and_running_follow_the_engine(
     await until(lambda: pod.pod.admission.load().running == 1)
     others = [asyncio.create_task(pod.infer(call())) for _ in range(3)]
     await until(lambda: pod.pod.admission.load().waiting == 3)
-    found = await scrape(pod)
-    assert (found["penstock_requests_waiting"], found["penstock_requests_running"]) == (3, 1)
-    assert found['vllm:num_requests_waiting{model_name="halves"}'] == 3
+    samples = await scrape(pod)
+    assert (samples["penstock_requests_waiting"], samples["penstock_requests_running"]) == (3, 1)
+    assert samples['vllm:num_requests_waiting{model_name="halves"}'] == 3
     pod.model.gate.set()
     await asyncio.gather(first, *others)
-    found = await scrape(pod)
-    assert (found["penstock_requests_waiting"], found["penstock_requests_running"]) == (0, 0)
+    samples = await scrape(pod)
+    assert (samples["penstock_requests_waiting"], samples["penstock_requests_running"]) == (0, 0)
 
 
-async def test_the_client_port_shows_metrics_unless_told_not_to(start: Any) -> None:
+async def test_the_client_port_shows_metrics_unless_configured_otherwise(start: Any) -> None:
     pod = await start()
     assert "penstock_batch_cap" in await scrape(pod, pod.url)
     pod = await start(client_metrics=False)

@@ -74,23 +74,23 @@ def tensors(draw: Any, spec: TensorSpec, rows: int) -> dict[str, Any]:
     if spec.datatype.startswith("FP"):
         number = st.floats(-1e30, 1e30) | st.integers(-(2**70), 2**70)
     data = draw(st.lists(number, min_size=size, max_size=size))
-    made = {"name": spec.name, "datatype": spec.datatype, "shape": shape, "data": data}
+    tensor = {"name": spec.name, "datatype": spec.datatype, "shape": shape, "data": data}
     match draw(st.integers(0, 19)):
         case 0:
-            made["shape"] = draw(SHAPES)
+            tensor["shape"] = draw(SHAPES)
         case 1:
             data[draw(st.integers(0, size - 1))] = draw(NUMBERS)
         case 2:
             data.pop()
         case 3:
-            made["data"] = [data]
+            tensor["data"] = [data]
         case 4:
-            del made[draw(st.sampled_from(sorted(made)))]
+            del tensor[draw(st.sampled_from(sorted(tensor)))]
         case 5:
-            made[draw(st.sampled_from(sorted(made)))] = draw(NUMBERS)
+            tensor[draw(st.sampled_from(sorted(tensor)))] = draw(NUMBERS)
         case 6:
-            made["parameters"] = {}
-    return made
+            tensor["parameters"] = {}
+    return tensor
 
 
 def outcome(read: Any) -> Any:
@@ -99,7 +99,9 @@ def outcome(read: Any) -> Any:
         call = read()
     except BadInput as fault:
         return fault.message, fault.field
-    arrays = [(name, one.dtype, one.shape, one.tobytes()) for name, one in call.inputs.items()]
+    arrays = [
+        (name, tensor.dtype, tensor.shape, tensor.tobytes()) for name, tensor in call.inputs.items()
+    ]
     return arrays, call.rows, call.group, call.priority, call.timeout_seconds, call.options
 
 
@@ -202,9 +204,9 @@ def test_a_binary_head_with_what_json_lacks_is_read() -> None:
 
 
 def assert_dies_with_its_call(call: InferCall) -> None:
-    arrays = [weakref.ref(one) for one in call.inputs.values()]
+    arrays = [weakref.ref(array) for array in call.inputs.values()]
     del call
-    assert [one() for one in arrays] == [None] * len(arrays)
+    assert [array() for array in arrays] == [None] * len(arrays)
 
 
 def test_a_lone_binary_input_is_read_alike_whatever_came_before() -> None:
@@ -232,8 +234,8 @@ def test_a_lone_binary_input_is_read_alike_whatever_came_before() -> None:
 
 
 def lone_head(rows: int) -> bytes:
-    one = {"name": "X", "datatype": "FP32", "shape": [rows, 2]}
-    sized = one | {"parameters": {"binary_data_size": 8 * rows}}
+    tensor = {"name": "X", "datatype": "FP32", "shape": [rows, 2]}
+    sized = tensor | {"parameters": {"binary_data_size": 8 * rows}}
     return json.dumps({"inputs": [sized], "parameters": {"priority": 2}}).encode().ljust(140)
 
 

@@ -1,4 +1,4 @@
-"""A full queue: refused without reading the body, alike in both lanes, and with rest for who asks too often."""
+"""A full queue: rejection without reading the body, the same on both paths, and throttling of clients that retry too often."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.protocols.common.replies import Reply, of_refusal
 from penstock_runtime.serving.limits import LiveLimits
 from tests.unit.runtime.http.conftest import LIMITS
-from tests.unit.runtime.http.test_admission import Door
+from tests.unit.runtime.http.test_admission import AdmissionHarness
 from tests.unit.runtime.http.test_lanes import VARYING, connected, one_answer
 from tests.unit.runtime.http.wire_cases import GOOD, body, post
 
@@ -33,38 +33,38 @@ FULL = LIMITS.model_copy(update={"max_queue_depth": 1})
 async def filled(
     start: Any, until: Any, limits: LimitsUpdate = FULL, **more: Any
 ) -> tuple[Any, list[Any]]:
-    """Return a pod whose queue is full unless `limits` are wider, and who runs and waits in it."""
+    """Return a pod whose queue is full unless `limits` are wider, and the clients that run and wait in it."""
     pod = await start(limits, **more)
     pod.model.gate.clear()
-    held = []
+    clients = []
     for waiting in (0, 1):
-        held.append(await connected(pod))
-        held[-1][1].write(GOOD)
+        clients.append(await connected(pod))
+        clients[-1][1].write(GOOD)
         await until(lambda: pod.pod.admission.load().running == 1)
         await until(lambda: pod.pod.admission.load().waiting == waiting)  # noqa: B023
-    return pod, held
+    return pod, clients
 
 
-async def dismissed(pod: Any, held: list[Any]) -> None:
+async def dismissed(pod: Any, clients: list[Any]) -> None:
     pod.model.gate.set()
-    for reader, writer in held:
+    for reader, writer in clients:
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
         writer.close()
 
 
-async def test_both_lanes_refuse_with_the_same_bytes_whatever_the_body(
+async def test_both_paths_reject_with_the_same_bytes_whatever_the_body(
     start: Any, until: Any
 ) -> None:
     said = []
     for fast in (True, False):
-        pod, held = await filled(start, until, fast_path=fast)
+        pod, clients = await filled(start, until, fast_path=fast)
         reader, writer = await connected(pod)
         for sent in (GOOD, post(b"no JSON at all")):
             writer.write(sent)
             said.append(VARYING.sub(b"~", await one_answer(reader)))
         assert pod.pod.counters.refused == {"QueueFull": 2}
         writer.close()
-        await dismissed(pod, held)
+        await dismissed(pod, clients)
         assert pod.pod.counters.settled() == pod.pod.counters.received == 4
     assert len(set(said)) == 1
     assert said[0].startswith(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n")
@@ -72,14 +72,14 @@ async def test_both_lanes_refuse_with_the_same_bytes_whatever_the_body(
 
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than one refusal a second gives rest."""
+    """More than one rejection a second throttles."""
     monkeypatch.setattr(backpressure, "UNTHROTTLED_RATE", 1.0)
     monkeypatch.setattr(backpressure, "MIN_PAUSE_SECONDS", 0.3)
     monkeypatch.setattr(backpressure, "WINDOW_SECONDS", 1e-6)
 
 
 async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
-    """Send a request three times together; the connection must have had rest between its refusals."""
+    """Send a request three times together; the connection must have been throttled between its rejections."""
     reader, writer = await connected(pod)
     began = time.monotonic()
     for _ in range(3):
@@ -94,12 +94,12 @@ async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"fast_path": False}, {"trusted_proxies": (ip_network("10.0.0.0/8"),)}]
 )
-async def test_a_refused_client_that_asks_too_often_is_not_heard_for_a_while(
+async def test_a_client_with_too_many_rejections_is_throttled(
     start: Any, until: Any, more: dict[str, Any]
 ) -> None:
-    pod, held = await filled(start, until, **more)
+    pod, clients = await filled(start, until, **more)
     await refused_three_times(pod, GOOD, "QueueFull")
-    await dismissed(pod, held)
+    await dismissed(pod, clients)
 
 
 @pytest.mark.parametrize(
@@ -128,39 +128,39 @@ async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest
 
 
 @pytest.mark.usefixtures("strict")
-async def test_who_finds_the_memory_full_is_given_rest(start: Any) -> None:
+async def test_a_client_that_finds_the_memory_full_is_throttled(start: Any) -> None:
     await refused_three_times(await start(max_held_bytes=1), GOOD, "MemoryFull")
 
 
 @pytest.mark.usefixtures("strict")
-async def test_a_deadline_out_of_reach_is_refused_by_the_head_and_its_client_rests(
+async def test_a_deadline_out_of_reach_is_rejected_by_the_head_and_its_client_throttled(
     start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roomy = LIMITS.model_copy(update={"max_batch_size": 1})
-    pod, held = await filled(start, until, roomy)
+    pod, clients = await filled(start, until, roomy)
     monkeypatch.setattr(LiveLimits, "service_time", ServiceTime(100.0, 0.0))
     hasty = post(b"no JSON at all", "X-Request-Timeout-Ms: 1500")
     await refused_three_times(pod, hasty, "DeadlineUnreachable")
-    await dismissed(pod, held)
+    await dismissed(pod, clients)
 
 
 def test_a_body_hints_at_its_class_where_it_spells_it_plainly() -> None:
     assert hinted_class(b'{"inputs": [], "parameters": {"priority" : 3}}', None) == 3
     assert hinted_class(b'{"priority":0}', None) == 10
     assert hinted_class(b'{"priority": "1"}', None) == 10
-    assert hinted_class(b"{}" + b'"priority": 1', "2") == 10, "behind the JSON lies data"
+    assert hinted_class(b"{}" + b'"priority": 1', "2") == 10, "data follow the JSON"
     assert hinted_class(b"", None) == 10
 
 
-async def test_a_client_that_rests_is_served_when_there_is_room(
+async def test_a_throttled_client_is_served_when_there_is_room(
     start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ClientThrottle, "pause_seconds", lambda *_: 0.2)
-    pod, held = await filled(start, until)
+    pod, clients = await filled(start, until)
     reader, writer = await connected(pod)
     writer.write(GOOD)
     assert (await one_answer(reader)).startswith(b"HTTP/1.1 429")
-    await dismissed(pod, held)
+    await dismissed(pod, clients)
     writer.write(GOOD)
     assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
     writer.write(GOOD)
@@ -169,37 +169,37 @@ async def test_a_client_that_rests_is_served_when_there_is_room(
     await asyncio.sleep(0)
 
 
-def told(refused_a_second: float, drawn: float = 0.5) -> ClientThrottle:
+def throttle_at(refused_a_second: float, drawn: float = 0.5) -> ClientThrottle:
     """Return the rests of a pod that refused so often each second for a while."""
-    found = ClientThrottle(lambda: 0.0, draw=lambda: drawn)
+    throttle = ClientThrottle(lambda: 0.0, draw=lambda: drawn)
     for number in range(int(refused_a_second)):
-        found.record_rejection(100.0 + number / refused_a_second)
-    return found
+        throttle.record_rejection(100.0 + number / refused_a_second)
+    return throttle
 
 
-def test_few_refusals_give_no_rest_and_many_the_more() -> None:
-    assert told(UNTHROTTLED_RATE / 2).pause_seconds() == 0.0
-    some, many = (told(UNTHROTTLED_RATE * factor).pause_seconds() for factor in (3, 9))
+def test_the_pause_grows_with_the_rejection_rate() -> None:
+    assert throttle_at(UNTHROTTLED_RATE / 2).pause_seconds() == 0.0
+    some, many = (throttle_at(UNTHROTTLED_RATE * factor).pause_seconds() for factor in (3, 9))
     assert 0.0 < some < many <= backpressure.MAX_PAUSE_SECONDS
 
 
-def test_a_refusal_after_a_calm_is_the_first_again() -> None:
-    found = told(5 * UNTHROTTLED_RATE)
-    assert found.pause_seconds() > 0.0
-    found.record_rejection(700.0)
-    assert found.pause_seconds() == 0.0
+def test_a_rejection_after_a_calm_period_counts_as_the_first() -> None:
+    throttle = throttle_at(5 * UNTHROTTLED_RATE)
+    assert throttle.pause_seconds() > 0.0
+    throttle.record_rejection(700.0)
+    assert throttle.pause_seconds() == 0.0
 
 
-def test_what_a_rest_lasted_counts_as_time_without_refusals() -> None:
-    found, unbroken = told(3 * UNTHROTTLED_RATE), told(3 * UNTHROTTLED_RATE)
-    found.record_rejection(101.3)
-    assert found.pause_seconds() < unbroken.pause_seconds() / 2
+def test_a_pause_counts_as_time_without_rejections() -> None:
+    throttle, unbroken = throttle_at(3 * UNTHROTTLED_RATE), throttle_at(3 * UNTHROTTLED_RATE)
+    throttle.record_rejection(101.3)
+    assert throttle.pause_seconds() < unbroken.pause_seconds() / 2
 
 
 @pytest.mark.parametrize("patience", [0.1, 0.5, 1.0, 1.8, 60.0])
-def test_no_rest_is_more_than_half_of_the_patience_and_rests_differ(patience: float) -> None:
+def test_no_pause_exceeds_half_of_the_timeout_and_pauses_differ(patience: float) -> None:
     shortest, longest = (
-        told(9 * UNTHROTTLED_RATE, drawn).pause_seconds(patience) for drawn in (0.0, 1.0)
+        throttle_at(9 * UNTHROTTLED_RATE, drawn).pause_seconds(patience) for drawn in (0.0, 1.0)
     )
     assert longest == pytest.approx(
         min(
@@ -221,19 +221,22 @@ class Words:
         return of_refusal(refusal)
 
 
-def test_a_refusal_is_written_once_for_many() -> None:
-    found, words = CannedRejections(Door(depth=1).desk, ResponseWriter("pod-0")), Words()
-    first = found.full(1.0)
-    assert found.full(1.05) is first
+def test_a_rejection_is_rendered_once_for_many_requests() -> None:
+    rejections, words = (
+        CannedRejections(AdmissionHarness(depth=1).desk, ResponseWriter("pod-0")),
+        Words(),
+    )
+    first = rejections.full(1.0)
+    assert rejections.full(1.05) is first
     for name in ("abc", "def"):
-        assert b"X-Request-Id: %b\r\n" % name.encode() in found.answer(first, name, words)
+        assert b"X-Request-Id: %b\r\n" % name.encode() in rejections.answer(first, name, words)
     assert words.asked == 1
-    assert found.full(1.2) is not first
-    found.answer(found.full(1.2), "abc", words)
+    assert rejections.full(1.2) is not first
+    rejections.answer(rejections.full(1.2), "abc", words)
     assert words.asked == 2
 
 
-def test_rests_that_end_together_share_a_timer() -> None:
+def test_pauses_that_end_together_share_a_timer() -> None:
     timers: list[tuple[float, Any, int]] = []
     woken: list[str] = []
     alarm = TimerWheel(lambda *timer: timers.append(timer), lambda: 10.0)

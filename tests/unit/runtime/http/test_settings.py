@@ -53,4 +53,4 @@ async def test_newer_settings_are_applied_and_older_ones_are_not(
     await asyncio.sleep(0.03)
     watching.cancel()
     assert live.accepted.max_batch_size == 16
-    assert [one.update.generation for one in sent] == [5]
+    assert [message.update.generation for message in sent] == [5]

@@ -17,15 +17,15 @@ CUT = HEAD_END + 5
 
 async def slow_senders(pod: Any, until: Any) -> list[Any]:
     """Return connections that have each sent a head and some bytes of its body."""
-    found = [await connected(pod) for _ in range(SLOW_SENDERS)]
-    for _, writer in found:
+    senders = [await connected(pod) for _ in range(SLOW_SENDERS)]
+    for _, writer in senders:
         writer.write(GOOD[:CUT])
     await until(lambda: pod.pod.counters.received == SLOW_SENDERS)
-    return found
+    return senders
 
 
 @pytest.mark.parametrize("fast", [True, False])
-async def test_as_many_slow_senders_as_the_queue_is_deep_hold_nobody_out(
+async def test_as_many_slow_senders_as_the_queue_is_deep_do_not_block_others(
     start: Any, until: Any, fast: bool
 ) -> None:
     pod = await start(SHALLOW, fast_path=fast)
@@ -43,7 +43,7 @@ async def test_as_many_slow_senders_as_the_queue_is_deep_hold_nobody_out(
     await until(pod.pod.admission.empty)
 
 
-async def test_bodies_that_come_whole_together_take_no_more_places_than_there_are(
+async def test_bodies_that_complete_together_take_no_more_places_than_there_are(
     start: Any, until: Any
 ) -> None:
     pod = await start(SHALLOW)
@@ -60,11 +60,13 @@ async def test_bodies_that_come_whole_together_take_no_more_places_than_there_ar
     reader, writer = await connected(pod)
     writer.write(GOOD[:HEAD_END].replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
     refusal = await one_answer(reader)
-    assert refusal.startswith(b"HTTP/1.1 429"), "refused before its body is asked for"
+    assert refusal.startswith(b"HTTP/1.1 429"), "rejected before its body is read"
     writer.close()
     pod.model.gate.set()
     answers = await asyncio.gather(*(one_answer(reader) for reader, _ in slow))
-    assert sorted(one[9:12] for one in answers) == [b"200"] * 2 + [b"429"] * (SLOW_SENDERS - 2)
+    assert sorted(answer[9:12] for answer in answers) == [b"200"] * 2 + [b"429"] * (
+        SLOW_SENDERS - 2
+    )
     assert (await one_answer(running_reader)).startswith(b"HTTP/1.1 200")
     for _, writer in (*slow, (None, running_writer)):
         writer.close()
@@ -72,7 +74,7 @@ async def test_bodies_that_come_whole_together_take_no_more_places_than_there_ar
     assert pod.pod.counters.settled() == pod.pod.counters.received + 1
 
 
-async def test_a_slow_sender_that_goes_away_is_counted_once(start: Any, until: Any) -> None:
+async def test_a_slow_sender_that_leaves_is_counted_once(start: Any, until: Any) -> None:
     pod = await start(SHALLOW)
     for _, writer in await slow_senders(pod, until):
         writer.transport.abort()

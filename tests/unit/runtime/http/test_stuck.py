@@ -44,19 +44,19 @@ def test_an_idle_engine_is_stuck_once_it_shows_no_sign_of_life(since: float | No
 
 def test_an_engine_that_ticks_and_makes_no_step_for_what_waits_is_stuck() -> None:
     ticking = replace(IDLE, alive_at=199.0)
-    assert why(ticking, 200.0) is None, "it was asked for nothing"
+    assert why(ticking, 200.0) is None, "it has no request to serve"
     assert why(ticking, 200.0, since=171.0) is None
     assert "requests wait" in why(ticking, 200.0, since=169.0)
     assert why(ticking, 200.0, since=169.0, delay=5.0) is None, "it may hold a batch so long"
 
 
-def test_time_in_which_the_pod_itself_was_suspended_is_nobodys_fault() -> None:
+def test_time_in_which_the_pod_was_suspended_does_not_count() -> None:
     watch = EngineWatch(PATIENCE)
     for now in range(100, 111):
         assert watch.look(IDLE, 100.0, 0.0, float(now)) is None
     assert watch.look(IDLE, 100.0, 0.0, 1000.0) is None, "the whole pod was suspended"
     verdicts = [watch.look(IDLE, 100.0, 0.0, 1000.0 + s) for s in range(1, 40)]
-    assert verdicts.index(next(one for one in verdicts if one)) == PATIENCE
+    assert verdicts.index(next(verdict for verdict in verdicts if verdict)) == PATIENCE
 
 
 def test_a_busy_engine_in_a_suspended_pod_gets_its_whole_patience_again() -> None:
@@ -80,8 +80,8 @@ def test_every_silence_beyond_what_is_allowed_is_found(
     now = 1e6
     heartbeat = Heartbeat(now - silent, busy, predicted, now - silent)
     allowed = max(PATIENCE, STUCK_FACTOR * predicted) if busy else PATIENCE
-    found = why(heartbeat, now, since=0.0 if waits else None)
-    assert (found is not None) == (now - heartbeat.last_step > allowed)
+    verdict = why(heartbeat, now, since=0.0 if waits else None)
+    assert (verdict is not None) == (now - heartbeat.last_step > allowed)
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 4.0), st.booleans()), max_size=60))
@@ -93,15 +93,15 @@ def test_a_verdict_needs_a_whole_patience_of_looks_without_a_sign(
     for pause, signs in looks:
         now += pause
         sign = now if signs else sign
-        found = watch.look(replace(IDLE, alive_at=sign), None, 0.0, now)
-        assert (found is not None) == (now - sign > PATIENCE)
+        verdict = watch.look(replace(IDLE, alive_at=sign), None, 0.0, now)
+        assert (verdict is not None) == (now - sign > PATIENCE)
 
 
 async def test_a_pod_whose_engine_is_stuck_fails_what_it_holds_and_says_so(
     pod: Any, call: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod.model.gate.clear()
-    held = [asyncio.create_task(pod.infer(call())) for _ in range(3)]
+    tasks = [asyncio.create_task(pod.infer(call())) for _ in range(3)]
     await until(lambda: len(pod.pod.admission._held) == 3)
     killed: list[bool] = []
     monkeypatch.setattr(pod.pod.link, "kill", lambda: killed.append(True))
@@ -110,8 +110,8 @@ async def test_a_pod_whose_engine_is_stuck_fails_what_it_holds_and_says_so(
     await asyncio.wait_for(pod.pod.watch_engine(), 5)
     assert beat.busy
     assert killed == [True]
-    for one in held:
-        reply = await one
+    for task in tasks:
+        reply = await task
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
         assert "stuck: no progress for 31 s" in (await reply.json())["error"]
     async with pod.session.get(pod.cluster_url + "/healthz") as reply:

@@ -1,4 +1,4 @@
-"""Text encoders over HTTP: OpenAI's embeddings, and texts or tokens in Open Inference, by both lanes."""
+"""Text encoders over HTTP: OpenAI's embeddings, and texts or tokens in Open Inference, on both paths."""
 
 import asyncio
 import base64
@@ -101,8 +101,8 @@ async def embedder(root: Path, tmp_path: Path) -> AsyncIterator[Texts]:
     await texts.close()
 
 
-@pytest.fixture(params=[True, False], ids=["fast-lane", "aiohttp"])
-async def by_lane(
+@pytest.fixture(params=[True, False], ids=["fast-path", "aiohttp"])
+async def on_path(
     request: pytest.FixtureRequest, root: Path, tmp_path: Path
 ) -> AsyncIterator[Texts]:
     texts = await serve(root, "Embedding", tmp_path, fast_path=request.param)
@@ -126,7 +126,7 @@ def tokens(*rows: list[int]) -> list[dict[str, Any]]:
     return [
         {"name": name, "datatype": "INT64", "shape": shape, "data": data}
         for name, data in (
-            ("input_ids", [one for row in rows for one in row]),
+            ("input_ids", [token for row in rows for token in row]),
             ("attention_mask", [1] * len(rows) * len(rows[0])),
         )
     ]
@@ -137,11 +137,11 @@ async def test_embeddings_look_as_openai_has_them(embedder: Texts) -> None:
     assert status == 200
     assert (answer["object"], answer["model"]) == ("list", "texts")
     assert answer["usage"] == {"prompt_tokens": 8, "total_tokens": 8}
-    assert [one["index"] for one in answer["data"]] == [0, 1]
-    for one in answer["data"]:
-        assert one["object"] == "embedding"
-        assert np.linalg.norm(one["embedding"]) == pytest.approx(1.0, abs=1e-5)
-        assert len(one["embedding"]) == 32
+    assert [entry["index"] for entry in answer["data"]] == [0, 1]
+    for entry in answer["data"]:
+        assert entry["object"] == "embedding"
+        assert np.linalg.norm(entry["embedding"]) == pytest.approx(1.0, abs=1e-5)
+        assert len(entry["embedding"]) == 32
 
 
 async def test_base64_holds_the_same_numbers(embedder: Texts) -> None:
@@ -151,12 +151,12 @@ async def test_base64_holds_the_same_numbers(embedder: Texts) -> None:
     assert np.frombuffer(raw, "<f4").tolist() == pytest.approx(plain["data"][0]["embedding"])
 
 
-async def test_texts_and_tokens_in_either_protocol_are_one_answer(by_lane: Texts) -> None:
+async def test_texts_and_tokens_in_either_protocol_are_one_answer(on_path: Texts) -> None:
     ids = [2, 5, 6, 7, 3]
-    answers = [await by_lane.embed(given) for given in (FIVE, [FIVE], ids, [ids])]
+    answers = [await on_path.embed(given) for given in (FIVE, [FIVE], ids, [ids])]
     vectors = [answer["data"][0]["embedding"] for _, answer in answers]
     for inputs in ([words(FIVE)], tokens(ids)):
-        status, answer = await by_lane.infer(*inputs)
+        status, answer = await on_path.infer(*inputs)
         assert (status, answer["outputs"][0]["shape"]) == (200, [1, 32])
         vectors.append(answer["outputs"][0]["data"])
     for vector in vectors:
@@ -166,19 +166,19 @@ async def test_texts_and_tokens_in_either_protocol_are_one_answer(by_lane: Texts
 async def test_mixed_lengths_share_a_batch_and_keep_their_places(embedder: Texts) -> None:
     texts = [" ".join("w1" for _ in range(size)) for size in (1, 30, 4, 62)]
     _, together = await embedder.embed(texts)
-    for text, one in zip(texts, together["data"], strict=True):
+    for text, entry in zip(texts, together["data"], strict=True):
         _, alone = await embedder.embed(text)
-        assert one["embedding"] == pytest.approx(alone["data"][0]["embedding"], abs=1e-5)
+        assert entry["embedding"] == pytest.approx(alone["data"][0]["embedding"], abs=1e-5)
 
 
-async def test_tritonclient_sends_texts_in_binary(by_lane: Texts) -> None:
+async def test_tritonclient_sends_texts_in_binary(on_path: Texts) -> None:
     array = np.array([FIVE, "w9 w9 ü"], np.object_)
     asked = triton.InferInput("text", [2], "BYTES")
     asked.set_data_from_numpy(array)
     body, length = triton.InferenceServerClient.generate_request_body([asked])
     headers = {"Inference-Header-Content-Length": str(length)}
-    async with by_lane.session.post(
-        f"{by_lane.url}/v2/models/texts/infer", data=body, headers=headers
+    async with on_path.session.post(
+        f"{on_path.url}/v2/models/texts/infer", data=body, headers=headers
     ) as reply:
         answer, status = await reply.read(), reply.status
         size = int(reply.headers["Inference-Header-Content-Length"])
@@ -225,7 +225,7 @@ LONG = " ".join(["w1"] * 63)
         ([], 400, "body"),
     ],
 )
-async def test_a_bad_call_names_its_field_in_openais_words(
+async def test_an_invalid_call_names_its_field_in_openais_format(
     embedder: Texts, body: Any, status: int, field: str
 ) -> None:
     got, answer = await embedder.post("/v1/embeddings", body)
@@ -235,21 +235,21 @@ async def test_a_bad_call_names_its_field_in_openais_words(
     assert embedder.pod.counters.refused.total() == 1
 
 
-async def test_an_input_whose_name_is_spelled_in_escapes_is_text_by_either_lane(
-    by_lane: Texts,
+async def test_an_input_name_with_escapes_is_text_on_either_path(
+    on_path: Texts,
 ) -> None:
     body = json.dumps({"inputs": [words(FIVE)]}).replace('"text"', '"te\\u0078t"')
-    url = f"{by_lane.url}/v2/models/texts/infer"
-    async with by_lane.session.post(url, data=body) as reply:
+    url = f"{on_path.url}/v2/models/texts/infer"
+    async with on_path.session.post(url, data=body) as reply:
         assert reply.status == 200, await reply.text()
 
 
-async def test_a_long_text_is_cut_where_the_client_asks(by_lane: Texts) -> None:
-    status, answer = await by_lane.embed(LONG, truncate_prompt_tokens=-1)
+async def test_a_long_text_is_cut_where_the_client_asks(on_path: Texts) -> None:
+    status, answer = await on_path.embed(LONG, truncate_prompt_tokens=-1)
     assert (status, answer["usage"]["prompt_tokens"]) == (200, 64)
-    status, answer = await by_lane.infer(words(LONG), parameters={"truncate": True})
+    status, answer = await on_path.infer(words(LONG), parameters={"truncate": True})
     assert status == 200
-    status, answer = await by_lane.infer(words(LONG))
+    status, answer = await on_path.infer(words(LONG))
     assert (status, answer["field"]) == (400, "inputs[0].data[0]")
 
 
@@ -263,48 +263,48 @@ async def test_a_long_text_is_cut_where_the_client_asks(by_lane: Texts) -> None:
     ],
 )
 async def test_a_bad_text_tensor_names_its_field(
-    by_lane: Texts, change: dict[str, Any], field: str
+    on_path: Texts, change: dict[str, Any], field: str
 ) -> None:
-    status, answer = await by_lane.infer({**words("w1"), **change})
+    status, answer = await on_path.infer({**words("w1"), **change})
     assert (status, answer["field"]) == (400, field)
 
 
-async def test_every_call_is_counted_once(by_lane: Texts) -> None:
-    await by_lane.embed(["w1", "w2"])
-    await by_lane.infer(words("w1"))
-    await by_lane.infer(words(LONG))
-    await by_lane.embed("w1", model="other")
-    counters = by_lane.pod.counters
+async def test_every_call_is_counted_once(on_path: Texts) -> None:
+    await on_path.embed(["w1", "w2"])
+    await on_path.infer(words("w1"))
+    await on_path.infer(words(LONG))
+    await on_path.embed("w1", model="other")
+    counters = on_path.pod.counters
     assert counters.received == 4 == counters.settled()
     assert counters.refused.total() == 2
-    assert by_lane.pod.admission.empty()
+    assert on_path.pod.admission.empty()
 
 
 async def test_rows_are_held_at_the_length_of_the_longest(
-    root: Path, tmp_path: Path, by_lane: Texts
+    root: Path, tmp_path: Path, on_path: Texts
 ) -> None:
     given = [" ".join(["w1"] * 62), *["w1"] * 99]
     ids = [[2, *[6] * 62, 3], *[[2, 6, 3]] * 99]
     padded = 100 * 64 * 16
-    held = by_lane.pod.admission
-    held._most_bytes = padded - 1
+    admission = on_path.pod.admission
+    admission._most_bytes = padded - 1
     for answer in (
-        await by_lane.embed(given),
-        await by_lane.embed(ids),
-        await by_lane.infer(words(*given)),
+        await on_path.embed(given),
+        await on_path.embed(ids),
+        await on_path.infer(words(*given)),
     ):
         assert answer[0] == 429
-    assert by_lane.pod.counters.refused == {"MemoryFull": 3}
-    held._most_bytes = padded
-    assert (await by_lane.embed(given))[0] == 200
-    assert (await by_lane.infer(words(*given)))[0] == 200
+    assert on_path.pod.counters.refused == {"MemoryFull": 3}
+    admission._most_bytes = padded
+    assert (await on_path.embed(given))[0] == 200
+    assert (await on_path.infer(words(*given)))[0] == 200
 
 
-async def test_texts_are_held_while_they_wait_for_the_tokeniser(
-    by_lane: Texts, monkeypatch: pytest.MonkeyPatch, until: Any
+async def test_texts_count_as_memory_while_they_wait_for_the_tokenizer(
+    on_path: Texts, monkeypatch: pytest.MonkeyPatch, until: Any
 ) -> None:
-    assert by_lane.pod.texts is not None
-    encode, shut, held = by_lane.pod.texts.encode, asyncio.Event(), by_lane.pod.admission
+    assert on_path.pod.texts is not None
+    encode, shut, admission = on_path.pod.texts.encode, asyncio.Event(), on_path.pod.admission
     waiting = 0
 
     async def later(*given: Any, **more: Any) -> Any:
@@ -313,24 +313,24 @@ async def test_texts_are_held_while_they_wait_for_the_tokeniser(
         await shut.wait()
         return await encode(*given, **more)
 
-    monkeypatch.setattr(by_lane.pod.texts, "encode", later)
+    monkeypatch.setattr(on_path.pod.texts, "encode", later)
     text = "x" * 2000 + "\N{WAVING HAND SIGN}"  # which makes every character four bytes
-    held._most_bytes = 12_000
-    first = asyncio.create_task(by_lane.embed(text))
+    admission._most_bytes = 12_000
+    first = asyncio.create_task(on_path.embed(text))
     await until(lambda: waiting == 1)
-    assert held._bytes > 4 * len(text)
-    assert (await by_lane.embed("w1 " * 1500))[0] == 429
+    assert admission._bytes > 4 * len(text)
+    assert (await on_path.embed("w1 " * 1500))[0] == 429
     shut.set()
     assert (await first)[0] == 200
-    assert held._bytes == 0
+    assert admission._bytes == 0
 
 
 @pytest.mark.parametrize("said", ["in the head", "in the body"])
-async def test_texts_are_let_go_when_their_deadline_passes(
-    by_lane: Texts, monkeypatch: pytest.MonkeyPatch, until: Any, said: str
+async def test_texts_are_released_when_their_deadline_passes(
+    on_path: Texts, monkeypatch: pytest.MonkeyPatch, until: Any, said: str
 ) -> None:
-    assert by_lane.pod.texts is not None
-    begun, shut, kept = threading.Event(), threading.Event(), by_lane.pod.texts._whole
+    assert on_path.pod.texts is not None
+    begun, shut, kept = threading.Event(), threading.Event(), on_path.pod.texts._whole
     encode = kept._encode
 
     def later(texts: list[str]) -> list[Ids]:
@@ -339,22 +339,22 @@ async def test_texts_are_let_go_when_their_deadline_passes(
         return encode(texts)
 
     monkeypatch.setattr(kept, "_encode", later)
-    first = asyncio.create_task(by_lane.embed("w1"))
+    first = asyncio.create_task(on_path.embed("w1"))
     await until(begun.is_set)
     in_head = said == "in the head"
     headers = {"X-Request-Timeout-Ms": "50"} if in_head else {}
     embedding = {} if in_head else {"timeout": 0.05}
     parameters = {} if in_head else {"timeout": 50_000}
-    told = [
-        await by_lane.post("/v1/embeddings", {"input": "w2", **embedding}, headers=headers),
-        await by_lane.post(
+    replies = [
+        await on_path.post("/v1/embeddings", {"input": "w2", **embedding}, headers=headers),
+        await on_path.post(
             "/v2/models/texts/infer",
             {"inputs": [words("w2")], "parameters": parameters},
             headers=headers,
         ),
     ]
-    assert [status for status, _ in told] == [429, 429]
-    assert by_lane.pod.counters.refused == {"DeadlineUnreachable": 2}
+    assert [status for status, _ in replies] == [429, 429]
+    assert on_path.pod.counters.refused == {"DeadlineUnreachable": 2}
     assert not kept._waiting
     shut.set()
     assert (await first)[0] == 200
@@ -369,13 +369,11 @@ async def test_texts_are_let_go_when_their_deadline_passes(
         (Cancelled(), 499, "invalid_request_error"),
     ],
 )
-def test_ends_that_are_no_answer_are_told_in_openais_words(
-    end: End, status: int, kind: str
-) -> None:
+def test_ends_without_an_answer_have_openais_format(end: End, status: int, kind: str) -> None:
     reply = reply_to(end, EmbeddingOptions(3, base64=False), "texts")
     assert reply.status == status
-    told = json.loads(bytes(reply.body))
-    error = told["error"]
-    assert (error["type"], error["code"], told["reason"]) == (kind, None, type(end).__name__)
+    error = json.loads(bytes(reply.body))
+    error = error["error"]
+    assert (error["type"], error["code"], error["reason"]) == (kind, None, type(end).__name__)
     assert error["message"]
     assert ("Retry-After" in dict(reply.headers)) == (status == 503)

@@ -1,4 +1,4 @@
-"""Both ports over TLS: the fast lane, aiohttp's and the control API alike, and a renewal without a restart."""
+"""Both ports over TLS: the fast path, aiohttp's and the control API alike, and a renewal without a restart."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from tests.unit.operator.net.certificates import Authority
 NAME = "chat.team-a.svc"
 
 
-@pytest.fixture(params=[True, False], ids=["fast lane", "aiohttp's lane"])
+@pytest.fixture(params=[True, False], ids=["fast path", "aiohttp"])
 def fast_path(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
@@ -52,7 +52,7 @@ async def test_a_renewed_certificate_is_served_to_new_connections_only(
     pod = await start(tls=certificate.context)
     watching = asyncio.create_task(watch_certificate(certificate, 0.01))
     host, port = pod.url.removeprefix("https://").split(":")
-    held, writer = await asyncio.open_connection(host, int(port), ssl=_any())
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=_any())
     assert serial(writer) == first
 
     second = authority.issue(tmp_path / "tls", NAME)
@@ -62,7 +62,7 @@ async def test_a_renewed_certificate_is_served_to_new_connections_only(
     await wait_for_serial(host, int(port), second)
 
     writer.write(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert (await held.readline()).startswith(b"HTTP/1.1 200")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
     writer.close()
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -110,8 +110,8 @@ async def wait_for_serial(host: str, port: int, wanted: int) -> None:
     async with asyncio.timeout(60):
         while True:
             _, writer = await asyncio.open_connection(host, port, ssl=_any())
-            found = serial(writer)
+            present = serial(writer)
             writer.close()
-            if found == wanted:
+            if present == wanted:
                 return
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Rows of tokens that no encoder takes are refused at the door by either lane, whoever else is asking."""
+"""Rows of tokens that no encoder accepts are rejected before the queue on either path, without an effect on other requests."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ FAULTS: dict[str, tuple[Row, Row, str, str]] = {
 }
 
 
-@pytest.fixture(params=[True, False], ids=["fast-lane", "aiohttp"])
+@pytest.fixture(params=[True, False], ids=["fast-path", "aiohttp"])
 async def encoder(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> AsyncIterator[Texts]:
@@ -42,8 +42,8 @@ def as_json(ids: Row, mask: Row, names: tuple[str, ...] = (IDS, MASK)) -> tuple[
     """Return a body of one row with its tensors in the order of `names`, and the length of its JSON."""
     data = {IDS: ids, MASK: mask}
     inputs = [
-        {"name": one, "datatype": "INT64", "shape": [1, len(data[one])], "data": data[one]}
-        for one in names
+        {"name": tensor, "datatype": "INT64", "shape": [1, len(data[tensor])], "data": data[tensor]}
+        for tensor in names
     ]
     body = json.dumps({"inputs": inputs}).encode()
     return body, len(body)
@@ -52,10 +52,10 @@ def as_json(ids: Row, mask: Row, names: tuple[str, ...] = (IDS, MASK)) -> tuple[
 def nested(ids: Row, mask: Row) -> tuple[bytes, int]:
     """As `as_json`, in a way that only the careful reader takes."""
     body = json.loads(as_json(ids, mask)[0])
-    for one in body["inputs"]:
-        one["data"] = [one["data"]]
-    told = json.dumps(body).encode()
-    return told, len(told)
+    for tensor in body["inputs"]:
+        tensor["data"] = [tensor["data"]]
+    data = json.dumps(body).encode()
+    return data, len(data)
 
 
 def swapped(ids: Row, mask: Row) -> tuple[bytes, int]:
@@ -86,7 +86,7 @@ async def asked(encoder: Texts, body: tuple[bytes, int]) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("spelt", [as_json, nested, swapped, binary])
-async def test_a_faulty_row_is_refused_alone_and_in_company_which_it_does_not_spoil(
+async def test_an_invalid_row_is_rejected_alone_and_among_valid_ones(
     encoder: Texts, spelt: Any
 ) -> None:
     status, alone = await asked(encoder, spelt(LONG, [1] * len(LONG)))

@@ -1,4 +1,4 @@
-"""Answers that are not read: counted, held to a share of the memory, and cut off after a while."""
+"""Unread answers: counted as memory, limited to a share of it, and dropped after a while."""
 
 import asyncio
 import socket
@@ -20,8 +20,8 @@ from tests.unit.runtime.http.wire_cases import binary
 MIB = 2**20
 
 
-class Lying(asyncio.Transport):
-    """A transport with so many bytes that its client does not take."""
+class UnreadTransport(asyncio.Transport):
+    """A transport with `size` bytes that its client does not read."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Lying(asyncio.Transport):
 
 
 class Book:
-    """What `WriteBufferLimits` counts, and whom it will look at again."""
+    """Records the bytes and timers of a `WriteBufferLimits`."""
 
     def __init__(self, max_bytes: int) -> None:
         self.bytes = 0
@@ -61,13 +61,13 @@ class Book:
         self.later.append((seconds, call, *what))
         return asyncio.get_running_loop().call_later(1000.0, lambda: None)
 
-    def note(self, name: str, size: int) -> Lying:
-        transport = Lying(size)
+    def note(self, name: str, size: int) -> UnreadTransport:
+        transport = UnreadTransport(size)
         self.unread.add(name, transport)
         return transport
 
 
-async def test_what_lies_is_counted_until_it_is_forgotten() -> None:
+async def test_unread_bytes_count_until_they_are_removed() -> None:
     book = Book(100)
     book.note("a", 60)
     book.note("a", 70)
@@ -80,34 +80,34 @@ async def test_what_lies_is_counted_until_it_is_forgotten() -> None:
     book.unread.remove("b")
 
 
-async def test_beyond_its_share_who_lies_longest_is_cut_off() -> None:
+async def test_beyond_the_share_the_longest_buffered_connection_is_aborted() -> None:
     book = Book(100)
     lying = [book.note(name, 40) for name in "abcd"]
-    assert [one.aborted for one in lying] == [True, True, False, False]
+    assert [transport.aborted for transport in lying] == [True, True, False, False]
     assert book.bytes == 80
     large = book.note("large", 500)
-    assert [one.aborted for one in (*lying, large)] == [True] * 4 + [False]
+    assert [transport.aborted for transport in (*lying, large)] == [True] * 4 + [False]
     assert book.bytes == 500
     book.unread.remove("large")
 
 
-async def test_who_has_not_read_in_time_is_cut_off() -> None:
+async def test_a_client_that_does_not_read_in_time_is_aborted() -> None:
     book = Book(100)
-    one = book.note("a", 60)
+    transport = book.note("a", 60)
     ((seconds, call, *what),) = book.later
     assert seconds == 60.0
     call(*what)
-    assert (one.aborted, book.bytes) == (True, 0)
+    assert (transport.aborted, book.bytes) == (True, 0)
 
 
 @pytest.fixture
-async def connected() -> tuple[WatchedConnection, Lying, Book]:
-    """A connection whose transport holds 10 bytes."""
+async def connected() -> tuple[WatchedConnection, UnreadTransport, Book]:
+    """A connection whose transport has 10 unread bytes."""
 
     async def nothing(_request: web.BaseRequest) -> web.StreamResponse:
         return web.Response()
 
-    book, transport = Book(100), Lying(10)
+    book, transport = Book(100), UnreadTransport(10)
     connection = WatchedConnection(
         web.Server(nothing),
         write_buffers=book.unread,
@@ -128,7 +128,7 @@ async def test_a_connection_that_reads_again_is_counted_no_longer(connected: Any
     connection.connection_lost(None)
 
 
-async def test_what_lies_with_a_connection_that_is_closed_is_watched_until_it_is_lost(
+async def test_unread_bytes_of_a_closing_connection_count_until_it_is_lost(
     connected: Any,
 ) -> None:
     connection, transport, book = connected
@@ -140,7 +140,7 @@ async def test_what_lies_with_a_connection_that_is_closed_is_watched_until_it_is
     assert book.bytes == 0
 
 
-async def test_a_connection_that_is_closed_after_its_last_answer_is_watched(
+async def test_a_connection_that_closes_after_its_last_answer_is_counted(
     connected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection, transport, book = connected
@@ -166,35 +166,35 @@ class Wide(Halves):
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return zeros."""
-        found = super().run(inputs)
-        return {"Y": np.zeros((len(found["N"]), 2 * MIB), np.float32), "N": found["N"]}
+        outputs = super().run(inputs)
+        return {"Y": np.zeros((len(outputs["N"]), 2 * MIB), np.float32), "N": outputs["N"]}
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-async def test_answers_that_nobody_reads_take_their_share_at_most_and_not_for_long(
+async def test_unread_answers_take_their_share_at_most_and_not_for_long(
     start: Any, until: Any
 ) -> None:
     pod = await start(model=Wide(), max_held_bytes=64 * MIB, body_timeout_seconds=2.0)
     asked = binary(parameters={"binary_data_output": True})
     clients = [await silent(pod, asked) for _ in range(16)]
     await until(lambda: pod.pod.counters.ended[RequestOutcome.COMPLETED] == 16)
-    unread, held = list[int](), list[int]()
+    unread, counted = list[int](), list[int]()
 
     def all_cut_off() -> bool:
         unread.append(unread_bytes(pod))
-        held.append(pod.pod.admission._bytes)
+        counted.append(pod.pod.admission._bytes)
         return bool(pod.client.open_connections() == 0)
 
     await until(all_cut_off)
     assert 0 < max(unread) <= 32 * MIB
-    assert 0 < max(held) <= 32 * MIB
+    assert 0 < max(counted) <= 32 * MIB
     assert pod.pod.admission._bytes == 0
-    for one in clients:
-        one.close()
+    for client in clients:
+        client.close()
 
 
 async def silent(pod: Any, asked: bytes) -> socket.socket:
-    """Return a client that asks and never reads."""
+    """Return a client that sends a request and never reads."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.setblocking(False)
@@ -206,9 +206,13 @@ async def silent(pod: Any, asked: bytes) -> socket.socket:
 
 def connections(pod: Any) -> list[Any]:
     """Return those that are open."""
-    return [one for one in pod.client._runner.server.connections if one.transport is not None]
+    return [
+        connection
+        for connection in pod.client._runner.server.connections
+        if connection.transport is not None
+    ]
 
 
 def unread_bytes(pod: Any) -> int:
-    """Return what lies in the buffers of all connections."""
-    return sum(one.transport.get_write_buffer_size() for one in connections(pod))
+    """Return the bytes in the write buffers of all connections."""
+    return sum(connection.transport.get_write_buffer_size() for connection in connections(pod))

@@ -1,7 +1,7 @@
-"""What a tenant's own pod, or somebody with a token that is not his, can try over the network: all refused.
+"""Attacks over the network by a tenant's own pod, or with a foreign token: all are rejected.
 
-The tenant may run any code in his pods, so a pod here says and does what it likes: real sockets, the operator's own
-calls on one side, the runtime's real servers on the other. The ways through the API server are in
+A tenant may run any code in a pod, so a pod here sends whatever it likes: real sockets, the operator's own calls on one
+side, the runtime's real servers on the other. The attacks through the API server are in
 tests/integration/pools/test_ways_out.py; docs/security.md lists them all.
 """
 
@@ -38,8 +38,8 @@ async def control() -> AsyncIterator[PodControl]:
 @pytest.fixture
 def keys(tmp_path: Path) -> None:
     """The operator's public keys, as the pod under attack holds them."""
-    held = json.dumps({OPERATOR.kid: OPERATOR.public_key()})
-    (tmp_path / names.CONTROL_KEYS_FILE).write_text(held)
+    keys = json.dumps({OPERATOR.kid: OPERATOR.public_key()})
+    (tmp_path / names.CONTROL_KEYS_FILE).write_text(keys)
 
 
 async def turn(pod: Any, token: str, url: str = "") -> int:
@@ -77,7 +77,7 @@ async def test_a_redirect_from_a_pod_takes_the_operator_nowhere(control: PodCont
     assert "a redirect, which is never followed" in read.problem
 
 
-async def test_an_oversized_state_is_cut_off_and_not_believed(control: PodControl) -> None:
+async def test_an_oversized_state_is_cut_off_and_not_used(control: PodControl) -> None:
     sent = 0
 
     async def endless(request: web.Request) -> web.StreamResponse:
@@ -93,14 +93,14 @@ async def test_an_oversized_state_is_cut_off_and_not_believed(control: PodContro
         return reply
 
     async with serving(web.patch(names.PATH_LIMITS, endless)) as ip:
-        found = (await control.push([LimitsPush("uid-1", ip, NEWER)]))["uid-1"]
-    assert found == Acknowledgement(
+        answer = (await control.push([LimitsPush("uid-1", ip, NEWER)]))["uid-1"]
+    assert answer == Acknowledgement(
         None, None, f"{names.PATH_LIMITS} answered more than {LIMIT_BYTES} bytes"
     )
     assert sent < 500 * LIMIT_BYTES
 
 
-async def test_forged_metrics_count_for_nobody_else_and_for_no_absurd_number() -> None:
+async def test_forged_metrics_do_not_count_for_other_pods_nor_with_absurd_numbers() -> None:
     neighbour = Figures(uid="uid-neighbour", waiting=1e6).text()
     absurd = Figures(uid="uid-1", waiting=float("nan"), rows=-5.0, duty={"EngineBusyShare": 1e300})
     async with new_session() as session:
@@ -113,35 +113,35 @@ async def test_forged_metrics_count_for_nobody_else_and_for_no_absurd_number() -
                 check(await read_pods(session, [pod_object("uid-1", ip)], time.time()))
 
 
-def _nothing(found: Any) -> None:
-    assert (found.source, found.samples) == (SignalSource.NONE, ())
-    assert "was answered by another pod" in found.problem
+def _nothing(answer: Any) -> None:
+    assert (answer.source, answer.samples) == (SignalSource.NONE, ())
+    assert "was answered by another pod" in answer.problem
 
 
-def _nothing_absurd(found: Any) -> None:
-    (sample,) = found.samples
+def _nothing_absurd(answer: Any) -> None:
+    (sample,) = answer.samples
     assert (sample.waiting, sample.rows_received, sample.gpu_utilization) == (None, None, None)
 
 
-async def test_a_foreign_token_turns_no_valve(pod: Any, keys: None) -> None:
+async def test_a_foreign_token_changes_no_limit(pod: Any, keys: None) -> None:
     stranger = Signer.generate()
     assert await turn(pod, stranger.token("uid-0", 2, time.time())) == 401
     assert obeys(pod) == 1
 
 
-async def test_a_replayed_token_turns_no_valve(pod: Any, keys: None) -> None:
+async def test_a_replayed_token_changes_no_limit(pod: Any, keys: None) -> None:
     overheard = OPERATOR.token("uid-0", 2, time.time())
     assert await turn(pod, overheard) == 200
     assert await turn(pod, overheard) == 401
 
 
-async def test_an_expired_token_turns_no_valve(pod: Any, keys: None) -> None:
+async def test_an_expired_token_changes_no_limit(pod: Any, keys: None) -> None:
     old = OPERATOR.token("uid-0", 2, time.time() - TOKEN_SECONDS - LEEWAY_SECONDS - 1)
     assert await turn(pod, old) == 401
     assert obeys(pod) == 1
 
 
-async def test_a_token_for_another_pod_turns_no_valve(pod: Any, keys: None) -> None:
+async def test_a_token_for_another_pod_changes_no_limit(pod: Any, keys: None) -> None:
     """What a tenant's own pod is sent by the operator is worth nothing at a neighbour's."""
     assert await turn(pod, OPERATOR.token("uid-of-the-tenants-pod", 2, time.time())) == 403
     assert obeys(pod) == 1

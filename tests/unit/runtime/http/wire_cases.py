@@ -1,4 +1,4 @@
-"""Conversations in raw bytes, for judging that two lanes answer alike."""
+"""Conversations in raw bytes, for the comparison of both paths."""
 
 import gzip
 import json
@@ -30,11 +30,11 @@ def post(
 def chunked(data: bytes, size: int = 20) -> bytes:
     """Return `data` as a chunked body."""
     parts = [data[at : at + size] for at in range(0, len(data), size)]
-    return b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in parts) + b"0\r\n\r\n"
+    return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
 
 
 def binary(*fields: str, zeros: int = 0, **more: Any) -> bytes:
-    """Return a request whose tensors lie behind its JSON, the JSON's length behind so many zeros."""
+    """Return a request whose tensors follow its JSON; the length of the JSON has so many leading zeros."""
     x = {"name": "X", "datatype": "FP32", "shape": [1, 3], "parameters": {"binary_data_size": 12}}
     k = {"name": "K", "datatype": "INT64", "shape": [1, 2], "parameters": {"binary_data_size": 16}}
     head = json.dumps({"inputs": [x, k], **more}).encode()
@@ -49,12 +49,12 @@ def get(path: str) -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """What a client sends, in how many pieces, and how many answers it waits for."""
+    """The pieces that a client sends, and the number of answers that it waits for."""
 
     sent: tuple[bytes, ...]
     answers: int = 1
     leaves: bool = False
-    """Goes away with its answer: aiohttp would wait a while for the body that it refused."""
+    """Whether the client leaves with its answer: aiohttp would wait a while for the rejected body."""
 
 
 def pieces(whole: bytes, size: int) -> tuple[bytes, ...]:
@@ -103,8 +103,8 @@ CASES: dict[str, Case] = {
     "an unknown coding": Case((post(body(), "Content-Encoding: br"),)),
     "chunked": Case((post(chunked(body()), "Transfer-Encoding: chunked", length=...), GOOD), 2),
     "broken chunks": Case((post(b"zz\r\n", "Transfer-Encoding: chunked", length=...),)),
-    "asks leave, and sends": Case((post(b"", "Expect: 100-continue", length=len(body())), body()), 2),
-    "asks leave for too much": Case((post(b"", "Expect: 100-continue", length=2**30),), leaves=True),
+    "expects a 100, and sends": Case((post(b"", "Expect: 100-continue", length=len(body())), body()), 2),
+    "expects a 100 for too much": Case((post(b"", "Expect: 100-continue", length=2**30),), leaves=True),
     "HTTP/1.0": Case((post(body(), version="1.0"),)),
     "HTTP/1.0, kept alive": Case((post(body(), "Connection: keep-alive", version="1.0"),)),
     "HTTP/2.0": Case((post(body(), version="2.0"),)),

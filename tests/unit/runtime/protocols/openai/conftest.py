@@ -1,4 +1,4 @@
-"""One pod for all that only asks it; who changes or holds a pod has one of its own."""
+"""Fixtures: one pod for tests that only send requests; tests that change or block a pod start their own."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,38 +25,38 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(model_folder: Path) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:  # every shape is timed, however busy the machine is
         patch.setattr(warm_up, "MAX_SECONDS", 60.0)
-        one = Served(model_folder)
-    yield one
-    counters = one.pod.counters
-    one.until(
+        shared = Served(model_folder)
+    yield shared
+    counters = shared.pod.counters
+    shared.until(
         lambda: counters.received == counters.settled()
     )  # every request of any test has an end
-    one.close()
+    shared.close()
 
 
 @pytest.fixture(params=[0, 1], ids=["depth 0", "depth 1"])
 def serve(model_folder: Path, request: pytest.FixtureRequest) -> Iterator[Serve]:
     """Start pods of the test's own."""
-    made: list[Served] = []
+    pods: list[Served] = []
 
     def start(**config: Any) -> Served:
         limits = LIMITS.model_copy(update=config.pop("limits", {}))
-        made.append(Served(model_folder, limits, request.param, **config))
-        return made[-1]
+        pods.append(Served(model_folder, limits, request.param, **config))
+        return pods[-1]
 
     yield start
-    for one in made:
-        one.close()
+    for each in pods:
+        each.close()
 
 
 @pytest.fixture
 def client(served: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as one:
-        yield one
+    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as connected:
+        yield connected
 
 
 @pytest.fixture
 def http(served: Served) -> Iterator[httpx2.Client]:
     """Plain HTTP, for what no client library would send."""
-    with httpx2.Client(base_url=served.url, timeout=30) as one:
-        yield one
+    with httpx2.Client(base_url=served.url, timeout=30) as connected:
+        yield connected

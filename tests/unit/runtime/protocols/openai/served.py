@@ -93,8 +93,8 @@ class GatedStep:
         result = self._step.run(plan, inputs)
         if self.script:
             result.sampled = [
-                one and self._scripted(row)
-                for one, row in zip(result.sampled, plan.rows, strict=True)
+                token and self._scripted(row)
+                for token, row in zip(result.sampled, plan.rows, strict=True)
             ]
         return result
 
@@ -200,7 +200,7 @@ class Served:
 
 
 def a_config(folder: Path) -> RuntimeConfig:
-    """Return how a pod is told to serve the tiny model in `folder`."""
+    """Return the configuration of a pod for the tiny model in `folder`."""
     claim = {"claimName": "models", "path": "."}
     source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
     return RuntimeConfig(

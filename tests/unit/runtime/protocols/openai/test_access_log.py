@@ -11,7 +11,12 @@ import pytest
 
 from penstock_runtime.protocols.openai.completions import CompletionAnswer
 from tests.unit.runtime.protocols.openai.served import Served
-from tests.unit.runtime.protocols.openai.test_ends import LONG, PATH, nobody_begins, open_request
+from tests.unit.runtime.protocols.openai.test_ends import (
+    LONG,
+    PATH,
+    no_request_begins,
+    open_request,
+)
 
 Lines = Callable[[], list[dict[str, Any]]]
 SHORT = {"prompt": "The river", "max_tokens": 3, "ignore_eos": True}
@@ -23,20 +28,21 @@ OF_EVERY_RECORD = vars(logging.makeLogRecord({})).keys() | {"message", "asctime"
 
 @pytest.fixture(scope="module")
 def logging_pod(model_folder: Path) -> Iterator[Served]:
-    one = Served(model_folder, access_log=True)
-    yield one
-    one.close()
+    logging_served = Served(model_folder, access_log=True)
+    yield logging_served
+    logging_served.close()
 
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Lines:
-    """Return what each line so far says beside method and path."""
+    """Return the fields of each line so far, without method and path."""
     caplog.set_level("INFO", "penstock_runtime.access")
 
     def read() -> list[dict[str, Any]]:
-        held = [one for one in caplog.records if one.name == "penstock_runtime.access"]
+        lines = [record for record in caplog.records if record.name == "penstock_runtime.access"]
         return [
-            {name: vars(one)[name] for name in vars(one).keys() - OF_EVERY_RECORD} for one in held
+            {name: vars(record)[name] for name in vars(record).keys() - OF_EVERY_RECORD}
+            for record in lines
         ]
 
     return read
@@ -52,7 +58,7 @@ def the_line(lines: Lines) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_completed_answer_tells_its_tokens_and_times(
+def test_a_completed_answer_is_logged_with_its_tokens_and_times(
     logging_pod: Served, lines: Lines, stream: bool
 ) -> None:
     httpx2.post(logging_pod.url + PATH, json={**SHORT, "stream": stream}, timeout=20)
@@ -63,10 +69,10 @@ def test_a_completed_answer_tells_its_tokens_and_times(
     assert 0 <= line["queue_seconds"] <= line["first_token_seconds"] <= line["seconds"]
 
 
-def test_what_expires_before_it_begins_tells_no_time_to_a_first_token(
+def test_a_request_that_expires_before_it_begins_is_logged_without_a_time_to_first_token(
     logging_pod: Served, lines: Lines
 ) -> None:
-    with nobody_begins(logging_pod):
+    with no_request_begins(logging_pod):
         logging_pod.when_submitted(logging_pod.step.gate.set, seconds=0.3)
         httpx2.post(logging_pod.url + PATH, json={**LONG, "timeout": 0.1}, timeout=20)
         line = the_line(lines)
@@ -76,13 +82,13 @@ def test_what_expires_before_it_begins_tells_no_time_to_a_first_token(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_client_that_leaves_has_its_line_with_what_it_had(
+def test_a_client_that_leaves_is_logged_with_its_tokens_so_far(
     logging_pod: Served, lines: Lines, stream: bool
 ) -> None:
     before = logging_pod.pod.tokens.generated_tokens
-    one = open_request(logging_pod, {**LONG, "stream": stream})
+    client = open_request(logging_pod, {**LONG, "stream": stream})
     logging_pod.until(lambda: logging_pod.pod.tokens.generated_tokens > before)
-    one.close()
+    client.close()
     line = the_line(lines)
     assert line.keys() == ALWAYS | TOKENS | {"first_token_seconds"}
     assert (line["status"], line["outcome"]) == (499, "Cancelled")
@@ -93,15 +99,15 @@ def test_a_client_that_leaves_while_its_body_is_read_has_its_line(
     logging_pod: Served, lines: Lines
 ) -> None:
     before = logging_pod.pod.counters.received
-    one = open_request(logging_pod, SHORT, missing_bytes=1)
+    client = open_request(logging_pod, SHORT, missing_bytes=1)
     logging_pod.until(lambda: logging_pod.pod.counters.received == before + 1)
-    one.close()
+    client.close()
     line = the_line(lines)
     assert line.keys() == ALWAYS
     assert (line["status"], line["outcome"]) == (499, "Cancelled")
 
 
-def test_a_refusal_tells_its_reason(logging_pod: Served, lines: Lines) -> None:
+def test_a_rejection_is_logged_with_its_reason(logging_pod: Served, lines: Lines) -> None:
     httpx2.post(logging_pod.url + PATH, json={**SHORT, "temperature": -1})
     line = the_line(lines)
     assert line.keys() == ALWAYS | {"reason"}

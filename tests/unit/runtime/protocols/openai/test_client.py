@@ -37,13 +37,13 @@ def streamed(client: openai.OpenAI, **more: object) -> list[ChatCompletionChunk]
 def text_of(chunks: list[ChatCompletionChunk], index: int = 0) -> str:
     return "".join(
         choice.delta.content or ""
-        for one in chunks
-        for choice in one.choices
+        for chunk in chunks
+        for choice in chunk.choices
         if choice.index == index
     )
 
 
-def test_models_tell_how_long_a_sequence_may_be(client: openai.OpenAI) -> None:
+def test_models_have_the_maximum_length_of_a_sequence(client: openai.OpenAI) -> None:
     [model] = client.models.list().data
     assert (model.id, model.max_model_len) == ("tiny", POSITIONS)  # type: ignore[attr-defined]
     assert client.models.retrieve("tiny").id == "tiny"
@@ -52,7 +52,7 @@ def test_models_tell_how_long_a_sequence_may_be(client: openai.OpenAI) -> None:
     assert refused.value.param == "model"
 
 
-def test_a_chat_is_answered_and_its_cost_told(client: openai.OpenAI) -> None:
+def test_a_chat_is_answered_with_its_usage(client: openai.OpenAI) -> None:
     answer = chat(client)
     [choice] = answer.choices
     assert choice.finish_reason == "length"
@@ -64,7 +64,7 @@ def test_a_chat_is_answered_and_its_cost_told(client: openai.OpenAI) -> None:
     )
 
 
-def test_a_stream_tells_the_same_text_and_ends_with_the_cost(client: openai.OpenAI) -> None:
+def test_a_stream_has_the_same_text_and_ends_with_the_usage(client: openai.OpenAI) -> None:
     whole = chat(client)
     chunks = streamed(client, stream_options={"include_usage": True})
     assert text_of(chunks) == whole.choices[0].message.content
@@ -73,7 +73,7 @@ def test_a_stream_tells_the_same_text_and_ends_with_the_cost(client: openai.Open
     assert chunks[-1].choices == []
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.completion_tokens == 12
-    assert all(one.usage is None for one in chunks[:-1])
+    assert all(chunk.usage is None for chunk in chunks[:-1])
 
 
 async def test_the_async_client_streams_too(served: Served) -> None:
@@ -83,8 +83,8 @@ async def test_the_async_client_streams_too(served: Served) -> None:
         given = {"model": "tiny", "messages": HELLO, "max_tokens": 6, "seed": 1}
         whole = await client.chat.completions.create(**given)  # type: ignore[call-overload]
         stream = await client.chat.completions.create(**given, stream=True)  # type: ignore[call-overload]
-        told = "".join([one.choices[0].delta.content or "" async for one in stream])
-    assert told == whole.choices[0].message.content
+        text = "".join([event.choices[0].delta.content or "" async for event in stream])
+    assert text == whole.choices[0].message.content
 
 
 def test_equal_seeds_draw_equally_and_others_otherwise(client: openai.OpenAI) -> None:
@@ -97,14 +97,14 @@ def test_equal_seeds_draw_equally_and_others_otherwise(client: openai.OpenAI) ->
 
 def test_n_choices_differ_and_stream_under_their_indices(client: openai.OpenAI) -> None:
     answer = chat(client, n=3)
-    texts = [one.message.content for one in answer.choices]
-    assert [one.index for one in answer.choices] == [0, 1, 2]
+    texts = [choice.message.content for choice in answer.choices]
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
     assert len(set(texts)) == 3
     chunks = streamed(client, n=3)
     assert [text_of(chunks, index) for index in range(3)] == texts
 
 
-def test_a_stop_string_cuts_the_text_and_its_name_is_told(client: openai.OpenAI) -> None:
+def test_a_stop_string_cuts_the_text_and_is_named(client: openai.OpenAI) -> None:
     text = chat(client, temperature=0).choices[0].message.content or ""
     stop = text[3:6]
     answer = chat(client, temperature=0, stop=[stop, "never"])
@@ -116,19 +116,19 @@ def test_a_stop_string_cuts_the_text_and_its_name_is_told(client: openai.OpenAI)
     assert text_of(streamed(client, temperature=0, stop=stop)) == choice.message.content
 
 
-def test_log_probabilities_are_told_with_bytes_and_alternatives(client: openai.OpenAI) -> None:
+def test_log_probabilities_have_bytes_and_alternatives(client: openai.OpenAI) -> None:
     [choice] = chat(client, logprobs=True, top_logprobs=3, temperature=0).choices
     assert choice.logprobs is not None
     assert choice.logprobs.content is not None
     assert len(choice.logprobs.content) == 12
-    for one in choice.logprobs.content:
-        assert len(one.top_logprobs) == 3
-        assert one.logprob == max(other.logprob for other in one.top_logprobs)
-    spelt = b"".join(bytes(one.bytes or []) for one in choice.logprobs.content)
+    for entry in choice.logprobs.content:
+        assert len(entry.top_logprobs) == 3
+        assert entry.logprob == max(other.logprob for other in entry.top_logprobs)
+    spelt = b"".join(bytes(entry.bytes or []) for entry in choice.logprobs.content)
     assert spelt.decode("utf-8", "replace") == choice.message.content
     chunks = streamed(client, logprobs=True, temperature=0)
-    told = [one.choices[0].logprobs for one in chunks]
-    assert sum(len(one.content or []) for one in told if one is not None) == 12
+    entries = [chunk.choices[0].logprobs for chunk in chunks]
+    assert sum(len(chunk.content or []) for chunk in entries if chunk is not None) == 12
 
 
 def test_a_json_schema_holds_whatever_the_model_would_say(client: openai.OpenAI) -> None:
@@ -136,9 +136,9 @@ def test_a_json_schema_holds_whatever_the_model_would_say(client: openai.OpenAI)
     shape = {"type": "json_schema", "json_schema": {"name": "weather", "schema": schema}}
     [choice] = chat(client, response_format=shape, max_tokens=120).choices
     assert choice.finish_reason == "stop"
-    found = json.loads(choice.message.content or "")
-    assert found["town"] in ("Oslo", "Bern")
-    assert isinstance(found["days"], int)
+    value = json.loads(choice.message.content or "")
+    assert value["town"] in ("Oslo", "Bern")
+    assert isinstance(value["days"], int)
 
 
 def test_a_regular_expression_holds_too(client: openai.OpenAI) -> None:
@@ -157,10 +157,10 @@ def test_a_required_tool_is_called_whole_and_streamed(client: openai.OpenAI) -> 
     assert call.function.name == "weather"
     assert json.loads(call.function.arguments)["town"] in ("Oslo", "Bern")
     chunks = streamed(client, parallel_tool_calls=False, **more)
-    parts = [part for one in chunks for part in one.choices[0].delta.tool_calls or []]
+    parts = [part for chunk in chunks for part in chunk.choices[0].delta.tool_calls or []]
     assert [part.function.name for part in parts if part.id and part.function] == ["weather"]
-    told = "".join(part.function.arguments or "" for part in parts if part.function)
-    assert told == call.function.arguments
+    arguments = "".join(part.function.arguments or "" for part in parts if part.function)
+    assert arguments == call.function.arguments
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
 
 
@@ -187,7 +187,7 @@ class Ride(Closed):
 
 
 def tool_of(name: str, model: type[BaseModel]) -> dict[str, Any]:
-    """Return a tool as its author might write it, who calls every place a Place."""
+    """Return a tool whose schema defines each place as a Place."""
     schema = json.dumps(model.model_json_schema()).replace("Harbour", "Place")
     parameters = json.loads(schema.replace("Station", "Place"))
     assert list(parameters["$defs"]) == ["Place"]
@@ -196,7 +196,7 @@ def tool_of(name: str, model: type[BaseModel]) -> dict[str, Any]:
 
 def test_required_tools_have_definitions_of_their_own(client: openai.OpenAI) -> None:
     models: dict[str, type[BaseModel]] = {"voyage": Voyage, "ride": Ride}
-    tools = [tool_of(*one) for one in models.items()]
+    tools = [tool_of(*entry) for entry in models.items()]
     more = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
     called = set()
     for seed in range(8):
@@ -248,11 +248,11 @@ def test_arguments_are_an_object_though_the_schema_does_not_say_so(
 def test_completions_take_several_prompts_as_text_or_tokens(client: openai.OpenAI) -> None:
     texts = ["The river", "The gate"]
     answer = client.completions.create(model="tiny", prompt=texts, max_tokens=4, seed=2, n=2)
-    assert [one.index for one in answer.choices] == [0, 1, 2, 3]
-    ids = [client.post("/../tokenize", body={"prompt": one}, cast_to=object) for one in texts]
-    tokens = [one["tokens"] for one in ids]  # type: ignore[index]
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    ids = [client.post("/../tokenize", body={"prompt": text}, cast_to=object) for text in texts]
+    tokens = [answer["tokens"] for answer in ids]  # type: ignore[index]
     again = client.completions.create(model="tiny", prompt=tokens, max_tokens=4, seed=2, n=2)
-    assert [one.text for one in again.choices] == [one.text for one in answer.choices]
+    assert [choice.text for choice in again.choices] == [choice.text for choice in answer.choices]
 
 
 def test_equal_prompts_are_answered_otherwise_each_unless_a_seed_is_given(
@@ -263,23 +263,27 @@ def test_equal_prompts_are_answered_otherwise_each_unless_a_seed_is_given(
         client.completions.create(**asked, **more)  # type: ignore[call-overload]
         for more in ({}, {"seed": 5})
     )
-    assert len({one.text for one in own.choices}) == 3
-    assert len({one.text for one in given.choices}) == 1
+    assert len({choice.text for choice in own.choices}) == 3
+    assert len({choice.text for choice in given.choices}) == 1
 
 
 def test_an_echo_begins_with_the_prompt(client: openai.OpenAI) -> None:
     given = {"model": "tiny", "prompt": "The river", "max_tokens": 3, "seed": 2}
-    plain, echoed = (client.completions.create(**given, echo=one) for one in (False, True))  # type: ignore[call-overload]
+    plain, echoed = (client.completions.create(**given, echo=echo) for echo in (False, True))  # type: ignore[call-overload]
     assert echoed.choices[0].text == "The river" + plain.choices[0].text
     stream = client.completions.create(**given, echo=True, stream=True)  # type: ignore[call-overload]
-    assert "".join(one.choices[0].text for one in stream) == echoed.choices[0].text
+    assert "".join(event.choices[0].text for event in stream) == echoed.choices[0].text
 
 
-def test_completion_log_probabilities_run_beside_the_text(client: openai.OpenAI) -> None:
+def test_completion_log_probabilities_are_parallel_to_the_text(client: openai.OpenAI) -> None:
     answer = client.completions.create(
         model="tiny", prompt="The river", max_tokens=5, logprobs=2, temperature=0
     )
-    told = answer.choices[0].logprobs
-    assert told is not None
-    assert len(told.tokens or []) == len(told.token_logprobs or []) == len(told.text_offset or [])
-    assert "".join(told.tokens or []) == answer.choices[0].text
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert (
+        len(logprobs.tokens or [])
+        == len(logprobs.token_logprobs or [])
+        == len(logprobs.text_offset or [])
+    )
+    assert "".join(logprobs.tokens or []) == answer.choices[0].text

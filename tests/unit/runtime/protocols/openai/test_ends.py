@@ -26,11 +26,11 @@ PATH = "/v1/completions"
 def open_request(served: Served, body: dict[str, Any], missing_bytes: int = 0) -> socket.socket:
     """Send a request over a socket of its own, which the test can close; perhaps not to its end."""
     host, port = served.url.removeprefix("http://").split(":")
-    one = socket.create_connection((host, int(port)))
+    connection = socket.create_connection((host, int(port)))
     raw = json.dumps(body).encode()
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n"
-    one.sendall(head.encode() + raw[: len(raw) - missing_bytes])
-    return one
+    connection.sendall(head.encode() + raw[: len(raw) - missing_bytes])
+    return connection
 
 
 def engine_is_empty(served: Served) -> Callable[[], bool]:
@@ -45,7 +45,7 @@ def engine_is_empty(served: Served) -> Callable[[], bool]:
 
 
 @contextmanager
-def nobody_begins(served: Served) -> Iterator[None]:
+def no_request_begins(served: Served) -> Iterator[None]:
     """Hold still a step that began before the block, so that no request within begins."""
     before = served.pod.tokens.generated_tokens
     first = open_request(served, LONG)
@@ -60,9 +60,9 @@ def nobody_begins(served: Served) -> Iterator[None]:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_client_that_leaves_frees_its_place(served: Served, stream: bool) -> None:
     before = served.pod.counters.ended[RequestOutcome.CANCELLED]
-    one = open_request(served, {**LONG, "stream": stream})
+    client = open_request(served, {**LONG, "stream": stream})
     served.until(lambda: served.pod.admission.load().running == 1)
-    one.close()
+    client.close()
     served.until(engine_is_empty(served))
     assert served.pod.counters.ended[RequestOutcome.CANCELLED] == before + 1
 
@@ -104,14 +104,14 @@ def test_a_deadline_that_passes_is_a_504(
     served: Served, more: dict[str, Any], headers: dict[str, str], stream: bool
 ) -> None:
     late = {**LONG, **more, "stream": stream}
-    with nobody_begins(served), httpx2.Client(base_url=served.url, timeout=20) as http:
+    with no_request_begins(served), httpx2.Client(base_url=served.url, timeout=20) as http:
         served.when_submitted(served.step.gate.set, seconds=0.4)
         answer = http.post(PATH, json=late, headers=headers)
     assert answer.status_code == 504
     assert answer.json()["reason"] == "Expired"
 
 
-def test_a_stream_that_has_begun_tells_its_deadline_in_an_event_then_done(served: Served) -> None:
+def test_a_begun_stream_reports_its_deadline_in_an_event_then_done(served: Served) -> None:
     headers = {"X-Request-Timeout-Ms": "1500"}
     with (
         httpx2.Client(base_url=served.url, timeout=20) as http,
@@ -121,14 +121,14 @@ def test_a_stream_that_has_begun_tells_its_deadline_in_an_event_then_done(served
         assert next(lines).startswith("data: ")
         with served.held_still():
             threading.Timer(1.6, served.step.gate.set).start()
-            told = [one for one in lines if one]
-    assert (answer.status_code, told[-1]) == (200, "data: [DONE]")
-    event = json.loads(told[-2].removeprefix("data: "))
+            events = [line for line in lines if line]
+    assert (answer.status_code, events[-1]) == (200, "data: [DONE]")
+    event = json.loads(events[-2].removeprefix("data: "))
     assert (event["reason"], event["error"]["type"]) == ("Expired", "server_error")
     served.until(engine_is_empty(served))
 
 
-def test_a_deadline_that_is_no_number_is_told_so(served: Served) -> None:
+def test_a_deadline_that_is_not_a_number_is_rejected(served: Served) -> None:
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         headers = {"X-Request-Timeout-Ms": "soon"}
         refused = http.post(PATH, json=LONG, headers=headers)
@@ -158,27 +158,27 @@ def test_slow_senders_of_bodies_hold_no_place_in_the_queue(serve: Serve) -> None
     served.until(lambda: served.pod.counters.received == 4)
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         assert http.post(PATH, json={"prompt": "a", "max_tokens": 1}).status_code == 200
-    for one in slow:
-        one.close()
+    for client in slow:
+        client.close()
     counters = served.pod.counters
     served.until(lambda: counters.settled() == counters.received == 5)
     assert served.ask(lambda: counters.ended[RequestOutcome.CANCELLED]) == 4
 
 
-def test_more_prompts_than_the_queue_bears_are_a_429_and_none_of_them_begins(
+def test_more_prompts_than_the_queue_has_room_for_are_a_429_and_none_begins(
     serve: Serve,
 ) -> None:
     served = serve(limits={"max_batch_size": 1, "max_queue_depth": 2})
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         answer = http.post(PATH, json={"prompt": ["a", "b", "c", "d"], "max_tokens": 1})
-        told = answer.json()["error"]
-        assert (answer.status_code, told["code"], told["param"]) == (
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"], error["param"]) == (
             429,
             "rate_limit_exceeded",
             "prompt",
         )
         assert int(answer.headers["Retry-After"]) >= 1
-        assert "2 are free, and 4 prompts" in told["message"]
+        assert "2 are free, and 4 prompts" in error["message"]
         assert served.ask(served.pod.admission.empty)
         fits = http.post(PATH, json={"prompt": ["a", "b"], "max_tokens": 1})
         assert len(fits.json()["choices"]) == 2
@@ -195,7 +195,7 @@ def test_more_prompts_than_the_queue_bears_are_a_429_and_none_of_them_begins(
     assert served.ask(lambda: (counters.received, counters.settled())) == (6, 6)
 
 
-def test_the_demand_at_the_door_counts_prompts(serve: Serve) -> None:
+def test_received_demand_counts_prompts(serve: Serve) -> None:
     served = serve(limits={"max_queue_depth": 3})
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         http.post(PATH, json={"prompt": ["a", "b", "c"], "max_tokens": 1})
@@ -218,9 +218,9 @@ def test_a_stream_that_meets_the_drain_s_deadline_gets_an_error_event_then_done(
             assert next(lines).startswith("data: ")
             served.step.gate.clear()
             served.wait(drain(served.pod, served.clients))
-            told = [one for one in lines if one]
-        assert told[-1] == "data: [DONE]"
-        event = json.loads(told[-2].removeprefix("data: "))
+            events = [line for line in lines if line]
+        assert events[-1] == "data: [DONE]"
+        event = json.loads(events[-2].removeprefix("data: "))
         assert (event["reason"], event["error"]["type"]) == ("Failed", "server_error")
 
 
@@ -232,9 +232,9 @@ def test_a_drain_lets_short_answers_finish(serve: Serve) -> None:
             lines = answer.iter_lines()
             next(lines)
             served.wait(drain(served.pod, served.clients))
-            told = [one for one in lines if one]
-    assert told[-1] == "data: [DONE]"
-    assert json.loads(told[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+            events = [line for line in lines if line]
+    assert events[-1] == "data: [DONE]"
+    assert json.loads(events[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
 
 
 def test_a_stream_that_is_its_connections_last_answer_says_so_before_it_begins(
@@ -242,13 +242,13 @@ def test_a_stream_that_is_its_connections_last_answer_says_so_before_it_begins(
 ) -> None:
     served = serve(connection_requests=2)
     body = {"prompt": "a", "max_tokens": 2, "stream": True}
-    told = []
+    headers = []
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         for _ in range(4):
             with http.stream("POST", PATH, json=body) as answer:
-                told.append(answer.headers.get("Connection"))
+                headers.append(answer.headers.get("Connection"))
                 answer.read()
-    assert told == [None, "close", None, "close"]
+    assert headers == [None, "close", None, "close"]
 
 
 def test_a_stream_that_a_drain_meets_leaves_its_connection_open(serve: Serve) -> None:
@@ -277,25 +277,25 @@ def test_a_silent_stream_says_that_it_lives(
         lines = answer.iter_lines()
         assert next(lines) == ": ping"
         served.step.gate.set()
-        told = [line for line in lines if line and line != ": ping"]
-    assert told[0].startswith("data: {")
-    assert told[-1] == "data: [DONE]"
+        events = [line for line in lines if line and line != ": ping"]
+    assert events[0].startswith("data: {")
+    assert events[-1] == "data: [DONE]"
 
 
-def test_a_reader_that_falls_too_far_behind_is_given_up(
+def test_a_reader_that_falls_too_far_behind_is_cancelled(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mailbox.Mailbox.__init__, "__defaults__", (3,))
     served = serve()
 
-    def stand_still_beside_steps() -> None:
+    def stand_still_during_steps() -> None:
         served.step.gate.set()
         begun, patience = served.step.steps, time.monotonic() + 20
         while served.step.steps < begun + 20 and time.monotonic() < patience:
             time.sleep(0.01)
 
     with httpx2.Client(base_url=served.url, timeout=20) as http, served.held_still():
-        served.when_submitted(stand_still_beside_steps)
+        served.when_submitted(stand_still_during_steps)
         answer = http.post(PATH, json=LONG)
     assert answer.status_code == 499
     assert served.ask(lambda: served.pod.tokens.slow_readers) == 1

@@ -38,7 +38,9 @@ FAULTS: list[tuple[str, dict[str, Any], type[openai.APIStatusError], str, str]] 
 
 
 @pytest.mark.parametrize(
-    ("more", "kind", "code", "param"), [one[1:] for one in FAULTS], ids=[one[0] for one in FAULTS]
+    ("more", "kind", "code", "param"),
+    [fault[1:] for fault in FAULTS],
+    ids=[fault[0] for fault in FAULTS],
 )
 def test_a_fault_has_the_class_code_and_param_that_openai_gives(
     client: openai.OpenAI,
@@ -58,7 +60,7 @@ def test_a_missing_field_is_a_missing_required_parameter(http: httpx2.Client) ->
 
 
 @pytest.mark.parametrize("field", ["messages", "max_tokens"])
-def test_litellm_tells_a_context_that_is_too_long_by_its_message(
+def test_litellm_recognizes_a_context_that_is_too_long_by_its_message(
     client: openai.OpenAI, field: str
 ) -> None:
     more = (
@@ -107,7 +109,7 @@ def test_a_defect_below_v1_is_openais_error_object_too(
 
 @pytest.fixture(scope="module")
 def guarded(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A pod with a key that is known, and one that may ask once a minute."""
+    """A pod with a known key, and one that allows a request a minute."""
     path = tmp_path_factory.mktemp("keys") / "keys.json"
     keys = [
         {"key": "known-key", "tenant": "a"},
@@ -128,7 +130,7 @@ def test_an_unknown_key_is_an_authentication_error(guarded: Served) -> None:
         assert (raised.value.code, raised.value.type) == ("invalid_api_key", INVALID)
 
 
-def test_a_key_that_asks_too_often_is_a_rate_limit_error(guarded: Served) -> None:
+def test_a_key_with_too_many_requests_is_a_rate_limit_error(guarded: Served) -> None:
     with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key="slow-key-1", max_retries=0) as client:
         client.models.list()
         with pytest.raises(openai.RateLimitError) as raised:

@@ -1,4 +1,4 @@
-"""Every field of every body that asks for text or tokens, with values of odd types: never a 500, always the field by name.
+"""Every field of every body for text or tokens, with values of odd types: never a 500, always the field by name.
 
 The bulk is read and judged as the routes do it, without an engine; a share crosses HTTP and is generated.
 """
@@ -94,14 +94,14 @@ NAMES: Final = {kind: names_of(kind) for kind in KINDS}
 
 def some_fields(kind: type[WireBody], draw: Random) -> dict[str, Any]:
     """Return up to three fields with a plausible or an odd value."""
-    made: dict[str, Any] = {}
+    body: dict[str, Any] = {}
     for name in draw.sample(NAMES[kind], min(draw.choice((1, 1, 1, 2, 3)), len(NAMES[kind]))):
         known = PLAUSIBLE.get(name, SIMPLE)
         value = (
             MARK if draw.random() < 0.4 else draw.choice(known if draw.random() < 0.7 else SIMPLE)
         )
-        made[name] = json.loads(json.dumps(value))
-    return made
+        body[name] = json.loads(json.dumps(value))
+    return body
 
 
 def tree_of(kind: type[WireBody], draw: Random) -> dict[str, Any]:
@@ -126,13 +126,13 @@ def simple_type(kind: type[WireBody], name: str) -> type | None:
         return None
     annotation = field.annotation
     arms = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    plain = [get_args(one)[0] if get_origin(one) is Annotated else one for one in arms]
-    found = [one for one in plain if one is not type(None)]
-    return found[0] if len(found) == 1 and found[0] in EXACT else None
+    plain = [get_args(arm)[0] if get_origin(arm) is Annotated else arm for arm in arms]
+    kinds = [arm for arm in plain if arm is not type(None)]
+    return kinds[0] if len(kinds) == 1 and kinds[0] in EXACT else None
 
 
 TYPES: Final = {
-    kind: {name: found for name in NAMES[kind] if (found := simple_type(kind, name)) is not None}
+    kind: {name: simple for name in NAMES[kind] if (simple := simple_type(kind, name)) is not None}
     for kind in KINDS
 }
 
@@ -140,8 +140,8 @@ TYPES: Final = {
 def coerced(kind: type[WireBody], given: dict[str, Any]) -> list[str]:
     """Return the fields of a body that was accepted whose values are of another type than theirs."""
     inner = given.get("parameters") if kind is GenerateBody else None
-    found = coerced(GenerateParameters, inner) if isinstance(inner, dict) else []
-    return found + [
+    wrong = coerced(GenerateParameters, inner) if isinstance(inner, dict) else []
+    return wrong + [
         name
         for name, wanted in TYPES[kind].items()
         if given.get(name) is not None and type(given[name]) not in EXACT[wanted]
@@ -185,7 +185,7 @@ class Judge:
 
 
 async def every_field_is_judged(served: Served, fuzz: Fuzz) -> None:
-    judge, draw, told = Judge(served), fuzz.random, Counter[str]()
+    judge, draw, outcomes = Judge(served), fuzz.random, Counter[str]()
     for _ in fuzz.rounds():
         kind = draw.choice(
             (
@@ -204,23 +204,23 @@ async def every_field_is_judged(served: Served, fuzz: Fuzz) -> None:
             refused = await judge.refusal(kind, raw)
         except Exception as error:
             raise AssertionError(f"{where} is a 500: {error!r}") from error
-        told["refused" if refused else "valid"] += 1
+        outcomes["refused" if refused else "valid"] += 1
         if refused:
             assert refused.message, where
             assert known_field(kind, refused.field), f"{where}: {refused.field}: {refused.message}"
         else:
             assert coerced(kind, json.loads(raw)) == [], where
-    print(dict(told))
-    assert min(told["valid"], told["refused"]) > fuzz.done / 20
+    print(dict(outcomes))
+    assert min(outcomes["valid"], outcomes["refused"]) > fuzz.done / 20
 
 
-def test_every_field_with_odd_values_is_judged_by_name(served: Served) -> None:
+def test_every_field_with_odd_values_is_checked_by_name(served: Served) -> None:
     served.wait(every_field_is_judged(served, Fuzz("parameters", 6000, seed=1)), 100)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_every_field_with_many_odd_values_is_judged_by_name(served: Served) -> None:
+def test_every_field_with_many_odd_values_is_checked_by_name(served: Served) -> None:
     served.wait(every_field_is_judged(served, Fuzz("parameters", 500_000)), 7200)
 
 
@@ -251,11 +251,11 @@ def http_answers(served: Served, fuzz: Fuzz) -> None:
     assert min(seen[200], seen[400]) > fuzz.done / 20
 
 
-def test_odd_values_are_answered_or_refused_in_openais_words(served: Served) -> None:
+def test_odd_values_are_answered_or_rejected_in_openais_format(served: Served) -> None:
     http_answers(served, Fuzz("parameters over HTTP", 250, seed=1))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_many_odd_values_are_answered_or_refused_in_openais_words(served: Served) -> None:
+def test_many_odd_values_are_answered_or_rejected_in_openais_format(served: Served) -> None:
     http_answers(served, Fuzz("parameters over HTTP", 20_000))

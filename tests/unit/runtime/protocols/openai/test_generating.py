@@ -27,7 +27,7 @@ def depth_of(pod: GenerationPod) -> int:
 @pytest.mark.parametrize(
     ("cores", "wish", "depth"), [(1, None, 0), (2, None, 1), (2, 0, 0), (1, 1, 1)]
 )
-async def test_its_steps_overlap_where_there_is_a_second_core_or_where_it_is_told_so(
+async def test_steps_overlap_with_a_second_core_or_by_configuration(
     model_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     cores: int,

@@ -1,4 +1,4 @@
-"""Who calls, and until when: from keys, headers and bodies over HTTP to the engine, for every protocol."""
+"""Callers and deadlines: from keys, headers and bodies over HTTP to the engine, for every protocol."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -90,7 +90,7 @@ def test_what_a_key_grants_reaches_the_engine(  # noqa: PLR0917 - a case's parts
 ) -> None:
     seen = reached(guarded, monkeypatch)
     post(guarded, path, {**BEARER["a"], **headers}, **body)
-    assert [(one.priority, one.tenant, one.salt) for one in seen] == [granted]
+    assert [(request.priority, request.tenant, request.salt) for request in seen] == [granted]
 
 
 @pytest.mark.parametrize("path", PROTOCOLS)
@@ -98,11 +98,11 @@ def test_without_keys_the_body_alone_reaches_the_engine(
     served: Served, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     seen = reached(served, monkeypatch)
-    headers = {"X-Penstock-Tenant": "a", "X-Penstock-Priority": "5"}  # of nobody that is trusted
+    headers = {"X-Penstock-Tenant": "a", "X-Penstock-Priority": "5"}  # from an untrusted proxy
     post(served, path, headers)
     post(served, path, headers, priority=2, cache_salt="s")
-    told = [(one.priority, one.tenant, one.salt) for one in seen]
-    assert told == [(0, "", ""), (2, "", "\0s")]
+    granted_requests = [(request.priority, request.tenant, request.salt) for request in seen]
+    assert granted_requests == [(0, "", ""), (2, "", "\0s")]
 
 
 @pytest.mark.parametrize("path", PROTOCOLS)
@@ -118,17 +118,17 @@ def test_the_shorter_time_of_header_and_body_reaches_the_engine(
     unit = 1_000_000 if path.endswith("/generate") else 1
     body = {} if body_seconds is None else {"timeout": body_seconds * unit}
     post(served, path, {"X-Request-Timeout-Ms": "9000"}, **body)
-    [one] = seen
-    assert one.deadline is not None
-    assert one.deadline - one.arrived == pytest.approx(seconds)
+    [request] = seen
+    assert request.deadline is not None
+    assert request.deadline - request.arrived == pytest.approx(seconds)
 
 
 def test_tenants_and_salts_share_no_prefix_though_their_prompts_are_equal(guarded: Served) -> None:
     def cached(name: str, **more: Any) -> int:
         prompt = list(range(100, 164))
-        told = post(guarded, "/v1/completions", BEARER[name], prompt=prompt, **more)
-        found: int = told["usage"]["prompt_tokens_details"]["cached_tokens"]
-        return found
+        answer = post(guarded, "/v1/completions", BEARER[name], prompt=prompt, **more)
+        tokens: int = answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        return tokens
 
     assert cached("a") == 0
     assert cached("a") > 0, "a tenant's own prefix is found"
@@ -164,9 +164,7 @@ def test_without_a_key_nothing_but_probes_is_answered(guarded: Served) -> None:
 @pytest.mark.parametrize(
     "header", [(b"Authorization", b"Bearer se\xe9cret"), (b"X-Api-Key", b"\xff\xfe")]
 )
-def test_a_key_of_bytes_that_are_no_text_is_nobodys(
-    guarded: Served, header: tuple[bytes, bytes]
-) -> None:
+def test_a_key_that_is_not_text_is_unknown(guarded: Served, header: tuple[bytes, bytes]) -> None:
     refused = guarded.pod.counters.refused
     before = refused["Unauthenticated"]
     answer = httpx2.post(guarded.url + "/v1/completions", json=SHORT, headers=[header])

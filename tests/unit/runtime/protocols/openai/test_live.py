@@ -1,4 +1,4 @@
-"""Limits change while answers run, and the pod tells what it does."""
+"""Live limits: changes while answers run, and the state and metrics of the pod."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -62,7 +62,7 @@ def metric(served: Served, name: str) -> float:
     return float(line.split()[1])
 
 
-def test_a_smaller_cap_evicts_at_once_and_nobody_notices_but_by_waiting(serve: Serve) -> None:
+def test_a_smaller_cap_evicts_at_once_and_changes_no_answer(serve: Serve) -> None:
     served = serve()
     with served.held_still():  # on a busy machine the first would end before the last comes
         streams = [
@@ -82,24 +82,24 @@ def test_a_smaller_cap_evicts_at_once_and_nobody_notices_but_by_waiting(serve: S
             assert metric(served, f"{prefix}requests_running{labels}") == 1
             assert metric(served, f"{prefix}requests_waiting{labels}") == 3
     patch(served, generation=3, maxBatchSize=8, drain="Finish")
-    for one in streams:
-        one.settimeout(30)
-        told = b""
-        while b"[DONE]" not in told:
-            more = one.recv(65_536)
-            assert more, told[-300:]
-            told += more
-        assert b'"finish_reason":"length"' in told
-        one.close()
+    for stream in streams:
+        stream.settimeout(30)
+        data = b""
+        while b"[DONE]" not in data:
+            more = stream.recv(65_536)
+            assert more, data[-300:]
+            data += more
+        assert b'"finish_reason":"length"' in data
+        stream.close()
     served.until(engine_is_empty(served))
 
 
 def test_a_request_of_many_choices_is_one_request_that_runs(serve: Serve) -> None:
     served = serve()
-    one = open_request(served, {**LONG, "max_tokens": 400, "n": 3, "stream": True})
+    client = open_request(served, {**LONG, "max_tokens": 400, "n": 3, "stream": True})
     served.until(lambda: served.pod.report is not None and served.pod.report.running == 3)
     assert state_of(served)["load"] == {"running": 1, "waiting": 0}
-    one.close()
+    client.close()
     served.until(engine_is_empty(served))
     assert state_of(served)["load"] == {"running": 0, "waiting": 0}
 
@@ -111,8 +111,8 @@ def test_a_smaller_cap_that_lets_all_finish_says_how_many_are_above_it(serve: Se
     state = patch(served, drain="Finish")
     assert (state["generation"], state["converging"], state["surplus"]) == (2, True, 3)
     assert metric(served, names.METRIC_BATCH_SURPLUS) == 3
-    for one in streams:
-        one.close()
+    for stream in streams:
+        stream.close()
     served.until(engine_is_empty(served))
     state = state_of(served)
     assert (state["converging"], state["surplus"]) == (False, 0)
@@ -194,29 +194,29 @@ class Told(NamedTuple):
     warm_up: StepSums | None
 
 
-def told_by(served: Served) -> Told:
-    """Return what a pod tells while it is idle: counters of all that the pod ever did."""
+def reported_by(served: Served) -> Told:
+    """Return the metrics of an idle pod: counters since its start."""
     served.until(engine_is_empty(served))
     text = httpx2.get(served.cluster_url + names.PATH_METRICS, timeout=20).text
-    told = pod_sample(parse(text), "uid", 1.0).generation
-    assert told is not None
-    assert told.epoch == 1
-    steps = parse_steps(told.sums)
+    report = pod_sample(parse(text), "uid", 1.0).generation
+    assert report is not None
+    assert report.epoch == 1
+    steps = parse_steps(report.sums)
     assert steps is not None
-    assert told.generated_tokens is not None
-    answers = told.first_token_buckets[-1][1]
-    return Told(told.generated_tokens, answers, steps.n, parse_steps(told.warm_up))
+    assert report.generated_tokens is not None
+    answers = report.first_token_buckets[-1][1]
+    return Told(report.generated_tokens, answers, steps.n, parse_steps(report.warm_up))
 
 
 def test_the_operator_reads_steps_and_those_of_the_warm_up(served: Served) -> None:
-    before = told_by(served)
+    before = reported_by(served)
     asked = {"prompt": "The river", "max_tokens": 8, "ignore_eos": True}
     httpx2.post(served.url + PATH, json=asked, timeout=20)
-    told = told_by(served)
-    assert told.tokens - before.tokens == 8
-    assert told.answers - before.answers == 1
-    assert 8 <= told.steps - before.steps <= 8 + 2
-    warm_up = told.warm_up
+    report = reported_by(served)
+    assert report.tokens - before.tokens == 8
+    assert report.answers - before.answers == 1
+    assert 8 <= report.steps - before.steps <= 8 + 2
+    warm_up = report.warm_up
     assert warm_up is not None
     assert warm_up.n >= 4
     plane = fit(warm_up)

@@ -49,17 +49,17 @@ def test_a_text_that_cannot_fit_is_refused_by_its_bytes(
     field: str,
 ) -> None:
     answer = http.post(path, json=make(LONG))
-    told = answer.json()["error"]
-    assert (answer.status_code, told["param"], told["code"]) == (
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (
         400,
         field,
         "context_length_exceeded",
     )
-    assert f"this model's maximum context length is {POSITIONS} tokens" in told["message"]
+    assert f"this model's maximum context length is {POSITIONS} tokens" in error["message"]
     assert max(seen, default=0) < len(LONG)
 
 
-def test_a_text_of_the_most_bytes_is_tokenised(http: httpx2.Client) -> None:
+def test_a_text_of_the_maximum_bytes_is_tokenized(http: httpx2.Client) -> None:
     answer = http.post("/tokenize", json={"prompt": LONG[:-1]})
     assert answer.json()["count"] > POSITIONS
 
@@ -71,7 +71,7 @@ def test_more_ids_than_any_context_has_are_refused(http: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])
-def test_what_tokenising_takes_counts_among_the_bytes_held(
+def test_the_memory_of_tokenization_counts_among_the_bytes_of_requests(
     serve: Callable[..., Served], path: str
 ) -> None:
     served = serve(max_held_bytes=4000 * MEMORY_PER_BYTE)
@@ -97,7 +97,7 @@ def test_a_text_that_this_pod_never_has_the_memory_for_is_a_400_that_names_the_s
     assert "PENSTOCK_MAX_HELD_BYTES" in error["message"]
 
 
-def test_tokenising_releases_the_gil() -> None:
+def test_tokenization_releases_the_gil() -> None:
     backend = make_tokenizer()
     tokenizer = Tokenizer(backend, read_vocabulary(backend), None, None, {}, frozenset())
     ended = threading.Event()

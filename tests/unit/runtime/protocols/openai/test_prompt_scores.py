@@ -22,37 +22,42 @@ def test_an_echo_with_log_probabilities_begins_with_the_prompts_own(
 ) -> None:
     plain = client.completions.create(**GIVEN, logprobs=2)
     echoed = client.completions.create(**GIVEN, logprobs=2, echo=True)
-    told, held = echoed.choices[0].logprobs, plain.choices[0].logprobs
-    assert told is not None
-    assert held is not None
+    logprobs, unechoed = echoed.choices[0].logprobs, plain.choices[0].logprobs
+    assert logprobs is not None
+    assert unechoed is not None
     count = len(prompt_ids(served))
-    assert told.token_logprobs is not None
-    assert told.tokens is not None
-    assert "".join(told.tokens) == echoed.choices[0].text
-    assert told.token_logprobs[0] is None
-    assert all(one < 0 for one in told.token_logprobs[1:])
-    assert told.token_logprobs[count:] == pytest.approx(held.token_logprobs, abs=1e-4)
-    assert told.text_offset == [len("".join(told.tokens[:n])) for n in range(count + 4)]
-    assert told.top_logprobs is not None
-    assert told.top_logprobs[0] is None
-    assert all(len(one) in (2, 3) for one in told.top_logprobs[1:count])
-    assert [len(one) for one in told.top_logprobs[count:]] == [2] * 4
+    assert logprobs.token_logprobs is not None
+    assert logprobs.tokens is not None
+    assert "".join(logprobs.tokens) == echoed.choices[0].text
+    assert logprobs.token_logprobs[0] is None
+    assert all(value < 0 for value in logprobs.token_logprobs[1:])
+    assert logprobs.token_logprobs[count:] == pytest.approx(unechoed.token_logprobs, abs=1e-4)
+    assert logprobs.text_offset == [len("".join(logprobs.tokens[:n])) for n in range(count + 4)]
+    assert logprobs.top_logprobs is not None
+    assert logprobs.top_logprobs[0] is None
+    assert all(len(alternatives) in (2, 3) for alternatives in logprobs.top_logprobs[1:count])
+    assert [len(alternatives) for alternatives in logprobs.top_logprobs[count:]] == [2] * 4
 
 
 @pytest.mark.parametrize("echo", [False, True])
 @pytest.mark.parametrize("most", [0, 1])
-def test_each_token_is_told_among_the_likeliest_in_its_place(
+def test_each_token_is_among_the_top_tokens_of_its_position(
     client: openai.OpenAI, most: int, echo: bool
 ) -> None:
     asked = {**GIVEN, "temperature": 1, "seed": 3, "max_tokens": 8, "logprobs": most, "echo": echo}
-    told = client.completions.create(**asked).choices[0].logprobs
-    assert told is not None
-    found = zip(told.tokens or (), told.token_logprobs or (), told.top_logprobs or (), strict=True)
-    told_of = [one for one in found if one[1] is not None]
-    assert len(told_of) >= 8
-    for token, logprob, likeliest in told_of:
-        assert likeliest[token] == logprob
-        assert most <= len(likeliest) <= most + 1
+    logprobs = client.completions.create(**asked).choices[0].logprobs
+    assert logprobs is not None
+    entries = zip(
+        logprobs.tokens or (),
+        logprobs.token_logprobs or (),
+        logprobs.top_logprobs or (),
+        strict=True,
+    )
+    chosen_entries = [entry for entry in entries if entry[1] is not None]
+    assert len(chosen_entries) >= 8
+    for token, logprob, top in chosen_entries:
+        assert top[token] == logprob
+        assert most <= len(top) <= most + 1
 
 
 def test_a_stream_echoes_the_same(client: openai.OpenAI) -> None:
@@ -61,15 +66,15 @@ def test_a_stream_echoes_the_same(client: openai.OpenAI) -> None:
         client.completions.create(**GIVEN, logprobs=1, echo=True, n=2, seed=1, stream=True)
     )
     for choice in whole.choices:
-        mine = [c for one in parts for c in one.choices if c.index == choice.index]
-        told = [c.logprobs for c in mine if c.logprobs is not None]
+        mine = [c for chunk in parts for c in chunk.choices if c.index == choice.index]
+        parts_logprobs = [c.logprobs for c in mine if c.logprobs is not None]
         assert choice.logprobs is not None
-        assert [t for one in told for t in one.tokens or ()] == choice.logprobs.tokens
-        offsets = [t for one in told for t in one.text_offset or ()]
+        assert [t for part in parts_logprobs for t in part.tokens or ()] == choice.logprobs.tokens
+        offsets = [t for part in parts_logprobs for t in part.text_offset or ()]
         assert offsets == choice.logprobs.text_offset
 
 
-def test_nothing_but_the_prompt_is_told_where_no_token_is_asked_for(
+def test_only_the_prompt_is_returned_without_requested_tokens(
     client: openai.OpenAI, served: Served
 ) -> None:
     asked = {**GIVEN, "max_tokens": 0, "echo": True, "logprobs": 0}
@@ -81,21 +86,21 @@ def test_nothing_but_the_prompt_is_told_where_no_token_is_asked_for(
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 0
     stream = client.completions.create(**asked, stream=True)
-    assert "".join(one.choices[0].text for one in stream) == TEXT
+    assert "".join(chunk.choices[0].text for chunk in stream) == TEXT
 
 
-def test_each_token_of_a_prompt_is_told_with_its_rank(
-    client: openai.OpenAI, served: Served
-) -> None:
+def test_each_token_of_a_prompt_has_its_rank(client: openai.OpenAI, served: Served) -> None:
     answer: Any = client.completions.create(**GIVEN, extra_body={"prompt_logprobs": 3})
     first, *others = answer.choices[0].prompt_logprobs
     assert first is None
-    for token, told in zip(prompt_ids(served)[1:], others, strict=True):
-        assert str(token) in told
-        assert len(told) in (3, 4)
-        likely = sorted((one for one in told.values()), key=lambda one: -one["logprob"])
-        assert [one["rank"] for one in likely[:3]] == [1, 2, 3]
-        assert sum(math.exp(one["logprob"]) for one in told.values()) <= 1.0
+    for token, alternatives in zip(prompt_ids(served)[1:], others, strict=True):
+        assert str(token) in alternatives
+        assert len(alternatives) in (3, 4)
+        likely = sorted(
+            (entry for entry in alternatives.values()), key=lambda entry: -entry["logprob"]
+        )
+        assert [entry["rank"] for entry in likely[:3]] == [1, 2, 3]
+        assert sum(math.exp(entry["logprob"]) for entry in alternatives.values()) <= 1.0
     assert answer.choices[0].logprobs is None
 
 
@@ -107,7 +112,7 @@ def test_a_chats_prompt_is_the_template_around_it(client: openai.OpenAI) -> None
         extra_body={"prompt_logprobs": 0, "return_token_ids": True},
     )
     assert len(answer.prompt_logprobs) == len(answer.prompt_token_ids)
-    assert [next(iter(one)) for one in answer.prompt_logprobs[1:]] == [
+    assert [next(iter(entry)) for entry in answer.prompt_logprobs[1:]] == [
         str(token) for token in answer.prompt_token_ids[1:]
     ]
 
@@ -115,7 +120,7 @@ def test_a_chats_prompt_is_the_template_around_it(client: openai.OpenAI) -> None
 def test_a_prompt_that_is_cached_is_scored_all_the_same(client: openai.OpenAI) -> None:
     asked = {**GIVEN, "prompt": "The gate meters water from a pool. " * 8, "logprobs": 0}
     answers = [client.completions.create(**asked, echo=True) for _ in range(2)]
-    first, again = (one.choices[0].logprobs for one in answers)
+    first, again = (answer.choices[0].logprobs for answer in answers)
     assert first == again
 
 

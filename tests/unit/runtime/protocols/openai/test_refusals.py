@@ -99,19 +99,21 @@ REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "field", "said"), [one[1:] for one in REFUSED], ids=[one[0] for one in REFUSED]
+    ("path", "body", "field", "said"),
+    [case[1:] for case in REFUSED],
+    ids=[case[0] for case in REFUSED],
 )
-def test_a_bad_body_is_told_its_field(
+def test_an_invalid_body_is_rejected_by_field(
     http: httpx2.Client, path: str, body: dict[str, Any], field: str, said: str
 ) -> None:
     answer = http.post(path, json=body)
     assert answer.status_code == (404 if field == "model" else 400)
-    told = answer.json()
-    assert (told["error"]["param"], told["field"]) == (field, field)
-    assert said in told["error"]["message"]
+    answer_body = answer.json()
+    assert (answer_body["error"]["param"], answer_body["field"]) == (field, field)
+    assert said in answer_body["error"]["message"]
 
 
-def test_broken_json_is_told_so(http: httpx2.Client) -> None:
+def test_broken_json_is_rejected(http: httpx2.Client) -> None:
     answer = http.post(CHAT, content=b'{"messages": [')
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "body"
@@ -122,7 +124,7 @@ def test_unknown_fields_are_ignored(http: httpx2.Client) -> None:
     assert answer.status_code == 200
 
 
-def test_a_field_that_asks_for_nothing_is_no_reason_to_refuse(http: httpx2.Client) -> None:
+def test_an_unsupported_field_without_effect_is_accepted(http: httpx2.Client) -> None:
     harmless = {"best_of": 1, "suffix": None, "use_beam_search": False}
     answer = http.post(PLAIN, json={"prompt": "a", "max_tokens": 1, **harmless})
     assert answer.status_code == 200
@@ -135,24 +137,24 @@ def test_a_request_id_comes_back_also_on_a_stream(http: httpx2.Client) -> None:
     assert answer.text.endswith("data: [DONE]\n\n")
 
 
-def test_token_ids_are_told_where_they_are_asked_for(http: httpx2.Client) -> None:
+def test_token_ids_are_returned_on_request(http: httpx2.Client) -> None:
     body = {"prompt": "The river", "max_tokens": 4, "temperature": 0, "return_token_ids": True}
     [choice] = http.post(PLAIN, json=body).json()["choices"]
     assert len(choice["token_ids"]) == 4
     text = http.post("/detokenize", json={"tokens": choice["prompt_token_ids"]}).json()
     assert text == {"prompt": "The river"}
     events = http.post(PLAIN, json={**body, "stream": True}).text.split("\n\n")[:-2]
-    told = [json.loads(one.removeprefix("data: "))["choices"][0] for one in events]
-    assert [one for event in told for one in event["token_ids"]] == choice["token_ids"]
-    assert told[0]["prompt_token_ids"] == choice["prompt_token_ids"]
+    choices = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events]
+    assert [token for event in choices for token in event["token_ids"]] == choice["token_ids"]
+    assert choices[0]["prompt_token_ids"] == choice["prompt_token_ids"]
 
 
 def test_tokenize_counts_a_chat_as_the_template_writes_it(http: httpx2.Client) -> None:
-    told = http.post("/tokenize", json={"messages": HELLO, "return_token_strs": True}).json()
-    assert told["token_strs"][0] == "<|user|>"
-    assert told["token_strs"][-1] == "<|assistant|>"
+    answer = http.post("/tokenize", json={"messages": HELLO, "return_token_strs": True}).json()
+    assert answer["token_strs"][0] == "<|user|>"
+    assert answer["token_strs"][-1] == "<|assistant|>"
     answer = http.post(CHAT, json={"messages": HELLO, "max_tokens": 1}).json()
-    assert answer["usage"]["prompt_tokens"] == told["count"]
+    assert answer["usage"]["prompt_tokens"] == answer["count"]
 
 
 def test_triton_s_generate_answers_whole_and_in_pieces(http: httpx2.Client) -> None:
@@ -160,30 +162,30 @@ def test_triton_s_generate_answers_whole_and_in_pieces(http: httpx2.Client) -> N
     whole = http.post("/v2/models/tiny/generate", json=body).json()
     assert whole["model_name"] == "tiny"
     events = http.post("/v2/models/tiny/generate_stream", json=body).text.strip().split("\n\n")
-    told = [json.loads(one.removeprefix("data: "))["text_output"] for one in events]
-    assert "".join(told) == whole["text_output"]
+    pieces = [json.loads(event.removeprefix("data: "))["text_output"] for event in events]
+    assert "".join(pieces) == whole["text_output"]
     assert http.post("/v2/models/other/generate", json=body).status_code == 404
 
 
 def test_triton_s_generate_takes_the_options_of_completions(http: httpx2.Client) -> None:
     digits = {"structured_outputs": {"regex": "[0-9]{4}"}, "stream": False, "n": 1, "best_of": 1}
-    told = http.post(GENERATE, json=asking(**digits)).json()
-    assert len(told["text_output"]) == 4
-    assert told["text_output"].isdigit()
+    answer = http.post(GENERATE, json=asking(**digits)).json()
+    assert len(answer["text_output"]) == 4
+    assert answer["text_output"].isdigit()
     logit_bias = {"0": 100}  # the end of the answer
     ended = http.post(GENERATE, json=asking(logit_bias=logit_bias, temperature=0)).json()
     assert ended["text_output"] == ""
 
 
-def test_a_parameter_that_nobody_knows_is_ignored_and_logged(
+def test_an_unknown_parameter_is_ignored_and_logged(
     http: httpx2.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
         answer = http.post(GENERATE, json=asking(max_tokens=1, prompt="b", no_such_parameter=3))
     assert answer.status_code == 200
-    told = " ".join(one.getMessage() for one in caplog.records)
-    assert "ignoring unknown field 'parameters.no_such_parameter'" in told
-    assert "ignoring unknown field 'parameters.prompt'" in told
+    messages = " ".join(record.getMessage() for record in caplog.records)
+    assert "ignoring unknown field 'parameters.no_such_parameter'" in messages
+    assert "ignoring unknown field 'parameters.prompt'" in messages
 
 
 def test_min_tokens_and_ignore_eos_hold(http: httpx2.Client) -> None:
@@ -197,7 +199,7 @@ def test_min_tokens_and_ignore_eos_hold(http: httpx2.Client) -> None:
     assert never["choices"][0]["finish_reason"] == "length"
 
 
-def test_a_stop_id_is_told_and_is_not_in_the_text(http: httpx2.Client) -> None:
+def test_a_stop_id_is_reported_and_not_in_the_text(http: httpx2.Client) -> None:
     body = {"prompt": "a", "max_tokens": 9, "logit_bias": {"70": 100}, "temperature": 0}
     [choice] = http.post(PLAIN, json={**body, "stop_token_ids": [70]}).json()["choices"]
     assert (choice["text"], choice["finish_reason"], choice["stop_reason"]) == ("", "stop", 70)

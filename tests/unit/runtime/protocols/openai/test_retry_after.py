@@ -20,7 +20,7 @@ COST = Usage(prompt_tokens=1, completion_tokens=1, cached_tokens=0, queue_second
 
 
 class Desk:
-    """An admission desk before an engine that ends what a test tells it to, when it tells it to."""
+    """An admission whose engine ends requests when a test says so."""
 
     def __init__(self) -> None:
         self.time = 100.0

@@ -35,9 +35,9 @@ def thinker(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     shutil.copytree(model_folder, folder)
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": THINKING}))
-    one = Served(folder)
-    yield one
-    one.close()
+    thinking = Served(folder)
+    yield thinking
+    thinking.close()
 
 
 @pytest.fixture
@@ -64,23 +64,23 @@ def ask(served: Served, **more: Any) -> Any:
 def whole(served: Served, **more: Any) -> dict[str, Any]:
     """Return the one choice of a whole answer."""
     [choice] = ask(served, **more).model_dump()["choices"]
-    found: dict[str, Any] = choice
-    return found
+    first_choice: dict[str, Any] = choice
+    return first_choice
 
 
 def streamed(served: Served, **more: Any) -> tuple[list[dict[str, Any]], str]:
     """Return the deltas of a stream, and why it ended."""
     events = ask(served, stream=True, **more)
-    choices = [one.model_dump(exclude_none=True)["choices"][0] for one in events]
-    return [one["delta"] for one in choices], choices[-1]["finish_reason"]
+    choices = [event.model_dump(exclude_none=True)["choices"][0] for event in events]
+    return [choice["delta"] for choice in choices], choices[-1]["finish_reason"]
 
 
 def joined(deltas: list[dict[str, Any]], name: str) -> str:
-    return "".join(one.get(name, "") for one in deltas)
+    return "".join(delta.get(name, "") for delta in deltas)
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["by-the-model", "by-the-prompt"])
-def test_a_thought_is_told_apart_from_the_answer(thinker: Served, say: Say, opened: bool) -> None:
+def test_reasoning_is_separated_from_the_answer(thinker: Served, say: Say, opened: bool) -> None:
     more = {"extra_body": {"chat_template_kwargs": {"enable_thinking": opened}}}
     say(("" if opened else "<think>") + f"{THOUGHT}</think>\n\n{ANSWER}")
     message = whole(thinker, **more)["message"]
@@ -88,11 +88,11 @@ def test_a_thought_is_told_apart_from_the_answer(thinker: Served, say: Say, open
     deltas, reason = streamed(thinker, **more)
     assert (joined(deltas, "reasoning_content"), joined(deltas, "content")) == (THOUGHT, ANSWER)
     assert reason == "stop"
-    kinds = [next(iter(one)) for one in deltas if one and "role" not in one]
+    kinds = [next(iter(delta)) for delta in deltas if delta and "role" not in delta]
     assert kinds == sorted(kinds, reverse=True), "all of the thought comes before the answer"
 
 
-def test_a_thought_that_nobody_wants_is_not_told(thinker: Served, say: Say) -> None:
+def test_reasoning_that_is_not_requested_is_left_out(thinker: Served, say: Say) -> None:
     say(f"<think>{THOUGHT}</think>{ANSWER}")
     more = {"extra_body": {"include_reasoning": False}}
     message = whole(thinker, **more)["message"]
@@ -102,7 +102,7 @@ def test_a_thought_that_nobody_wants_is_not_told(thinker: Served, say: Say) -> N
     assert joined(deltas, "reasoning_content") == ""
 
 
-def test_a_call_in_the_model_s_own_words_is_found_behind_a_thought(
+def test_a_call_in_the_models_own_format_is_found_after_reasoning(
     thinker: Served, say: Say
 ) -> None:
     say(f"<think>{THOUGHT}</think>{ANSWER}{CALL}")
@@ -115,7 +115,7 @@ def test_a_call_in_the_model_s_own_words_is_found_behind_a_thought(
     assert json.loads(call["function"]["arguments"]) == ARGUMENTS
     assert choice["finish_reason"] == "tool_calls"
     deltas, reason = streamed(thinker, **more)
-    parts = [part for one in deltas for part in one.get("tool_calls", ())]
+    parts = [part for delta in deltas for part in delta.get("tool_calls", ())]
     assert [part["function"]["name"] for part in parts if part.get("id")] == ["weather"]
     assert json.loads("".join(part["function"]["arguments"] for part in parts)) == ARGUMENTS
     assert (joined(deltas, "content"), reason) == (ANSWER, "tool_calls")
@@ -124,26 +124,24 @@ def test_a_call_in_the_model_s_own_words_is_found_behind_a_thought(
 @pytest.mark.parametrize(
     "more", [{}, {"tools": [WEATHER], "tool_choice": "none"}], ids=["no-tools", "none"]
 )
-def test_a_call_that_nobody_asked_for_is_content(
-    thinker: Served, say: Say, more: dict[str, Any]
-) -> None:
+def test_a_call_without_tools_is_content(thinker: Served, say: Say, more: dict[str, Any]) -> None:
     say(CALL)
     choice = whole(thinker, **more)
     assert (choice["message"]["content"], choice["message"]["tool_calls"]) == (CALL, None)
     assert choice["finish_reason"] == "stop"
 
 
-def test_a_client_that_takes_one_call_is_told_one(thinker: Served, say: Say) -> None:
+def test_a_client_that_allows_one_call_gets_one(thinker: Served, say: Say) -> None:
     say(f"{CALL}\n{CALL}")
     for parallel, calls in ((True, 2), (False, 1)):
         more = {"tools": [WEATHER], "parallel_tool_calls": parallel}
         choice = whole(thinker, **more)
         called = choice["message"]["tool_calls"]
-        assert [json.loads(one["function"]["arguments"]) for one in called] == [ARGUMENTS] * calls
+        assert [json.loads(call["function"]["arguments"]) for call in called] == [ARGUMENTS] * calls
         assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
         deltas, reason = streamed(thinker, **more)
-        parts = [part for one in deltas for part in one.get("tool_calls", ())]
-        assert ({one["index"] for one in parts}, reason) == (set(range(calls)), "tool_calls")
+        parts = [part for delta in deltas for part in delta.get("tool_calls", ())]
+        assert ({part["index"] for part in parts}, reason) == (set(range(calls)), "tool_calls")
 
 
 def test_a_model_with_tools_may_answer_without_them(thinker: Served, say: Say) -> None:
@@ -172,14 +170,14 @@ def marked(
     tokens.write_text(tokens.read_text().replace(SYSTEM, marker))
     template = CHAT_TEMPLATE.replace("<tool_call>", marker).replace(SYSTEM, "")
     config.write_text(json.dumps({**json.loads(config.read_text()), "chat_template": template}))
-    one = Served(folder)
-    assert one.pod.serving is not None
-    tokenizer = one.pod.serving.tokenizer
+    served = Served(folder)
+    assert served.pod.serving is not None
+    tokenizer = served.pod.serving.tokenizer
     ids = tokenizer.backend.encode(ANSWER + call).ids
     assert tokenizer.backend.token_to_id(marker) in tokenizer.vocabulary.special.intersection(ids)
-    one.step.script = tuple(ids)
-    yield one, call.replace(marker, "")
-    one.close()
+    served.step.script = tuple(ids)
+    yield served, call.replace(marker, "")
+    served.close()
 
 
 def test_calls_are_found_behind_a_marker_that_is_a_control_token(
@@ -192,7 +190,7 @@ def test_calls_are_found_behind_a_marker_that_is_a_control_token(
     assert json.loads(call["function"]["arguments"]) == ARGUMENTS
     assert (choice["message"]["content"], choice["finish_reason"]) == (ANSWER, "tool_calls")
     deltas, reason = streamed(served, tools=[WEATHER])
-    parts = [part for one in deltas for part in one.get("tool_calls", ())]
+    parts = [part for delta in deltas for part in delta.get("tool_calls", ())]
     assert json.loads("".join(part["function"]["arguments"] for part in parts)) == ARGUMENTS
     assert (joined(deltas, "content"), reason) == (ANSWER, "tool_calls")
-    assert whole(served)["message"]["content"] == ANSWER + unmarked, "nobody looks for calls"
+    assert whole(served)["message"]["content"] == ANSWER + unmarked, "calls are not parsed"
