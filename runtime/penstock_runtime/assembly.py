@@ -8,10 +8,8 @@ from functools import partial
 from penstock_api.limits import LimitsUpdate
 from penstock_api.types.model import Task
 from penstock_runtime.config import RuntimeConfig
-from penstock_runtime.engine.link.base import EngineLink
-from penstock_runtime.engine.link.inline_policy import BRIEF_SECONDS
-from penstock_runtime.engine.link.process import ProcessLink
-from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.link.batch import BatchLink, batch_process_link, batch_thread_link
+from penstock_runtime.engine.link.inline_policy import MAX_INLINE_SECONDS
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import Model
 from penstock_runtime.engine.placement import EnginePlacement, Placement, seat
@@ -28,14 +26,14 @@ def make_pod(config: RuntimeConfig, first: LimitsUpdate) -> Pod:
     return Pod(config, engine_link(config, first), first)
 
 
-def engine_link(config: RuntimeConfig, limits: LimitsUpdate) -> EngineLink:
+def engine_link(config: RuntimeConfig, limits: LimitsUpdate) -> BatchLink:
     """Return the engine's link, placed by what this container may use; pins this process where that helps."""
     taken = seat(this_machine(), config.engine.placement)
     load = partial(load_model, config, taken)
     if taken.placement is Placement.THREAD:
-        return ThreadLink(load, limits, brief_seconds=BRIEF_SECONDS)
+        return batch_thread_link(load, limits, max_inline_seconds=MAX_INLINE_SECONDS)
     keep_to(taken.http_cpus)
-    return ProcessLink(load, limits)
+    return batch_process_link(load, limits)
 
 
 def load_model(config: RuntimeConfig, taken: EnginePlacement) -> Model:

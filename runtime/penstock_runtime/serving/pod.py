@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from penstock_api.limits import Envelope, LimitsUpdate, State
 from penstock_runtime.config import RuntimeConfig
-from penstock_runtime.engine.link.base import EngineLink
+from penstock_runtime.engine.link.batch import BatchLink
 from penstock_runtime.engine.messages import EngineDied, FromEngine
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import UnknownModel, shown
@@ -40,7 +40,7 @@ class Pod:
     def __init__(
         self,
         config: RuntimeConfig,
-        link: EngineLink,
+        link: BatchLink,
         first_limits: LimitsUpdate,
         now: Callable[[], float] = time.monotonic,
     ) -> None:

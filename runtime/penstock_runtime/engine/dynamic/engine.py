@@ -148,7 +148,7 @@ class BatchEngine:
         delay = 0 if self._drain else self._limits.max_queue_delay_milliseconds
         return BatchLimits(self.cap, delay / 1000, self._bounds.of_shape)
 
-    def may_hold_for_company(self) -> bool:
+    def may_hold_batch(self) -> bool:
         """Return whether a batch has room for more than what waits, and the limits let it be held."""
         limits = self._forming_limits()
         return limits.window_seconds > 0.0 and self._waiting.rows < limits.cap

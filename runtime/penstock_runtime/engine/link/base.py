@@ -1,59 +1,99 @@
-"""The one way the HTTP side reaches an engine, wherever that engine is placed (docs/design/runtime.md#topology)."""
+"""`EngineLink`: the HTTP side's connection to an engine, in any placement (docs/design/runtime.md#topology)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from penstock_runtime.engine.messages import FromEngine, ToEngine
-from penstock_runtime.engine.model import ModelInfo, ModelLoadFailed
+from penstock_runtime.engine.dynamic.loop import HeartbeatWriter, Inbox
+from penstock_runtime.engine.messages import EngineDied
+from penstock_runtime.engine.model import ModelLoadFailed
 
-__all__ = ["EngineLink", "Heartbeat", "ModelLoadFailed"]
+__all__ = ["EngineLink", "Heartbeat", "ModelLoadFailed", "OpenedEngine", "Opener"]
+
+Command = TypeVar("Command")
+Command_contra = TypeVar("Command_contra", contravariant=True)
+"""Type of the messages to the engine."""
+Report_co = TypeVar("Report_co", covariant=True)
+"""Type of the message that the engine sends per step."""
+Info_co = TypeVar("Info_co", covariant=True)
+"""Type of the description of a loaded model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A sign of life, readable at any moment without a lock. Times are of the monotonic clock."""
+    """The liveness of an engine, readable at any time without a lock. Times are of the monotonic clock."""
 
     last_step: float
-    """When the engine last began or ended a step, or a part of one."""
+    """Time at which the engine last started or ended a step, or a part of one."""
     busy: bool
-    """Whether a batch runs now."""
+    """Whether a step runs now."""
     predicted_seconds: float
-    """How long the running step was predicted to take; 0 when not busy."""
+    """Predicted duration of the running step; 0 when not busy."""
     alive_at: float
-    """When the engine last showed a sign of life: a step, or a tick while it waits for work."""
+    """Time of the last step, or of the last tick of an idle engine."""
 
 
-class EngineLink(Protocol):
-    """An engine seen from the event loop. Every method but `heartbeat` is called in the loop only."""
+class EngineLink(Protocol[Command_contra, Report_co, Info_co]):
+    """An engine as the event loop sees it. Every method but `heartbeat` is called in the loop only."""
 
-    async def start(self, deliver: Callable[[FromEngine], None]) -> ModelInfo:
-        """Load the model, measure its memory per row, warm it up; return what it says of itself.
+    async def start(self, deliver: Callable[[Report_co | EngineDied], None]) -> Info_co:
+        """Load the model, measure its memory per row, warm it up, and return its description.
 
-        `deliver` is called in the event loop, once a step: when a batch was settled, when one begins
-        after idling, when new limits came into force, when a request ended without a batch. It has been
-        called once, with the first `EngineReport`, before this returns. After `EngineDied` it is
-        never called again, and whatever was held will not be served.
+        `deliver` is called in the event loop, once per step: when a batch completes, when one starts
+        after idling, when new limits apply, when a request ends without a batch. The first report is
+        delivered before this returns. `EngineDied` is the last message: the engine serves none of its
+        requests after it.
 
         Raises:
             ModelLoadFailed: with one line that names the file or factory and the remedy.
         """
 
-    def send(self, message: ToEngine) -> None:
-        """Hand a message to the engine; never blocks. After its death or `close` it is ignored.
+    def send(self, message: Command_contra) -> None:
+        """Send a message to the engine without blocking; ignored after its death or `close`.
 
-        `Request.id` is unique among the requests that the engine holds. A generation that was sent and
-        is not yet in a report means: a batch formed under older limits may still run (`converging`).
+        `Request.id` is unique among the requests of the engine. A generation that was sent and is not
+        yet in a report means: a batch formed under older limits may still run (`converging`).
         """
 
-    def set_more_coming_hint(self, coming: Callable[[], bool]) -> None:
-        """Learn how to ask whether more is about to be sent: an engine on the core that brings it may hold a batch for it."""
+    def set_more_coming_hint(self, more_coming: Callable[[], bool]) -> None:
+        """Set the function that returns whether more requests are about to be sent.
+
+        An engine that shares a core with the event loop may hold a batch for them.
+        """
 
     def heartbeat(self) -> Heartbeat:
-        """Return the last sign of life; any thread may ask."""
+        """Return the last heartbeat; callable from any thread."""
 
     def kill(self) -> None:
-        """Give up on a stuck engine without waiting: its process is killed; a thread ends with this process."""
+        """Abandon a stuck engine without waiting: its process is killed; a thread ends with this process."""
 
     async def close(self) -> None:
-        """Let a running batch finish, end what is still held as Failed, and give the engine's thread back."""
+        """Let a running batch finish, end the other requests as Failed, and end the engine's thread or process."""
+
+
+class OpenedEngine(Protocol[Command_contra, Report_co, Info_co]):
+    """An engine with a loaded model, in the thread or process that will run it."""
+
+    @property
+    def receives_in_thread(self) -> bool:
+        """Whether a thread of its own unpacks messages from another process, so that no step waits for it."""
+
+    @property
+    def info(self) -> Info_co:
+        """Description of the model."""
+
+    def first_report(self) -> Report_co:
+        """Return the report that precedes the first request."""
+
+    def serve(
+        self,
+        inbox: Inbox[Command_contra],
+        post: Callable[[Report_co], None],
+        heartbeat: HeartbeatWriter,
+        clock: Callable[[], float],
+    ) -> None:
+        """Serve until the inbox is closed, then end the remaining requests."""
+
+
+Opener = Callable[[Callable[[], float]], OpenedEngine[Command, Report_co, Info_co]]
+"""Opens an engine, given the monotonic clock; raises ModelLoadFailed."""

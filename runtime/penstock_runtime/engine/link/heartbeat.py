@@ -1,7 +1,4 @@
-"""The heartbeat of an engine in another process: four numbers in shared memory that are never read half-written.
-
-The heartbeat of an engine that lives in this process.
-"""
+"""Heartbeats of engines: in shared memory for an engine in another process, one reference for one in a thread."""
 
 import mmap
 import struct
@@ -10,14 +7,14 @@ from dataclasses import replace
 
 from penstock_runtime.engine.link.base import Heartbeat
 
-PULSE_BYTES = 64
+HEARTBEAT_BYTES = 64
 _VERSION = struct.Struct("<q")
-_BEAT = struct.Struct("<dddd")
+_VALUES = struct.Struct("<dddd")
 _TRIES = 1000
 
 
 class SharedHeartbeat:
-    """A sequence lock (Linux, Documentation/locking/seqlock.rst): odd while the one writer writes."""
+    """Four numbers under a sequence lock (Linux, Documentation/locking/seqlock.rst): odd while the writer writes."""
 
     def __init__(self, memory: mmap.mmap, clock: Callable[[], float]) -> None:
         self._memory = memory
@@ -25,23 +22,23 @@ class SharedHeartbeat:
         self._predicted_seconds = 0.0
         self._last_step = clock()
 
-    # -- the engine's side, as `engine.dynamic.loop.HeartbeatWriter`
+    # -- the engine's side: `engine.dynamic.loop.HeartbeatWriter`
 
     def begin(self, predicted_seconds: float) -> None:
-        """Note that a step begins, which should take so long."""
+        """Record that a step starts, and its predicted duration."""
         self._predicted_seconds = predicted_seconds
         self.tick()
 
     def tick(self) -> None:
-        """Note that the step goes on."""
+        """Record that the running step makes progress."""
         self._write(busy=True, predicted_seconds=self._predicted_seconds)
 
     def end(self) -> None:
-        """Note that the step has ended."""
+        """Record that the step has ended."""
         self._write(busy=False, predicted_seconds=0.0)
 
     def tick_idle(self) -> None:
-        """Note that the engine lives while it waits for work."""
+        """Record that the engine is alive while it waits for work."""
         self._store(self._last_step, self._clock(), busy=False, predicted_seconds=0.0)
 
     def _write(self, *, busy: bool, predicted_seconds: float) -> None:
@@ -53,7 +50,7 @@ class SharedHeartbeat:
     ) -> None:
         (version,) = _VERSION.unpack_from(self._memory)
         _VERSION.pack_into(self._memory, 0, version + 1)
-        _BEAT.pack_into(
+        _VALUES.pack_into(
             self._memory, _VERSION.size, last_step, float(busy), predicted_seconds, alive_at
         )
         _VERSION.pack_into(self._memory, 0, version + 2)
@@ -61,10 +58,10 @@ class SharedHeartbeat:
     # -- the reader's side
 
     def read(self, last: Heartbeat) -> Heartbeat:
-        """Return the last whole beat, or `last` while there is none or its writer died in the middle of one."""
+        """Return the last complete heartbeat; `last` before the first, or when the writer died while writing."""
         for _ in range(_TRIES):
             (before,) = _VERSION.unpack_from(self._memory)
-            last_step, busy, predicted, alive_at = _BEAT.unpack_from(self._memory, _VERSION.size)
+            last_step, busy, predicted, alive_at = _VALUES.unpack_from(self._memory, _VERSION.size)
             (after,) = _VERSION.unpack_from(self._memory)
             if before == after and before % 2 == 0:
                 return Heartbeat(last_step, bool(busy), predicted, alive_at) if before else last
@@ -72,7 +69,7 @@ class SharedHeartbeat:
 
 
 class ThreadHeartbeat:
-    """The engine's heartbeat: one reference, replaced whole, so that readers need no lock."""
+    """The heartbeat of an engine in this process: one reference, replaced whole, so that readers need no lock."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -81,22 +78,22 @@ class ThreadHeartbeat:
         self.last = Heartbeat(now, busy=False, predicted_seconds=0.0, alive_at=now)
 
     def begin(self, predicted_seconds: float) -> None:
-        """As `engine.dynamic.loop.HeartbeatWriter`."""
+        """Record that a step starts, and its predicted duration."""
         self._predicted_seconds = predicted_seconds
         self.tick()
 
     def tick(self) -> None:
-        """As `engine.dynamic.loop.HeartbeatWriter`."""
+        """Record that the running step makes progress."""
         now = self._clock()
         self.last = Heartbeat(
             now, busy=True, predicted_seconds=self._predicted_seconds, alive_at=now
         )
 
     def end(self) -> None:
-        """As `engine.dynamic.loop.HeartbeatWriter`."""
+        """Record that the step has ended."""
         now = self._clock()
         self.last = Heartbeat(now, busy=False, predicted_seconds=0.0, alive_at=now)
 
     def tick_idle(self) -> None:
-        """As `engine.dynamic.loop.HeartbeatWriter`."""
+        """Record that the engine is alive while it waits for work."""
         self.last = replace(self.last, alive_at=self._clock())

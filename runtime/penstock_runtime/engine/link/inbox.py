@@ -1,22 +1,23 @@
-"""Where messages wait for a generation engine that works in another thread than their sender."""
+"""`ThreadInbox`: the queue of messages to an engine that runs in another thread than their sender."""
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
-from penstock_runtime.engine.continuous.messages import ToGeneration
+M = TypeVar("M")
 
 
-class ThreadInbox:
-    """Messages on their way in: a deque under a condition that neither side holds while it works."""
+class ThreadInbox(Generic[M]):
+    """A deque under a condition that neither side holds while it works."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._messages: deque[ToGeneration] = deque()
+        self._messages: deque[M] = deque()
         self._changed = threading.Condition()
         self._closed = False
 
-    def send(self, *messages: ToGeneration) -> None:
+    def send(self, *messages: M) -> None:
         """Add messages, to be received together; ignored once closed."""
         with self._changed:
             if not self._closed:
@@ -24,13 +25,13 @@ class ThreadInbox:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Take no more; what was sent before is still received."""
+        """Accept no more messages; those sent before are still received."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
-    def receive(self, until: float | None) -> Sequence[ToGeneration] | None:
-        """As `generation.loop.Inbox.receive`."""
+    def receive(self, until: float | None) -> Sequence[M] | None:
+        """Return all waiting messages; an empty sequence at `until`, None once closed and empty."""
         with self._changed:
             while not self._messages and not self._closed:
                 left = None if until is None else until - self._clock()

@@ -1,63 +1,84 @@
-"""Which batches are so short that handing them to another thread would cost more than running them.
+"""Policies of an engine that shares a core with the event loop: which batches run in the loop, and which are held.
 
-Beside a busy event loop a run in the thread mostly waits for the interpreter, so it looks long whatever it costs. A run
-that took little processor time there may therefore be tried in the loop again, ever more seldom while that fails: a
-model that sleeps looks the same, and holds the loop for as long.
+Next to a busy event loop a run in the thread mostly waits for the interpreter, so it looks long at any cost. A run that
+took little processor time there may therefore be tried in the loop again, at growing intervals while that fails: a
+model that sleeps looks the same, and blocks the loop for as long.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-BRIEF_SECONDS: Final = 0.0005
-"""Two switches of threads that both want the interpreter cost 0.1 ms and more, on top of the batch."""
-_LOOKED_BACK: Final = 8
-"""Runs of a size whose shortest is believed: one that was interrupted says nothing of the next."""
-_FORGETS_SECONDS: Final = 0.05
-"""A run this long is believed at once: a model that has turned slow must not hold the loop again."""
+from penstock_runtime.engine.dynamic.engine import BatchEngine
+
+MAX_INLINE_SECONDS: Final = 0.0005
+"""Longest batch that runs in the loop: two switches between threads that both need the interpreter cost 0.1 ms and more."""
+HOLD_SHARE = 0.1
+"""Longest hold after a batch, as a share of its time, for requests whose texts are being tokenized."""
+_HISTORY_RUNS: Final = 8
+"""Runs of a size of which the shortest counts: an interrupted run predicts nothing."""
+_RESET_SECONDS: Final = 0.05
+"""A run this long replaces the history: a model that has turned slow must not block the loop again."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
-_LONGEST_PAUSE_SECONDS: Final = 60.0
-"""Between trials."""
+_MAX_PAUSE_SECONDS: Final = 60.0
+"""Longest pause between trials."""
 
 
 class InlinePolicy:
-    """Knows how long runs of a size took lately; sizes that share a power of two count as one."""
+    """Decides by the recent run times of a batch size; sizes of the same power of two share their history."""
 
-    def __init__(self, brief_seconds: float) -> None:
-        self._brief_seconds = brief_seconds
+    def __init__(self, max_inline_seconds: float) -> None:
+        self._max_seconds = max_inline_seconds
         self._seconds: dict[int, deque[float]] = {}
         self._misjudged: set[int] = set()
-        """Sizes that may have looked long only because they waited for the interpreter."""
+        """Sizes that may look long only because the thread waited for the interpreter."""
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._next_trial = 0.0
 
     def should_inline(self, rows: int, predicted_seconds: float, now: float) -> bool:
-        """Return whether a run of `rows` should be brief: by what was seen, else by what is predicted."""
+        """Return whether a batch of `rows` should run in the loop, by its history or else by the prediction."""
         size = rows.bit_length()
-        seen = self._seconds.get(size)
-        if (min(seen) if seen else predicted_seconds) <= self._brief_seconds:
+        history = self._seconds.get(size)
+        if (min(history) if history else predicted_seconds) <= self._max_seconds:
             return True
         if size not in self._misjudged or now < self._next_trial:
             return False
         self._next_trial = now + self._pause_seconds
-        self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+        self._pause_seconds = min(2 * self._pause_seconds, _MAX_PAUSE_SECONDS)
         return True
 
     def record(self, runs: Iterable[tuple[int, float]]) -> None:
-        """Learn from runs of so many rows that took so many seconds."""
+        """Record the rows and seconds of runs."""
         for rows, seconds in runs:
-            seen = self._seconds.setdefault(rows.bit_length(), deque(maxlen=_LOOKED_BACK))
-            if seconds >= _FORGETS_SECONDS:
-                seen.clear()
-            seen.append(seconds)
-            if seconds <= self._brief_seconds:
+            history = self._seconds.setdefault(rows.bit_length(), deque(maxlen=_HISTORY_RUNS))
+            if seconds >= _RESET_SECONDS:
+                history.clear()
+            history.append(seconds)
+            if seconds <= self._max_seconds:
                 self._pause_seconds = _FIRST_PAUSE_SECONDS
 
     def record_offloaded(self, runs: Iterable[tuple[int, float]], cpu_seconds: float) -> None:
-        """Learn from runs of one batch in the thread, which took so much processor time in all."""
+        """Record the runs of one batch in the thread, and the processor time that all of them took."""
         for rows, seconds in runs:
             self.record([(rows, seconds)])
-            if cpu_seconds <= self._brief_seconds and seconds < _FORGETS_SECONDS:
+            if cpu_seconds <= self._max_seconds and seconds < _RESET_SECONDS:
                 self._misjudged.add(rows.bit_length())
             else:
                 self._misjudged.discard(rows.bit_length())
+
+
+class MoreComingHint:
+    """Decides whether to hold waiting requests for others that the same core is about to bring."""
+
+    def __init__(self, more_coming: Callable[[], bool]) -> None:
+        self._more_coming = more_coming
+        self.until = 0.0
+        """Time at which a hold ends."""
+
+    def start(self, batch_seconds: float, now: float) -> None:
+        """Start the hold that may follow a batch."""
+        self.until = now + HOLD_SHARE * batch_seconds
+
+    def holds(self, engine: BatchEngine, now: float) -> bool:
+        """Return whether `engine` should hold its next batch until `until`."""
+        return now < self.until and self._more_coming() and engine.may_hold_batch()

@@ -6,20 +6,21 @@ from pathlib import Path
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.continuous.interfaces import StepExecutor
-from penstock_runtime.engine.continuous.limits import GenerationLimits
-from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
-from penstock_runtime.engine.link.process import GenerationProcessLink
+from penstock_runtime.engine.link.generation import (
+    GenerationLink,
+    generation_process_link,
+    generation_thread_link,
+)
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.engine.placement import EnginePlacement, Placement, seat, step_depth
 from penstock_runtime.logs import configure
-from penstock_runtime.serving.generation.link_adapter import GenerationLink
 from penstock_runtime.serving.generation.pod import GenerationPod
 
 
 def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
     """Place the engine by what this container may use; pins this process where that helps."""
-    folder, limits = _folder(config), GenerationLimits.from_update(first)
+    folder = _folder(config)
     machine = this_machine()
     taken, depth = (
         seat(machine, config.engine.placement),
@@ -28,10 +29,10 @@ def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
     load = partial(open_generation, config, folder, taken)
     link: GenerationLink
     if taken.placement is Placement.THREAD:
-        link = GenerationThreadLink(load, limits, depth=depth)
+        link = generation_thread_link(load, first, depth=depth)
     else:
         keep_to(taken.http_cpus)
-        link = GenerationProcessLink(load, limits, depth=depth)
+        link = generation_process_link(load, first, depth=depth)
     return GenerationPod(config, link, folder, first)
 
 

@@ -4,12 +4,13 @@ Shared code sends `link.messages` and reads `EngineReport`; a generation engine 
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.engine.continuous.limits import GenerationInfo
-from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped, ToGeneration
+from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped
 from penstock_runtime.engine.link.base import Heartbeat
+from penstock_runtime.engine.link.generation import GenerationLink
 from penstock_runtime.engine.messages import (
     Drain,
     EngineDied,
@@ -24,29 +25,6 @@ from penstock_runtime.engine.service_time import ServiceTimeSums
 
 PLATFORM: Final = "transformers"
 """As in Open Inference metadata."""
-
-
-class GenerationLink(Protocol):
-    """A generation engine seen from the event loop; as `engine.link.base.EngineLink`, with messages of its own."""
-
-    async def start(self, deliver: Callable[[Stepped | EngineDied], None]) -> GenerationInfo:
-        """Load the model and warm it up; `deliver` is called in the event loop, once a step.
-
-        Raises:
-            ModelLoadFailed: with one line that names the file and the remedy.
-        """
-
-    def send(self, message: ToGeneration) -> None:
-        """Hand a message to the engine; never blocks."""
-
-    def heartbeat(self) -> Heartbeat:
-        """Return the last sign of life; any thread may ask."""
-
-    def kill(self) -> None:
-        """As `EngineLink.kill`."""
-
-    async def close(self) -> None:
-        """End what is still held as Failed, and give the engine's threads back."""
 
 
 class Face:

@@ -21,11 +21,12 @@ from penstock_runtime.engine.continuous.grammar.service import GrammarService
 from penstock_runtime.engine.continuous.length_limit import max_sequence_tokens
 from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped
 from penstock_runtime.engine.continuous.service_curve import GenerationSums
+from penstock_runtime.engine.link.generation import GenerationLink
 from penstock_runtime.engine.model import ModelInfo, ModelLoadFailed
 from penstock_runtime.errors import NotServing
 from penstock_runtime.serving.generation.admission import GenerationAdmission
 from penstock_runtime.serving.generation.counters import GenerationCounters
-from penstock_runtime.serving.generation.link_adapter import Face, GenerationLink
+from penstock_runtime.serving.generation.link_adapter import Face
 from penstock_runtime.serving.generation.loaded_model import Serving
 from penstock_runtime.serving.generation.metrics import GenerationCollector
 from penstock_runtime.serving.pod import Pod

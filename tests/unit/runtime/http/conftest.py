@@ -15,7 +15,7 @@ import pytest
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.config import FilesConfig, HttpConfig, PodConfig, RuntimeConfig
-from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.link.batch import batch_thread_link
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.http.fast_path import connection
 from penstock_runtime.http.server import ClientServer, ClusterServer
@@ -167,7 +167,10 @@ async def start(tmp_path: Path, fast_path: bool) -> AsyncIterator[Start]:
         model, clock = model or Halves(), Clock()
         settings = {"fast_path": fast_path, **settings}
         pod = Pod(
-            config(tmp_path, **settings), ThreadLink(lambda: model, limits, clock), limits, clock
+            config(tmp_path, **settings),
+            batch_thread_link(lambda: model, limits, clock),
+            limits,
+            clock,
         )
         exposition = Exposition(pod)
         client = ClientServer(pod, exposition, tls)

@@ -18,7 +18,7 @@ from tritonclient import http as triton
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.engine.dynamic import warm_up
-from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.link.batch import batch_thread_link
 from penstock_runtime.http.server import ClientServer
 from penstock_runtime.models.device import memory
 from penstock_runtime.models.load import load
@@ -71,7 +71,7 @@ async def serve(root: Path, task: str, settings: Path, *, fast_path: bool, **mor
     source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
     spec = ModelSpec.model_validate({"name": "texts", "task": task, "source": source})
     plain = config(settings, model=spec, model_folder=root, fast_path=fast_path, **more)
-    pod = Pod(plain, ThreadLink(partial(load, spec, "texts", root), LIMITS), LIMITS)
+    pod = Pod(plain, batch_thread_link(partial(load, spec, "texts", root), LIMITS), LIMITS)
     server = ClientServer(pod, Exposition(pod))
     port = await server.start()
     await pod.load()

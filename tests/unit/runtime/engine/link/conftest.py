@@ -8,23 +8,21 @@ import pytest
 import pytest_asyncio
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.engine.link.base import EngineLink
-from penstock_runtime.engine.link.process import ProcessLink
-from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.link.batch import BatchLink, batch_process_link, batch_thread_link
 from penstock_runtime.engine.messages import EngineDied, FromEngine, Settled, Submit, ToEngine
 from penstock_runtime.engine.model import Model, ModelInfo
 from penstock_runtime.request import End, Request
 from tests.unit.runtime.engine.link.models import Gate
 
-Place = Callable[[Callable[[], Model], LimitsUpdate], EngineLink]
+Place = Callable[[Callable[[], Model], LimitsUpdate], BatchLink]
 
-PLACEMENTS: dict[str, Place] = {"thread": ThreadLink, "process": ProcessLink}
+PLACEMENTS: dict[str, Place] = {"thread": batch_thread_link, "process": batch_process_link}
 
 
 class Client:
     """The HTTP side as tests need it: sends requests, keeps what was delivered, waits for ends."""
 
-    def __init__(self, link: EngineLink) -> None:
+    def __init__(self, link: BatchLink) -> None:
         self.link = link
         self.delivered: list[FromEngine] = []
         self.ends: dict[str, End] = {}

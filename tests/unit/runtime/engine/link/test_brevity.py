@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from penstock_runtime.engine.link.batch import batch_thread_link
+from penstock_runtime.engine.link.event_loop_host import EventLoopHost
 from penstock_runtime.engine.link.inline_policy import InlinePolicy
 from penstock_runtime.engine.link.thread import ThreadLink
 from penstock_runtime.engine.messages import EngineDied, SetLimits, Submit
@@ -36,9 +38,11 @@ class Watched:
         return 64
 
 
-async def served(model: Watched, number: int = 20, brief_seconds: float = 10.0) -> Client:
+async def served(model: Watched, number: int = 20, max_inline_seconds: float = 10.0) -> Client:
     """Serve requests one after another; return the client, its link open."""
-    client = Client(ThreadLink(lambda: model, limits(), brief_seconds=brief_seconds))
+    client = Client(
+        batch_thread_link(lambda: model, limits(), max_inline_seconds=max_inline_seconds)
+    )
     await client.start()
     model.threads.clear()
     for n in range(number):
@@ -71,7 +75,7 @@ async def test_what_is_sent_in_one_round_shares_a_batch_and_one_message() -> Non
 
 async def test_other_devices_free_dimensions_and_long_batches_are_the_threads() -> None:
     for model, brief in ((Watched("cuda:x"), 10.0), (Watched(free=True), 10.0), (Watched(), 1e-9)):
-        client = await served(model, brief_seconds=brief)
+        client = await served(model, max_inline_seconds=brief)
         assert threading.current_thread() not in model.threads
         await client.link.close()
 
@@ -86,7 +90,7 @@ async def test_a_model_that_kills_the_engine_in_the_loop_is_told_like_any_other(
 
 async def test_a_model_that_turns_slow_holds_the_loop_once() -> None:
     model = Watched()
-    client = await served(model, brief_seconds=0.2)
+    client = await served(model, max_inline_seconds=0.2)
     model.threads.clear()
     model.seconds = 0.3
     for n in range(3):
@@ -138,10 +142,12 @@ def test_a_model_that_computes_long_or_waits_long_is_not_tried() -> None:
 
 async def test_a_thread_that_starves_beside_a_busy_loop_gives_its_batches_back() -> None:
     model = Watched()
-    client = await served(model, number=0, brief_seconds=0.005)
+    client = await served(model, number=0, max_inline_seconds=0.005)
     assert isinstance(client.link, ThreadLink)
-    assert client.link._brevity is not None
-    client.link._brevity.record([(1, 0.01)] * 8)  # as a thread beside a busy loop would see it
+    host = client.link._host
+    assert isinstance(host, EventLoopHost)
+    assert host._inline is not None
+    host._inline.record([(1, 0.01)] * 8)  # as a thread beside a busy loop would see it
     for n in range(3):
         client.submit(a_request(str(n)))
         await client.ends_of(str(n))

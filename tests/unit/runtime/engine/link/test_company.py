@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.link.batch import batch_thread_link
 from tests.unit.runtime.engine.dynamic.builders import a_request, limits
 from tests.unit.runtime.engine.link.conftest import Client
 from tests.unit.runtime.engine.link.test_brevity import Watched
@@ -29,7 +29,7 @@ async def begun(client: Client) -> None:
 async def after_one_batch(company: Company, cap: int = 8, delay_milliseconds: int = 5) -> Client:
     """Return a client whose first batch has just ended, while a second request waits."""
     model, bounds = Watched(free=True), limits(cap=cap, delay_milliseconds=delay_milliseconds)
-    client = Client(ThreadLink(lambda: model, bounds))
+    client = Client(batch_thread_link(lambda: model, bounds))
     await client.start()
     client.link.set_more_coming_hint(company)
     model.seconds = SLOW_SECONDS

@@ -10,7 +10,8 @@ import pytest
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.dynamic.loop import IDLE_TICK_SECONDS
-from penstock_runtime.engine.link.base import EngineLink, ModelLoadFailed
+from penstock_runtime.engine.link.base import ModelLoadFailed
+from penstock_runtime.engine.link.batch import BatchLink
 from penstock_runtime.engine.messages import Cancel, Drain, SetLimits, Settled
 from penstock_runtime.request import Cancelled, Completed, Expired, Failed
 from tests.unit.runtime.engine.dynamic.builders import a_request, answer, limits
@@ -272,7 +273,7 @@ async def test_closing_lets_the_running_batch_finish_and_fails_the_rest(
 
 
 async def test_closing_twice_and_without_a_start_is_harmless(place: Place) -> None:
-    link: EngineLink = place(Gated, limits())
+    link: BatchLink = place(Gated, limits())
     await link.close()
     await link.close()
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from penstock_runtime.engine.link import cpu_priority
+from penstock_runtime.engine.link.batch import batch_thread_link
 from penstock_runtime.engine.link.cpu_priority import LONG_SECONDS, BatchSchedPolicy
-from penstock_runtime.engine.link.thread import ThreadLink
 from tests.unit.runtime.engine.dynamic.builders import a_request, limits
 from tests.unit.runtime.engine.link.conftest import Client
 from tests.unit.runtime.engine.link.test_brevity import Watched
@@ -15,7 +15,7 @@ from tests.unit.runtime.engine.link.test_brevity import Watched
 async def test_after_a_long_batch_the_loop_defers_until_the_link_is_closed() -> None:
     model = Watched()
     model.seconds = 2 * LONG_SECONDS
-    client = Client(ThreadLink(lambda: model, limits(cap=8)))
+    client = Client(batch_thread_link(lambda: model, limits(cap=8)))
     await client.start()
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
     client.submit(a_request("long"))
@@ -30,7 +30,7 @@ async def test_short_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         cpu_priority, "LONG_SECONDS", 60.0
     )  # what a busy machine makes of a short one
     model = Watched()
-    client = Client(ThreadLink(lambda: model, limits(cap=8)))
+    client = Client(batch_thread_link(lambda: model, limits(cap=8)))
     await client.start()
     client.submit(a_request("short"))
     await client.ends_of("short")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from penstock_runtime.engine.continuous.opening import open_runner
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
-from penstock_runtime.engine.link.generation_setup import open_runner
 from penstock_runtime.models.decoders import backends, cuda_graph_decoder, warm_up
 from penstock_runtime.models.decoders import open as opening
 from penstock_runtime.models.decoders.cuda_graph_decoder import CudaGraphDecoder

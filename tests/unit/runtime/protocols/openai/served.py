@@ -22,12 +22,11 @@ from penstock_runtime.config import (
     RuntimeConfig,
 )
 from penstock_runtime.engine.continuous.interfaces import StepExecutor
-from penstock_runtime.engine.continuous.limits import GenerationLimits
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
 from penstock_runtime.engine.continuous.step_plan import Row, StepPlan, StepResult
-from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
+from penstock_runtime.engine.link.generation import generation_thread_link
 from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.serving.generation.pod import GenerationPod
@@ -177,8 +176,7 @@ class Served:
         self.loop.close()
 
     async def _start(self) -> tuple[str, str]:
-        limits = GenerationLimits.from_update(self._limits)
-        link = GenerationThreadLink(self._open, limits, depth=self._depth)
+        link = generation_thread_link(self._open, self._limits, depth=self._depth)
         self.pod = GenerationPod(self.config, link, self._folder, self._limits)
         exposition = Exposition(self.pod)
         self.clients, self._cluster = (

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
-from penstock_runtime.engine.link.handshake import StartGeneration
-from penstock_runtime.engine.link.process import GenerationProcessLink
+from penstock_runtime.engine.link.thread import ThreadHost, ThreadLink
 from penstock_runtime.engine.placement import MachineProfile
 from penstock_runtime.serving.generation import assembly
 from penstock_runtime.serving.generation.pod import GenerationPod
@@ -17,11 +15,13 @@ from tests.unit.runtime.settings import with_settings
 
 def depth_of(pod: GenerationPod) -> int:
     link = pod.link._link  # type: ignore[attr-defined]
-    if isinstance(link, GenerationThreadLink):
-        return link._depth
-    assert isinstance(link, GenerationProcessLink)
-    assert isinstance(link._begin, StartGeneration)
-    return link._begin.depth
+    host = link._host if isinstance(link, ThreadLink) else None
+    opener = host._opener if isinstance(host, ThreadHost) else link._start.open
+    load, limits, depth = opener.args  # type: ignore[union-attr]
+    assert callable(load)
+    assert limits == LIMITS
+    assert isinstance(depth, int)
+    return depth
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,35 @@
+"""Links to a batch engine, in a thread or a process."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from penstock_api.limits import LimitsUpdate
+from penstock_runtime.engine.dynamic.opening import open_batch_engine
+from penstock_runtime.engine.link.base import EngineLink
+from penstock_runtime.engine.link.deadlines import DeadlineWatch
+from penstock_runtime.engine.link.event_loop_host import EventLoopHost
+from penstock_runtime.engine.link.process import ProcessLink
+from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.messages import Settled, ToEngine
+from penstock_runtime.engine.model import Model, ModelInfo
+
+BatchLink = EngineLink[ToEngine, Settled, ModelInfo]
+
+
+def batch_thread_link(
+    load: Callable[[], Model],
+    limits: LimitsUpdate,
+    clock: Callable[[], float] = time.monotonic,
+    max_inline_seconds: float = 0.0,
+) -> ThreadLink[ToEngine, Settled, ModelInfo]:
+    """Return a link to a batch engine in a thread; batches up to `max_inline_seconds` run in the event loop."""
+    opener = partial(open_batch_engine, load, limits)
+    return ThreadLink(EventLoopHost(opener, clock, max_inline_seconds))
+
+
+def batch_process_link(
+    load: Callable[[], Model], limits: LimitsUpdate, clock: Callable[[], float] = time.monotonic
+) -> ProcessLink[ToEngine, Settled, ModelInfo]:
+    """Return a link to a batch engine in a child process; `load` crosses to it, so it is picklable."""
+    return ProcessLink(partial(open_batch_engine, load, limits), clock, DeadlineWatch(clock))
