@@ -1,7 +1,7 @@
-"""Generations under a grammar: their masks are computed elsewhere while the forward runs, and no step waits long for one.
+"""Constrained generation: grammar masks are computed in other processes during the forward pass.
 
-A row whose mask has not come when the step draws is late: nothing is drawn for it, and its last token is fed again in
-the next plan. Where a plan already under way feeds the token that was not drawn, that row is void.
+A row whose mask is not there when the step draws is late: no token is drawn for it, and its last token is fed again in
+the next plan. Where a plan already submitted feeds the token that was not drawn, that row is void.
 """
 
 from collections.abc import Iterable
@@ -23,14 +23,14 @@ from penstock_runtime.engine.continuous.sampling_inputs import Draw, SamplingInp
 from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
 from penstock_runtime.engine.continuous.step_plan import StepPlan
 
-PATIENCE_SECONDS: Final = 0.01
-"""How long a step waits for masks after its forward."""
+MASK_WAIT_SECONDS: Final = 0.01
+"""How long a step waits for masks after its forward pass."""
 
 
 class Undrawn(Enum):
-    """Why nothing was drawn for a row."""
+    """Why no token was drawn for a row."""
 
-    LATE = "its mask has not come"
+    LATE = "its mask has not arrived"
     VOID = "it was fed a token that was never drawn"
     COMPLETE = "the grammar allows no other token"
 
@@ -40,20 +40,21 @@ Outcomes = dict[int, Undrawn | Broken]
 
 
 class Constrained:
-    """Owns the grammars' states of what is held, and which rows of plans under way draw nothing."""
+    """Owns the grammar states of all sequences, and which rows of submitted plans draw no token."""
 
     def __init__(self, source: GrammarSource | None) -> None:
         self._source = source
-        self._held = 0
+        self._count = 0
+        """Sequences with a grammar."""
         self._undrawn: dict[int, Outcomes] = {}
-        """By plan."""
+        """By plan number."""
         self._dropped: frozenset[TokenRef] = frozenset()
-        """Tokens that the plan settled last was to draw and did not."""
+        """Tokens that the last settled plan should have drawn and did not."""
         self._late: frozenset[Grammar] = frozenset()
-        """Whose mask the last step has waited for in vain."""
+        """Grammars whose mask did not arrive during the last step's wait."""
 
     def start(self, address: str, sequences: Iterable[Sequence]) -> None:
-        """Give each of `sequences` a state of its own.
+        """Start a grammar state for each of `sequences`.
 
         Raises:
             ValueError: this engine has no grammars.
@@ -62,18 +63,18 @@ class Constrained:
             raise ValueError("this engine has no grammars")
         for sequence in sequences:
             sequence.grammar = self._source.start(address)
-            self._held += 1
+            self._count += 1
 
     def leave(self, sequence: Sequence) -> None:
-        """Forget the state of a sequence that has ended."""
+        """Close the grammar state of a sequence that has ended."""
         if sequence.grammar is not None:
             sequence.grammar.close()
             sequence.grammar = None
-            self._held -= 1
+            self._count -= 1
 
     def prepare(self, plan: StepPlan) -> None:
-        """Ask for the first masks that `plan` needs."""
-        if self._held:
+        """Request the first masks that `plan` needs."""
+        if self._count:
             for row in plan.rows:
                 if row.samples and row.sequence.grammar is not None:
                     row.sequence.grammar.begin()
@@ -81,8 +82,8 @@ class Constrained:
     # -- drawing
 
     def states(self, plan: StepPlan) -> dict[int, Grammar]:
-        """Return the grammars of `plan`'s rows that draw; all plans before it are settled."""
-        if not self._held:
+        """Return the grammars of `plan`'s sampling rows; all plans before it have settled."""
+        if not self._count:
             return {}
         states: dict[int, Grammar] = {}
         outcomes: Outcomes = {}
@@ -97,25 +98,24 @@ class Constrained:
         return states
 
     def fill(self, plan: StepPlan, inputs: SamplingInputs) -> SamplingInputs:
-        """Return `inputs` with the masks that come in time; called once the forward is done, in the step's thread."""
+        """Return `inputs` with the masks that arrive in time; called after the forward pass, in the step's thread."""
         states = inputs.grammars
         if not states or self._source is None:
             return inputs
         self._wait(self._source, states, len(inputs.draws))
         outcomes = self._undrawn.setdefault(plan.number, {})
-        draws = [self._masked(one, states.get(one.row), outcomes) for one in inputs.draws]
-        self._late = frozenset(
-            one for one in {*self._late, *states.values()} if one.verdict is None
-        )
+        draws = [self._masked(draw, states.get(draw.row), outcomes) for draw in inputs.draws]
+        candidates = {*self._late, *states.values()}
+        self._late = frozenset(grammar for grammar in candidates if grammar.verdict is None)
         return SamplingInputs(tuple(draws))
 
     def _wait(self, source: GrammarSource, states: dict[int, Grammar], draws: int) -> None:
-        """Wait for masks, but not again for those that were late, unless nothing else is drawn."""
-        due = [one for one in states.values() if one not in self._late]
-        source.wait(due, PATIENCE_SECONDS)
-        again = [one for one in states.values() if one in self._late]
+        """Wait for masks; for those that were late before, only if the step draws nothing else."""
+        due = [grammar for grammar in states.values() if grammar not in self._late]
+        source.wait(due, MASK_WAIT_SECONDS)
+        again = [grammar for grammar in states.values() if grammar in self._late]
         if again:
-            source.wait(again, 0.0 if len(again) < draws else PATIENCE_SECONDS)
+            source.wait(again, 0.0 if len(again) < draws else MASK_WAIT_SECONDS)
 
     @staticmethod
     def _masked(draw: Draw, grammar: Grammar | None, outcomes: Outcomes) -> Draw:
@@ -137,7 +137,7 @@ class Constrained:
     # -- settling
 
     def settle(self, plan: StepPlan) -> Outcomes:
-        """Return the rows of `plan` for which nothing was drawn, and remember whose tokens are missing."""
+        """Return the rows of `plan` without a drawn token, and record which tokens are missing."""
         outcomes = self._undrawn.pop(plan.number, {})
         if outcomes or self._dropped:
             late = (row for row, why in outcomes.items() if why is Undrawn.LATE)
@@ -145,27 +145,27 @@ class Constrained:
         return outcomes
 
     def forget(self, plan: StepPlan) -> None:
-        """The step of `plan` raised: what it did not draw no longer matters."""
+        """Drop the outcomes of `plan`, whose step raised."""
         self._undrawn.pop(plan.number, None)
 
     def complete(self, ended: Iterable[Sequence]) -> None:
-        """Of those that ended by their length, let those whose grammar is complete end by that."""
-        if self._source is None or not self._held:
+        """Change the reason of sequences that ended by length to STOP where their grammar is complete."""
+        if self._source is None or not self._count:
             return
         cut = [
-            (one, one.grammar)
-            for one in ended
-            if one.grammar is not None and one.finished is FinishReason.LENGTH
+            (sequence, sequence.grammar)
+            for sequence in ended
+            if sequence.grammar is not None and sequence.finished is FinishReason.LENGTH
         ]
         if cut:
-            self._source.wait([grammar for _, grammar in cut], PATIENCE_SECONDS)
+            self._source.wait([grammar for _, grammar in cut], MASK_WAIT_SECONDS)
         for sequence, grammar in cut:
             if isinstance(grammar.verdict, Complete):
                 sequence.finished = FinishReason.STOP
 
 
 def _only_stops(mask: "np.ndarray[tuple[int, ...], np.dtype[np.uint32]]", draw: Draw) -> bool:
-    """Return whether `mask` leaves nothing but stop ids where `min_tokens` forbids those."""
+    """Return whether `mask` allows only stop ids where `min_tokens` forbids them."""
     params = draw.params
     if draw.output_tokens >= params.min_tokens or not params.stop_ids:
         return False

@@ -1,7 +1,7 @@
-"""Whom a drain refuses at once: who has not begun and is not predicted to finish by its deadline.
+"""The requests that a drain rejects at once: those not started and not predicted to finish by its deadline.
 
-A prediction takes every answer to be as long as it may become, and every step as long as the mean of those so far.
-Whoever has begun is never refused, so its choices have their places first.
+The prediction assumes that every answer reaches its maximum length and that every step takes the mean step time.
+A request with a started choice is never rejected, so its choices get slots first.
 """
 
 from collections.abc import Iterable
@@ -10,46 +10,46 @@ from heapq import heapify, heapreplace, nlargest
 from penstock_runtime.engine.continuous.sequence import Sequence
 
 
-def beyond(
-    held: Iterable[Sequence], waiting: Iterable[Sequence], cap: int, within_steps: float
+def unfinishable(
+    unended: Iterable[Sequence], waiting: Iterable[Sequence], cap: int, within_steps: float
 ) -> list[str]:
-    """Return the requests of `waiting`, which is in order, that have not begun and will not finish in time.
+    """Return the ids of requests in `waiting`, in queue order, that have not started and will not finish in time.
 
-    `held` are the choices of all requests that have not ended, those that have finished included.
+    `unended` are all choices, finished ones included, of requests that have not ended.
     """
-    held, waiting = list(held), list(waiting)
-    begun = {one.request.id for one in held if one.stats.first_step_at is not None}
-    queued = {one.uid for one in waiting}
-    running = [_left(one) for one in held if one.finished is None and one.uid not in queued]
-    places = nlargest(cap, [*running, *[0] * cap])  # where more run, some must leave first
-    heapify(places)
-    _take(places, (_left(one) for one in waiting if one.request.id in begun))
+    unended, waiting = list(unended), list(waiting)
+    started = {s.request.id for s in unended if s.stats.first_step_at is not None}
+    queued = {s.uid for s in waiting}
+    running = [_steps_left(s) for s in unended if s.finished is None and s.uid not in queued]
+    slots = nlargest(cap, [*running, *[0] * cap])  # of a surplus, the first to finish free no slot
+    heapify(slots)
+    _fill(slots, (_steps_left(s) for s in waiting if s.request.id in started))
     requests: dict[str, list[int]] = {}
-    for one in waiting:
-        if one.request.id not in begun:
-            requests.setdefault(one.request.id, []).append(_left(one))
-    refused = []
+    for sequence in waiting:
+        if sequence.request.id not in started:
+            requests.setdefault(sequence.request.id, []).append(_steps_left(sequence))
+    rejected = []
     for name, choices in requests.items():
-        taken = places.copy()
-        if _take(taken, choices) < within_steps:
-            places = taken
+        filled = slots.copy()
+        if _fill(filled, choices) < within_steps:
+            slots = filled
         else:
-            refused.append(name)
-    return refused
+            rejected.append(name)
+    return rejected
 
 
-def _take(places: list[int], choices: Iterable[int]) -> int:
-    """Give each of `choices`, in steps, the place that is free first; return when the last of them finishes.
+def _fill(slots: list[int], choices: Iterable[int]) -> int:
+    """Assign each of `choices`, given by its steps, to the slot that frees first; return the step in which the last ends.
 
-    `places` is a heap of when each is free, in steps from now.
+    `slots` is a heap of the steps from now at which each slot frees.
     """
     last = 0
     for steps in choices:
-        end = places[0] + steps
-        heapreplace(places, end)
+        end = slots[0] + steps
+        heapreplace(slots, end)
         last = max(last, end)
     return last
 
 
-def _left(sequence: Sequence) -> int:
+def _steps_left(sequence: Sequence) -> int:
     return sequence.params.max_tokens - sequence.output_tokens

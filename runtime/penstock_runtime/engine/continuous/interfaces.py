@@ -1,6 +1,6 @@
-"""What the engine needs of a scheduler, and a scheduler of its ledger. Both are pure: `now` is an argument.
+"""The interfaces of the generation engine: the scheduler that it plans with and the executor that runs its plans.
 
-What runs plans. The engine and its loop know a model by this alone.
+The scheduler is pure: `now` is an argument. The engine and its loop use a model only through `StepExecutor`.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -15,24 +15,23 @@ from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepRes
 
 
 class Scheduler(Protocol):
-    """Who runs in the next step, on which blocks. Knows nothing of tokens' meaning nor of ends."""
+    """Chooses the sequences and blocks of the next step; it interprets no tokens and ends no request."""
 
     @property
     def cap(self) -> int:
-        """Return how many sequences may run."""
+        """Return how many sequences may run: the limit, or the bound of memory and graphs."""
 
     def add(self, sequence: Sequence, now: float) -> None:
-        """Let a new sequence wait."""
+        """Queue a new sequence; a later choice of a request waits for the prompt of the first."""
 
     def remove(self, sequence: Sequence) -> None:
-        """Forget it, wherever it is: finished, cancelled, expired, failed.
+        """Remove a sequence that finished, failed, expired or was cancelled; an unknown one is ignored.
 
-        Its blocks are free once no step in flight names them; full ones of a finished sequence stay in
-        the prefix cache.
+        Its blocks are released once no plan in flight names them; full blocks stay in the prefix cache.
         """
 
     def plan(self, now: float) -> StepPlan | Idle:
-        """Return the next step, taking earlier steps in flight as done; advances `computed` and `unknown`.
+        """Return the next step, as if the plans in flight had run; advances `computed` and `placeholder`.
 
         A sequence `at_last_token` gets no row. The first row of a sequence sets `first_step_at`.
         """
@@ -40,32 +39,25 @@ class Scheduler(Protocol):
     def settle(
         self, plan: StepPlan, failed: Container[int] = (), late: Container[int] = ()
     ) -> None:
-        """Note that the step has run: tokens are in their sequences' `ids`, who ended has been removed.
+        """Record that the step has run: its tokens are in `ids`, and sequences that ended are removed.
 
-        Clears `unknown` where this plan was to sample it, publishes full blocks to the prefix cache and
-        frees what waited for this step. Called for every plan, in order of number, before the next is
-        planned; `failed` are the rows whose keys and values must not be published, all of them where the
-        plan failed as a whole. Of the rows that are `late` the last position will be computed again.
+        Clears the placeholders of this plan, publishes full blocks to the prefix cache and carries out the
+        releases that wait for this step. Called for every plan, in order of number, before the next is planned.
+        Nothing that `failed` rows computed is published: all rows, where the plan as a whole failed. The last
+        position of `late` rows will be computed again.
         """
 
     def set_limits(self, limits: GenerationLimits, now: float) -> None:
-        """Obey `limits` from the next plan on."""
+        """Apply `limits` from the next plan on."""
 
     def expired(self, now: float) -> Iterable[Sequence]:
-        """Return those whose deadline is not after `now`, waiting or running; the engine removes them."""
+        """Return, once each, the waiting and running sequences whose deadline is not after `now`; the engine removes them."""
 
     def waiting_in_order(self) -> Items[Sequence]:
-        """Return what waits, the next first: for a drain's one look."""
+        """Return the waiting sequences, the next first and blocked choices last; called once per drain."""
 
     def report(self) -> SchedulerReport:
-        """Return how it stands."""
-
-
-class BlockLedger(Protocol):
-    """The sole owner of KV blocks: free, used (with references), cached (without, in LRU order), copying."""
-
-    def check(self) -> None:
-        """Raise AssertionError unless free + used + cached + copying is the total, on device and host."""
+        """Return the current counts and totals."""
 
 
 class StepExecutor(Protocol):
@@ -74,9 +66,9 @@ class StepExecutor(Protocol):
     info: GenerationInfo
 
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
-        """Do all that `plan` says. `inputs` is called once the forward is under way, and may wait.
+        """Run `plan`. `inputs` is called once the forward pass is under way, and may block.
 
         Raises:
             OutOfMemory: the step did not fit.
-            DeviceLost: nothing will run any more.
+            DeviceLost: no further step can run.
         """

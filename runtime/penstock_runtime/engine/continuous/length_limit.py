@@ -1,16 +1,16 @@
-"""What may enter: a request that can never fit is refused at the door with the number that was exceeded."""
+"""The length limit of generation: rejects a request that can never fit, with the number that it exceeds."""
 
 from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.errors import BadInput, ContextExceeded
 
 
 def max_sequence_tokens(info: GenerationInfo) -> int:
-    """Return the most tokens, prompt and answer, that one sequence can have in an otherwise empty cache."""
+    """Return how many tokens, prompt and answer, one sequence can have in an otherwise empty cache."""
     return min(info.max_model_len, info.kv.tokens)
 
 
 def grant_tokens(info: GenerationInfo, prompt_tokens: int, max_tokens: int | None) -> int:
-    """Return how many tokens may be generated after the prompt; None asks for all that fits.
+    """Return how many tokens may be generated after the prompt; with `max_tokens` None, all that fit.
 
     Raises:
         BadInput: no token fits after the prompt, or `max_tokens` is more than fits.

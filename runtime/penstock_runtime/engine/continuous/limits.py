@@ -1,4 +1,4 @@
-"""The live limits of generation, and what a model's KV cache holds."""
+"""Live limits of generation, and the capacity of a loaded model and its KV cache."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,13 +13,13 @@ TOKENS_PER_STEP: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class GenerationLimits:
-    """What the engine obeys from the next plan on, under one generation."""
+    """The limits of one generation, applied from the next plan on."""
 
     generation: int
     max_batch_size: int
     """Running sequences."""
     max_batched_tokens: int
-    """Tokens a step; at least `max_batch_size`, so that every running sequence can decode."""
+    """Tokens per step; at least `max_batch_size`, so that every running sequence can decode."""
     max_queue_depth: int
     discipline: Discipline
     preemption: Preemption
@@ -42,27 +42,27 @@ class GenerationLimits:
 
 @dataclass(frozen=True, slots=True)
 class KVSpec:
-    """The paged cache as the step laid it out at load. Sizes are counts unless they say bytes."""
+    """The paged KV cache as laid out at load; sizes are counts unless the name says bytes."""
 
     block_tokens: int
-    """Positions a block holds, in every layer."""
+    """Positions per block, in every layer."""
     blocks: int
-    """On the device."""
+    """Device blocks."""
     host_blocks: int
-    """On the host, for swap; 0: none, so preemption recomputes."""
+    """Host blocks for swapping; 0: preemption recomputes."""
     block_bytes: int
     sliding_windows: tuple[int, ...] = ()
     """Windows of the sliding layer groups; full layers have none. All groups share one block table."""
 
     @property
     def tokens(self) -> int:
-        """Return how many positions the device holds."""
+        """Return the positions that fit on the device."""
         return self.blocks * self.block_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """One step, and how long it took."""
+    """One step and its duration."""
 
     prefill_tokens: int
     decode_rows: int
@@ -74,32 +74,32 @@ class TimedStep:
 
 @dataclass(frozen=True, slots=True)
 class GenerationInfo:
-    """What a loaded generative model says of itself."""
+    """The description of a loaded generative model."""
 
     name: str
     backend: str
-    """What computes: `cpu`, `cuda:NVIDIA H200`."""
+    """Compute device: `cpu`, `cuda:NVIDIA H200`."""
     attention: str
-    """The attention of the compute backend that was selected at load: `openvino`, or `gather-sdpa` on torch."""
+    """Attention of the compute backend that was selected at load: `openvino`, or `gather-sdpa` on torch."""
     dtype: str
     vocabulary: int
     max_model_len: int
-    """Positions that one sequence may have: the model's own bound, or what the cache holds if that is less."""
+    """Positions per sequence: the model's own bound, or the cache's capacity if that is less."""
     kv: KVSpec
     stop_ids: tuple[int, ...]
-    """The model's own (generation_config.json, else config.json)."""
+    """The model's own stop ids, from generation_config.json, else config.json."""
     max_running: int
-    """The most sequences that any limit may allow."""
+    """Upper bound of the cap under any limits."""
     revision: str
-    """Of the weights: part of every prefix hash."""
+    """Revision of the weights; part of every prefix hash."""
     prefill_token_seconds: float = 50e-6
-    """Measured at load, as is the next: what decides between swapping and computing again."""
+    """Measured at load; with `copied_block_seconds` it decides between swapping and recomputation."""
     copied_block_seconds: float = 20e-6
-    """One block, one way."""
+    """One block, one way, in seconds."""
     warm_up: tuple[TimedStep, ...] = ()
-    """Steps that were timed at load, before any request."""
+    """Steps timed at load, before any request."""
 
     @property
     def cap_bound(self) -> int:
-        """Return the largest cap that memory allows: each that runs has a block, at least."""
+        """Return the largest cap that memory allows: every running sequence needs at least one block."""
         return max(1, min(self.max_running, self.kv.blocks))

@@ -1,10 +1,6 @@
-"""Where steps run: in the engine's own thread, or in one beside it so that planning hides behind the device.
+"""Runners of step plans: in the engine's own thread, or in a second thread so that planning overlaps with steps.
 
-The thread that steps run in where they overlap with planning.
-
-What a step, or the inputs of its draws, come to: known at once, or when another thread has them.
-
-A `Future` costs ten times what these do, twice a step.
+Results are passed by lightweight futures: `concurrent.futures.Future` costs ten times as much, twice per step.
 """
 
 import threading
@@ -12,7 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, Generic, Never, Protocol, TypeVar
+from typing import Any, Never, Protocol, TypeVar
+
+from typing_extensions import override
 
 from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
@@ -23,93 +21,110 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class StepFuture(Protocol[T_co]):
-    """What of `concurrent.futures.Future` the loop needs."""
+    """The part of `concurrent.futures.Future` that the loop needs."""
+
+    __slots__ = ()
 
     def result(self) -> T_co:
-        """Wait for it, and return it or raise what was raised."""
+        """Wait for the call; return its value or raise its exception."""
 
 
-class Known(Generic[T]):
-    """It is there."""
+class Runner(Protocol):
+    """Runs plans in order, possibly in a thread of its own."""
+
+    depth: int
+    """How many plans may be submitted beyond the one whose result the loop waits for."""
+
+    def submit(
+        self, plan: StepPlan, inputs: Callable[[], SamplingInputs]
+    ) -> StepFuture[StepResult]:
+        """Run `plan` after all earlier ones; `inputs` is called in the thread that runs it."""
+
+    def close(self) -> None:
+        """Finish the submitted plans and end the thread."""
+
+
+class ReadyResult(StepFuture[T]):
+    """A result that is available at once."""
 
     __slots__ = ("_value",)
 
     def __init__(self, value: T) -> None:
         self._value = value
 
+    @override
     def result(self) -> T:
-        """As `StepFuture.result`."""
         return self._value
 
 
-class Raised:
-    """There will be none."""
+class RaisedResult(StepFuture[Never]):
+    """The exception of a call that raised."""
 
     __slots__ = ("_error",)
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
+    @override
     def result(self) -> Never:
-        """As `StepFuture.result`."""
         raise self._error
 
 
-class Coming(Generic[T]):
-    """Another thread will call `make`, once."""
+class PendingCall(StepFuture[T]):
+    """A call that another thread runs once."""
 
-    __slots__ = ("_done", "_make", "_outcome")
+    __slots__ = ("_call", "_done", "_outcome")
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
         self._outcome: StepFuture[T]
         self._done = Lock()
         self._done.acquire()
 
-    def make(self) -> None:
-        """Make it, and let go whoever waits for it."""
+    def run(self) -> None:
+        """Run the call and release the threads that wait for its result."""
         try:
-            self._outcome = Known(self._make())
-        except BaseException as error:  # noqa: BLE001  handed to whoever asks for the result
-            self._outcome = Raised(error)
+            self._outcome = ReadyResult(self._call())
+        except BaseException as error:  # noqa: BLE001  raised again by `result`
+            self._outcome = RaisedResult(error)
         self._done.release()
 
+    @override
     def result(self) -> T:
-        """As `StepFuture.result`."""
         with self._done:
             return self._outcome.result()
 
 
 class StepThread:
-    """Does one thing after the other, in the order they came.
+    """A daemon thread that runs calls in the order of their submission.
 
-    Not an executor: its futures cost a tenth of a small model's step, and an interpreter that ends waits for
-    its thread, be it in a load that nobody wants any more or in a step that hangs.
+    An executor does not serve: its futures cost a tenth of a small model's step, and at exit the interpreter waits
+    for its threads, even for a load that is no longer wanted or a step that hangs.
     """
 
     def __init__(self) -> None:
-        self._waiting: SimpleQueue[Coming[Any] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._live, name="penstock-step", daemon=True)
+        self._calls: SimpleQueue[PendingCall[Any] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="penstock-step", daemon=True)
         self._thread.start()
 
-    def submit(self, make: Callable[[], T]) -> StepFuture[T]:
-        """Have `make` called after all that was submitted before; return what will come of it."""
-        coming = Coming(make)
-        self._waiting.put(coming)
-        return coming
+    def submit(self, call: Callable[[], T]) -> StepFuture[T]:
+        """Run `call` after all earlier ones; return its future."""
+        pending = PendingCall(call)
+        self._calls.put(pending)
+        return pending
 
     def close(self) -> None:
-        """Wait until all that was submitted is done; nothing may be submitted from now on."""
-        self._waiting.put(None)
+        """Wait until all submitted calls are done; none may follow."""
+        self._calls.put(None)
         self._thread.join()
 
-    def _live(self) -> None:
-        while (coming := self._waiting.get()) is not None:
-            coming.make()
-            del coming  # a thread that waits keeps nobody's plan
+    def _run(self) -> None:
+        while (pending := self._calls.get()) is not None:
+            pending.run()
+            del pending  # while waiting, the thread keeps no plan alive
 
 
-class InlineRunner:
+class InlineRunner(Runner):
     """Depth 0: `submit` returns when the step is done."""
 
     depth = 0
@@ -117,21 +132,22 @@ class InlineRunner:
     def __init__(self, step: StepExecutor) -> None:
         self._step = step
 
+    @override
     def submit(
         self, plan: StepPlan, inputs: Callable[[], SamplingInputs]
     ) -> StepFuture[StepResult]:
-        """As `loop.Runner.submit`."""
         try:
-            return Known(self._step.run(plan, inputs))
-        except Exception as error:  # noqa: BLE001  handed to whoever asks for the result
-            return Raised(error)
+            return ReadyResult(self._step.run(plan, inputs))
+        except Exception as error:  # noqa: BLE001  raised again by `result`
+            return RaisedResult(error)
 
+    @override
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no thread to end."""
 
 
-class ThreadRunner:
-    """Depth 1: one thread of its own, in which the step must also have been opened."""
+class ThreadRunner(Runner):
+    """Depth 1: steps run in a `StepThread`, in which the step must also have been opened."""
 
     depth = 1
 
@@ -139,12 +155,12 @@ class ThreadRunner:
         self._step = step
         self._thread = thread
 
+    @override
     def submit(
         self, plan: StepPlan, inputs: Callable[[], SamplingInputs]
     ) -> StepFuture[StepResult]:
-        """As `loop.Runner.submit`."""
         return self._thread.submit(partial(self._step.run, plan, inputs))
 
+    @override
     def close(self) -> None:
-        """As `loop.Runner.close`."""
         self._thread.close()

@@ -1,6 +1,6 @@
-"""What the sampler needs from the host for one step: taken from the sequences when all before it is settled.
+"""The sampler's host inputs for one step: parameters, seeds, penalty counts and grammar masks of each sampling row.
 
-From a plan's rows to what the sampler needs of their sequences: penalties' counts, seeds.
+They are built from the sequences once all earlier plans have settled.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
 
 
 class Draw(Struct, frozen=True, gc=False):
-    """How one row's token is chosen."""
+    """The inputs that determine one row's token."""
 
     row: int
     """Index into the plan's rows."""
@@ -25,44 +25,45 @@ class Draw(Struct, frozen=True, gc=False):
     seed: int
     choice: int
     position: int
-    """Of the token that is drawn: the sequence's length before it."""
+    """Position of the drawn token: the sequence's length before it."""
     output_tokens: int
-    """Drawn before it."""
+    """Output tokens before it."""
     mask: NDArray[np.uint32] | None = None
-    """The grammar's: bit t is set where token t may follow."""
+    """Grammar mask: bit t is set where token t may follow."""
     prompt_ids: NDArray[np.int64] | None = None
-    """With a repetition penalty: every distinct id of the prompt."""
+    """Distinct ids of the prompt, with a repetition penalty."""
     output_ids: NDArray[np.int64] | None = None
-    """With any penalty: every distinct id of the output, and how often it occurs."""
+    """Distinct ids of the output, with any penalty."""
     output_counts: NDArray[np.float64] | None = None
+    """Occurrences of each of `output_ids`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingInputs:
-    """One a step."""
+    """The draws of one step."""
 
     draws: tuple[Draw, ...]
-    """One a sampling row, in order of rows."""
+    """One per sampling row, in order of rows."""
     grammars: dict[int, Grammar] = field(default_factory=dict)
-    """By row: whose masks are still to be filled in, when the forward is done."""
+    """By row: grammars whose masks are filled in after the forward pass."""
 
 
 def sampling_inputs(plan: StepPlan, grammars: dict[int, Grammar]) -> SamplingInputs:
-    """Return one draw for each sampling row; the masks of `grammars` are not in it yet."""
+    """Return one draw for each sampling row, still without the masks of `grammars`."""
     draws = tuple(_draw(index, row) for index, row in enumerate(plan.rows) if row.samples)
     return SamplingInputs(draws, grammars)
 
 
 def _draw(index: int, row: Row) -> Draw:
-    sequence, params = row.sequence, row.sequence.params
+    sequence, request = row.sequence, row.sequence.request
     position = row.start + row.count
     draw = Draw(
         row=index,
-        params=params,
-        seed=sequence.request.seed,
+        params=request.params,
+        seed=request.seed,
         choice=sequence.choice,
         position=position,
-        output_tokens=position - sequence.request.prompt_tokens,
+        output_tokens=position - request.prompt_tokens,
     )
     return draw if sequence.counts is None else _with_history(draw, sequence, sequence.counts)
 

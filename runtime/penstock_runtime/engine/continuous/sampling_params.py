@@ -1,29 +1,29 @@
-"""How tokens are chosen and when a generation stops: one client's wish, checked before it gets here."""
+"""Sampling parameters: how tokens are chosen and when a generation stops, validated by the HTTP side."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """The wishes of one request, in the order in which the sampler applies them.
+    """The parameters of one request.
 
-    logit bias, then repetition, frequency and presence penalties, then the grammar's mask and the ban of
-    stop ids below `min_tokens`, then temperature, top-k, top-p, min-p, then the draw. Logits are float32
-    (float64 in a float64 model).
+    The sampler applies logit bias, then repetition, frequency and presence penalties, then the grammar's mask and the
+    ban of stop ids below `min_tokens`, then temperature, top-k, top-p, min-p, then draws. Logits are float32 (float64
+    in a float64 model).
     """
 
     max_tokens: int
-    """At least 1; what the door granted (`length_limit.grant_tokens`), never more than fits."""
+    """At least 1; granted at admission (`length_limit.grant_tokens`), so it fits."""
     min_tokens: int = 0
-    """No stop id is sampled before so many tokens."""
+    """Output tokens before which no stop id is sampled."""
     temperature: float = 1.0
-    """0 takes the largest logit; the lower id wins a tie."""
+    """0 takes the largest logit; of equal logits the lower id wins."""
     top_p: float = 1.0
     """Keep the fewest tokens whose probabilities sum to at least this; 1 keeps all."""
     top_k: int = 0
-    """Keep so many; 0 keeps all."""
+    """Number of tokens to keep; 0 keeps all."""
     min_p: float = 0.0
-    """Keep tokens of at least this share of the likeliest's probability."""
+    """Keep tokens with at least this share of the top token's probability."""
     repetition_penalty: float = 1.0
     """Over prompt and output (transformers' definition): positive logits divided, negative multiplied."""
     presence_penalty: float = 0.0
@@ -32,19 +32,19 @@ class SamplingParams:
     """Over the output (OpenAI's definition)."""
     logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
-    """None: the HTTP side draws one for each prompt, so that a preempted request goes on as it would have."""
+    """None: the HTTP side draws a seed per prompt, so that a preempted request continues unchanged."""
     max_run_seconds: float | None = None
-    """Of steps that it takes part in; then it finishes with what it has, for length."""
+    """Device time of its steps after which the generation finishes with reason length."""
     stop_ids: frozenset[int] = field(default_factory=frozenset)
     """Ids that end the generation, the model's own included unless the client ignores those."""
     logprobs: int | None = None
-    """How many alternatives to report beside the chosen token's own; None: no log-probabilities."""
+    """Number of alternatives to report in addition to the chosen token; None: no log-probabilities."""
     prompt_logprobs: int | None = None
-    """The same of every token of the prompt but the first. Such a prompt finds nothing in the prefix cache."""
+    """The same for every prompt token but the first. Such a prompt does not use the prefix cache."""
 
     @property
     def needs_counts(self) -> bool:
-        """Return whether any penalty looks back at what was generated."""
+        """Return whether a penalty depends on the tokens generated so far."""
         return (
             self.repetition_penalty != 1.0
             or self.presence_penalty != 0.0

@@ -1,4 +1,4 @@
-"""What one step is to do, and what became of it: plain values between scheduler, engine and step."""
+"""Step plans and step results: the values that scheduler, engine and step executor exchange."""
 
 from dataclasses import dataclass, field
 
@@ -9,29 +9,29 @@ from penstock_runtime.engine.continuous.sequence import SampledToken, Sequence, 
 
 
 class Row(Struct, gc=False):
-    """Some consecutive positions of one sequence: a chunk of its prompt, or one token to decode.
+    """Consecutive positions of one sequence: a chunk of its prompt, or one token to decode.
 
-    Positions `start` to `start + count - 1` are fed; their ids are `sequence.ids[start : start + count]`,
-    except that the last may be not yet known to the host (`placeholder`: then count is 1).
+    Positions `start` to `start + count - 1` are fed. Their ids are `sequence.ids[start : start + count]`, unless the
+    host does not know the token yet: then `placeholder` refers to it and `count` is 1.
     """
 
     sequence: Sequence
     start: int
     count: int
     blocks: list[int]
-    """The block table, in order of position, covering `start + count` positions at least. While a plan that
-    names it is in flight the list may only grow at its end; a table that is given up is replaced."""
+    """The block table, in order of position, covering at least `start + count` positions. While a plan that names it
+    is in flight the list may only grow at its end; a table that is released is replaced."""
     samples: bool
-    """Whether a token is drawn after the last position: the chunk reaches the end of what is known."""
+    """Whether a token is sampled after the last position: the chunk reaches the end of the known tokens."""
     placeholder: TokenRef | None = None
-    """Feed the token that this earlier step samples, instead of an id."""
+    """The token of an earlier step to feed instead of an id."""
     scores: int = 0
-    """Of how many of its first positions the next token's log-probability is wanted: that token is in the prompt."""
+    """How many of its first positions need the log-probability of the next token, which is in the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockCopy:
-    """Copy one block of every layer. Which side is the device's is said by the list it is in."""
+    """A copy of one block of every layer; the list that contains it determines which side is the device."""
 
     source: int
     target: int
@@ -39,21 +39,21 @@ class BlockCopy:
 
 @dataclass(slots=True)
 class StepPlan:
-    """One step. Order of work: swap out, swap in, copies, then the rows.
+    """The work of one step, in this order: swap out, swap in, copies, rows.
 
-    A block that any of it names stays as it is until the plan is settled.
+    A block that the plan names stays unchanged until the plan has settled.
     """
 
     number: int
-    """Counts up by one a plan."""
+    """Increases by one per plan."""
     rows: list[Row]
-    """At least one, unless there is only swapping to do."""
+    """At least one, unless the plan only swaps."""
     swap_out: list[BlockCopy] = field(default_factory=list)
     """From device blocks to host blocks."""
     swap_in: list[BlockCopy] = field(default_factory=list)
     """From host blocks to device blocks."""
     copies: list[BlockCopy] = field(default_factory=list)
-    """On the device: copy on write."""
+    """Copy on write, on the device."""
 
     @property
     def tokens(self) -> int:
@@ -63,24 +63,24 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing can run before `until` (None: before a message comes)."""
+    """No step can run before `until` (None: before a message arrives)."""
 
     until: float | None
 
 
 @dataclass(slots=True)
 class StepResult:
-    """What became of a plan."""
+    """The outcome of a plan."""
 
     plan: StepPlan
     sampled: list[SampledToken | None]
-    """One a row of the plan: None where the row does not sample, or `failed` names it."""
+    """One per row of the plan: None where the row does not sample or is in `failed`."""
     failed: dict[int, str]
-    """Rows whose sequence cannot go on, with the reason in words fit for a client."""
+    """Reason, fit for a client, for each row whose sequence cannot continue."""
     seconds: float
     """Device time."""
     began: float = 0.0
-    """Of the monotonic clock."""
+    """Start of the step, on the monotonic clock."""
     captured: bool = False
     """Whether the step also captured a CUDA graph, so that its time predicts no other."""
     scored: dict[int, PromptScores] = field(default_factory=dict)

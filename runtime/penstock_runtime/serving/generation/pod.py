@@ -16,7 +16,7 @@ from penstock_api.limits import (
     State,
 )
 from penstock_runtime.config import RuntimeConfig
-from penstock_runtime.engine.continuous.grammar.server import Tokens
+from penstock_runtime.engine.continuous.grammar.server import GrammarVocabulary
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
 from penstock_runtime.engine.continuous.length_limit import max_sequence_tokens
 from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped
@@ -84,7 +84,9 @@ class GenerationPod(Pod):
             serving = Serving(info, tokenizer, self._grammars, encoder)
             self.serving = serving  # before anything is awaited
             ends = tuple(sorted(serving.own_ends))
-            await self._grammars.start(Tokens(tokenizer.to_json(), info.vocabulary, ends))
+            await self._grammars.start(
+                GrammarVocabulary(tokenizer.to_json(), info.vocabulary, ends)
+            )
 
     async def close(self) -> None:
         """As `Pod.close`."""

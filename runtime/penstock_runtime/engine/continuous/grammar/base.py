@@ -1,4 +1,4 @@
-"""A grammar as the engine sees it: a state elsewhere that says, after each token, what may follow."""
+"""The interface between the engine and grammars: a state in another process that returns, after each token, the next mask."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Nothing but a stop id may follow: the answer ends."""
+    """Only a stop id may follow: the answer ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The grammar cannot be enforced any further; the reason is fit for a client."""
+    """The grammar can no longer be enforced; the reason is fit for a client."""
 
     reason: str
 
@@ -33,27 +33,27 @@ Verdict = Allowed | Complete | Broken
 
 
 class Grammar(Protocol):
-    """The state of one generation under a grammar; lives beside the request, so preemption cannot lose it."""
+    """The grammar state of one sequence; it belongs to the request, so preemption does not lose it."""
 
     @property
     def verdict(self) -> Verdict | None:
         """Return what may follow; None while it is being computed."""
 
     def begin(self) -> None:
-        """Ask for the first verdict, once; later calls do nothing."""
+        """Request the first verdict; later calls do nothing."""
 
     def accept(self, token: int) -> None:
-        """Move on, and ask for the next verdict."""
+        """Advance the state by `token` and request the next verdict."""
 
     def close(self) -> None:
-        """Forget the state."""
+        """Close the state."""
 
 
 class GrammarSource(Protocol):
-    """Where the engine gets grammars from."""
+    """Starts grammar states and waits for their verdicts."""
 
     def start(self, address: str) -> Grammar:
-        """Return a fresh state of the grammar that is compiled at `address`; never blocks."""
+        """Return a new state of the grammar that is compiled at `address`; never blocks."""
 
     def wait(self, grammars: Iterable[Grammar], seconds: float) -> None:
         """Return when all of `grammars`, started here, have a verdict, or after `seconds`; any thread may call it."""

@@ -1,4 +1,4 @@
-"""The engine's side of grammars: states that live in the workers, one socket a worker, never waited for while a step runs."""
+"""The engine's client of grammar workers: one socket per worker, read only after a step's forward pass."""
 
 import select
 import socket
@@ -10,6 +10,7 @@ from itertools import count
 from typing import Final
 
 import numpy as np
+from typing_extensions import override
 
 from penstock_runtime.engine.continuous.grammar import worker
 from penstock_runtime.engine.continuous.grammar.base import (
@@ -17,6 +18,7 @@ from penstock_runtime.engine.continuous.grammar.base import (
     Broken,
     Complete,
     Grammar,
+    GrammarSource,
     Verdict,
 )
 from penstock_runtime.engine.continuous.grammar.worker import ACCEPT, CLOSE, OPEN, REPLY, REQUEST
@@ -26,12 +28,12 @@ ENDED: Final = Broken(
     f" {worker.STACK_BYTES >> 20} MiB of stack: make it smaller, or nest and repeat less"
 )
 _MAX_REASON_BYTES: Final = 2048
-_LOOK_SECONDS: Final = 0.002
-"""How often a waiter looks whether a state was closed meanwhile."""
+_POLL_SECONDS: Final = 0.002
+"""How often a wait checks whether a state was closed."""
 
 
-class GrammarClient:
-    """A `GrammarSource`: states are started and closed by one thread, and waited for by any."""
+class GrammarClient(GrammarSource):
+    """Starts and closes states in one thread; any thread may wait for them."""
 
     def __init__(self, vocabulary: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._bytes = REPLY.size + max((vocabulary + 31) // 32 * 4, _MAX_REASON_BYTES)
@@ -39,31 +41,33 @@ class GrammarClient:
         self._channels: dict[str, _Channel] = {}
         self._names = count()
         self._lock = threading.Lock()
-        """Held by who reads; a socket is closed under it."""
+        """Taken to read from sockets and to close one."""
 
+    @override
     def start(self, address: str) -> "RemoteGrammar":
-        """As `GrammarSource.start`: the connection is made with the first verdict that is asked for."""
         return RemoteGrammar(self, address, next(self._names))
 
+    @override
     def wait(self, grammars: Iterable[Grammar], seconds: float) -> None:
-        """As `GrammarSource.wait`."""
         waiting = [
-            one for one in grammars if one.verdict is None and isinstance(one, RemoteGrammar)
+            grammar
+            for grammar in grammars
+            if grammar.verdict is None and isinstance(grammar, RemoteGrammar)
         ]
         deadline = self._clock() + seconds
         with self._lock:
             while waiting:
-                channels = {one.channel for one in waiting if one.channel is not None}
+                channels = {grammar.channel for grammar in waiting if grammar.channel is not None}
                 for channel in channels:
                     channel.read()
-                waiting = [one for one in waiting if one.verdict is None]
+                waiting = [grammar for grammar in waiting if grammar.verdict is None]
                 left = deadline - self._clock()
                 if not waiting or left <= 0.0:
                     return
-                _poll(channels, min(left, _LOOK_SECONDS))
+                _poll(channels, min(left, _POLL_SECONDS))
 
     def join(self, grammar: "RemoteGrammar", address: str) -> "_Channel":
-        """Return the channel to `address`, opened now if it is the first."""
+        """Return the channel to `address`; opens it for the first state."""
         channel = self._channels.get(address)
         if channel is None or channel.dead:
             channel = self._channels[address] = _Channel(address, self._bytes)
@@ -71,7 +75,7 @@ class GrammarClient:
         return channel
 
     def leave(self, grammar: "RemoteGrammar", channel: "_Channel") -> None:
-        """Forget a state; with the last one its channel is closed."""
+        """Remove a state from its channel; the last one closes the channel."""
         channel.states.pop(grammar.name, None)
         if channel.states:
             channel.send(REQUEST.pack(CLOSE, grammar.name, 0))
@@ -82,8 +86,8 @@ class GrammarClient:
             del self._channels[channel.address]
 
 
-class RemoteGrammar:
-    """A `Grammar` whose state a worker holds."""
+class RemoteGrammar(Grammar):
+    """A grammar state in a worker process; its connection opens with the first verdict requested."""
 
     __slots__ = ("_address", "_client", "channel", "name", "verdict")
 
@@ -94,14 +98,14 @@ class RemoteGrammar:
         self._client = client
         self._address = address
 
+    @override
     def begin(self) -> None:
-        """As `Grammar.begin`."""
         if self.channel is None and self.verdict is None:
             self.channel = self._client.join(self, self._address)
             self.channel.send(REQUEST.pack(OPEN, self.name, 0))
 
+    @override
     def accept(self, token: int) -> None:
-        """As `Grammar.accept`."""
         if self.channel is None or isinstance(self.verdict, Broken):
             return
         self.verdict = None
@@ -110,8 +114,8 @@ class RemoteGrammar:
         else:
             self.channel.send(REQUEST.pack(ACCEPT, self.name, token))
 
+    @override
     def close(self) -> None:
-        """As `Grammar.close`."""
         channel, self.channel = self.channel, None
         self.verdict = ENDED
         if channel is not None:
@@ -128,7 +132,7 @@ class _Channel:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._bytes = bytes_
         self._unsent: deque[bytes] = deque()
-        """What the worker had no room for; sent by whoever waits."""
+        """Messages that the full socket did not accept; the next read sends them."""
         self.socket.setblocking(False)  # noqa: FBT003 - socket's own signature
         try:
             self.socket.connect(address)
@@ -136,14 +140,14 @@ class _Channel:
             self.dead = True
 
     def send(self, message: bytes) -> None:
-        """Send `message`, or keep it until the worker takes more."""
+        """Send `message`, or queue it until the socket accepts more."""
         if self.dead:
             self._end()
         elif self._unsent or not self._sent(message):
             self._unsent.append(message)
 
     def read(self) -> None:
-        """Take every verdict that has come; must be called under the client's lock."""
+        """Read all verdicts that have arrived; requires the client's lock."""
         while self._unsent and self._sent(self._unsent[0]):
             self._unsent.popleft()
         while not self.dead:
@@ -161,7 +165,7 @@ class _Channel:
         self._end()
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self.dead = True
         self.socket.close()
 
@@ -179,7 +183,7 @@ class _Channel:
             state.verdict = Broken(reply[REPLY.size : size].decode(errors="replace"))
 
     def _sent(self, message: bytes) -> bool:
-        """Return whether nothing is left to send of `message`."""
+        """Send `message`; return False if it must be sent again."""
         try:
             self.socket.send(message)
         except (BlockingIOError, InterruptedError):
@@ -189,7 +193,7 @@ class _Channel:
         return True
 
     def _end(self) -> None:
-        """The worker has ended, so no verdict will come any more."""
+        """Break all states that wait for a verdict, because the worker has ended."""
         for state in list(self.states.values()):
             if state.verdict is None:
                 state.verdict = ENDED

@@ -1,4 +1,4 @@
-"""The service's handle on the fork server: sends it sockets, hears of its workers, and speaks with each of them."""
+"""The service's handle on the grammar fork server: sends it sockets, receives worker states and compiles grammars."""
 
 import asyncio
 import json
@@ -14,16 +14,16 @@ from dataclasses import asdict, dataclass
 from typing import Final, Never
 
 from penstock_runtime.engine.continuous.grammar import worker
-from penstock_runtime.engine.continuous.grammar.process import FORK, NEWS, READY, STARTED
+from penstock_runtime.engine.continuous.grammar.process import FORK, READY, STARTED, WORKER_STATE
 from penstock_runtime.engine.continuous.grammar.spec import GrammarRejected, GrammarSpec
 from penstock_runtime.errors import NotServing
 
 START_SECONDS: Final = 120.0
-"""For the trie of a large vocabulary on a busy core."""
+"""Time for the trie of a large vocabulary on a busy core."""
 _MEMORY = f"{worker.MEMORY_BYTES >> 20} MiB of memory"
 _STACK = f"{worker.STACK_BYTES >> 20} MiB of stack"
 _LOST: Final = 1 << 29
-"""Instead of a worker's exit code: the fork server has ended before it."""
+"""Exit code of a worker whose fork server ended first."""
 _REMEDY = "make it smaller, or nest and repeat less"
 
 log = logging.getLogger(__name__)
@@ -34,18 +34,18 @@ class ServerFailed(Exception):
 
 
 class TokenizerUnusable(ServerFailed):
-    """Nor will it ever, with this tokenizer; the message is one line."""
+    """The tokenizer cannot be used for grammars; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
-    """What grammars are over."""
+class GrammarVocabulary:
+    """The vocabulary that grammars constrain."""
 
     tokenizer: str
     """`tokenizer.json`."""
     vocabulary: int
-    """Counts logits, which may be more than the tokenizer has ids."""
-    ends: tuple[int, ...]
+    """Number of logits, which may exceed the tokenizer's ids."""
+    stop_ids: tuple[int, ...]
 
 
 class ForkServerHandle:
@@ -57,46 +57,46 @@ class ForkServerHandle:
         control: socket.socket,
         changed: Callable[[int, int | None], None],
     ) -> None:
-        """`changed` is called with a worker's number and its process, or None when that has ended."""
+        """`changed` is called with a worker's number and its process id, or None when the worker has ended."""
         self.ended = False
         self._process = process
         self._control = control
         self._changed = changed
         self._lines: dict[int, asyncio.StreamWriter] = {}
-        """To each worker that lives; its end is the worker's."""
+        """By number of a live worker; closing the writer ends the worker."""
         self._codes: dict[int, asyncio.Future[int]] = {}
-        """How each worker of those ends."""
+        """Exit code of each live worker."""
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(control, self._hear)
+        self._loop.add_reader(control, self._receive)
 
     @classmethod
     async def start(
-        cls, tokens: Tokens, changed: Callable[[int, int | None], None]
+        cls, vocabulary: GrammarVocabulary, changed: Callable[[int, int | None], None]
     ) -> "ForkServerHandle":
         """Start the process and wait until it has built its trie.
 
         Raises:
             ServerFailed: it ended, or the tokenizer cannot be used.
         """
-        spawned = asyncio.create_task(asyncio.to_thread(_spawn, tokens))
+        spawned = asyncio.create_task(asyncio.to_thread(_spawn, vocabulary))
         try:
             process, control = await asyncio.shield(spawned)
-            said = await _first_message(control)
+            reply = await _first_message(control)
         except asyncio.CancelledError:
             await _discard(spawned)
             raise
-        if said == READY:
+        if reply == READY:
             return cls(process, control, changed)
         await _discard(spawned)
-        if said:
-            raise TokenizerUnusable(said.decode(errors="replace"))
+        if reply:
+            raise TokenizerUnusable(reply.decode(errors="replace"))
         raise ServerFailed
 
     async def compile(self, number: int, spec: GrammarSpec) -> str:
-        """Return the address of a new worker that holds `spec`.
+        """Return the address of a new worker that has compiled `spec`.
 
         Raises:
-            Unenforceable: it does not compile, or exceeds a limit.
+            GrammarRejected: it does not compile, or exceeds a limit.
             NotServing: the fork server has ended.
         """
         ours, theirs = socket.socketpair()
@@ -105,19 +105,19 @@ class ForkServerHandle:
         ended = self._codes[number] = self._loop.create_future()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         self._lines[number] = writer
-        asked = {"kind": spec.kind, "text": spec.text}
+        order = {"kind": spec.kind, "text": spec.text}
         with suppress(OSError):
-            writer.write(json.dumps(asked).encode() + b"\n")
+            writer.write(json.dumps(order).encode() + b"\n")
         compiled = False
         while True:
             line = await _line(reader)
             if not line:
-                _refuse(await ended, compiled=compiled)
-            told = json.loads(line)
-            if "refused" in told:
-                raise GrammarRejected(told["refused"])
-            if "address" in told:
-                return str(told["address"])
+                _raise_exit(await ended, compiled=compiled)
+            reply = json.loads(line)
+            if "refused" in reply:
+                raise GrammarRejected(reply["refused"])
+            if "address" in reply:
+                return str(reply["address"])
             compiled = True
 
     def end(self, number: int) -> None:
@@ -143,9 +143,9 @@ class ForkServerHandle:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
-            message = self._control.recv(NEWS.size)
+            message = self._control.recv(WORKER_STATE.size)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -157,7 +157,7 @@ class ForkServerHandle:
                 if not code.done():
                     code.set_result(_LOST)
             return
-        number, process, code = NEWS.unpack(message)
+        number, process, code = WORKER_STATE.unpack(message)
         if code == STARTED:
             self._changed(number, process)
             return
@@ -177,8 +177,8 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def _refuse(code: int, *, compiled: bool) -> Never:
-    """Raise what a worker's end means to its client."""
+def _raise_exit(code: int, *, compiled: bool) -> Never:
+    """Raise the error that a worker's exit code means for its client."""
     if code == _LOST:
         raise NotServing("GrammarsRestarting", "grammars are being restarted: try again soon")
     doing = "its first token" if compiled else "compiling it"
@@ -193,13 +193,13 @@ def _refuse(code: int, *, compiled: bool) -> Never:
     }
     limit = exceeded.get(code)
     if limit is None:
-        log.error("the process of a grammar ended with code %d", code)
+        log.error("a grammar worker ended with exit code %d", code)
         limit = f"{_MEMORY} or {_STACK}"
     raise GrammarRejected(f"{doing} takes more than {limit}: {_REMEDY}")
 
 
 async def _first_message(control: socket.socket) -> bytes:
-    """Return what the process sends when it is ready or refuses; empty where it ended or took too long."""
+    """Return the process's first message, ready or a refusal; empty if it ended or took too long."""
     control.setblocking(False)  # noqa: FBT003 - socket's own signature
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -209,14 +209,14 @@ async def _first_message(control: socket.socket) -> bytes:
 
 
 async def _discard(spawned: "asyncio.Task[tuple[subprocess.Popen[bytes], socket.socket]]") -> None:
-    """Kill a process that does not serve, and wait for its end."""
+    """Kill a process that does not serve, and wait until it has ended."""
     process, control = await spawned
     process.kill()
     control.close()
     await asyncio.to_thread(process.wait)
 
 
-def _spawn(tokens: Tokens) -> tuple["subprocess.Popen[bytes]", socket.socket]:
+def _spawn(vocabulary: GrammarVocabulary) -> tuple["subprocess.Popen[bytes]", socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - this interpreter, our own module
@@ -231,6 +231,6 @@ def _spawn(tokens: Tokens) -> tuple["subprocess.Popen[bytes]", socket.socket]:
             env={**os.environ, "MALLOC_ARENA_MAX": "1", "TOKENIZERS_PARALLELISM": "false"},
         )
     assert process.stdin is not None  # noqa: S101 - it is a pipe
-    with suppress(OSError), process.stdin as given:
-        given.write(json.dumps(asdict(tokens)).encode())
+    with suppress(OSError), process.stdin as stdin:
+        stdin.write(json.dumps(asdict(vocabulary)).encode())
     return process, ours

@@ -1,7 +1,6 @@
-"""The pod's grammars: compiled in processes of their own, shared by equal requests, bounded by what they take.
+"""The grammar service: compiles grammars in bounded worker processes and shares them between equal requests.
 
-Lives in the event loop of the HTTP side. A grammar is compiled once, here asked for, and the engine connects to the
-process that holds it by its address.
+It runs in the event loop of the HTTP side. A grammar is compiled once; the engine connects to its worker by address.
 """
 
 import asyncio
@@ -14,9 +13,9 @@ from typing import Final
 
 from penstock_runtime.engine.continuous.grammar.server import (
     ForkServerHandle,
+    GrammarVocabulary,
     ServerFailed,
     TokenizerUnusable,
-    Tokens,
 )
 from penstock_runtime.engine.continuous.grammar.spec import GrammarRejected, GrammarSpec, check_size
 from penstock_runtime.engine.continuous.grammar.usage import private_bytes
@@ -24,12 +23,12 @@ from penstock_runtime.errors import MemoryFull, NotServing
 
 MAX_WORKERS: Final = 128
 MAX_BYTES: Final = 384 * 2**20
-"""Of memory that workers do not share, together; what is being compiled comes on top of it."""
+"""Private memory of all workers together; running compilations are additional."""
 MAX_COMPILING: Final = 2
 MAX_WAITING: Final = 64
-"""Grammars that wait to be compiled."""
+"""Grammars in the compilation queue."""
 WALL_SECONDS: Final = 60.0
-"""From its turn to the compiled grammar, however busy the machine is."""
+"""Time limit of a compilation, however busy the machine is."""
 MEASURE_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -37,20 +36,27 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """One process and the grammar that it holds."""
+    """One worker process and its grammar."""
 
     number: int
     spec: GrammarSpec
     ready: asyncio.Task[str]
-    """Its address, or why there is none."""
+    """Resolves to the worker's address, or raises."""
     users: int = 0
+    """Leases."""
     process: int | None = None
+    """Process id, while it runs."""
     bytes: int = 0
+    """Private memory at the last measurement."""
     last_used: float = 0.0
+
+    @property
+    def compiled(self) -> bool:
+        return self.ready.done()
 
 
 class Lease:
-    """One request's hold on a compiled grammar: its process stays until the release."""
+    """One request's use of a compiled grammar: its worker stays until the release."""
 
     def __init__(self, address: str, release: Callable[[], None]) -> None:
         self.address = address
@@ -58,63 +64,63 @@ class Lease:
 
 
 class GrammarService:
-    """Owns the fork server and the book of its workers."""
+    """Owns the fork server and its workers."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._server: ForkServerHandle | None = None
         self._workers: dict[GrammarSpec, _Worker] = {}
         self._numbers: dict[int, _Worker] = {}
-        self._made = 0
+        self._last_number = 0
         self._waiting = 0
         self._turns = asyncio.Semaphore(MAX_COMPILING)
         self._refusal: str | None = None
-        """Why no grammar can be enforced with this tokenizer."""
-        self._living: asyncio.Task[None] | None = None
-        self._up = asyncio.Event()
-        """Set once the first start has come to its end: who asks before waits for it."""
+        """Why this tokenizer cannot enforce grammars, or None."""
+        self._supervisor: asyncio.Task[None] | None = None
+        self._first_start_done = asyncio.Event()
+        """Set when the first start has succeeded or failed; leases wait for it."""
 
-    async def start(self, tokens: Tokens) -> None:
-        """Start the fork server, and start it again whenever it ends."""
-        await self._launch(tokens)
-        self._up.set()
-        self._living = asyncio.create_task(self._live(tokens))
+    async def start(self, vocabulary: GrammarVocabulary) -> None:
+        """Start the fork server, and restart it whenever it ends."""
+        await self._launch(vocabulary)
+        self._first_start_done.set()
+        self._supervisor = asyncio.create_task(self._supervise(vocabulary))
 
     async def close(self) -> None:
         """End the fork server and all workers."""
-        if self._living is not None:
-            self._living.cancel()
-            await asyncio.wait([self._living])
-        for held in list(self._workers.values()):
-            self._drop(held)
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.wait([self._supervisor])
+        for worker in list(self._workers.values()):
+            self._drop(worker)
         if self._server is not None:
             await self._server.close()
             self._server = None
 
     async def lease(self, spec: GrammarSpec) -> Lease:
-        """Return a hold on `spec`, compiled before or now; to be released by the caller.
+        """Return a lease of `spec`, compiled if it is not yet; the caller must release it.
 
         Raises:
-            Unenforceable: it does not compile, or not within the limits.
-            MemoryFull: grammars in use leave no room for another.
-            NotServing: it could not be tried.
+            GrammarRejected: it does not compile, or not within the limits.
+            MemoryFull: the grammars in use leave no capacity for another.
+            NotServing: it cannot be compiled now.
         """
         check_size(spec)
-        await self._up.wait()
-        held = self._workers.get(spec) or self._admit(spec)
-        held.users += 1
+        await self._first_start_done.wait()
+        worker = self._workers.get(spec) or self._admit(spec)
+        worker.users += 1
         try:
-            address = await asyncio.shield(held.ready)
+            address = await asyncio.shield(worker.ready)
         except asyncio.CancelledError:
-            ended, task = held.ready.cancelled(), asyncio.current_task()
-            self._release(held)
+            ended, task = worker.ready.cancelled(), asyncio.current_task()
+            self._release(worker)
             if ended and task is not None and not task.cancelling():
                 raise NotServing("GrammarsClosed", "this pod is stopping: try again") from None
             raise
         except BaseException:
-            self._release(held)
+            self._release(worker)
             raise
-        return Lease(address, partial(self._release, held))
+        return Lease(address, partial(self._release, worker))
 
     def _admit(self, spec: GrammarSpec) -> _Worker:
         if self._refusal is not None:
@@ -123,15 +129,15 @@ class GrammarService:
             raise NotServing("GrammarsRestarting", "grammars are being restarted: try again soon")
         if self._waiting >= MAX_WAITING:
             raise MemoryFull(
-                f"{MAX_WAITING} grammars wait to be compiled: try again later",
+                f"{MAX_WAITING} grammars are queued for compilation: try again later",
                 retry_after_seconds=1.0,
             )
-        self._made += 1
-        number = self._made
-        held = _Worker(number, spec, asyncio.create_task(self._compile(number, spec)))
-        held.ready.add_done_callback(partial(self._compiled, held))
-        self._workers[spec] = self._numbers[number] = held
-        return held
+        self._last_number += 1
+        number = self._last_number
+        worker = _Worker(number, spec, asyncio.create_task(self._compile(number, spec)))
+        worker.ready.add_done_callback(partial(self._compiled, worker))
+        self._workers[spec] = self._numbers[number] = worker
+        return worker
 
     async def _compile(self, number: int, spec: GrammarSpec) -> str:
         self._waiting += 1
@@ -140,7 +146,7 @@ class GrammarService:
         finally:
             self._waiting -= 1
         try:
-            self._make_room()
+            self._ensure_capacity()
             if self._server is None:
                 raise NotServing("GrammarsRestarting", "grammars are being restarted: try again")
             async with asyncio.timeout(WALL_SECONDS):
@@ -157,54 +163,58 @@ class GrammarService:
         finally:
             self._turns.release()
 
-    def _compiled(self, held: _Worker, ready: asyncio.Task[str]) -> None:
-        """Forget what did not compile; whoever waited for it is told by the task."""
+    def _compiled(self, worker: _Worker, ready: asyncio.Task[str]) -> None:
+        """Drop a worker whose compilation failed; its task raises the error to the leases that wait."""
         if ready.cancelled() or ready.exception() is not None:
-            self._drop(held)
+            self._drop(worker)
 
-    def _release(self, held: _Worker) -> None:
-        held.users -= 1
-        held.last_used = self._now()
-        if not held.users and not held.ready.done():
-            self._drop(held)  # nobody waits for it any more
+    def _release(self, worker: _Worker) -> None:
+        worker.users -= 1
+        worker.last_used = self._now()
+        if not worker.users and not worker.compiled:
+            self._drop(worker)  # no request waits for the compilation any more
 
-    def _drop(self, held: _Worker) -> None:
-        """End a worker; the engine ends the requests that still need it."""
-        if self._numbers.pop(held.number, None) is None:
+    def _drop(self, worker: _Worker) -> None:
+        """End a worker; the engine fails the requests that still use it."""
+        if self._numbers.pop(worker.number, None) is None:
             return
-        if self._workers.get(held.spec) is held:
-            del self._workers[held.spec]
-        held.ready.cancel()
+        if self._workers.get(worker.spec) is worker:
+            del self._workers[worker.spec]
+        worker.ready.cancel()
         if self._server is not None:
-            self._server.end(held.number)
+            self._server.end(worker.number)
 
     # -- memory
 
-    def _make_room(self) -> None:
-        """Drop idle workers, the least recently used first, until the next one fits.
+    def _ensure_capacity(self) -> None:
+        """Drop idle workers, the least recently used first, until another one fits.
 
         Raises:
-            MemoryFull: those that are in use take everything.
+            MemoryFull: the workers in use take all capacity.
         """
         while self._processes() >= MAX_WORKERS or self._bytes() >= MAX_BYTES:
-            idle = [one for one in self._numbers.values() if not one.users and one.ready.done()]
+            idle = [
+                worker for worker in self._numbers.values() if not worker.users and worker.compiled
+            ]
             if not idle:
                 raise MemoryFull(
-                    f"the grammars of running requests take all of {MAX_WORKERS} processes or"
+                    f"the grammars of running requests use all {MAX_WORKERS} processes or"
                     f" {MAX_BYTES >> 20} MiB: try again later",
                     retry_after_seconds=1.0,
                 )
-            self._drop(min(idle, key=lambda one: one.last_used))
+            self._drop(min(idle, key=lambda worker: worker.last_used))
 
     def _processes(self) -> int:
-        return sum(one.process is not None for one in self._numbers.values())
+        return sum(worker.process is not None for worker in self._numbers.values())
 
     def _bytes(self) -> int:
-        return sum(one.bytes for one in self._numbers.values())
+        return sum(worker.bytes for worker in self._numbers.values())
 
     async def _measure(self) -> None:
-        """Measure all workers, and drop what is too much: idle ones first, then the largest."""
-        processes = {number: one.process for number, one in self._numbers.items() if one.process}
+        """Measure all workers and drop the excess: idle ones first, then the largest."""
+        processes = {
+            number: worker.process for number, worker in self._numbers.items() if worker.process
+        }
         measured = await asyncio.to_thread(
             lambda: {number: private_bytes(process) for number, process in processes.items()}
         )
@@ -212,50 +222,54 @@ class GrammarService:
             if number in self._numbers:
                 self._numbers[number].bytes = size
         while self._bytes() > MAX_BYTES:
-            last = max(
-                (one for one in self._numbers.values() if one.bytes and one.ready.done()),
-                key=lambda one: (not one.users, -one.last_used if not one.users else one.bytes),
-                default=None,
-            )
-            if last is None:
-                return  # what is being compiled comes on top
-            if last.users:
-                log.warning("a grammar in use took %d MiB and was ended", last.bytes >> 20)
-            self._drop(last)
+            measurable = [
+                worker for worker in self._numbers.values() if worker.bytes and worker.compiled
+            ]
+            if not measurable:
+                return  # running compilations are additional to the bound
+            excess = max(measurable, key=_drop_order)
+            if excess.users:
+                log.warning("ending a grammar in use that takes %d MiB", excess.bytes >> 20)
+            self._drop(excess)
 
     # -- the fork server
 
-    async def _launch(self, tokens: Tokens) -> None:
+    async def _launch(self, vocabulary: GrammarVocabulary) -> None:
         try:
-            self._server = await ForkServerHandle.start(tokens, self._started)
+            self._server = await ForkServerHandle.start(vocabulary, self._record_process)
         except TokenizerUnusable as error:
-            self._refusal = f"this model's tokenizer does not serve for grammars: {error}"
+            self._refusal = f"this model's tokenizer cannot be used for grammars: {error}"
             log.warning("%s", self._refusal)
         except ServerFailed:
-            log.exception("the fork server of grammars did not start; it is started again")
+            log.exception("the grammar fork server did not start; restarting it")
 
-    async def _live(self, tokens: Tokens) -> None:
-        """Measure every second; start the fork server again where it has ended."""
+    async def _supervise(self, vocabulary: GrammarVocabulary) -> None:
+        """Measure the workers every second, and restart the fork server when it has ended."""
         while self._refusal is None:
             await asyncio.sleep(MEASURE_SECONDS)
             if self._server is not None and self._server.ended:
-                log.error("the fork server of grammars has ended and is started again")
-                for held in list(self._numbers.values()):
-                    if held.ready.done():
-                        self._drop(held)
+                log.error("the grammar fork server has ended; restarting it")
+                for worker in list(self._numbers.values()):
+                    if worker.compiled:
+                        self._drop(worker)
                 await self._server.close()
                 self._server = None
             if self._server is None:
-                await self._launch(tokens)
+                await self._launch(vocabulary)
             elif self._numbers:
                 await self._measure()
 
-    def _started(self, number: int, process: int | None) -> None:
-        """Note a worker's process, or that it has ended."""
-        held = self._numbers.get(number)
-        if held is None:
+    def _record_process(self, number: int, process: int | None) -> None:
+        """Record the process of a worker, or drop the worker when its process has ended."""
+        worker = self._numbers.get(number)
+        if worker is None:
             return
-        held.process = process
-        if process is None and held.ready.done():
-            log.info("a grammar's process has ended: a limit was exceeded")
-            self._drop(held)
+        worker.process = process
+        if process is None and worker.compiled:
+            log.info("a grammar worker has ended because it exceeded a limit")
+            self._drop(worker)
+
+
+def _drop_order(worker: _Worker) -> tuple[bool, float]:
+    """Return the key by which excess workers are dropped, the largest first."""
+    return (not worker.users, worker.bytes if worker.users else -worker.last_used)

@@ -1,4 +1,4 @@
-"""What shape a client asks for, and the bounds that are checked before anything is compiled."""
+"""Grammar specifications as clients send them, and the size limits checked before compilation."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 MAX_CHARACTERS: Final = 64 * 2**10
-"""Of a grammar's text."""
+"""Length of a grammar's text."""
 MAX_DEPTH: Final = 128
 """Nested objects and arrays of a JSON schema, or groups of a regular expression or a rule."""
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\\.', re.DOTALL)
@@ -14,7 +14,7 @@ _BRACKETS: Final = re.compile(r"[][{}()]")
 
 
 class GrammarKind(StrEnum):
-    """What `GrammarSpec.text` holds."""
+    """The language of `GrammarSpec.text`."""
 
     JSON_SCHEMA = "JsonSchema"
     REGEX = "Regex"
@@ -34,10 +34,10 @@ class GrammarRejected(Exception):
 
 
 def check_size(spec: GrammarSpec) -> None:
-    """Return if `spec` is small enough to be tried.
+    """Check that `spec` is small enough to compile.
 
     Raises:
-        Unenforceable: its text is too long, or nested too deeply.
+        GrammarRejected: its text is too long, or nested too deeply.
     """
     size = len(spec.text)
     if size > MAX_CHARACTERS:
@@ -48,7 +48,7 @@ def check_size(spec: GrammarSpec) -> None:
 
 
 def _depth(text: str) -> int:
-    """Return how deep brackets nest, those in strings and behind a backslash left out."""
+    """Return how deep brackets nest, except in strings and after a backslash."""
     deepest = depth = 0
     for bracket in _BRACKETS.findall(_STRINGS.sub("", text)):
         depth = depth + 1 if bracket in "[{(" else max(0, depth - 1)

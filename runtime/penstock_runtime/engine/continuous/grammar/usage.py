@@ -1,4 +1,4 @@
-"""What a process takes of memory for itself alone."""
+"""The private memory of a process."""
 
 import re
 import resource
@@ -9,12 +9,12 @@ _PRIVATE: Final = re.compile(r"^Private_(?:Clean|Dirty):\s+(\d+) kB", re.MULTILI
 
 
 def private_bytes(process: int) -> int:
-    """Return the bytes that no other process shares; 0 of a process that has ended."""
+    """Return the bytes that `process` shares with no other; 0 for a process that has ended."""
     folder = Path("/proc") / str(process)
     try:
-        found = _PRIVATE.findall((folder / "smaps_rollup").read_text(encoding="ascii"))
-        if found:
-            return sum(map(int, found)) * 1024
+        sizes = _PRIVATE.findall((folder / "smaps_rollup").read_text(encoding="ascii"))
+        if sizes:
+            return sum(map(int, sizes)) * 1024
         _, resident, shared, *_ = (folder / "statm").read_text(encoding="ascii").split()
     except (OSError, ValueError):
         return 0

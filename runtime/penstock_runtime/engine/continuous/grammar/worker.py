@@ -1,8 +1,8 @@
-"""One compiled grammar in a process of its own: what it crashes, fills or delays is its own requests' affair.
+"""The grammar worker: one compiled grammar in its own process, so that a crash, memory or a delay affects only its requests.
 
-Forked by `grammar.process`. It compiles what comes through the socket of the service, computes the first mask, tells
-the service its address, and from then on serves states to the engine: one socket message a token each way. The end of
-the service's socket is the order to stop. Nothing here imports numpy or torch.
+Forked by `grammar.process`. It compiles the grammar that it reads from the service's socket, computes the first mask,
+sends the service its address, and then serves states to the engine: one socket message per token each way. It stops
+when the service closes its socket. This module imports neither numpy nor torch.
 """
 
 import ctypes
@@ -16,8 +16,8 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -27,14 +27,14 @@ from penstock_runtime.engine.continuous.grammar.spec import GrammarKind
 
 STACK_BYTES: Final = 8 * 2**20
 MEMORY_BYTES: Final = 192 * 2**20
-"""Of address space beyond what the process has when it is forked."""
+"""Address space in addition to the process's size at the fork."""
 COMPILE_SECONDS: Final = 3.0
 """CPU time of a compilation."""
 MASK_SECONDS: Final = 1.0
 """CPU time of one mask."""
-BRIEF_SECONDS: Final = 0.05
-"""A compilation that takes longer goes on at a lower priority."""
-LATER_NICENESS: Final = 10
+QUICK_COMPILE_SECONDS: Final = 0.05
+"""A compilation that takes longer continues at a lower priority."""
+SLOW_COMPILE_NICENESS: Final = 10
 OUT_OF_MEMORY: Final = 3
 """Exit code."""
 LIMITS: Final = LLParserLimits(
@@ -44,47 +44,47 @@ LIMITS: Final = LLParserLimits(
     max_grammar_size=100_000,
     verbose_errors=False,
 )
-"""The library's own bounds, which do not hold everywhere: the process's do."""
+"""The library's own bounds, which do not cover everything; the process limits do."""
 WHITESPACE: Final = r"[\x20\x0A]{0,12}"
-"""A model may indent its JSON, but not write spaces until its tokens are used up."""
+"""Allows a model to indent its JSON, but not to spend all its tokens on spaces."""
 
 REQUEST: Final = struct.Struct("<BQi")
-"""Engine to worker: what is asked, of which state, the token."""
+"""Engine to worker: operation, state, token."""
 OPEN, ACCEPT, CLOSE = range(3)
 REPLY: Final = struct.Struct("<QQ")
-"""Worker to engine: of which state, and what follows: the mask's words, nothing, or the reason in UTF-8."""
+"""Worker to engine: state and kind of verdict; then the mask's words, nothing, or the reason in UTF-8."""
 ALLOWED, COMPLETE, BROKEN = range(3)
 _MAX_REASON: Final = 300
 
 
 class Masker:
-    """Masks of one grammar's states, in one buffer."""
+    """Computes the masks of one grammar's states in one buffer."""
 
-    def __init__(self, vocabulary: int, ends: list[int]) -> None:
+    def __init__(self, vocabulary: int, stop_ids: list[int]) -> None:
         self._size = (vocabulary + 31) // 32 * 4
         self._mask = bytearray(self._size)
         self._address = ctypes.addressof((ctypes.c_char * self._size).from_buffer(self._mask))
-        self._ends = ends
+        self._stop_ids = stop_ids
         self._zeros = bytes(self._size)
 
     def verdict(self, matcher: LLMatcher) -> tuple[int, bytes]:
-        """Return what may follow, as `REPLY` has it; the process is killed if that takes too much CPU time."""
+        """Return what may follow, as kind and payload of `REPLY`; too much CPU time kills the process."""
         if matcher.is_stopped() and not matcher.is_error():
             return COMPLETE, b""
         with _CpuTime(MASK_SECONDS):
             matcher.unsafe_compute_mask_ptr(self._address, self._size)
         if matcher.is_error():
             return BROKEN, first_line(matcher.get_error()).encode()
-        if matcher.is_accepting() and self._only_ends():
+        if matcher.is_accepting() and self._only_stops():
             return COMPLETE, b""
         if self._mask == self._zeros:
             return BROKEN, b"none of the model's tokens may follow here"
         return ALLOWED, bytes(self._mask)
 
-    def _only_ends(self) -> bool:
+    def _only_stops(self) -> bool:
         rest = bytearray(self._mask)
-        for end in self._ends:
-            rest[end >> 3] &= ~(1 << (end & 7)) & 0xFF
+        for stop in self._stop_ids:
+            rest[stop >> 3] &= ~(1 << (stop & 7)) & 0xFF
         return rest == self._zeros
 
 
@@ -99,7 +99,7 @@ class Worker:
 
     @property
     def refusal(self) -> str | None:
-        """Why not even the first token can be drawn."""
+        """The reason why no first token can be drawn, or None."""
         kind, rest = self._first
         return rest.decode() if kind == BROKEN else None
 
@@ -119,21 +119,22 @@ class Worker:
             connection, _ = listener.accept()
             connection.setblocking(True)  # noqa: FBT003 - socket's own signature
             states: dict[int, LLMatcher] = {}
-            answer: Callable[[socket.socket], None] = lambda one: self._answer(one, states)  # noqa: E731
-            self._selector.register(connection, selectors.EVENT_READ, answer)
+            self._selector.register(
+                connection, selectors.EVENT_READ, partial(self._answer, states=states)
+            )
 
     def _answer(self, connection: socket.socket, states: dict[int, LLMatcher]) -> None:
         try:
-            asked = connection.recv(REQUEST.size)
-            if asked:
-                self._take(connection, states, *REQUEST.unpack(asked))
+            request = connection.recv(REQUEST.size)
+            if request:
+                self._execute(connection, states, *REQUEST.unpack(request))
                 return
         except OSError:
             pass
         self._selector.unregister(connection)
         connection.close()
 
-    def _take(
+    def _execute(
         self,
         connection: socket.socket,
         states: dict[int, LLMatcher],
@@ -145,10 +146,10 @@ class Worker:
             states.pop(name, None)
             return
         if kind == OPEN:
-            states[name], (found, rest) = self._matcher.deep_copy(), self._first
+            states[name], (verdict, payload) = self._matcher.deep_copy(), self._first
         else:
-            found, rest = self._accepted(states[name], token)
-        connection.sendmsg([REPLY.pack(name, found), rest])
+            verdict, payload = self._accepted(states[name], token)
+        connection.sendmsg([REPLY.pack(name, verdict), payload])
 
     def _accepted(self, matcher: LLMatcher, token: int) -> tuple[int, bytes]:
         with _CpuTime(MASK_SECONDS):
@@ -158,12 +159,12 @@ class Worker:
         return self._masker.verdict(matcher)
 
 
-def run(service: socket.socket, tokenizer: LLTokenizer, ends: list[int]) -> NoReturn:
-    """Live as a worker in this process, which was forked for it."""
+def run(service: socket.socket, tokenizer: LLTokenizer, stop_ids: list[int]) -> NoReturn:
+    """Run a worker in this process, which was forked for it."""
     code = 1
     try:
-        _confine()
-        _live(service, tokenizer, ends)
+        _limit_resources()
+        _serve(service, tokenizer, stop_ids)
         code = 0
     except MemoryError:
         code = OUT_OF_MEMORY
@@ -171,60 +172,60 @@ def run(service: socket.socket, tokenizer: LLTokenizer, ends: list[int]) -> NoRe
         os._exit(code)
 
 
-def _live(service: socket.socket, tokenizer: LLTokenizer, ends: list[int]) -> None:
+def _serve(service: socket.socket, tokenizer: LLTokenizer, stop_ids: list[int]) -> None:
     with service.makefile("rw", encoding="utf-8") as lines:
-        asked = json.loads(lines.readline() or "null")
-        if asked is None:
+        order = json.loads(lines.readline() or "null")
+        if order is None:
             return
-        made = _compile(tokenizer, GrammarKind(asked["kind"]), asked["text"])
-        if isinstance(made, str):
-            _tell(lines, refused=made)
+        compiled = _compile(tokenizer, GrammarKind(order["kind"]), order["text"])
+        if isinstance(compiled, str):
+            _send(lines, refused=compiled)
             return
-        _tell(lines, compiled=True)
-        worker = Worker(made, Masker(tokenizer.vocab_size, ends))
+        _send(lines, compiled=True)
+        worker = Worker(compiled, Masker(tokenizer.vocab_size, stop_ids))
         if worker.refusal is not None:
-            _tell(lines, refused=worker.refusal)
+            _send(lines, refused=worker.refusal)
             return
         address = f"\0penstock-grammar-{secrets.token_hex(16)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(address)
             listener.listen()
-            _tell(lines, address=address)
+            _send(lines, address=address)
             worker.serve(service, listener)
 
 
-def _tell(lines: Any, **message: object) -> None:
+def _send(lines: Any, **message: object) -> None:
     lines.write(json.dumps(message) + "\n")
     lines.flush()
 
 
 def _compile(tokenizer: LLTokenizer, kind: GrammarKind, text: str) -> LLMatcher | str:
-    """Return the compiled grammar, or why it does not compile.
+    """Return the compiled grammar, or the reason why it does not compile.
 
-    In a thread, whose priority falls if it takes long: a flood of grammars takes no core from the engine, and masks,
-    which a generation waits for, are computed at the usual one.
+    It compiles in a thread whose priority is lowered if it takes long: a flood of grammars takes no core from the
+    engine, and masks, for which generations wait, are computed at normal priority.
     """
-    made: list[LLMatcher | str] = []
+    results: list[LLMatcher | str] = []
 
     def compile_() -> None:
         try:
             matcher = LLMatcher(tokenizer, _source(kind, text), log_level=0, limits=LIMITS)
-            made.append(first_line(matcher.get_error()) if matcher.is_error() else matcher)
+            results.append(first_line(matcher.get_error()) if matcher.is_error() else matcher)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         except Exception as error:  # noqa: BLE001  whatever the library raises is the grammar's fault
-            made.append(first_line(str(error)) or type(error).__name__)
+            results.append(first_line(str(error)) or type(error).__name__)
 
     threading.stack_size(STACK_BYTES)
     with _CpuTime(COMPILE_SECONDS):
         thread = threading.Thread(target=compile_)
         thread.start()
-        thread.join(BRIEF_SECONDS)
+        thread.join(QUICK_COMPILE_SECONDS)
         if thread.is_alive() and thread.native_id is not None:
             with suppress(OSError):  # it has just ended
-                os.setpriority(os.PRIO_PROCESS, thread.native_id, LATER_NICENESS)
+                os.setpriority(os.PRIO_PROCESS, thread.native_id, SLOW_COMPILE_NICENESS)
         thread.join()
-    return made[0]
+    return results[0]
 
 
 def _source(kind: GrammarKind, text: str) -> str:
@@ -239,22 +240,22 @@ def _source(kind: GrammarKind, text: str) -> str:
             return LLMatcher.grammar_from_lark(text)
 
 
-def _confine() -> None:
-    """Bound what this process may take; what it writes to stderr as it dies is the client's text."""
+def _limit_resources() -> None:
+    """Limit this process's resources, and silence stderr: a crash would print the client's text."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    most = pages * resource.getpagesize() + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit = pages * resource.getpagesize() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_STACK, (STACK_BYTES, STACK_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):  # where the pod's memory is used up, this goes first
+    with suppress(OSError):  # the first process to end when the pod runs out of memory
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stderr.fileno())
 
 
 class _CpuTime:
-    """Kills this process, by SIGPROF, when the block takes more than so many seconds of CPU time."""
+    """Kills this process by SIGPROF when the block takes more than `seconds` of CPU time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -267,6 +268,6 @@ class _CpuTime:
 
 
 def first_line(text: str, limit: int = _MAX_REASON) -> str:
-    """Return the first line of `text` that says something, cut to `limit` characters."""
-    line = next((one.strip() for one in text.splitlines() if one.strip()), "")
+    """Return the first non-empty line of `text`, cut to `limit` characters."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= limit else line[: limit - 3] + "..."

@@ -7,7 +7,7 @@ from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.base import GrammarSource
 from penstock_runtime.engine.continuous.interfaces import Scheduler, StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationLimits
-from penstock_runtime.engine.continuous.loop import Loop, LoopPorts, Runner
+from penstock_runtime.engine.continuous.loop import Loop, LoopPorts
 from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     Ended,
@@ -18,7 +18,7 @@ from penstock_runtime.engine.continuous.messages import (
     TokensEmitted,
 )
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
-from penstock_runtime.engine.continuous.runner import InlineRunner
+from penstock_runtime.engine.continuous.runner import InlineRunner, Runner
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 
 
@@ -73,9 +73,9 @@ class Driver:
         """Turn until nothing is held."""
         for _ in range(turns):
             self.turn()
-            if not self.engine._book.held() and not self.loop.flights:
+            if not self.engine._ledger.held() and not self.loop.in_flight:
                 return
-        raise AssertionError(f"still held after {turns} turns: {self.engine._book.held()}")
+        raise AssertionError(f"still held after {turns} turns: {self.engine._ledger.held()}")
 
 
 def ask(name: str, prompt: list[int], tokens: int = 8, **more: object) -> Generate:

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Lowering, Preemption
-from penstock_runtime.engine.continuous.loop import Runner
 from penstock_runtime.engine.continuous.messages import Generated
+from penstock_runtime.engine.continuous.runner import Runner
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler

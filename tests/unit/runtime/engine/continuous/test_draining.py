@@ -1,6 +1,6 @@
 """A drain refuses who cannot finish in time behind everybody before it, and nobody who has begun."""
 
-from penstock_runtime.engine.continuous.drain import beyond
+from penstock_runtime.engine.continuous.drain import unfinishable
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.sequence import RequestSpec, Sequence
 
@@ -17,7 +17,7 @@ def choices(name: str, steps: int, count: int = 1, *, begun: bool = False) -> li
 def refused(
     running: list[Sequence], waiting: list[Sequence], cap: int, within_steps: float
 ) -> list[str]:
-    return beyond([*running, *waiting], waiting, cap, within_steps)
+    return unfinishable([*running, *waiting], waiting, cap, within_steps)
 
 
 def test_who_waits_begins_where_a_place_is_free_first() -> None:

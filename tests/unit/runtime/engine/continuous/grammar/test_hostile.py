@@ -58,19 +58,19 @@ def test_a_grammar_beyond_a_limit_is_a_400_that_names_field_and_limit(
 def test_what_is_too_deep_or_too_long_is_refused_before_it_is_compiled(
     http: httpx2.Client, pod: Served
 ) -> None:
-    made = pod.pod._grammars._made
+    number = pod.pod._grammars._last_number
     deep = '{"not":' * 200 + "{}" + "}" * 200
     assert "201 levels deep" in refused(http, asking(guided_json=deep))["message"]
     assert "80000 characters" in refused(http, asking(guided_regex="a" * 80_000))["message"]
-    assert pod.pod._grammars._made == made
+    assert pod.pod._grammars._last_number == number
 
 
 def test_an_equal_grammar_is_compiled_once(http: httpx2.Client, pod: Served) -> None:
-    made = pod.pod._grammars._made
+    number = pod.pod._grammars._last_number
     body = asking(guided_regex="once (and|or) again", n=3)
     texts = {http.post(PLAIN, json=body).text.split('"choices"')[1] for _ in range(3)}
     assert len(texts) == 1
-    assert pod.pod._grammars._made == made + 1
+    assert pod.pod._grammars._last_number == number + 1
 
 
 def test_a_stream_goes_on_beside_hostile_grammars(http: httpx2.Client, pod: Served) -> None:

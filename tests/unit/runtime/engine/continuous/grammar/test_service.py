@@ -13,7 +13,7 @@ from penstock_runtime.engine.continuous.grammar import server
 from penstock_runtime.engine.continuous.grammar import service as module
 from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar
 from penstock_runtime.engine.continuous.grammar.client import GrammarClient
-from penstock_runtime.engine.continuous.grammar.server import Tokens
+from penstock_runtime.engine.continuous.grammar.server import GrammarVocabulary
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
 from penstock_runtime.engine.continuous.grammar.spec import (
     GrammarKind,
@@ -25,7 +25,7 @@ from tests.support.demo_model.tokenizer import make_tokenizer
 from tests.unit.runtime.engine.continuous.grammar.hostile import repeated
 
 VOCABULARY = 1024
-TOKENS = Tokens(make_tokenizer().to_str(), VOCABULARY, (0,))
+TOKENS = GrammarVocabulary(make_tokenizer().to_str(), VOCABULARY, (0,))
 SECONDS = 60.0
 
 
@@ -199,7 +199,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process(
 ) -> None:
     spawned: list[subprocess.Popen[bytes]] = []
 
-    def spawn(tokens: Tokens) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    def spawn(tokens: GrammarVocabulary) -> tuple[subprocess.Popen[bytes], socket.socket]:
         process, control = original(tokens)
         spawned.append(process)
         return process, control
@@ -216,7 +216,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process(
 
 async def test_a_tokenizer_that_cannot_be_used_refuses_every_grammar() -> None:
     service = GrammarService()
-    await service.start(Tokens("{}", VOCABULARY, (0,)))
+    await service.start(GrammarVocabulary("{}", VOCABULARY, (0,)))
     with pytest.raises(GrammarRejected, match="tokenizer"):
         await service.lease(regex("a"))
     await service.close()
