@@ -1,14 +1,14 @@
-"""What every type of the API has in common."""
+"""Base models of API objects and of messages between operator and runtime."""
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 
 class ApiModel(BaseModel):
-    """A part of an API object: frozen, camelCase on the wire, deaf to fields of newer schemas.
+    """Part of an API object: frozen, camelCase on the wire, ignores unknown fields.
 
-    Unknown fields are ignored because the API server already refused what its schema does not know,
-    and an older operator must still serve an object written under a newer CRD.
+    The API server already rejects fields that its schema does not contain, and an older operator must still serve objects
+    of a newer CRD.
     """
 
     model_config = ConfigDict(
@@ -21,9 +21,9 @@ class ApiModel(BaseModel):
 
 
 class WireModel(BaseModel):
-    """A message between operator and runtime, deaf to fields of newer versions: the two are upgraded apart.
+    """Message between operator and runtime; ignores unknown fields, since both are upgraded independently.
 
-    Types are strict: a boolean or a string is never taken for a number.
+    Types are strict: a boolean or a string is not accepted as a number.
     """
 
     model_config = ConfigDict(

@@ -1,7 +1,7 @@
-"""A server's certificate from a mounted Secret of type `kubernetes.io/tls`, taken anew when the files change.
+"""`ServerCertificate`: a certificate from a mounted Secret of type `kubernetes.io/tls`, reloaded when the files change.
 
-Operator and runtime serve with it alike. The kubelet swaps the folder's files as one; a pair that does not fit
-(one file read before the swap and one after it, or a broken renewal) keeps the former certificate in force.
+Operator and runtime use it. The kubelet swaps the files atomically; after a mismatched pair (one file read before the
+swap and one after it, or a broken renewal) the former certificate remains in use.
 """
 
 import hashlib
@@ -13,45 +13,45 @@ KEY_FILE = "tls.key"
 
 
 class CertificateUnusable(ValueError):
-    """The files are missing, or no certificate with its key; the message says which and why, never what is in them."""
+    """The files are missing or invalid; the message names them and the reason, never their content."""
 
 
 class ServerCertificate:
-    """The certificate in one folder, and the context that connections are accepted with."""
+    """The certificate in a folder, and the SSL context that uses it."""
 
     def __init__(self, folder: Path) -> None:
-        """Read it.
+        """Read the certificate.
 
         Raises:
-            CertificateUnusable: there is none that can be served with.
+            CertificateUnusable: there is no valid certificate.
         """
         self._folder = folder
-        self._read = b""
+        self._digest = b""
         self.context = _server_context()
         self.refresh()
 
     def refresh(self) -> bool:
-        """Take the files if they changed, for connections made from now on; return whether they did.
+        """Load the files for new connections if they changed; return whether they did.
 
         Raises:
-            CertificateUnusable: what is there now cannot be served with; the former one stays in force.
+            CertificateUnusable: the files are invalid; the former certificate remains in use.
         """
         certificate, key = self._folder / CERTIFICATE_FILE, self._folder / KEY_FILE
         try:
-            content = hashlib.sha256(certificate.read_bytes() + key.read_bytes()).digest()
-            if content == self._read:
+            digest = hashlib.sha256(certificate.read_bytes() + key.read_bytes()).digest()
+            if digest == self._digest:
                 return False
             _server_context().load_cert_chain(
                 certificate, key
-            )  # a pair that fails spoils no live context
+            )  # a mismatched pair must not corrupt the live context
             self.context.load_cert_chain(certificate, key)
         except OSError as error:
             reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
             raise CertificateUnusable(
-                f"{CERTIFICATE_FILE} and {KEY_FILE} in {self._folder} cannot be served with:"
+                f"{CERTIFICATE_FILE} and {KEY_FILE} in {self._folder} cannot be used:"
                 f" {reason or 'no PEM of a certificate and its key'}"
             ) from error
-        self._read = content
+        self._digest = digest
         return True
 
 

@@ -1,4 +1,4 @@
-"""Conditions, and how they merge: a transition time moves only when the status moves."""
+"""Status conditions, and `merge`, which changes a transition time only if the status changes."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -29,20 +29,20 @@ class Condition(ApiModel):
         }
     )
     type: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Z][A-Za-z0-9]*$")]
-    """What the condition is about, in CamelCase."""
+    """Type of the condition, in CamelCase."""
     status: ConditionStatus
     """True, False or Unknown."""
     reason: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Z][A-Za-z0-9]*$")]
-    """Why, in CamelCase, for programs."""
+    """Reason in CamelCase, for programs."""
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
-    """Why, for people."""
+    """Explanation for people."""
     observed_generation: Generation = 0
-    """The generation of the spec that it was judged by."""
+    """Generation of the spec that the condition is based on."""
     last_transition_time: Annotated[
         str,
         Field(max_length=32, json_schema_extra={"format": "date-time"}),
     ] = "1970-01-01T00:00:00Z"
-    """When its status last changed."""
+    """Time of the last change of the status."""
 
 
 def condition(
@@ -51,31 +51,31 @@ def condition(
     reason: str,
     message: str = "",
 ) -> Condition:
-    """Return a condition without times; `merge` gives it those."""
+    """Return a condition without times, which `merge` sets."""
     value = ConditionStatus(str(status))
     return Condition(type=type, status=value, reason=reason, message=message[:MAX_MESSAGE])
 
 
 def merge(
-    held: Sequence[Condition], wanted: Iterable[Condition], generation: int, now: str
+    stored: Sequence[Condition], desired: Iterable[Condition], generation: int, now: str
 ) -> tuple[Condition, ...]:
-    """Return `wanted` in its own order, each keeping its held transition time unless its status moved.
+    """Return `desired` in its order, each with its stored transition time unless its status changed.
 
-    `now` is RFC 3339 in UTC. Held conditions of types that are not wanted any more are dropped.
+    `now` is RFC 3339 in UTC. Stored conditions of other types are dropped.
     """
-    before = {one.type: one for one in held}
+    before = {condition.type: condition for condition in stored}
 
-    def dated(one: Condition) -> Condition:
-        old = before.get(one.type)
-        moved = old is None or old.status != one.status
-        time = now if moved or old is None else old.last_transition_time
-        if old is not None and _same(old, one) and old.observed_generation == generation:
+    def dated(new: Condition) -> Condition:
+        old = before.get(new.type)
+        changed = old is None or old.status != new.status
+        time = now if changed or old is None else old.last_transition_time
+        if old is not None and _same(old, new) and old.observed_generation == generation:
             return old
-        return one.model_copy(
+        return new.model_copy(
             update={"observed_generation": generation, "last_transition_time": time}
         )
 
-    return tuple(dated(one) for one in wanted)
+    return tuple(dated(condition) for condition in desired)
 
 
 def _same(old: Condition, new: Condition) -> bool:

@@ -18,7 +18,7 @@ BatchedTokens = Annotated[int, Field(ge=1, le=MAX_BATCHED_TOKENS)]
 QueueDepth = Annotated[int, Field(ge=1, le=MAX_QUEUE_DEPTH)]
 QueueDelayMilliseconds = Annotated[int, Field(ge=0, le=MAX_QUEUE_DELAY_MILLISECONDS)]
 Generation = Annotated[int, Field(ge=0, lt=2**53)]
-"""Below 2**53, so that every JSON reader keeps it exact (a CRD's `maximum` is a double, too)."""
+"""Below 2**53, so that every JSON reader represents it exactly (a CRD's `maximum` is a double, too)."""
 
 
 class Discipline(StrEnum):
@@ -32,7 +32,7 @@ class Discipline(StrEnum):
 
 
 class Preemption(StrEnum):
-    """Whom a running generation yields to. One-shot batches are never interrupted."""
+    """Condition under which a running generation is preempted. One-shot batches are never interrupted."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
@@ -40,16 +40,16 @@ class Preemption(StrEnum):
 
 
 class Lowering(StrEnum):
-    """What a lowered cap does to the generations above it."""
+    """Effect of a lowered cap on the running generations above it."""
 
     FINISH = "Finish"
     EVICT = "Evict"
 
 
 class Limits(WireModel):
-    """What a running pod obeys, changed without a restart. Depth is requests.
+    """Live settings of a pod, changed without a restart. Queue depth counts requests.
 
-    Batch sizes are rows, and running sequences where a pod generates text; only that obeys the last three.
+    Batch sizes are rows, or running sequences in a pod that generates text; the last three apply to such pods only.
     """
 
     max_batch_size: BatchSize
@@ -57,10 +57,10 @@ class Limits(WireModel):
     max_queue_delay_milliseconds: QueueDelayMilliseconds
     discipline: Discipline
     max_batched_tokens: BatchedTokens | None = None
-    """Tokens of a step, at least `max_batch_size`; None: the pod's own choice."""
+    """Tokens per step, at least `max_batch_size`; None: chosen by the pod."""
     preemption: Preemption = Preemption.NEVER
     drain: Lowering = Lowering.FINISH
-    """Of a lowered cap: running generations finish, or are evicted at once and resumed later."""
+    """Whether generations above a lowered cap finish, or are evicted at once and resumed later."""
 
     @field_validator("max_batched_tokens")
     @classmethod
@@ -68,15 +68,15 @@ class Limits(WireModel):
         size = given.data.get("max_batch_size")
         if tokens is not None and size is not None and tokens < size:
             raise ValueError(
-                f"must be at least maxBatchSize {size}, so that every running sequence can have a token a step"
+                f"must be at least maxBatchSize {size}, so that every running sequence can have one token per step"
             )
         return tokens
 
 
 class LimitsUpdate(Limits):
-    """The body of `PATCH /control/v1/limits` and of the settings file: limits under a generation.
+    """Body of `PATCH /control/v1/limits` and of the settings file: limits with their generation.
 
-    An unknown field is an error here: a limit that is not obeyed must not be acknowledged.
+    An unknown field is an error: a pod must not acknowledge a limit that it does not apply.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -97,15 +97,15 @@ class Range(WireModel):
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """A limit that a pod cannot accept."""
+    """A limit outside the pod's envelope."""
 
     field: str
-    """As on the wire."""
+    """Name on the wire."""
     value: int
     bounds: Range
 
     def __str__(self) -> str:
-        """Return what the bounds are and what came."""
+        """Return a message with the bounds and the value."""
         return (
             f"`{self.field}` must be from {self.bounds.min} to {self.bounds.max} in this pod,"
             f" got {self.value}"
@@ -113,16 +113,16 @@ class OutOfRange:
 
 
 class Envelope(WireModel):
-    """What this pod can accept; values outside are answered 422 with the field's name."""
+    """Range of each limit that a pod accepts; a value outside is answered 422 with the name of the field."""
 
     max_batch_size: Range
     max_queue_depth: Range
     max_queue_delay_milliseconds: Range
     max_batched_tokens: Range | None = None
-    """Where a pod generates text: to what its cache holds, for no step could have more. Unset is always inside."""
+    """For pods that generate text: at most the capacity of the cache, which no step can exceed. Unset is always valid."""
 
     def outside(self, limits: Limits) -> OutOfRange | None:
-        """Return the first of `limits` that is out of bounds, or None."""
+        """Return the first of `limits` outside its range, or None."""
         for name, field in type(self).model_fields.items():
             bounds, value = getattr(self, name), getattr(limits, name)
             if bounds is not None and value is not None and not bounds.min <= value <= bounds.max:
@@ -131,36 +131,36 @@ class Envelope(WireModel):
 
 
 class PodLoad(WireModel):
-    """What a pod holds now, in requests."""
+    """Current load of a pod in requests."""
 
     waiting: Annotated[int, Field(ge=0)]
     running: Annotated[int, Field(ge=0)]
 
 
 class LoadStage(StrEnum):
-    """What a pod does before it can serve."""
+    """Stage of a pod's start."""
 
     WAITING = "Waiting"
-    """Another pod fetches the model into the cache that both share."""
+    """Another pod downloads the model into the shared cache."""
     FETCHING = "Fetching"
     STARTING = "Starting"
-    """The files are there: the model is read, placed on its device and warmed."""
+    """The files are complete: the model is loaded on its device and warmed up."""
 
 
 class Loading(WireModel):
-    """How far a pod's load has come: the member `loading` of the 503 that `GET /control/v1/state` answers meanwhile."""
+    """Progress of a pod's start: the member `loading` of the 503 response of `GET /control/v1/state`."""
 
     stage: LoadStage
     loaded_bytes: Annotated[int, Field(ge=0, lt=2**53)] = 0
-    """Of the model, in the cache."""
+    """Bytes of the model in the cache."""
     total_bytes: Annotated[int, Field(ge=0, lt=2**53)] = 0
-    """0: nothing is fetched, or nobody knows yet how much."""
+    """Size of the model; 0: nothing is downloaded, or the size is not known yet."""
 
 
 class CurveSums(WireModel):
-    """Sums over settled batches of cost `b` (rows, padded) and time `t` (seconds).
+    """Sums over completed batches of cost `b` (rows, padded) and time `t` (seconds).
 
-    `seconds = a + c * cost_units` follows by least squares from the difference of two reports of one epoch.
+    `seconds = a + c * cost_units` follows by least squares from the difference of two reports of the same epoch.
     """
 
     epoch: int = 0
@@ -175,8 +175,8 @@ class CurveSums(WireModel):
 class GenerationCurveSums(WireModel):
     """Sums over steps of the products of x = (1, p/256, d, k/4096, t): the upper triangle, row by row.
 
-    p are prefill tokens, d decode rows, k tokens read from the cache, t seconds; any least squares of t on the
-    others follows from the difference of two reports of one epoch.
+    p are prefill tokens, d decode rows, k tokens read from the cache, t seconds; any least-squares fit of t
+    to the others follows from the difference of two reports of the same epoch.
     """
 
     epoch: int
@@ -184,27 +184,27 @@ class GenerationCurveSums(WireModel):
 
 
 class State(WireModel):
-    """The answer to `GET /control/v1/state`, and to an accepted `PATCH /control/v1/limits`."""
+    """Response to `GET /control/v1/state` and to an accepted `PATCH /control/v1/limits`."""
 
     generation: Generation
     limits: Limits
     envelope: Envelope
     effective_max: BatchSize
-    """The largest cap this pod's memory allows: `maxBatchSize` above it is clamped to it, not refused."""
+    """Largest cap that the pod's memory allows: a larger `maxBatchSize` is clamped to it, not rejected."""
     converging: bool
-    """Whether a batch formed under an older generation still runs, or more generations than a lowered cap allows."""
+    """Whether a batch of an older generation of limits still runs, or more generations than a lowered cap allows."""
     surplus: Annotated[int, Field(ge=0)] | None = None
-    """How many generations run above the cap, until they finish; None where a pod answers in batches."""
+    """Number of generations that run above the cap until they finish; None for one-shot models."""
     load: PodLoad
     curve: CurveSums
     generation_curve: GenerationCurveSums | None = None
-    """Where a pod generates text."""
+    """Sums of the current epoch, for pods that generate text."""
     previous_generation_curve: GenerationCurveSums | None = None
-    """Of the epoch before."""
+    """Sums of the previous epoch."""
     model: str
     backend: str
-    """What computes: `cpu`, `cuda:NVIDIA H200`, `emulated-accelerator`."""
+    """Device: `cpu`, `cuda:NVIDIA H200`, `emulated-accelerator`."""
     attention: str | None = None
-    """The attention backend that was chosen by trying it, where a pod generates text."""
+    """Attention backend, for pods that generate text."""
     dtype: str | None = None
-    """The type that weights, keys and values are computed in, such as `bfloat16`, where a pod generates text."""
+    """Data type of weights, keys and values, such as `bfloat16`, for pods that generate text."""

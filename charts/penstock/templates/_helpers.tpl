@@ -7,7 +7,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Name of what is in no namespace: releases of one name may stand beside each other in scope Namespaces. */}}
+{{/* Name of cluster-scoped objects: releases with the same name can coexist in scope Namespaces. */}}
 {{- define "penstock.clusterName" -}}
 {{- $name := include "penstock.name" . -}}
 {{- if eq .Values.scope "Namespaces" -}}
@@ -30,7 +30,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
-{{/* Who the operator is, as bindings name it. */}}
+{{/* Subject of the operator in bindings. */}}
 {{- define "penstock.subjects" -}}
 - kind: ServiceAccount
   name: {{ include "penstock.serviceAccount" . }}
@@ -55,7 +55,7 @@ app.kubernetes.io/component: operator
 - apiGroups: [apps]
   resources: [replicasets]
   verbs: [get, list, watch]
-# A pool's children. Who may create Deployments may run code: guard this ServiceAccount.
+# A pool's children. Permission to create Deployments allows running code: protect this ServiceAccount.
 - apiGroups: [apps]
   resources: [deployments, controllerrevisions]
   verbs: [get, list, watch, create, patch, update, delete]
@@ -91,7 +91,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* Who may reach pools' pods: this operator by its namespace and labels, and whom the values name. */}}
+{{/* Peers that may connect to pools' pods: this operator by its namespace and labels, and the peers in the values. */}}
 {{- define "penstock.poolPeers" -}}
 {{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
 {{- $operator := dict "matchLabels" (include "penstock.selector" . | fromYaml) -}}

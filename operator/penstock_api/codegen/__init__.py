@@ -1,1 +1,1 @@
-"""Types to CRDs, the charts' copies and the tables of the docs."""
+"""Code generation: CRDs, their copies in the charts, and the tables of the docs."""

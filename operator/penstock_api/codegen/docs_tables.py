@@ -1,6 +1,6 @@
-"""The tables of `docs/api.md`, from the generated schemas: one row a field, so that none is forgotten.
+"""`fill_tables`: generates the tables of `docs/api.md` from the schemas, with one row per field.
 
-A table stands between `<!-- fields: KIND PART -->` and `<!-- end -->`; everything else in the page is by hand.
+A table is between `<!-- fields: KIND PART -->` and `<!-- end -->`; the rest of the page is written by hand.
 """
 
 import re
@@ -14,10 +14,10 @@ _HEAD = "| Field | Value | Meaning |\n| --- | --- | --- |\n"
 
 
 def fill_tables(page: str, schemas: Mapping[str, Schema]) -> str:
-    """Return `page` with its tables written anew; `schemas` are root schemas by kind."""
+    """Return `page` with regenerated tables; `schemas` are root schemas by kind."""
 
-    def table(found: re.Match[str]) -> str:
-        begin, kind, part, end = found.groups()
+    def table(match: re.Match[str]) -> str:
+        begin, kind, part, end = match.groups()
         rows = _rows(schemas[kind]["properties"][part], part)
         return begin + _HEAD + "".join(rows) + end
 
@@ -39,7 +39,7 @@ def _rows(schema: Schema, path: str) -> Iterator[str]:
 
 def _value(node: Schema) -> str:
     if "enum" in node:
-        return " \\| ".join(f"`{one}`" for one in node["enum"])
+        return " \\| ".join(f"`{value}`" for value in node["enum"])
     if node.get("x-kubernetes-int-or-string"):
         return "quantity"
     if node["type"] == "array":

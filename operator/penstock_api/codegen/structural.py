@@ -1,7 +1,7 @@
-"""From pydantic's JSON schema to a structural schema, as a CustomResourceDefinition wants it.
+"""`structural`: converts pydantic's JSON schema to the structural schema of a CustomResourceDefinition.
 
 Structural (apiextensions/v1): no `$ref`, no `anyOf` with null, no `title`; here also no defaults, since a schema
-default would mask every policy default. A keyword that this module does not know is an error, not a loss.
+default would mask every policy default. An unknown keyword is an error.
 """
 
 import re
@@ -33,14 +33,14 @@ _INT32_MAX = 2**31 - 1
 
 
 class NotStructural(ValueError):
-    """A type says something that a structural schema cannot say; the message names where and what."""
+    """A type uses a keyword that a structural schema cannot express; the message names the place and the keyword."""
 
 
 def structural(model: type[BaseModel]) -> Schema:
     """Return the structural schema of `model`, without defaults.
 
     Raises:
-        NotStructural: a keyword has no place in a structural schema.
+        NotStructural: a keyword is not supported in a structural schema.
     """
     whole = model.model_json_schema(by_alias=True)
     return _node(whole, whole.get("$defs", {}), model.__name__)
@@ -58,15 +58,15 @@ def _node(node: Mapping[str, Any], types: Mapping[str, Any], where: str) -> Sche
     result |= {key: value for key, value in flat.items() if key.startswith("x-kubernetes-")}
     known = {*result, *_DROPPED, "$defs", "exclusiveMaximum", "exclusiveMinimum"}
     if unknown := flat.keys() - known:
-        raise NotStructural(f"{where}: {', '.join(sorted(unknown))} cannot be said in a CRD")
+        raise NotStructural(f"{where}: {', '.join(sorted(unknown))} is not supported in a CRD")
     return result
 
 
 def _flattened(node: Mapping[str, Any], types: Mapping[str, Any]) -> Schema:
-    """Return `node` with its reference and its optional branch drawn into it; what it says itself wins."""
+    """Return `node` with its reference and its optional branch inlined; its own keywords win."""
     flat = dict(node)
     while True:
-        branches = [one for one in flat.get("anyOf", ()) if one != {"type": "null"}]
+        branches = [branch for branch in flat.get("anyOf", ()) if branch != {"type": "null"}]
         if "$ref" in flat:
             inner = types[flat.pop("$ref").removeprefix("#/$defs/")]
         elif len(branches) == 1:

@@ -1,4 +1,4 @@
-"""Where a fetched model is kept, and how the pod proves who it is to those that it is fetched from."""
+"""`ModelCache`: the storage of a downloaded model."""
 
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ from penstock_api.types.fields import Name, Quantity, rule, rules
 
 
 class CacheType(StrEnum):
-    """How long a fetched model is kept."""
+    """Lifetime of a downloaded model."""
 
     PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
     EPHEMERAL = "Ephemeral"
@@ -26,12 +26,12 @@ _TYPE_IFF_MEMBER = [
 
 
 class ModelCache(ApiModel):
-    """Where a fetched model is kept: a union discriminated by `type`."""
+    """Cache of a downloaded model: a union discriminated by `type`."""
 
     model_config = ConfigDict(json_schema_extra=rules(*_TYPE_IFF_MEMBER))
     type: CacheType
-    """PersistentVolumeClaim is shared by all pods that mount it and outlives them; Ephemeral is a pod's own."""
+    """PersistentVolumeClaim is shared by all pods that mount it and outlives them; Ephemeral belongs to one pod."""
     claim_name: Name | None = None
     """For type PersistentVolumeClaim: a claim of the pool's namespace, mounted for writing."""
     size_limit: Quantity | None = None
-    """For type Ephemeral: the most that the pod may keep on its node's disk."""
+    """For type Ephemeral: size limit on the node's disk."""

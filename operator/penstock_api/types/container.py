@@ -1,4 +1,4 @@
-"""What a pool may add to its runtime container: environment, mounts, CPU and memory."""
+"""`ContainerTemplate`: additions to the runtime container: environment, mounts, CPU and memory."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -34,11 +34,11 @@ class KeySelector(ApiModel):
     name: Name
     """Name of the ConfigMap or Secret."""
     key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._A-Za-z0-9]+$")]
-    """Key in it."""
+    """Key in the ConfigMap or Secret."""
 
 
 class EnvSource(ApiModel):
-    """Where an environment variable's value comes from: exactly one member."""
+    """Source of the value of an environment variable: exactly one member."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -56,7 +56,7 @@ class EnvSource(ApiModel):
 
 
 class EnvVar(ApiModel):
-    """As core/v1, without field references. Names that begin with PENSTOCK_ are the operator's."""
+    """As core/v1, without field references. Names that begin with PENSTOCK_ are reserved."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -75,9 +75,9 @@ class EnvVar(ApiModel):
     name: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     """Name of the variable."""
     value: Annotated[str, Field(max_length=4096)] | None = None
-    """Its value, as it stands."""
+    """Literal value."""
     value_from: EnvSource | None = None
-    """Where its value comes from."""
+    """Source of the value."""
 
 
 ResourceMap = Annotated[
@@ -97,7 +97,7 @@ ResourceMap = Annotated[
 
 
 class Resources(ApiModel):
-    """CPU and memory, as core/v1. The accelerator is set by `spec.accelerator`."""
+    """CPU and memory, as core/v1; `spec.accelerator` sets the accelerator."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -110,13 +110,13 @@ class Resources(ApiModel):
         )
     )
     requests: ResourceMap | None = None
-    """What the scheduler sets aside."""
+    """Resources that the scheduler reserves."""
     limits: ResourceMap | None = None
-    """What the container may use; the memory limit bounds the batch cap on a CPU."""
+    """Resource limits; on a CPU the memory limit bounds the batch cap."""
 
 
 class ContainerTemplate(ApiModel):
-    """What a pool may add to the runtime container."""
+    """Additions to the runtime container."""
 
     env: (
         Annotated[tuple[EnvVar, ...], Field(max_length=64, json_schema_extra=list_map("name"))]

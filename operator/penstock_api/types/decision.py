@@ -1,4 +1,4 @@
-"""What a control law saw, wanted and did, as the status tells it: decimal strings for real numbers."""
+"""Observations and decisions of a control law in the status; non-integers are decimal strings."""
 
 from typing import Annotated, Literal
 
@@ -13,125 +13,125 @@ BoundBy = Literal[
 
 
 class CurveStatus(ApiModel):
-    """The service curve t(b) = a + c*b that capacity is reckoned by."""
+    """Service curve t(b) = a + c*b, from which capacity is computed."""
 
     intercept_milliseconds: Decimal
-    """a, of any batch."""
+    """a, the fixed time of a batch."""
     milliseconds_per_row: Decimal
-    """c."""
+    """c, the time per row."""
     r_squared: Decimal | None = None
-    """Share of the variance of batch times that the line explains, 0 to 1; absent where all batches are alike."""
+    """Share of the variance of batch times that the line explains, 0 to 1; absent if all batches are of one size."""
     mean_rows: Decimal
-    """The mean batch that it was learnt from."""
+    """Mean size of the measured batches."""
     largest_rows: Decimal | None = None
-    """The largest batch that was surely measured."""
+    """Largest batch with reliable measurements."""
 
 
 class ScalingStatus(ApiModel):
-    """What the law saw, last it was worth writing (at most every 60 s)."""
+    """Observations of the control law, updated on significant changes (at most every 60 s)."""
 
     source: Literal["Prometheus", "Pods", "None"] | None = None
-    """Where the samples came from."""
+    """Source of the samples."""
     prometheus_url: ShortText | None = None
-    """The Prometheus that answered, where the source is Prometheus."""
+    """URL of the Prometheus that answered, if it is the source."""
     duty_source: Literal["Dcgm", "Nvml", "EngineBusyShare"] | None = None
-    """What measured GPU utilisation."""
+    """Source of GPU utilization."""
     signal_age_seconds: Decimal | None = None
     """Age of the oldest sample used."""
     gpu_utilization_percent: Decimal | None = None
-    """Mean over Ready pods."""
+    """Mean GPU utilization of Ready pods."""
     waiting: Decimal | None = None
-    """Requests waiting, over all Ready pods."""
+    """Waiting requests of all Ready pods."""
     rows_per_second: Decimal | None = None
-    """Rows received before admission, over all pods."""
+    """Rows received by all pods, before admission."""
     forecast_rows_per_second: Decimal | None = None
-    """Rows expected when a replica asked for now would serve, with headroom."""
+    """Forecast for the time at which a replica requested now would serve, with headroom."""
     batch_p99_milliseconds: Decimal | None = None
-    """The 99th percentile of batch time."""
+    """99th percentile of batch time."""
     batch_time_target_milliseconds: Decimal | None = None
-    """What batch time may be under the objective."""
+    """Batch time allowed by the objective."""
     curve: CurveStatus | None = None
-    """The service curve."""
+    """Service curve."""
     planned_cap: Count | None = None
-    """The cap that capacity is planned with; the published one may bridge above it."""
+    """Cap for which capacity is planned; the published cap may exceed it as a bridge."""
     rows_per_second_per_replica: Decimal | None = None
-    """What one replica can serve at the planned cap."""
+    """Capacity of one replica at the planned cap."""
     effective_utilization_percent: Decimal | None = None
-    """Demand over the capacity of the Ready pods."""
+    """Demand divided by the capacity of the Ready pods."""
     utilization_target_percent: Decimal | None = None
-    """The largest effective utilisation predicted to meet the objective."""
+    """Largest effective utilization predicted to meet the objective."""
     imbalance: Decimal | None = None
-    """The busiest pod's demand over the mean pod's, at least 1."""
+    """Demand of the busiest pod divided by the mean, at least 1."""
     predicted_p99_milliseconds: Decimal | None = None
-    """The 99th percentile of latency, predicted at the present demand and count."""
+    """Predicted 99th percentile of latency at the current demand and count."""
     startup_p90_seconds: Decimal | None = None
-    """The 90th percentile of start-up, from binding to Ready."""
+    """90th percentile of start-up time, from binding to Ready."""
     cap_term: ShortText | None = None
-    """Which term binds the cap now."""
+    """Term that determines the cap."""
     replicas_term: ShortText | None = None
-    """Which term binds the count now."""
+    """Term that determines the replica count."""
     bound_by: BoundBy | None = None
-    """What keeps the count from what the terms ask for; absent: nothing does."""
+    """Constraint that keeps the count from what the terms request; absent: none."""
     hold_until: Time | None = None
-    """Until when the count is not lowered."""
+    """Time until which the count is not lowered."""
 
 
 class TermCount(ApiModel):
-    """What one term of the law asked for."""
+    """Replica count requested by one term of the law."""
 
     term: Annotated[str, Field(min_length=1, max_length=64)]
-    """The term."""
+    """Name of the term."""
     replicas: Decimal
-    """Replicas, in parts of one."""
+    """Replicas as a fraction."""
 
 
 class AlternativeStatus(ApiModel):
-    """What another cap and count would have cost, and how it would have done at the demand expected."""
+    """An alternative cap and count, with its cost and predicted latency at the forecast demand."""
 
     replicas: Count
-    """Replicas."""
+    """Replica count."""
     cap: Count
-    """The batch cap, in rows."""
+    """Batch cap, in rows."""
     accelerators: Count
-    """Devices that it would have held."""
+    """Number of devices."""
     utilization_percent: Decimal
-    """Demand over capacity; 100 and more is saturated."""
+    """Demand divided by capacity; 100 and more is saturated."""
     predicted_p99_milliseconds: Decimal | None = None
-    """Of a request to a pod of mean load; absent where nothing foretells it."""
+    """Predicted 99th percentile of latency in a pod of mean load; absent if not predicted."""
     verdict: Literal["MeetsObjective", "MissesObjective", "Saturated", "NotPredicted"]
-    """How it would have done, over pods that are unequally busy."""
+    """Verdict under the observed imbalance of pods."""
 
 
 class LastDecision(ApiModel):
-    """The last decision that moved, or wanted to move, a valve."""
+    """Last decision that changed a control variable, or that was not applied."""
 
     time: Time
-    """When it was taken."""
+    """Time of the decision."""
     algorithm: ShortText
-    """The control law that took it."""
+    """Control law that decided."""
     cap: Count
-    """The cap it wanted, in rows."""
+    """Cap of the decision, in rows."""
     replicas: Count
-    """The count it wanted."""
+    """Replica count of the decision."""
     cap_term: ShortText
-    """Which term bound the cap."""
+    """Term that determined the cap."""
     replicas_term: ShortText
-    """Which term bound the count."""
+    """Term that determined the count."""
     acted: Literal["Acted", "Recommended", "Held"]
-    """What became of it."""
+    """Whether the decision was applied."""
     bound_by: BoundBy | None = None
-    """What kept the count from what the terms asked for."""
+    """Constraint that kept the count from what the terms requested."""
     hold_until: Time | None = None
-    """Until when it held the count up."""
+    """Time until which the count was not lowered."""
     asked: (
         Annotated[tuple[TermCount, ...], Field(max_length=8, json_schema_extra=list_map("term"))]
         | None
     ) = None
-    """What each term of the law asked for."""
+    """Replica counts requested by the terms of the law."""
     alternatives: (
         Annotated[tuple[AlternativeStatus, ...], Field(max_length=8, json_schema_extra=ATOMIC_LIST)]
         | None
     ) = None
-    """Its neighbours, and what they would have cost."""
+    """Alternatives with their cost."""
     message: Annotated[str, Field(max_length=1024)]
-    """The same in words, with figures."""
+    """Explanation with figures, for people."""

@@ -1,6 +1,6 @@
-"""The small pieces that every type of the API is built from: bounded strings, quantities, rules, lists.
+"""Building blocks of the API types: bounded strings, quantities, CEL rules and list types.
 
-A rule is CEL; so is its message (`messageExpression`), which names field, value and remedy.
+The message of a rule (`messageExpression`) is CEL too, and names field, value and remedy.
 """
 
 from typing import Annotated, Any
@@ -19,10 +19,10 @@ RESERVED_KEY_PREFIXES = ("penstock.dev/", "app.kubernetes.io/")
 
 
 def rule(expression: str, message: str, *values: str, at: str = "") -> dict[str, str]:
-    """Return one CEL rule with its `message`, whose every `%s` shows one of `values` (CEL expressions).
+    """Return a CEL rule with its `message`, in which each `%s` is replaced by one of `values` (CEL expressions).
 
-    `at` is the path, below the schema that holds the rule, of the field that a refusal names.
-    The outermost `format` keeps the estimated cost bounded: adding up a `string(int)` or a `join` would not.
+    `at` is the path, relative to the schema of the rule, of the field in the error. The outermost `format` bounds the
+    estimated cost, which concatenation of `string(int)` or `join` would not.
     """
     shown = ", ".join(f"dyn({value})" for value in values)
     text = "'" + message.replace("'", r"\'") + "'"  # an apostrophe would end the CEL string
@@ -32,18 +32,18 @@ def rule(expression: str, message: str, *values: str, at: str = "") -> dict[str,
 
 
 def rules(*each: dict[str, str]) -> dict[str, Any]:
-    """Return the JSON-schema extra that carries CEL rules."""
+    """Return the JSON-schema extra with CEL rules."""
     return {"x-kubernetes-validations": list(each)}
 
 
 def list_map(*keys: str) -> dict[str, Any]:
-    """Return the JSON-schema extra of a list that merges by key."""
+    """Return the JSON-schema extra of a list merged by key."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 ATOMIC_LIST = {"x-kubernetes-list-type": "atomic"}
 ATOMIC_MAP: dict[str, Any] = {"x-kubernetes-map-type": "atomic"}
-"""Of structures that core/v1 and meta/v1 replace whole: selectors and references."""
+"""Extra of structures that core/v1 and meta/v1 replace as a whole: selectors and references."""
 SET_LIST = {"x-kubernetes-list-type": "set"}
 
 _GOOD_KEY = f"k.indexOf('/') <= 253 && k.matches(r'{LABEL_KEY}')"
@@ -91,5 +91,5 @@ Quantity = Annotated[
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 ShortText = Annotated[str, Field(max_length=512)]
 Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?$")]
-"""A real number in a status: statuses hold no floats."""
+"""A non-integer in a status, as a decimal string."""
 Time = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]

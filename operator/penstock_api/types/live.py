@@ -1,4 +1,4 @@
-"""Fields of the live class: changed without a restart, and what a policy can default."""
+"""Live fields of a pool, changed without a restart, and their subset that a policy can default."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -22,27 +22,27 @@ Weight = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class ObjectiveMetric(StrEnum):
-    """What an objective is about."""
+    """Latency that an objective limits."""
 
     REQUEST_LATENCY = "RequestLatency"
-    """Of whole requests, from the door to the end."""
+    """From arrival to the end of a request."""
     TIME_TO_FIRST_TOKEN = "TimeToFirstToken"  # noqa: S105  a name
-    """From the door to the first token; of pools that generate text."""
+    """From arrival to the first token, for pools that generate text."""
     TIME_PER_OUTPUT_TOKEN = "TimePerOutputToken"  # noqa: S105  a name
-    """Between tokens after the first, the mean of a request; of pools that generate text."""
+    """Mean time between tokens after the first, for pools that generate text."""
 
 
 class Objective(ApiModel):
-    """A latency that the pool is to keep: the law bounds batches, or steps of generation, by it, and counts replicas for it."""
+    """A latency objective: the law limits batches, or steps of generation, and computes the replica count to meet it."""
 
     metric: ObjectiveMetric
-    """What is measured."""
+    """Latency that is measured."""
     milliseconds: Annotated[int, Field(ge=1, le=3_600_000)]
-    """What it must stay below."""
+    """Upper limit of the latency."""
 
 
 class BatchingMode(StrEnum):
-    """Who moves the batch cap."""
+    """Control of the batch cap."""
 
     AUTO = "Auto"
     RECOMMEND = "Recommend"
@@ -50,7 +50,7 @@ class BatchingMode(StrEnum):
 
 
 class SizeRange(ApiModel):
-    """The live clamp of the batch cap, in rows."""
+    """Range of the batch cap, in rows."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -63,35 +63,35 @@ class SizeRange(ApiModel):
         )
     )
     min: BatchSize | None = None
-    """The cap never falls below; unset, 1."""
+    """Minimum of the cap; unset, 1."""
     max: BatchSize | None = None
-    """The cap never rises above, and mode Fixed stays there; unset, 64."""
+    """Maximum of the cap, and its value in mode Fixed; unset, 64."""
 
 
 class BatchingDefaults(ApiModel):
-    """How requests become batches; the part that a policy can default."""
+    """Batching fields that a policy can default."""
 
     size: SizeRange | None = None
-    """The live clamp of the batch cap; a pod's own memory bound clamps it further."""
+    """Range of the batch cap; a pod's memory bound limits it further."""
     max_queue_delay_milliseconds: QueueDelayMilliseconds | None = None
-    """How long a batch may wait for company, from its first request on; unset, 5."""
+    """Time for which an incomplete batch waits for more requests, from its first request; unset, 5."""
     max_queue_depth: QueueDepth | None = None
-    """Waiting requests a pod may hold before it answers 429; unset, 2048."""
+    """Limit of waiting requests per pod, above which it answers 429; unset, 2048."""
     discipline: Discipline | None = None
-    """The order in which waiting requests are served; unset, Priority."""
+    """Order in which waiting requests are served; unset, Priority."""
     preemption: Preemption | None = None
-    """Whom a running generation yields to, TextGeneration only; unset, LowerPriority."""
+    """Condition under which a running generation is preempted, TextGeneration only; unset, LowerPriority."""
 
 
 class Batching(BatchingDefaults):
-    """How requests become batches."""
+    """Batching of requests."""
 
     mode: BatchingMode | None = None
-    """Auto: the law moves the cap. Recommend: it only records. Fixed: the cap is size.max. Unset: Auto."""
+    """Auto: the law sets the cap. Recommend: the law only records its decisions. Fixed: the cap is size.max. Unset: Auto."""
 
 
 class ScalingMode(StrEnum):
-    """Who moves the replica count."""
+    """Control of the replica count."""
 
     AUTO = "Auto"
     RECOMMEND = "Recommend"
@@ -100,14 +100,14 @@ class ScalingMode(StrEnum):
 
 
 class ScalingAlgorithm(StrEnum):
-    """The control law."""
+    """Control law of a pool."""
 
     UTILIZATION_BAND = "UtilizationBand"
     CAPACITY_AT_OBJECTIVE = "CapacityAtObjective"
 
 
 class GpuUtilization(ApiModel):
-    """The band in which GPU duty is left alone, in percent."""
+    """Target band of GPU utilization, in percent."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -120,29 +120,29 @@ class GpuUtilization(ApiModel):
         )
     )
     low_percent: Percent | None = None
-    """UtilizationBand: below it the batch cap may grow; unset, 50. CapacityAtObjective: only if set, replicas are given back only below it."""
+    """UtilizationBand: below it the batch cap may grow; unset, 50. CapacityAtObjective: only if set, replicas are removed only below it."""
     high_percent: Percent | None = None
-    """UtilizationBand: above it the batch cap may shrink where batch time breaks the objective; unset, 90. CapacityAtObjective: only if set, demand stays below this share of capacity."""
+    """UtilizationBand: above it the batch cap may shrink if batch time exceeds the objective; unset, 90. CapacityAtObjective: only if set, demand stays below this share of capacity."""
 
 
 class QueueDepthTarget(ApiModel):
-    """Waiting requests that one Ready replica may hold before another is added."""
+    """Target of waiting requests per Ready replica."""
 
     target_per_replica: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Waiting requests a Ready replica may hold before another is added, or 35 % of the cap if that is more; unset, 4. CapacityAtObjective: only if set, a floor of one replica for so many."""
+    """Waiting requests per Ready replica above which a replica is added, or 35 % of the cap if that is more; unset, 4. CapacityAtObjective: only if set, at least one replica per this many waiting requests."""
 
 
 class ScaleDown(ApiModel):
-    """How carefully replicas are given back."""
+    """Limits of scale-down."""
 
     stabilization_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
-    """How long a lower count must have been enough; unset, 300. CapacityAtObjective: unset, the longer of 120 and one start-up."""
+    """Time for which a lower count must suffice before scale-down; unset, 300. CapacityAtObjective: unset, the longer of 120 and one start-up."""
     max_percent_per_minute: Percent | None = None
-    """The share of replicas given back in a minute, at least one; unset, 25."""
+    """Share of replicas that may be removed per minute, at least one; unset, 25."""
 
 
 class ScalingDefaults(ApiModel):
-    """How many replicas; the part that a policy can default."""
+    """Scaling fields that a policy can default."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -155,24 +155,24 @@ class ScalingDefaults(ApiModel):
         )
     )
     algorithm: ScalingAlgorithm | None = None
-    """The control law: UtilizationBand follows signals, CapacityAtObjective forecasts; unset, CapacityAtObjective."""
+    """Control law: UtilizationBand follows signals, CapacityAtObjective forecasts; unset, CapacityAtObjective."""
     min_replicas: Replicas | None = None
-    """Auto never goes below; unset, 1."""
+    """Minimum in mode Auto; unset, 1."""
     max_replicas: Replicas | None = None
-    """Auto never goes above; unset, 8."""
+    """Maximum in mode Auto; unset, 8."""
     gpu_utilization: GpuUtilization | None = None
-    """The band in which GPU duty is left alone."""
+    """Target band of GPU utilization."""
     queue_depth: QueueDepthTarget | None = None
-    """Waiting requests a replica."""
+    """Target of waiting requests per replica."""
     scale_down: ScaleDown | None = None
-    """How carefully replicas are given back."""
+    """Limits of scale-down."""
 
 
 class Scaling(ScalingDefaults):
-    """How many replicas, and who decides."""
+    """Control of the replica count."""
 
     mode: ScalingMode | None = None
-    """Auto: the law sets the count. Recommend: it only records. Hold: the live count stays. Manual: spec.replicas. Unset: Manual."""
+    """Auto: the law sets the count. Recommend: the law only records its decisions. Hold: the current count is kept. Manual: spec.replicas. Unset: Manual."""
 
 
 Objectives = Annotated[

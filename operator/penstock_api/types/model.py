@@ -1,4 +1,4 @@
-"""What a pool serves: a model and where it comes from."""
+"""`ModelSpec`: the model of a pool, its task and its source."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -11,7 +11,7 @@ from penstock_api.types.sources import ModelSource
 
 
 class Task(StrEnum):
-    """What a model does, and so which protocols serve it."""
+    """Task of a model, which determines its protocols."""
 
     TENSOR = "Tensor"
     TEXT_GENERATION = "TextGeneration"
@@ -24,11 +24,11 @@ _FILES = ("persistentVolumeClaim", "huggingFace", "image", "s3")
 _DIRECTORY_TYPES = "PersistentVolumeClaim, HuggingFace, Image or S3"
 
 
-def _path_suits_the_task(member: str) -> dict[str, str]:
-    held = f"self.source.{member}"
-    path = f"(has({held}.path) ? {held}.path : '.')"
+def _path_matches_task(member: str) -> dict[str, str]:
+    source = f"self.source.{member}"
+    path = f"(has({source}.path) ? {source}.path : '.')"
     return rule(
-        f"!has({held}) || {path}.endsWith('.pt2') == ({_TASK.format('self')} == 'Tensor')",
+        f"!has({source}) || {path}.endsWith('.pt2') == ({_TASK.format('self')} == 'Tensor')",
         "path %s does not suit task %s: a .pt2 program is for task Tensor, a directory for any other",
         path,
         _TASK.format("self"),
@@ -37,7 +37,7 @@ def _path_suits_the_task(member: str) -> dict[str, str]:
 
 
 class ModelSpec(ApiModel):
-    """The model that the pool serves."""
+    """Model of a pool."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -47,7 +47,7 @@ class ModelSpec(ApiModel):
                 _TASK.format("self"),
                 at=".task",
             ),
-            *(_path_suits_the_task(member) for member in _FILES),
+            *(_path_matches_task(member) for member in _FILES),
             rule(
                 f"{_TASK.format('self')} == {_TASK.format('oldSelf')}",
                 "task is immutable: was %s, got %s; create another pool",
@@ -66,8 +66,8 @@ class ModelSpec(ApiModel):
         ]
         | None
     ) = None
-    """Served name; unset, the pool's own."""
+    """Name that clients use; unset, the name of the pool."""
     task: Task | None = None
-    """What it does: rows of any tensors, text, embeddings or classes of texts; unset, Tensor; immutable."""
+    """Task: rows of tensors, text generation, embeddings or classification of texts; unset, Tensor; immutable."""
     source: ModelSource
-    """Where it comes from."""
+    """Source of the model."""

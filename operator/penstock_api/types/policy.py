@@ -1,4 +1,4 @@
-"""`InferencePolicy`: what admins say about the pools of the namespaces it selects."""
+"""`InferencePolicy`: an administrator's settings for the pools of selected namespaces."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -53,14 +53,14 @@ class SelectorRequirement(ApiModel):
         )
     )
     key: LabelKey
-    """The label's key."""
+    """Key of the label."""
     operator: SelectorOperator
-    """How it compares."""
+    """Comparison operator."""
     values: (
         Annotated[tuple[LabelValue, ...], Field(max_length=64, json_schema_extra=ATOMIC_LIST)]
         | None
     ) = None
-    """For In and NotIn."""
+    """Values, for In and NotIn."""
 
 
 class LabelSelector(ApiModel):
@@ -68,57 +68,57 @@ class LabelSelector(ApiModel):
 
     model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
     match_labels: LabelMap | None = None
-    """Labels that must be equal."""
+    """Labels that must match."""
     match_expressions: (
         Annotated[
             tuple[SelectorRequirement, ...], Field(max_length=16, json_schema_extra=ATOMIC_LIST)
         ]
         | None
     ) = None
-    """Requirements that must hold, all of them."""
+    """Requirements that must all be met."""
 
 
 class PolicyDefaults(ApiModel):
     """Values for fields that a pool leaves unset; live fields only, never a mode."""
 
     objectives: Objectives | None = None
-    """Unset in a pool, these count."""
+    """Applied when the pool leaves the field unset."""
     scaling: ScalingDefaults | None = None
-    """Unset in a pool, these count, field by field."""
+    """Applied per field when the pool leaves it unset."""
     batching: BatchingDefaults | None = None
-    """Unset in a pool, these count, field by field."""
+    """Applied per field when the pool leaves it unset."""
 
 
 class ReplicasBound(ApiModel):
     """Upper bound of replicas."""
 
     max: Replicas
-    """No pool gets more replicas, in any mode."""
+    """Maximum replicas of a pool, in any mode."""
 
 
 class BatchSizeBound(ApiModel):
     """Upper bound of the batch cap, in rows."""
 
     max: BatchSize
-    """No pool's batch cap goes above."""
+    """Maximum batch cap of a pool."""
 
 
 class QueueDepthBound(ApiModel):
-    """Upper bound of waiting requests a pod."""
+    """Upper bound of waiting requests per pod."""
 
     max: QueueDepth
-    """No pod of a pool holds more waiting requests."""
+    """Maximum waiting requests per pod."""
 
 
 class WeightBound(ApiModel):
-    """Upper bound of a pool's share where GPUs are short."""
+    """Upper bound of a pool's weight."""
 
     max: Weight
-    """No pool weighs more when GPUs are divided."""
+    """Maximum weight of a pool when GPUs are divided."""
 
 
 class TemplateBounds(ApiModel):
-    """What pod templates may say. An absent list bounds nothing; an empty one allows nothing."""
+    """Values allowed in pod templates. An absent list allows any value; an empty one allows none."""
 
     allowed_images: (
         Annotated[
@@ -127,7 +127,7 @@ class TemplateBounds(ApiModel):
         ]
         | None
     ) = None
-    """Prefixes of the full image reference."""
+    """Allowed prefixes of the full image reference."""
     service_account_names: (
         Annotated[tuple[Name, ...], Field(max_length=64, json_schema_extra=SET_LIST)] | None
     ) = None
@@ -139,30 +139,30 @@ class TemplateBounds(ApiModel):
 
 
 class CandidateBounds(ApiModel):
-    """Of the bounds those that change what a control law decides."""
+    """Bounds that affect the decisions of a control law."""
 
     replicas: ReplicasBound | None = None
-    """Replicas a pool."""
+    """Upper bound of replicas per pool."""
     batch_size: BatchSizeBound | None = None
-    """Batch cap, in rows."""
+    """Upper bound of the batch cap, in rows."""
 
 
 class PolicyBounds(CandidateBounds):
-    """Of all matching policies the tightest bound wins."""
+    """Bounds of pools; the tightest bound of all matching policies wins."""
 
     queue_depth: QueueDepthBound | None = None
-    """Waiting requests a pod."""
+    """Upper bound of waiting requests per pod."""
     weight: WeightBound | None = None
-    """A pool's share where GPUs are short."""
+    """Upper bound of a pool's weight."""
     template: TemplateBounds | None = None
-    """What pod templates may say."""
+    """Values allowed in pod templates."""
 
 
-_OURS = "^(authorization|host|content-.*|transfer-encoding|connection|cookie|accept.*)$"
+_RESERVED_HEADERS = "^(authorization|host|content-.*|transfer-encoding|connection|cookie|accept.*)$"
 
 
 class Prometheus(ApiModel):
-    """A Prometheus server to read signals from; what it refers to is in the operator's own namespace."""
+    """A Prometheus server as the source of signals; referenced objects are in the operator's namespace."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -182,7 +182,7 @@ class Prometheus(ApiModel):
     ]
     """Base URL, http or https, without user, query and fragment."""
     ca_config_map_ref: KeySelector | None = None
-    """A ConfigMap's key with the PEM certificates that the server's must be signed by; unset, the system's."""
+    """Key of a ConfigMap with the CA certificates of the server in PEM; unset, the system's."""
     credentials_secret_ref: LocalObjectReference | None = None
     """A Secret with the key token, or with the keys username and password; only over https."""
     headers: (
@@ -197,61 +197,61 @@ class Prometheus(ApiModel):
                         "self.filter(k, !k.matches('^[A-Za-z0-9][-A-Za-z0-9]{0,63}$'))",
                     ),
                     rule(
-                        f"!self.exists(k, k.lowerAscii().matches('{_OURS}'))",
+                        f"!self.exists(k, k.lowerAscii().matches('{_RESERVED_HEADERS}'))",
                         "headers %s are set by the operator itself: put credentials into credentialsSecretRef, drop the others",
-                        f"self.filter(k, k.lowerAscii().matches('{_OURS}'))",
+                        f"self.filter(k, k.lowerAscii().matches('{_RESERVED_HEADERS}'))",
                     ),
                 ),
             ),
         ]
         | None
     ) = None
-    """Sent with every question, such as a tenant's X-Scope-OrgID; not for secrets."""
+    """Headers of every query, such as a tenant's X-Scope-OrgID; not for secrets."""
 
 
 class MetricsSource(ApiModel):
-    """Where signals come from."""
+    """Source of signals."""
 
     prometheus: Prometheus | None = None
-    """Overrides the chart's value for the pools selected; unset, that one counts."""
+    """Prometheus server for the selected pools; unset, the chart's value."""
 
 
 class GpuBudget(ApiModel):
-    """Devices that all selected pools may hold together."""
+    """Limit of the devices of all selected pools together."""
 
     resource_name: Resource
-    """The device plugin's resource, such as nvidia.com/gpu."""
+    """Resource of the device plugin, such as nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=100_000)]
-    """Devices. Where more are wanted, every pool's minReplicas come first, and the rest goes by weight."""
+    """Number of devices. If pools request more, each pool's minReplicas come first, and the rest is divided by weight."""
 
 
 class CandidatePolicy(ApiModel):
-    """Defaults and bounds to be tried in shadow: decisions are recorded and compared, never acted on."""
+    """Defaults and bounds that are evaluated in shadow: decisions are recorded and compared, never applied."""
 
     defaults: PolicyDefaults | None = None
-    """In the place of this policy's own defaults; unset, those stay."""
+    """Replaces this policy's defaults; unset, they apply."""
     bounds: CandidateBounds | None = None
-    """In the place of this policy's own bounds; unset, those stay."""
+    """Replaces this policy's bounds; unset, they apply."""
 
 
 class RollbackMode(StrEnum):
-    """Whether an edit that does harm is set aside."""
+    """Whether an edit that worsens attainment is rolled back."""
 
     NEVER = "Never"
     ON_OBJECTIVE_MISS = "OnObjectiveMiss"
 
 
 class Rollback(ApiModel):
-    """Whether live settings that worsen a pool's attainment give way to those before them."""
+    """Rollback of live settings that worsen a pool's attainment."""
 
     mode: RollbackMode
-    """OnObjectiveMiss: an edit after which attainment is over one point lower, at like demand, is set aside."""
+    """OnObjectiveMiss: an edit is rolled back if attainment falls by more than one point at similar demand."""
     window_seconds: Annotated[int, Field(ge=60, le=86_400)] | None = None
-    """How long attainment is measured, before the edit and after every pod obeys it; unset, 600."""
+    """Time over which attainment is measured, before the edit and after every pod acknowledged it; unset, 600."""
 
 
 class PolicySpec(ApiModel):
-    """What the admin wants for the pools that the selectors match."""
+    """Settings for the pools that the selectors match."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -272,15 +272,15 @@ class PolicySpec(ApiModel):
         )
     )
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] | None = None
-    """Orders defaults and metrics only; unset is 0; the highest wins, per field."""
+    """Precedence of defaults and metrics; the highest wins per field; unset, 0."""
     namespace_selector: LabelSelector | None = None
-    """Unset selects every namespace."""
+    """Selects namespaces; unset, all."""
     pool_selector: LabelSelector | None = None
-    """Narrows the pools by their labels; not together with bounds."""
+    """Selects pools by their labels; not together with bounds."""
     defaults: PolicyDefaults | None = None
-    """Values for live fields that a pool leaves unset."""
+    """Values of live fields that a pool leaves unset."""
     bounds: PolicyBounds | None = None
-    """What no pool of the selected namespaces may exceed."""
+    """Limits of all pools of the selected namespaces."""
     gpu_budgets: (
         Annotated[
             tuple[GpuBudget, ...],
@@ -288,38 +288,38 @@ class PolicySpec(ApiModel):
         ]
         | None
     ) = None
-    """Devices that the selected pools may hold together, one entry a resource."""
+    """Limits of the devices of all selected pools together, one entry per resource."""
     schedules: (
         Annotated[tuple[Schedule, ...], Field(max_length=32, json_schema_extra=list_map("name"))]
         | None
     ) = None
-    """Known busy hours, in which minReplicas is raised; where several are open, the highest counts."""
+    """Windows of known load, in which minReplicas is raised; if several are open, the highest applies."""
     candidate: CandidatePolicy | None = None
-    """A policy to be tried in shadow beside this one."""
+    """Candidate settings that are evaluated in shadow."""
     rollback: Rollback | None = None
-    """Whether live settings that worsen a pool's attainment give way to those before them; unset, Never."""
+    """Rollback of live settings that worsen a pool's attainment; unset, Never."""
     metrics: MetricsSource | None = None
-    """Where signals come from."""
+    """Source of signals."""
 
 
 class BudgetStatus(ApiModel):
-    """How one budget is spent."""
+    """Use of one budget."""
 
     resource_name: Resource
-    """The device plugin's resource."""
+    """Resource of the device plugin."""
     wanted: Count
-    """Devices that the selected pools want, each at most up to its maximum."""
+    """Devices that the selected pools request, each at most up to its maximum."""
     granted: Count
-    """Devices that they may have."""
+    """Devices granted to the pools."""
     used: Count
-    """Devices that their bound pods hold, terminating and surge ones included."""
+    """Devices of their bound pods, including terminating and surge pods."""
 
 
 class PolicyStatus(ApiModel):
-    """What the operator found."""
+    """Observed state of a policy."""
 
     observed_generation: Generation | None = None
-    """The generation of the spec that this status is about."""
+    """Generation of the spec that this status describes."""
     matched_pools: Count | None = None
     """Pools that the selectors match."""
     budgets: (
@@ -329,7 +329,7 @@ class PolicyStatus(ApiModel):
         ]
         | None
     ) = None
-    """How each of its budgets is spent."""
+    """Use of each budget."""
     conditions: (
         Annotated[tuple[Condition, ...], Field(max_length=8, json_schema_extra=list_map("type"))]
         | None
@@ -338,9 +338,9 @@ class PolicyStatus(ApiModel):
 
 
 class InferencePolicy(ApiModel):
-    """What admins say about the inference pools of the namespaces it selects: defaults, bounds, budgets, schedules, metrics."""
+    """Defaults, bounds, budgets, schedules and metrics for the inference pools of selected namespaces."""
 
     spec: PolicySpec
-    """What the admin wants."""
+    """Desired settings."""
     status: PolicyStatus | None = None
-    """What the operator found."""
+    """Observed state."""

@@ -1,4 +1,4 @@
-"""`InferencePool`: the spec a user writes."""
+"""`InferencePool`: pods that serve one model, and their settings."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -20,9 +20,9 @@ class RuntimeSpec(ApiModel):
     """The runtime container."""
 
     image: Image | None = None
-    """Unset: the operator's default image at the pool's first render, pinned from then on."""
+    """Image; unset, the operator's default at the pool's first render, which is then pinned."""
     image_pull_policy: ImagePullPolicy | None = None
-    """As core/v1; unset, the operator's own setting."""
+    """As core/v1; unset, the operator's setting."""
 
 
 _ONE_DEVICE_RULE = rule(
@@ -32,56 +32,56 @@ _ONE_DEVICE_RULE = rule(
     "self.count",
     at=".count",
 )
-"""Pools stored with a higher count stay editable: the API server skips a rule of an unchanged accelerator (ratcheting)."""
+"""Pools stored with a higher count remain editable: the API server skips rules of an unchanged accelerator (ratcheting)."""
 
 
 class Accelerator(ApiModel):
-    """What one replica computes on. Count 0 means CPU."""
+    """Device of one replica. Count 0 means CPU."""
 
     model_config = ConfigDict(json_schema_extra=rules(_ONE_DEVICE_RULE))
 
     resource_name: Resource
-    """The device plugin's resource, such as nvidia.com/gpu."""
+    """Resource of the device plugin, such as nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=16)]
-    """Devices a replica: 1, or 0 for the CPU. More than 1 is refused; a pool stored with more uses one of them."""
+    """Devices per replica: 1, or 0 for the CPU. More than 1 is rejected; a pool stored with more uses one of them."""
 
 
 class RolloutStrategy(StrEnum):
-    """Whether a rollout takes one replica more first (Surge), or gives one up first (Replace)."""
+    """Whether a rollout adds a new replica first (Surge), or removes an old one first (Replace)."""
 
     SURGE_THEN_REPLACE = "SurgeThenReplace"
-    """Surge; where no room comes for the new pod, the rest of that rollout replaces."""
+    """Surge; if there is no room for the new pod, the rest of the rollout uses Replace."""
     SURGE = "Surge"
     REPLACE = "Replace"
 
 
 class RolloutSpec(ApiModel):
-    """How a template change reaches the pods."""
+    """Rollout of template changes."""
 
     strategy: RolloutStrategy | None = None
-    """Surge starts a new pod before it stops an old one, and waits for room; Replace needs none, and has a gap with
-    one replica; unset, SurgeThenReplace: Surge, then Replace where no room comes in 30 s or a budget has none."""
+    """Surge starts a new pod before it stops an old one, and waits for room; Replace needs no room, but a pool of one
+    replica has a gap; unset, SurgeThenReplace: Surge, then Replace if there is no room for 30 s or in a budget."""
 
 
 class DrainSpec(ApiModel):
-    """How long a pod that is told to stop may finish its work."""
+    """Drain of a pod that terminates."""
 
     deadline_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
-    """Seconds from the order to stop to the last answer; unset, 120."""
+    """Seconds from SIGTERM to the last answer; unset, 120."""
 
 
 class Tls(ApiModel):
-    """The certificate that the pods serve with, on the clients' port and on the cluster's."""
+    """Certificate of both ports of the pods."""
 
     secret_ref: LocalObjectReference
-    """A Secret of type kubernetes.io/tls; only the pods read it, and a renewed one counts without a restart."""
+    """A Secret of type kubernetes.io/tls; only the pods read it, and a renewal applies without a restart."""
 
 
 class ApiKeysSpec(ApiModel):
-    """Whom the pool answers: callers who show a key."""
+    """API keys of the clients."""
 
     secret_ref: KeySelector
-    """The keys in JSON (docs/generation.md, Who is calling); only the pods read it, and a change counts without a restart."""
+    """The keys in JSON (docs/generation.md, Who is calling); only the pods read it, and a change applies without a restart."""
 
 
 _TOKENS_RULE = rule(
@@ -94,36 +94,36 @@ _TOKENS_RULE = rule(
 
 
 class PoolSpec(ApiModel):
-    """What the user wants. A field that is left out is filled by a policy's default or a built-in one."""
+    """Desired state of a pool. Unset fields take a policy's default or a built-in one."""
 
     model_config = ConfigDict(json_schema_extra=rules(_TOKENS_RULE))
 
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1
-    """The count in scaling modes Manual and Recommend; what `kubectl scale` writes. Modes Auto and Hold ignore it."""
+    """Replica count in scaling modes Manual and Recommend, which `kubectl scale` writes. Modes Auto and Hold ignore it."""
     model: ModelSpec
-    """The model that the pool serves. A change rolls the pods."""
+    """Model of the pool. A change rolls the pods."""
     runtime: RuntimeSpec | None = None
-    """The runtime container's image. A change rolls the pods."""
+    """Image of the runtime container. A change rolls the pods."""
     accelerator: Accelerator | None = None
-    """What one replica computes on; unset, one nvidia.com/gpu. A change rolls the pods."""
+    """Device of one replica; unset, one nvidia.com/gpu. A change rolls the pods."""
     rollout: RolloutSpec | None = None
-    """How a template change reaches the pods."""
+    """Rollout of template changes."""
     drain: DrainSpec | None = None
-    """How long a pod that is told to stop may finish. A change rolls the pods."""
+    """Drain of terminating pods. A change rolls the pods."""
     tls: Tls | None = None
     """TLS on both ports of the pods; unset, plain HTTP. A change rolls the pods."""
     api_keys: ApiKeysSpec | None = None
-    """Keys that clients must show; unset, everybody is answered. A change of the reference rolls the pods."""
+    """API keys of the clients; unset, requests are not authenticated. A change of the reference rolls the pods."""
     template: PodTemplate | None = None
     """Additions to the pods. A change rolls them."""
     objectives: Objectives | None = None
-    """Latencies to keep. Live: a change restarts nothing."""
+    """Latency objectives. Live: applied without a restart."""
     batching: Batching | None = None
-    """How requests become batches. Live: a change restarts nothing."""
+    """Batching of requests. Live: applied without a restart."""
     scaling: Scaling | None = None
-    """How many replicas, and who decides. Live: a change restarts nothing."""
+    """Control of the replica count. Live: applied without a restart."""
     weight: Weight | None = None
-    """The pool's share where a policy's GPU budget is short, or the cluster; a policy bounds it. Live; unset, 100."""
+    """Share of the pool when a GPU budget or the cluster is short of devices; a policy can bound it. Live; unset, 100."""
 
 
 _NEW_MODE = (
@@ -152,10 +152,10 @@ LEAVING_AUTO_RULE = rule(
 
 
 class InferencePool(ApiModel):
-    """A pool of pods that serve one model, with a batch cap and a replica count that move with the load."""
+    """Pods that serve one model, with a batch cap and a replica count that follow the load."""
 
     model_config = ConfigDict(json_schema_extra=rules(NAME_RULE, LEAVING_AUTO_RULE))
     spec: PoolSpec
-    """What the user wants."""
+    """Desired state."""
     status: PoolStatus | None = None
-    """What is, as last observed."""
+    """Last observed state."""

@@ -1,24 +1,24 @@
-"""Quantities of bytes, as apimachinery's resource.Quantity spells them."""
+"""`byte_count`: parses quantities of bytes in the format of apimachinery's resource.Quantity."""
 
 import re
 from decimal import Decimal
 from typing import Final
 
-_SPELLED = re.compile(r"^([0-9.]+)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([-+]?[0-9]+))?$")
+_QUANTITY = re.compile(r"^([0-9.]+)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([-+]?[0-9]+))?$")
 _BINARY: Final = {unit + "i": 1024**power for power, unit in enumerate("KMGTPE", start=1)}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
 def byte_count(quantity: int | str) -> int:
-    """Return how many whole bytes a quantity is: 1Gi is 2**30, 1G is 10**9, 2e3 is 2000.
+    """Return a quantity in bytes: 1Gi is 2**30, 1G is 10**9, 2e3 is 2000.
 
     Raises:
-        ValueError: it is no quantity.
+        ValueError: `quantity` is invalid.
     """
-    found = _SPELLED.match(str(quantity))
-    if found is None:
-        raise ValueError(f"'{quantity}' is no quantity: write a number with a unit such as Gi")
-    number, binary, unit, exponent = found.groups()
+    match = _QUANTITY.match(str(quantity))
+    if match is None:
+        raise ValueError(f"invalid quantity '{quantity}': expected a number with a unit such as Gi")
+    number, binary, unit, exponent = match.groups()
     if binary:
         return int(Decimal(number) * _BINARY[binary])
     return int(Decimal(number).scaleb(_DECIMAL[unit] if unit else int(exponent or 0)))

@@ -1,4 +1,4 @@
-"""Known busy hours: a floor of replicas in windows that cron expressions open."""
+"""`Schedule`: a minimum of replicas in windows that cron expressions open."""
 
 from typing import Annotated
 
@@ -14,15 +14,15 @@ TIME_ZONE = r"^[A-Za-z][A-Za-z0-9+_-]*(/[A-Za-z0-9+_-]+)*$"
 
 
 class Schedule(ApiModel):
-    """A window of known load, and the replicas that are to be there from its first second to its last."""
+    """A window of known load, and its minimum of replicas."""
 
     name: Label
-    """What people call it."""
+    """Name of the schedule."""
     cron: Annotated[str, Field(min_length=9, max_length=128, pattern=CRON)]
-    """When it opens, as cron writes it: minute, hour, day of month, month, day of week; `30 8 * * MON-FRI`."""
+    """Start of the window as a cron expression: minute, hour, day of month, month, day of week; `30 8 * * MON-FRI`."""
     duration_minutes: Annotated[int, Field(ge=1, le=10_080)]
-    """How long it stays open, in minutes."""
+    """Duration of the window in minutes."""
     time_zone: Annotated[str, Field(min_length=1, max_length=64, pattern=TIME_ZONE)] | None = None
-    """The zone of `cron`, by its IANA name, such as Europe/Berlin; unset, UTC."""
+    """Time zone of `cron` by its IANA name, such as Europe/Berlin; unset, UTC."""
     min_replicas: Replicas
-    """While it is open, Auto never goes below, maxReplicas and bounds permitting."""
+    """Minimum of replicas in mode Auto while the window is open, subject to maxReplicas and bounds."""

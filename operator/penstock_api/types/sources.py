@@ -1,4 +1,4 @@
-"""Where a model comes from: files on a volume, a repository, an image, a bucket, or a Python factory."""
+"""`ModelSource`: files on a volume, a repository, an image, a bucket, or a Python factory."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -30,11 +30,11 @@ RelativePath = Annotated[
         ),
     ),
 ]
-"""Of a file or a folder, `/` between its parts."""
+"""Relative path of a file or folder, with `/` as separator."""
 
 
 class SourceType(StrEnum):
-    """Where a model comes from."""
+    """Type of a model source."""
 
     PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
     HUGGING_FACE = "HuggingFace"
@@ -44,7 +44,7 @@ class SourceType(StrEnum):
 
 
 class ClaimSource(ApiModel):
-    """A program or a model's directory on a claim of the pool's namespace, mounted read-only."""
+    """A program or a model directory on a PersistentVolumeClaim of the pool's namespace, mounted read-only."""
 
     claim_name: Name
     """Name of the PersistentVolumeClaim."""
@@ -54,7 +54,7 @@ class ClaimSource(ApiModel):
 
 
 class HuggingFaceSource(ApiModel):
-    """A model's repository on the Hugging Face Hub, or on what `HF_ENDPOINT` in `template.container.env` names."""
+    """A model repository on the Hugging Face Hub, or on the hub at `HF_ENDPOINT` in `template.container.env`."""
 
     repository: Annotated[
         str, Field(min_length=1, max_length=193, pattern=f"^{_HUB_NAME}(/{_HUB_NAME})?$")
@@ -66,13 +66,13 @@ class HuggingFaceSource(ApiModel):
         ]
         | None
     ) = None
-    """Branch, tag or commit; a branch may mean another commit at a pod's next start; unset, main."""
+    """Branch, tag or commit; a branch may refer to a newer commit at a pod's next start; unset, main."""
     path: RelativePath | None = None
-    """What of the repository is fetched: a folder, or for task Tensor a `.pt2` file; unset, all of it."""
+    """Part of the repository to download: a folder, or for task Tensor a `.pt2` file; unset, all of it."""
     token_secret_ref: KeySelector | None = None
-    """A key of a Secret of the pool's namespace that holds an access token; only the pods read it."""
+    """Key of a Secret of the pool's namespace with an access token; only the pods read it."""
     cache: ModelCache
-    """Where it is kept, in the hub's own layout; pods that share a cache fetch a model once."""
+    """Cache of the model, in the hub's layout; pods that share a cache download a model once."""
 
 
 class ImageSource(ApiModel):
@@ -83,11 +83,11 @@ class ImageSource(ApiModel):
     pull_policy: ImagePullPolicy | None = None
     """As core/v1; unset, Always for the tag latest, else IfNotPresent."""
     path: RelativePath | None = None
-    """Where in the image the model is: a folder, or for task Tensor a `.pt2` file; unset, its root."""
+    """Path of the model in the image: a folder, or for task Tensor a `.pt2` file; unset, its root."""
 
 
 class S3Source(ApiModel):
-    """A bucket of a store that speaks S3."""
+    """A bucket of an S3-compatible store."""
 
     bucket: Annotated[
         str, Field(min_length=3, max_length=63, pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
@@ -96,7 +96,7 @@ class S3Source(ApiModel):
     prefix: RelativePath | None = None
     """Folder in the bucket; unset, all of it."""
     path: RelativePath | None = None
-    """What below the prefix is fetched: a folder, or for task Tensor a `.pt2` object; unset, all of it."""
+    """Part of the prefix to download: a folder, or for task Tensor a `.pt2` object; unset, all of it."""
     endpoint: (
         Annotated[
             str, Field(min_length=8, max_length=512, pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$")
@@ -107,12 +107,12 @@ class S3Source(ApiModel):
     region: (
         Annotated[str, Field(min_length=1, max_length=64, pattern="^[a-z0-9][-a-z0-9]*$")] | None
     ) = None
-    """Region of the bucket; unset, what `AWS_REGION` in `template.container.env` says, if anything."""
+    """Region of the bucket; unset, the value of `AWS_REGION` in `template.container.env`, if any."""
     credentials_secret_ref: LocalObjectReference | None = None
-    """A Secret of the pool's namespace with the keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and perhaps
-    AWS_SESSION_TOKEN; only the pods read it; unset, what the pod's ServiceAccount is granted, else nobody's."""
+    """A Secret of the pool's namespace with the keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and optionally
+    AWS_SESSION_TOKEN; only the pods read it; unset, the credentials of the pod's ServiceAccount, or anonymous access."""
     cache: ModelCache
-    """Where it is kept; pods that share a cache fetch a model once."""
+    """Cache of the model; pods that share a cache download a model once."""
 
 
 class ModuleSource(ApiModel):
@@ -163,7 +163,7 @@ _TYPE_IFF_MEMBER = [
 
 
 class ModelSource(ApiModel):
-    """Where the model comes from: a union discriminated by `type`."""
+    """Source of a model: a union discriminated by `type`."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -177,7 +177,7 @@ class ModelSource(ApiModel):
         )
     )
     type: SourceType
-    """Which member is set; immutable."""
+    """Type of the source, which is the name of the member that is set; immutable."""
     persistent_volume_claim: ClaimSource | None = None
     """For type PersistentVolumeClaim."""
     hugging_face: HuggingFaceSource | None = None
@@ -191,16 +191,16 @@ class ModelSource(ApiModel):
 
     @property
     def files(self) -> ClaimSource | HuggingFaceSource | ImageSource | S3Source | None:
-        """The member that is made of files; None for a factory."""
+        """The member of a source of files; None for a factory."""
         return self.persistent_volume_claim or self.hugging_face or self.image or self.s3
 
     @property
     def fetched(self) -> HuggingFaceSource | S3Source | None:
-        """The member that the pod itself fetches into a cache, or None."""
+        """The member of a source that the pod downloads to a cache, or None."""
         return self.hugging_face or self.s3
 
     @property
     def member(self) -> str:
-        """The name of the member that is set, as the API spells it: for messages."""
-        names = {one: to_camel(one) for one in type(self).model_fields if one != "type"}
-        return next((told for one, told in names.items() if getattr(self, one)), "type")
+        """The API name of the member that is set, for messages."""
+        members = (name for name in type(self).model_fields if name != "type")
+        return next((to_camel(name) for name in members if getattr(self, name)), "type")

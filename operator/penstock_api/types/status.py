@@ -1,4 +1,4 @@
-"""What the operator writes back on an `InferencePool`: bounded, decimal strings for real numbers."""
+"""`PoolStatus`: the status of an `InferencePool`; non-integers are decimal strings."""
 
 from typing import Annotated
 
@@ -15,87 +15,87 @@ class TemplateStatus(ApiModel):
     """The pinned pod template."""
 
     image: ShortText | None = None
-    """The image that the pods run: by digest once one of them is Ready, by name before."""
+    """Image of the pods: by digest once one of them is Ready, by name before."""
     revision: ShortText | None = None
-    """The ControllerRevision that holds the rendered template."""
+    """ControllerRevision with the rendered template."""
 
 
 class AcceleratorStatus(ApiModel):
-    """How many devices the pool's pods hold now; terminating and surge pods counted."""
+    """Devices of the pool's pods, including terminating and surge pods."""
 
     resource_name: Annotated[str, Field(min_length=1, max_length=128)]
-    """The device plugin's resource name."""
+    """Resource name of the device plugin."""
     used: Count
-    """Devices."""
+    """Number of devices."""
 
 
 class BatchStatus(ApiModel):
-    """The published batch cap, and how many pods obey it."""
+    """Published batch cap, and the number of pods that acknowledged it."""
 
     cap: Count | None = None
-    """The published cap, in rows."""
+    """Published cap, in rows."""
     recommended_cap: Count | None = None
-    """What the law wants; differs from `cap` in modes Recommend and Fixed."""
+    """Cap that the law recommends; differs from `cap` in modes Recommend and Fixed."""
     generation: Generation | None = None
-    """The generation of the published limits."""
+    """Generation of the published limits."""
     acknowledged_pods: Count | None = None
-    """Pods that obey that generation."""
+    """Pods that acknowledged that generation."""
 
 
 class PolicyReference(ApiModel):
-    """A policy that took part in this pool's effective spec."""
+    """A policy that contributes to the effective spec of the pool."""
 
     name: Name
     """Name of the InferencePolicy."""
     generation: Generation
-    """The generation of it that was used."""
+    """Generation of the policy that was used."""
 
 
 class BoundedField(ApiModel):
-    """A field that a policy's bound lowered."""
+    """A field that a policy's bound reduced."""
 
     field: Annotated[str, Field(min_length=1, max_length=253)]
     """Path of the field."""
     asked: ShortText
-    """What the pool, or a default, asked for."""
+    """Value in the pool or the default."""
     granted: ShortText
-    """What it got."""
+    """Value in effect."""
     policy: Annotated[str, Field(max_length=253)]
-    """The policy whose bound it was."""
+    """Policy with the bound."""
 
 
 class CandidateDecision(ApiModel):
-    """What a policy's candidate would do with this pool; never acted on."""
+    """Decision of a policy's candidate for this pool, which is never applied."""
 
     policy: Name
-    """The policy that carries the candidate."""
+    """Policy with the candidate."""
     generation: Generation
-    """The generation of it."""
+    """Generation of the policy."""
     cap: Count
-    """The cap that it wants, in rows."""
+    """Cap of the candidate, in rows."""
     replicas: Count
-    """The count that it wants."""
+    """Replica count of the candidate."""
     actual_replicas: Count
-    """The count that is asked for at the same time."""
+    """Replica count that is requested at the same time."""
     replicas_term: ShortText
-    """Which term bound its count."""
+    """Term that determined the candidate's count."""
     replica_hours: Decimal
-    """Replica hours that it would have asked for since this operator met it."""
+    """Replica hours that the candidate would have requested since this operator started to evaluate it."""
     actual_replica_hours: Decimal
-    """Replica hours that were asked for in that time."""
+    """Replica hours that were requested in that time."""
 
 
 class PoolStatus(ApiModel):
-    """What is, as last observed."""
+    """Last observed state of the pool."""
 
     observed_generation: Generation | None = None
-    """The generation of the spec that this status is about."""
+    """Generation of the spec that this status describes."""
     replicas: Count | None = None
     """Pods that exist."""
     ready_replicas: Count | None = None
     """Pods that are Ready."""
     desired_replicas: Count | None = None
-    """What the control loop wants in modes Auto and Recommend; in Manual and Hold the count."""
+    """Replica count of the control law in modes Auto and Recommend; in Manual and Hold the count in effect."""
     selector: ShortText | None = None
     """Label selector of the pods, for the scale subresource."""
     template: TemplateStatus | None = None
@@ -107,31 +107,31 @@ class PoolStatus(ApiModel):
         ]
         | None
     ) = None
-    """Devices that the pool's pods hold now."""
+    """Devices of the pool's pods."""
     batch: BatchStatus | None = None
-    """The published batch cap, and how many pods obey it."""
+    """Published batch cap, and the number of pods that acknowledged it."""
     policies: (
         Annotated[
             tuple[PolicyReference, ...], Field(max_length=64, json_schema_extra=list_map("name"))
         ]
         | None
     ) = None
-    """The policies that took part in the effective spec."""
+    """Policies that contribute to the effective spec."""
     bounded: (
         Annotated[
             tuple[BoundedField, ...], Field(max_length=32, json_schema_extra=list_map("field"))
         ]
         | None
     ) = None
-    """The fields that a policy's bound lowered."""
+    """Fields that a policy's bound reduced."""
     conditions: (
         Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=list_map("type"))]
         | None
     ) = None
     """Ready, Progressing, UpToDate, Scaling, LimitsApplied, MetricsAvailable, PolicyApplied, BudgetLimited."""
     candidate: CandidateDecision | None = None
-    """What the candidate of a policy would do, for comparison."""
+    """Decision of a policy's candidate, for comparison."""
     scaling: ScalingStatus | None = None
-    """What the law saw."""
+    """Observations of the control law."""
     last_decision: LastDecision | None = None
-    """The last decision, and why."""
+    """Last decision, with its reason."""

@@ -1,4 +1,4 @@
-"""What a pool may say about its pods: curated, bounded, and nothing that leaves the sandbox.
+"""`PodTemplate`: the additions that a pool can make to its pods, a curated subset of the pod spec.
 
 Not offered: host namespaces, hostPath, privileged, capabilities (docs/design/design.md#rights).
 """
@@ -26,14 +26,14 @@ from penstock_api.types.volumes import LocalObjectReference, Volume
 
 
 class TolerationOperator(StrEnum):
-    """How a toleration compares."""
+    """Comparison operator of a toleration."""
 
     EXISTS = "Exists"
     EQUAL = "Equal"
 
 
 class TaintEffect(StrEnum):
-    """What a taint does."""
+    """Effect of a taint."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -63,19 +63,19 @@ class Toleration(ApiModel):
         )
     )
     key: Annotated[str, Field(min_length=1, max_length=317, pattern=LABEL_KEY)] | None = None
-    """The taint's key; unset with operator Exists, every taint."""
+    """Key of the taint; unset with operator Exists, every taint."""
     operator: TolerationOperator | None = None
-    """Unset: Equal."""
+    """Comparison operator; unset, Equal."""
     value: LabelValue | None = None
-    """The taint's value, for operator Equal."""
+    """Value of the taint, for operator Equal."""
     effect: TaintEffect | None = None
-    """Unset: every effect."""
+    """Effect of the taint; unset, every effect."""
     toleration_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
-    """How long a NoExecute taint is tolerated; unset, forever."""
+    """Time for which a NoExecute taint is tolerated; unset, unlimited."""
 
 
 class PodTemplate(ApiModel):
-    """What a pool may add to its pods; every field is of the template class: a change rolls pods."""
+    """Additions to the pods; a change of any field rolls the pods."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -90,11 +90,11 @@ class PodTemplate(ApiModel):
         )
     )
     labels: OwnLabelMap | None = None
-    """Added to the pods' labels."""
+    """Additional labels of the pods."""
     annotations: AnnotationMap | None = None
-    """Added to the pods' annotations."""
+    """Additional annotations of the pods."""
     node_selector: LabelMap | None = None
-    """Labels a node must have."""
+    """Labels that a node must have."""
     tolerations: (
         Annotated[tuple[Toleration, ...], Field(max_length=32, json_schema_extra=ATOMIC_LIST)]
         | None
@@ -103,7 +103,7 @@ class PodTemplate(ApiModel):
     priority_class_name: Name | None = None
     """PriorityClass of the pods."""
     service_account_name: Name | None = None
-    """ServiceAccount of the pods; unset, one of the pool's own, without a token."""
+    """ServiceAccount of the pods; unset, a separate one per pool, without a token."""
     image_pull_secrets: (
         Annotated[
             tuple[LocalObjectReference, ...],
@@ -111,7 +111,7 @@ class PodTemplate(ApiModel):
         ]
         | None
     ) = None
-    """Secrets to pull images with: the runtime's, and a model's of type Image."""
+    """Pull secrets of the runtime image and of a model of type Image."""
     volumes: (
         Annotated[tuple[Volume, ...], Field(max_length=32, json_schema_extra=list_map("name"))]
         | None

@@ -1,4 +1,4 @@
-"""Volumes and mounts a pool may add to its pods: nothing that leaves the sandbox, so no hostPath."""
+"""Volumes and mounts that a pool can add to its pods; hostPath is not offered."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -16,15 +16,15 @@ _RESERVED = " || ".join(
 
 
 class LocalObjectReference(ApiModel):
-    """An object of the pool's namespace, or, of a policy's, of the operator's, by name."""
+    """Reference by name to an object of the pool's namespace, or for a policy of the operator's namespace."""
 
     model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
     name: Name
-    """Name of the object, in the pool's namespace; a policy's, in the operator's."""
+    """Name of the object, in the pool's namespace; for a policy in the operator's."""
 
 
 class VolumeMount(ApiModel):
-    """Where a volume of `template.volumes` is mounted in the runtime container, as core/v1."""
+    """Mount of a volume of `template.volumes` in the runtime container, as core/v1."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -44,7 +44,7 @@ class VolumeMount(ApiModel):
     name: Label
     """Name of a volume in `template.volumes`."""
     mount_path: Annotated[str, Field(min_length=2, max_length=512, pattern=r"^/[^:]+$")]
-    """Absolute path in the container; /models and /etc/penstock, also with -keys and -tls, are the operator's."""
+    """Absolute path in the container; /models, /etc/penstock, /etc/penstock-keys and /etc/penstock-tls are reserved."""
     sub_path: (
         Annotated[
             str,
@@ -84,22 +84,22 @@ class SecretVolume(ApiModel):
 
 
 class VolumeMedium(StrEnum):
-    """Where an emptyDir lies."""
+    """Storage medium of an emptyDir."""
 
     MEMORY = "Memory"
 
 
 class EmptyDirVolume(ApiModel):
-    """Scratch space that lives as long as the pod."""
+    """Scratch space with the lifetime of the pod."""
 
     medium: VolumeMedium | None = None
-    """Unset: the node's disk. Memory counts against the container's memory limit."""
+    """Storage medium; unset, the node's disk. Memory counts against the container's memory limit."""
     size_limit: Quantity | None = None
-    """Unset: bounded by the node alone."""
+    """Size limit; unset, limited by the node only."""
 
 
 _MEMBERS = ("persistentVolumeClaim", "configMap", "secret", "emptyDir")
-_SET = "[" + ", ".join(f"has(self.{one})" for one in _MEMBERS) + "].filter(x, x).size()"
+_SET = "[" + ", ".join(f"has(self.{member})" for member in _MEMBERS) + "].filter(x, x).size()"
 
 
 class Volume(ApiModel):

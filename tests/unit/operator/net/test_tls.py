@@ -110,7 +110,7 @@ async def test_a_pair_that_does_not_fit_leaves_the_former_certificate_in_force(
     for file in (KEY_FILE, CERTIFICATE_FILE):
         (folder / file).write_bytes((tmp_path / "other" / file).read_bytes())
         if file == KEY_FILE:
-            with pytest.raises(CertificateUnusable, match="cannot be served with") as told:
+            with pytest.raises(CertificateUnusable, match="cannot be used") as told:
                 certificate.refresh()
             assert "PRIVATE" not in str(told.value)
             async with pod(certificate.context) as address:
@@ -124,7 +124,7 @@ def test_what_is_no_certificate_is_refused_with_words(tmp_path: Path, text: str)
         ServerCertificate(tmp_path)
     for file in (CERTIFICATE_FILE, KEY_FILE):
         (tmp_path / file).write_text(text)
-    with pytest.raises(CertificateUnusable, match="cannot be served with"):
+    with pytest.raises(CertificateUnusable, match="cannot be used"):
         ServerCertificate(tmp_path)
 
 
