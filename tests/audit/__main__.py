@@ -1,6 +1,6 @@
-"""`make sbom` and `make audit`: bills of materials, known vulnerabilities, and what tools find in the rendered chart.
+"""`make sbom` and `make audit`: bills of materials, known vulnerabilities, and findings in the rendered chart.
 
-What they find is written below build/audit; what was done about it is in docs/security.md.
+Results are written to build/audit; docs/security.md explains the accepted findings.
 """
 
 import json
@@ -22,23 +22,23 @@ IMAGES = {"penstock-operator": "operator", "penstock-runtime": "runtime"}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run `sbom`, or `audit`, which says what it finds and ends with 1 if that is anything."""
+    """Run `sbom`, or `audit`, which prints its findings and returns 1 if there are any."""
     OUT.mkdir(parents=True, exist_ok=True)
     bills = write_bills()
     if list(arguments) == ["sbom"]:
         return 0
     target = Target.from_env()
     rendered = charts.render(target, OUT)
-    found = {
+    findings = {
         "pip-audit": vulnerabilities(bills),
         "kubeconform": charts.malformed(target, rendered, OUT),
         "kube-score": charts.scored(rendered),
         "checkov": charts.checked(rendered),
         "cyclonus": charts.misreached(rendered, OUT),
     }
-    for tool, anything in found.items():
-        print(f"{tool}: {'something found, or no answer: see above' if anything else 'clean'}")
-    return int(any(found.values()))
+    for tool, anything in findings.items():
+        print(f"{tool}: {'findings or no answer, see above' if anything else 'clean'}")
+    return int(any(findings.values()))
 
 
 def write_bills() -> list[Path]:
@@ -52,11 +52,11 @@ def write_bills() -> list[Path]:
     described: Bom = json.loads(whole.read_text())
     pinned = []
     for image, extra in IMAGES.items():
-        made = bill(described, image, closure("penstock", frozenset({extra}), _requires))
-        (OUT / f"{image}.cdx.json").write_text(json.dumps(made, indent=1))
+        document = bill(described, image, closure("penstock", frozenset({extra}), _requires))
+        (OUT / f"{image}.cdx.json").write_text(json.dumps(document, indent=1))
         pinned.append(OUT / f"{image}.txt")
-        pinned[-1].write_text(requirements(made))
-        print(f"{image}: {len(made['components'])} components")
+        pinned[-1].write_text(requirements(document))
+        print(f"{image}: {len(document['components'])} components")
     return pinned
 
 
@@ -68,12 +68,12 @@ def _requires(name: str) -> Iterable[str]:
 
 
 def vulnerabilities(bills: Iterable[Path]) -> bool:
-    """Ask pip-audit for what is known of the images' components; return whether there is anything, or no answer."""
-    found = False
-    for one in bills:
-        asked = (_program("pip-audit"), "--strict", "--no-deps", "--disable-pip", "-r", one)
-        found |= bool(subprocess.run(asked, check=False, cwd=ROOT).returncode)
-    return found
+    """Run pip-audit on the images' components; return whether it failed or found a vulnerability."""
+    failed = False
+    for bill_file in bills:
+        command = (_program("pip-audit"), "--strict", "--no-deps", "--disable-pip", "-r", bill_file)
+        failed |= bool(subprocess.run(command, check=False, cwd=ROOT).returncode)
+    return failed
 
 
 def _program(name: str) -> Path:

@@ -1,6 +1,6 @@
-"""The software bill of materials of one image: what its extra of `penstock` brings, with versions and licences.
+"""The software bill of materials of an image: the dependencies of its extra of `penstock`, with versions and licences.
 
-An environment is described by cyclonedx-py as a whole; from that, what one extra stands on is kept.
+cyclonedx-py describes a whole environment; this module keeps only the dependencies of one extra.
 """
 
 import re
@@ -11,51 +11,53 @@ from packaging.requirements import Requirement
 
 Bom = dict[str, Any]
 Requires = Callable[[str], Iterable[str]]
-"""From a distribution's name to its requirements, as `importlib.metadata.requires` gives them."""
+"""Maps a distribution's name to its requirements, like `importlib.metadata.requires`."""
 
 
 def plain(name: str) -> str:
-    """Return a distribution's name as PEP 503 compares it."""
+    """Return a distribution's name in the normal form of PEP 503."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def closure(name: str, extras: frozenset[str], requires: Requires) -> frozenset[str]:
-    """Return the plain names of everything that a distribution with these extras stands on, itself left out."""
-    found: set[str] = set()
+    """Return the plain names of all dependencies of a distribution with these extras, without itself."""
+    names: set[str] = set()
     ahead = [(name, extras)]
     seen: set[tuple[str, frozenset[str]]] = set()
     while ahead:
-        one = ahead.pop()
-        if one in seen:
+        node = ahead.pop()
+        if node in seen:
             continue
-        seen.add(one)
-        for text in requires(one[0]):
+        seen.add(node)
+        for text in requires(node[0]):
             requirement = Requirement(text)
-            if _applies(requirement, one[1]):
-                found.add(plain(requirement.name))
+            if _applies(requirement, node[1]):
+                names.add(plain(requirement.name))
                 ahead.append((requirement.name, frozenset(requirement.extras)))
-    return frozenset(found - {plain(name)})
+    return frozenset(names - {plain(name)})
 
 
 def _applies(requirement: Requirement, extras: frozenset[str]) -> bool:
     marker = requirement.marker
-    return marker is None or any(marker.evaluate({"extra": one}) for one in extras or {""})
+    return marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or {""})
 
 
 def bill(whole: Bom, image: str, wanted: frozenset[str]) -> Bom:
-    """Return the bill of one image: of `whole`, the components that are wanted and their dependencies.
+    """Return the bill of one image: the wanted components of `whole` and their dependencies.
 
     Raises:
-        ValueError: something wanted is not in the environment that was described.
+        ValueError: a wanted component is not in the described environment.
     """
-    kept = [one for one in whole["components"] if plain(one["name"]) in wanted]
-    missing = wanted - {plain(one["name"]) for one in kept}
+    kept = [component for component in whole["components"] if plain(component["name"]) in wanted]
+    missing = wanted - {plain(component["name"]) for component in kept}
     if missing:
         raise ValueError(f"{', '.join(sorted(missing))} not installed here: run make setup")
     root = {**whole["metadata"]["component"], "name": image}
-    references = {one["bom-ref"] for one in kept}
+    references = {component["bom-ref"] for component in kept}
     dependencies = [
-        _among(one, references) for one in whole["dependencies"] if one["ref"] in references
+        _among(dependency, references)
+        for dependency in whole["dependencies"]
+        if dependency["ref"] in references
     ]
     top = {"ref": root["bom-ref"], "dependsOn": sorted(references)}
     return {
@@ -67,10 +69,12 @@ def bill(whole: Bom, image: str, wanted: frozenset[str]) -> Bom:
 
 
 def _among(dependency: Mapping[str, Any], references: set[str]) -> dict[str, Any]:
-    kept = [one for one in dependency.get("dependsOn", ()) if one in references]
+    kept = [reference for reference in dependency.get("dependsOn", ()) if reference in references]
     return {**dependency, "dependsOn": kept} if kept else {"ref": dependency["ref"]}
 
 
-def requirements(made: Bom) -> str:
+def requirements(document: Bom) -> str:
     """Return a bill's components as pinned requirements, for pip-audit."""
-    return "".join(f"{one['name']}=={one['version']}\n" for one in made["components"])
+    return "".join(
+        f"{component['name']}=={component['version']}\n" for component in document["components"]
+    )

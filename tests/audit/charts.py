@@ -1,6 +1,6 @@
-"""The chart, rendered with all that it can render, under the eyes of tools that know what goes wrong with such.
+"""Checks of the chart, rendered with all options, by kubeconform, kube-score, checkov and cyclonus.
 
-What each tool is told to leave out is left as it is on purpose: docs/security.md says why.
+The findings that each tool ignores are accepted; docs/security.md gives the reasons.
 """
 
 import json
@@ -27,29 +27,29 @@ OPTIONS = (
     "defaultRuntimeImage=registry.example/runtime:1",
 )  # fmt: skip
 PROMETHEUS_OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
-"""A Go module that brings the CRDs of ServiceMonitor, PodMonitor and PrometheusRule."""
+"""A Go module that contains the CRDs of ServiceMonitor, PodMonitor and PrometheusRule."""
 MONITORING = ("servicemonitors", "podmonitors", "prometheusrules")
-LEFT_BY_KUBE_SCORE = (
+IGNORED_BY_KUBE_SCORE = (
     "--ignore-container-cpu-limit", "--ignore-test", "container-image-pull-policy",
     "--ignore-test", "pod-networkpolicy",
 )  # fmt: skip
-LEFT_BY_CHECKOV = "CKV_K8S_11,CKV_K8S_15,CKV_K8S_38,CKV_K8S_43"
+IGNORED_BY_CHECKOV = "CKV_K8S_11,CKV_K8S_15,CKV_K8S_38,CKV_K8S_43"
 
 
 def render(target: Target, folder: Path) -> Path:
-    """Write the rendered chart, and the samples behind it; return the file."""
-    sets = [word for one in OPTIONS for word in ("--set", one)]
-    sets += [word for one in reach.settings() for word in ("--set-json", one)]
+    """Write the rendered chart, followed by the samples; return the file."""
+    sets = [word for option in OPTIONS for word in ("--set", option)]
+    sets += [word for setting in reach.settings() for word in ("--set-json", setting)]
     named = ("-n", "system", "--kube-version", KUBERNETES)
     samples = sorted((CHART / "samples").glob("*.yaml"))
     rendered = folder / "chart.yaml"
     text = target.helm("template", "penstock", CHART, *named, *sets)
-    rendered.write_text(text + "".join(f"---\n{one.read_text()}" for one in samples))
+    rendered.write_text(text + "".join(f"---\n{sample.read_text()}" for sample in samples))
     return rendered
 
 
 def malformed(target: Target, rendered: Path, folder: Path) -> bool:
-    """Check it by kubeconform against the API server's own schemas; return whether anything does not fit."""
+    """Validate the chart by kubeconform against the API server's schemas; return whether it has an error."""
     openapi = json.loads(target.kubectl("get", "--raw", "/openapi/v2"))
     crds = [*(CHECKOUT / "crds").glob("*.yaml"), *_monitoring()]
     schemas = folder / "schemas"
@@ -60,34 +60,38 @@ def malformed(target: Target, rendered: Path, folder: Path) -> bool:
 
 
 def _monitoring() -> list[Path]:
-    """Return the CRDs of the Prometheus Operator, which no API server of ours has."""
-    told = output(["go", "mod", "download", "-json", PROMETHEUS_OPERATOR], timeout_seconds=300)
-    folder = Path(json.loads(told)["Dir"]) / "example" / "prometheus-operator-crd"
-    return [folder / f"monitoring.coreos.com_{one}.yaml" for one in MONITORING]
+    """Return the CRDs of the Prometheus Operator, which the test cluster does not have."""
+    module = output(["go", "mod", "download", "-json", PROMETHEUS_OPERATOR], timeout_seconds=300)
+    folder = Path(json.loads(module)["Dir"]) / "example" / "prometheus-operator-crd"
+    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in MONITORING]
 
 
 def scored(rendered: Path) -> bool:
-    """Ask kube-score; return whether it finds anything that is not left on purpose."""
-    return _complains(_built(KUBE_SCORE), "score", "-o", "ci", *LEFT_BY_KUBE_SCORE, rendered)
+    """Run kube-score; return whether it has a finding that is not accepted."""
+    return _complains(_built(KUBE_SCORE), "score", "-o", "ci", *IGNORED_BY_KUBE_SCORE, rendered)
 
 
 def checked(rendered: Path) -> bool:
-    """Ask checkov; return whether it finds anything that is not left on purpose."""
+    """Run checkov; return whether it has a finding that is not accepted."""
     program = Path(os.environ["PENSTOCK_CHECKOV_BIN"]) / "checkov"
     options = ("--framework", "kubernetes", "--compact", "--quiet", "--skip-download")
-    return _complains(program, *options, "--skip-check", LEFT_BY_CHECKOV, "-f", rendered)
+    return _complains(program, *options, "--skip-check", IGNORED_BY_CHECKOV, "-f", rendered)
 
 
 def misreached(rendered: Path, folder: Path) -> bool:
-    """Ask cyclonus who reaches whom under the NetworkPolicies; return whether anything is not as it is to be."""
-    objects: list[dict[str, Any]] = [one for one in yaml.safe_load_all(rendered.read_text()) if one]
-    held, traffic, asked = reach.write(objects, folder)
-    options = ("analyze", "--mode", "query-traffic", "--policy-path", held)
-    said = output([_built(CYCLONUS), *options, "--traffic-path", traffic])
-    answers = reach.verdicts(said, len(asked))
-    wrong = [one for one, allowed in zip(asked, answers, strict=True) if allowed is not one.wanted]
-    for one in asked:
-        print(f"{'NOT SO' if one in wrong else 'so'}: {one}")
+    """Evaluate the NetworkPolicies with cyclonus; return whether any verdict differs from the expected one."""
+    objects: list[dict[str, Any]] = [
+        document for document in yaml.safe_load_all(rendered.read_text()) if document
+    ]
+    policies, traffic, checks = reach.write(objects, folder)
+    options = ("analyze", "--mode", "query-traffic", "--policy-path", policies)
+    text = output([_built(CYCLONUS), *options, "--traffic-path", traffic])
+    answers = reach.verdicts(text, len(checks))
+    wrong = [
+        check for check, allowed in zip(checks, answers, strict=True) if allowed is not check.wanted
+    ]
+    for check in checks:
+        print(f"{'FAILED' if check in wrong else 'ok'}: {check}")
     return bool(wrong)
 
 

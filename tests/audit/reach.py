@@ -1,6 +1,6 @@
-"""Who reaches whom under the chart's NetworkPolicies: asked of cyclonus, which evaluates them as networking/v1 says.
+"""Expected connections under the chart's NetworkPolicies, evaluated by cyclonus.
 
-The operator's policy is the rendered one; the pools' is what the operator makes of the settings that the chart gives it.
+The operator's policy is the rendered one; the pools' policy is what the operator creates with the chart's settings.
 """
 
 import json
@@ -32,19 +32,19 @@ VERDICT = re.compile(r"IS ALLOWED\?\s*\|\s*(TRUE|FALSE)")
 
 
 class NoVerdict(RuntimeError):
-    """cyclonus did not answer every question; its words are the message."""
+    """cyclonus did not return a verdict for every check; the message is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A pod, or an address outside the cluster where there is no namespace."""
+    """A pod, or an address outside the cluster if the namespace is empty."""
 
     title: str
     namespace: str = ""
     labels: Labels | None = None
 
     def peer(self, address: str) -> Object:
-        """Return it as cyclonus reads it."""
+        """Return the cyclonus input."""
         if not self.namespace:
             return {"IP": "203.0.113.9"}
         inside = {
@@ -57,7 +57,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class PolicyCheck:
-    """May `source` open a connection to `target`'s port, and is it to?"""
+    """A connection from `source` to `target`'s port, and whether the policies should allow it."""
 
     source: End
     target: End
@@ -69,7 +69,7 @@ class PolicyCheck:
         return f"{self.source.title} {verb} {self.target.title}:{self.port[0]}"
 
     def traffic(self) -> Object:
-        """Return it as cyclonus reads it."""
+        """Return the cyclonus input."""
         number, name = self.port
         return {
             "Source": self.source.peer("10.0.0.1"), "Destination": self.target.peer("10.0.0.2"),
@@ -87,11 +87,11 @@ PEERS = {
     "poolNetworkPolicy.clients": [GATEWAY],
     "networkPolicy.from": [PROMETHEUS],
 }
-"""What the chart is rendered with, in its values' words."""
+"""Peers that the chart is rendered with, by value."""
 
 
 def settings() -> list[str]:
-    """Return `PEERS` as helm's --set-json takes them."""
+    """Return `PEERS` as arguments of helm's --set-json."""
     return [f"{name}={json.dumps([_as_peer(end) for end in ends])}" for name, ends in PEERS.items()]
 
 
@@ -103,65 +103,65 @@ def _as_peer(end: End) -> Object:
 
 
 def policies(rendered: Sequence[Object]) -> list[Object]:
-    """Return the NetworkPolicies that such an installation has: the operator's, and one pool's."""
+    """Return the NetworkPolicies of the installation: the operator's, and one pool's."""
     peers = OperatorConfig.from_env(_environment(rendered)).pool_network_policy
     if peers is None:
         raise ValueError("the chart was rendered without poolNetworkPolicy.enabled")
     return [
-        *(one for one in rendered if one["kind"] == "NetworkPolicy"),
+        *(manifest for manifest in rendered if manifest["kind"] == "NetworkPolicy"),
         network_policy(POOL, peers),
     ]
 
 
 def checks(rendered: Sequence[Object]) -> Iterator[PolicyCheck]:
-    """Yield who is to reach what, and who is not."""
+    """Yield the connections that should be allowed, and those that should be denied."""
     meta = _operators_pod(rendered)["metadata"]
     home, labels = _deployment(rendered)["metadata"]["namespace"], meta["labels"]
     operator = End("the operator", home, labels)
     pool = End("a pool's pod", POOL.namespace, selector(POOL))
-    outside, stranger = End("somebody outside"), End("a stranger", "team-b", {"app": "web"})
+    outside, stranger = End("an external client"), End("a stranger", "team-b", {"app": "web"})
     sibling = End("a pod of the same pool", POOL.namespace, selector(POOL))
     lookalike = End("a pod labelled as the operator elsewhere", "team-b", labels)
     neighbour = End("another pod in the operator's namespace", home, {"app": "web"})
     refused = (outside, stranger, sibling, lookalike, neighbour)
-    for one in (operator, PROMETHEUS):
-        yield PolicyCheck(one, pool, CONTROL, wanted=True)
-    for one in (*refused, GATEWAY):
-        yield PolicyCheck(one, pool, CONTROL, wanted=False)
+    for source in (operator, PROMETHEUS):
+        yield PolicyCheck(source, pool, CONTROL, wanted=True)
+    for source in (*refused, GATEWAY):
+        yield PolicyCheck(source, pool, CONTROL, wanted=False)
     yield PolicyCheck(GATEWAY, pool, CLIENTS, wanted=True)
-    for one in (*refused, PROMETHEUS):
-        yield PolicyCheck(one, pool, CLIENTS, wanted=False)
+    for source in (*refused, PROMETHEUS):
+        yield PolicyCheck(source, pool, CLIENTS, wanted=False)
     yield PolicyCheck(PROMETHEUS, operator, OPERATORS, wanted=True)
-    for one in (outside, stranger, neighbour, pool, GATEWAY):
-        yield PolicyCheck(one, operator, OPERATORS, wanted=False)
+    for source in (outside, stranger, neighbour, pool, GATEWAY):
+        yield PolicyCheck(source, operator, OPERATORS, wanted=False)
 
 
-def verdicts(said: str, expected: int) -> list[bool]:
-    """Return cyclonus' answers, in the order of the questions.
+def verdicts(text: str, expected: int) -> list[bool]:
+    """Return cyclonus' verdicts, in the order of the checks.
 
     Raises:
-        NoVerdict: there are not as many.
+        NoVerdict: the number of verdicts differs from `expected`.
     """
-    found = [word == "TRUE" for word in VERDICT.findall(said)]
-    if len(found) != expected:
-        raise NoVerdict(f"{len(found)} of {expected} questions answered: {said[-2000:]}")
-    return found
+    results = [word == "TRUE" for word in VERDICT.findall(text)]
+    if len(results) != expected:
+        raise NoVerdict(f"{len(results)} of {expected} verdicts: {text[-2000:]}")
+    return results
 
 
 def write(rendered: Sequence[Object], folder: Path) -> tuple[Path, Path, list[PolicyCheck]]:
-    """Write the policies and the questions as cyclonus reads them; return both files, and the questions."""
-    asked = list(checks(rendered))
-    held, traffic = folder / "network-policies", folder / "traffic.json"
-    held.mkdir(parents=True, exist_ok=True)
+    """Write the policies and the checks as cyclonus input; return both paths, and the checks."""
+    expected = list(checks(rendered))
+    policy_folder, traffic = folder / "network-policies", folder / "traffic.json"
+    policy_folder.mkdir(parents=True, exist_ok=True)
     for number, policy in enumerate(policies(rendered)):
-        (held / f"{number}.yaml").write_text(yaml.safe_dump(policy))
-    traffic.write_text(json.dumps([one.traffic() for one in asked]))
-    return held, traffic, asked
+        (policy_folder / f"{number}.yaml").write_text(yaml.safe_dump(policy))
+    traffic.write_text(json.dumps([check.traffic() for check in expected]))
+    return policy_folder, traffic, expected
 
 
 def _deployment(rendered: Sequence[Object]) -> Object:
-    (found,) = [one for one in rendered if one["kind"] == "Deployment"]
-    return found
+    (deployment,) = [manifest for manifest in rendered if manifest["kind"] == "Deployment"]
+    return deployment
 
 
 def _operators_pod(rendered: Sequence[Object]) -> Object:
@@ -171,4 +171,6 @@ def _operators_pod(rendered: Sequence[Object]) -> Object:
 
 def _environment(rendered: Sequence[Object]) -> dict[str, str]:
     (container,) = _operators_pod(rendered)["spec"]["containers"]
-    return {one["name"]: one.get("value", "given-by-the-pod") for one in container["env"]}
+    return {
+        variable["name"]: variable.get("value", "given-by-the-pod") for variable in container["env"]
+    }

@@ -1,4 +1,4 @@
-"""JSON schemas for kubeconform -strict, from the OpenAPI document of the API server itself and from CRDs."""
+"""JSON schemas for kubeconform -strict, from the API server's OpenAPI document and from CRDs."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ KINDS = "x-kubernetes-group-version-kind"
 
 
 def write_schemas(openapi: Mapping[str, Any], crds: Iterable[Path], folder: Path) -> int:
-    """Write a schema for every kind, named as kubeconform's default template has it; return how many."""
+    """Write a schema for every kind, named after kubeconform's default template; return their number."""
     folder.mkdir(parents=True, exist_ok=True)
     schemas = [*of_openapi(openapi), *of_crds(crds)]
     for kind, schema in schemas:
@@ -24,16 +24,16 @@ def write_schemas(openapi: Mapping[str, Any], crds: Iterable[Path], folder: Path
 
 
 def of_openapi(openapi: Mapping[str, Any]) -> Iterator[tuple[Json, Json]]:
-    """Yield (kind, schema) of every kind; each schema stands by itself, with all that it refers to."""
-    definitions = {name: _strict(one) for name, one in openapi["definitions"].items()}
-    for name, one in definitions.items():
-        for kind in one.get(KINDS, ()):
+    """Yield (kind, schema) of every kind; each schema includes all definitions that it references."""
+    definitions = {name: _strict(schema) for name, schema in openapi["definitions"].items()}
+    for name, schema in definitions.items():
+        for kind in schema.get(KINDS, ()):
             used = {each: definitions[each] for each in _reach(name, definitions)}
             yield kind, {"$ref": LOCAL + name, "definitions": used}
 
 
 def of_crds(crds: Iterable[Path]) -> Iterator[tuple[Json, Json]]:
-    """Yield (kind, schema) of the kinds that CRDs define, a file each."""
+    """Yield (kind, schema) of the kinds that CRD files define."""
     for path in sorted(crds):
         spec = yaml.safe_load(path.read_text())["spec"]
         for version in spec["versions"]:
@@ -45,38 +45,42 @@ def of_crds(crds: Iterable[Path]) -> Iterator[tuple[Json, Json]]:
 
 
 def _reach(name: str, definitions: Mapping[str, Json]) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     ahead = [name]
     while ahead:
-        one = ahead.pop()
-        if one not in found:
-            found.add(one)
-            ahead.extend(_references(definitions[one]))
-    return found
+        name = ahead.pop()
+        if name not in reached:
+            reached.add(name)
+            ahead.extend(_references(definitions[name]))
+    return reached
 
 
 def _references(node: Any) -> Iterator[str]:
     if isinstance(node, dict):
         for key, value in node.items():
-            if key == "$ref" and isinstance(value, str):  # JSON schemas have a property called so
+            if key == "$ref" and isinstance(
+                value, str
+            ):  # JSON schemas can have a property of this name
                 yield value.removeprefix(LOCAL)
             else:
                 yield from _references(value)
     elif isinstance(node, list):
-        for one in node:
-            yield from _references(one)
+        for item in node:
+            yield from _references(item)
 
 
 def _strict(node: Any) -> Any:
-    """Return a schema that allows no property it does not name, and reads Kubernetes' own forms."""
+    """Return a schema that rejects unknown properties and supports Kubernetes' own formats."""
     if isinstance(node, list):
-        return [_strict(one) for one in node]
+        return [_strict(item) for item in node]
     if not isinstance(node, dict):
         return node
     if node.get("x-kubernetes-int-or-string") is True or node.get("format") == "int-or-string":
         return {"type": ["string", "integer"]}
-    strict = {key: _strict(one) for key, one in node.items() if key != "x-kubernetes-validations"}
-    if "properties" in node:  # names are not words of the schema, even where they look so
-        strict["properties"] = {name: _strict(one) for name, one in node["properties"].items()}
+    strict = {
+        key: _strict(value) for key, value in node.items() if key != "x-kubernetes-validations"
+    }
+    if "properties" in node:  # property names are not keywords, even if they equal one
+        strict["properties"] = {name: _strict(value) for name, value in node["properties"].items()}
         strict.setdefault("additionalProperties", False)
     return strict

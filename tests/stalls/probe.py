@@ -1,4 +1,4 @@
-"""`/healthz` asked every 5 ms by a process of its own: a kubelet that the pod's interpreter lock cannot hold up."""
+"""A separate process that requests `/healthz` every 5 ms, independent of the pod's interpreter lock."""
 
 import selectors
 import socket
@@ -13,7 +13,7 @@ _REQUEST: Final = b"GET /healthz HTTP/1.1\r\nHost: pod\r\n\r\n"
 
 
 class Probe:
-    """Asks from its start to its end; tells the longest wait since it was last asked."""
+    """Sends requests from its start to its end, and reports the longest wait since the last report."""
 
     def __init__(self, port: int) -> None:
         """`port`: of the cluster, on loopback."""
@@ -29,7 +29,7 @@ class Probe:
         """Return the longest wait for an answer since the last call."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print("tell", file=self._process.stdin, flush=True)
+        print("report", file=self._process.stdin, flush=True)
         return float(self._process.stdout.readline())
 
     def __enter__(self) -> Self:

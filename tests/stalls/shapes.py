@@ -1,4 +1,4 @@
-"""Bodies of a given size whose reading, judging or answering costs most."""
+"""Request bodies of a given size that cost most to read, validate or answer."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def filled(  # noqa: PLR0917 - a table of them is read by columns
 
 
 def hostile(size: int) -> list[RequestShape]:
-    """Return what no route wants: what is read before it is judged."""
+    """Return invalid bodies for any route, which are read before they are rejected."""
     return [
         RequestShape("brackets", b"[" * size),
         filled("lists", size, '{"x":[', "[]", "]}"),
@@ -39,7 +39,7 @@ def hostile(size: int) -> list[RequestShape]:
 
 
 def gzipped(shape: RequestShape) -> RequestShape:
-    """Return the same, compressed."""
+    """Return the shape with a compressed body."""
     body = gzip.compress(shape.body, 1)
     return RequestShape(f"{shape.name}, gzip", body, {**shape.headers, "Content-Encoding": "gzip"})
 

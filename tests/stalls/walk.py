@@ -1,4 +1,4 @@
-"""Every route of every kind of pod, with the largest bodies that it reads; how long `/healthz` waits meanwhile."""
+"""Sends the largest accepted bodies to every route of every kind of pod, and measures the wait of `/healthz`."""
 
 import http.client
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ _MODULE: Final = {
     "source": {"type": "Module", "module": {"factory": "tests.stalls.wide:create"}},
 }
 SIZE: Final = HttpConfig().max_body_bytes
-"""The largest body of a pod as it comes."""
+"""The largest body of a pod with default settings."""
 ROOT: Final = str(Path(__file__).parents[2])
 Shapes = Callable[[int], Sequence[RequestShape]]
 ROUTES: Final[dict[str, Shapes]] = {
@@ -41,7 +41,7 @@ ROUTES: Final[dict[str, Shapes]] = {
     "POST /v2/models/{model}/versions/{version}/generate": shapes.generate,
     "POST /v2/models/{model}/versions/{version}/generate_stream": shapes.generate,
 }
-"""What a route reads, but for `infer`, which depends on the model."""
+"""Bodies by route, except `infer`, which depends on the model."""
 UNREAD: Final = frozenset(
     {
         "POST /v2/repository/index",
@@ -49,19 +49,19 @@ UNREAD: Final = frozenset(
         "POST /v2/repository/models/{model}/unload",
     }
 )
-"""Routes that answer without their body, as those of GET do."""
+"""Routes that do not read a body, like those of GET."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of pool."""
+    """A kind of pool: its model, and the bodies of `infer`."""
 
     name: str
     model: dict[str, Any]
     infer: Shapes
 
     def config(self) -> RuntimeConfig:
-        """Return how a pod of it is configured."""
+        """Return the configuration of a pod."""
         return RuntimeConfig(model=ModelSpec.model_validate(self.model))
 
     def routes(self) -> dict[str, bool]:
@@ -72,12 +72,12 @@ class Kind:
             (ClientServer(pod, exposition).app(), False),
             (ClusterServer(pod, exposition).app(), True),
         )
-        found: dict[str, bool] = {}
+        routes: dict[str, bool] = {}
         for app, cluster in apps:
             for route in app.router.routes():
                 if route.method != "HEAD" and route.resource is not None:
-                    found[f"{route.method} {route.resource.canonical}"] = cluster
-        return found
+                    routes[f"{route.method} {route.resource.canonical}"] = cluster
+        return routes
 
     def shapes(self, route: str, size: int) -> Sequence[RequestShape]:
         """Return the bodies of a route; KeyError: there is none for it."""
@@ -85,8 +85,8 @@ class Kind:
             return [RequestShape("nothing", b"")]
         if route.startswith("PATCH "):
             return shapes.hostile(MAX_BODY_BYTES)
-        made = self.infer if route.endswith("/infer") else ROUTES[route]
-        return [*shapes.hostile(size), *made(size)]
+        bodies = self.infer if route.endswith("/infer") else ROUTES[route]
+        return [*shapes.hostile(size), *bodies(size)]
 
 
 def _folder(task: str) -> dict[str, Any]:
@@ -103,7 +103,7 @@ KINDS: Final = (ONE_SHOT, ENCODER, GENERATION)
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What one request did."""
+    """Measurements of one request."""
 
     route: str
     shape: str
@@ -112,11 +112,11 @@ class Wait:
     seconds: float
     """The longest wait of `/healthz`."""
     memory: int
-    """Bytes by which the pod has grown, at its largest."""
+    """Peak growth of the pod's memory in bytes."""
 
 
 class Walked:
-    """A pod of a kind that serves, with a probe beside it."""
+    """A serving pod and its health probe."""
 
     def __init__(self, kind: Kind, runtime: RuntimeProcess, probe: Probe) -> None:
         self.kind = kind
@@ -124,14 +124,14 @@ class Walked:
         self._probe = probe
 
     def idle_seconds(self, requests: int = 20) -> float:
-        """Return the longest wait while nothing is asked but small things."""
+        """Return the longest wait during small requests."""
         self._probe.longest_wait_seconds()
         for _ in range(requests):
             self._send(self._runtime.client, "GET", "/v2", RequestShape("nothing", b""))
         return self._probe.longest_wait_seconds()
 
     def send(self, route: str, shape: RequestShape, *, cluster: bool) -> Wait:
-        """Send one request, and return what it did."""
+        """Send one request and return its measurements."""
         method, path = route.split(" ")
         path = path.replace("{model}", "pod").replace("{version}", "1")
         before = self._reset_peak()
@@ -180,7 +180,7 @@ class Walked:
 
 @contextmanager
 def walking(kind: Kind, folder: Path) -> Iterator[Walked]:
-    """Start a pod of `kind`."""
+    """Run a pod of `kind` inside the context."""
     if kind is ENCODER:
         write(folder)
     if kind is GENERATION:

@@ -1,10 +1,10 @@
-"""A model that answers what it was sent, in as many numbers as a body holds."""
+"""A model that returns its input, with any number of columns."""
 
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.request import Tensor
 
 
-class Wide:
+class IdentityModel:
     """`Y = X`."""
 
     info = ModelInfo(
@@ -25,6 +25,6 @@ class Wide:
         return 4096
 
 
-def create() -> Wide:
+def create() -> IdentityModel:
     """Return the model."""
-    return Wide()
+    return IdentityModel()

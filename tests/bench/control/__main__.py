@@ -1,4 +1,4 @@
-"""`make bench-control`: every law on every trace, beside its bounds and targets (docs/design/control-law.md#evaluation)."""
+"""`make bench-control`: runs every law on every trace and compares bounds and targets (docs/design/control-law.md#evaluation)."""
 
 import argparse
 import json
@@ -12,21 +12,21 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tests.bench.control import commits, figures, plan, recovery, show, store, units
-from tests.bench.control.jobs import Result, Unit, attained, carry_out_all
+from tests.bench.control.jobs import Result, Unit, attained, run_units
 
 OUT = Path("build/bench/control.json")
 WIDTH = 110
 
 
 def main() -> int:
-    """Run the bench; the exit status is 1 only where a trace cannot be read."""
+    """Run the bench; the exit status is 1 only if a trace is missing."""
     args = _arguments()
     size = plan.QUICK if args.quick else plan.WHOLE
     console = Console()
     console.width = max(console.width, WIDTH)
     missing = [name for name in plan.TRACES.values() if not (args.traces / name).is_file()]
     if missing:
-        console.print(f"no {', '.join(missing)} in {args.traces}: say where by TRACES=folder")
+        console.print(f"no {', '.join(missing)} in {args.traces}: set TRACES=folder")
         return 1
     console.print(
         f"commit {commits.head()}; {'quick' if args.quick else 'whole'} form: {size.budget}"
@@ -34,13 +34,13 @@ def main() -> int:
     console.print(commits.frozen().sentence())
     worlds = units.worlds(args.traces, size)
     changes = units.changes(args.traces, size) if size.changes else {}
-    asked = units.laws(args.traces, size)
-    asked += [] if args.no_grid else units.settings(args.traces, size)
-    asked += [] if args.no_clairvoyant else units.bounds(args.traces, size)
-    asked += [unit for group in worlds.values() for unit in group]
-    asked += [] if args.no_sensitivity else [unit for group in changes.values() for unit in group]
-    found = _results(asked, args.cores, console)
-    _report(found, worlds, size, console)
+    planned = units.laws(args.traces, size)
+    planned += [] if args.no_grid else units.settings(args.traces, size)
+    planned += [] if args.no_clairvoyant else units.bounds(args.traces, size)
+    planned += [unit for group in worlds.values() for unit in group]
+    planned += [] if args.no_sensitivity else [unit for group in changes.values() for unit in group]
+    results = _results(planned, args.cores, console)
+    _report(results, worlds, size, console)
     return 0
 
 
@@ -63,43 +63,55 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _results(asked: Sequence[Unit], cores: int, console: Console) -> list[Result]:
-    """Return all results: what an earlier run of the same code left on disk, and the rest, kept at once."""
-    known, found, left = store.ResultStore(), list[Result](), list[Unit]()
-    for unit in asked:
-        held = [known.result(job) for job in unit.jobs]
-        done = [one for one in held if one is not None]
-        if len(done) == len(held) or (unit.until_missed and _missed(done)):
-            found += done
+def _results(planned: Sequence[Unit], cores: int, console: Console) -> list[Result]:
+    """Return all results: those of earlier runs of the same code, and new ones, which are stored as they finish."""
+    known, finished, left = store.ResultStore(), list[Result](), list[Unit]()
+    for unit in planned:
+        stored = [known.result(job) for job in unit.jobs]
+        done = [result for result in stored if result is not None]
+        if len(done) == len(stored) or (unit.until_missed and _missed(done)):
+            finished += done
         else:
             left.append(unit)
     with Progress(console=console) as progress:
-        task = progress.add_task("runs", total=len(asked), completed=len(asked) - len(left))
-        for results in carry_out_all(left, cores):
-            store.keep(results)
-            found += results
+        task = progress.add_task("runs", total=len(planned), completed=len(planned) - len(left))
+        for results in run_units(left, cores):
+            store.add(results)
+            finished += results
             progress.advance(task)
-    return found
+    return finished
 
 
 def _missed(done: Sequence[Result]) -> bool:
-    return any(not attained(one) for one in done)
+    return any(not attained(result) for result in done)
 
 
 def _report(
-    found: Sequence[Result], worlds: dict[str, list[Unit]], size: plan.RunSize, console: Console
+    all_results: Sequence[Result],
+    worlds: dict[str, list[Unit]],
+    size: plan.RunSize,
+    console: Console,
 ) -> None:
     plain = {unit.jobs[0] for group in worlds.values() for unit in group}
-    results = [one for one in found if one.job not in plain and one.job.changed is None]
+    results = [
+        result for result in all_results if result.job not in plain and result.job.changed is None
+    ]
     settings = plan.settings_of(size)
     best = figures.best_single_settings(results, settings)
     oracle = figures.oracle_settings(results, settings)
     rows, score = figures.rows(results), figures.score(results, best)
-    targets = figures.beside_targets(score)
+    targets = figures.target_figures(score)
     named = {name: {unit.jobs[0] for unit in group} for name, group in worlds.items()}
-    others = [(name, one) for name, jobs in named.items() for one in found if one.job in jobs]
-    base = [one for one in results if one.job.law == plan.DEFAULT]
-    changes = figures.changes(base, [one for one in found if one.job.changed is not None])
+    others = [
+        (name, result)
+        for name, jobs in named.items()
+        for result in all_results
+        if result.job in jobs
+    ]
+    base = [result for result in results if result.job.law == plan.DEFAULT]
+    changes = figures.changes(
+        base, [result for result in all_results if result.job.changed is not None]
+    )
     recoveries = [recovery.recovery(law) for law in plan.LAWS]
     console.print(show.laws(rows, best))
     console.print(show.bounds(rows, figures.clairvoyant_by_trace(results), oracle))
@@ -111,17 +123,17 @@ def _report(
     _write({
         "commit": commits.head(), "defaults_frozen_at": asdict(commits.frozen()), "code": store.digest(own=True), "size": asdict(size),
         "split": {"parts": plan.PARTS, "without_target": plan.WITHOUT_TARGET},
-        "targets": [asdict(one) | {"met": one.met} for one in targets], "score": asdict(score),
+        "targets": [asdict(figure) | {"met": figure.met} for figure in targets], "score": asdict(score),
         "best_single_setting": best, "oracle_setting": oracle, "rows": [asdict(row) for row in rows],
-        "recovery": [asdict(one) for one in recoveries], "sensitivity": [asdict(one) for one in changes],
-        "runs": [store.as_json(one) for one in found],
+        "recovery": [asdict(row) for row in recoveries], "sensitivity": [asdict(row) for row in changes],
+        "runs": [store.as_json(result) for result in all_results],
     })  # fmt: skip
     console.print(f"figures {OUT}")
 
 
-def _write(found: dict[str, object]) -> None:
+def _write(record: dict[str, object]) -> None:
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(found, indent=1, default=str) + "\n", encoding="utf-8")
+    OUT.write_text(json.dumps(record, indent=1, default=str) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

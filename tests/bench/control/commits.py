@@ -1,4 +1,4 @@
-"""Under which commits the bench runs: the tree's, and the one that froze the law's defaults. An edge: it asks git."""
+"""Git commits of a bench run: that of the working tree, and the one that froze the law's defaults."""
 
 import subprocess
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """The last commit that touched the law: its defaults were frozen with it."""
+    """The last commit that changed the law, which also froze its defaults."""
 
     commit: str
     date: str
     """ISO 8601."""
     changed: tuple[str, ...]
-    """Files of the law that the working tree holds otherwise."""
+    """Files of the law that differ in the working tree."""
 
     def sentence(self) -> str:
-        """Return what a report says of it."""
+        """Return the sentence for a report."""
         if self.commit == UNKNOWN:
-            return "defaults are NOT frozen: there is no commit to go by"
-        said = f"defaults frozen at {self.commit} of {self.date}"
+            return "defaults are NOT frozen: no commit found"
+        text = f"defaults frozen at {self.commit} of {self.date}"
         if not self.changed:
-            return said
+            return text
         return (
-            f"{said}, and NOT frozen since: the working tree differs in {', '.join(self.changed)}"
+            f"{text}, and NOT frozen since: the working tree differs in {', '.join(self.changed)}"
         )
 
 
 def head() -> str:
-    """Return the commit of the working tree, `-dirty` where that differs from it."""
+    """Return the commit of the working tree, with the suffix `-dirty` if files differ."""
     return _git("describe", "--always", "--dirty", f"--abbrev={DIGITS}") or UNKNOWN
 
 

@@ -1,4 +1,4 @@
-"""Single runs of the bench, and the units in which processes carry them out."""
+"""Single runs of the control bench, and the units that worker processes execute."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -21,7 +21,7 @@ CLAIRVOYANT = "clairvoyant"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run."""
+    """Parameters of one run."""
 
     trace: str
     seconds: float | None
@@ -31,12 +31,12 @@ class Job:
     routing: Routing = Routing.CONNECTION
     loss: Loss = field(default_factory=Loss)
     changed: tuple[str, float] | None = None
-    """A default of the law, and the factor it is taken times."""
+    """A default of the law, and the factor to multiply it with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of it; no outcome: the clairvoyant found no schedule that attains."""
+    """Result of a run; the outcome is None if no clairvoyant schedule attains."""
 
     job: Job
     outcome: RunSummary | None
@@ -45,14 +45,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Jobs for one process, in order."""
+    """Jobs that one process executes in order."""
 
     folder: Path
     jobs: tuple[Job, ...]
     until_missed: bool = False
-    """A setting that misses one case of a trace is nobody's best: its other cases need not be run."""
+    """Whether to stop after a miss: a setting that misses one case of a trace cannot be the best."""
     caps: tuple[int, ...] = ()
-    """Tried by the clairvoyant, whose tables serve all jobs of the unit."""
+    """Caps for the clairvoyant search, whose tables all jobs of the unit share."""
 
 
 @cache
@@ -65,56 +65,56 @@ def arrivals_of(path: Path, seconds: float | None, seed: int) -> Times:
 
 
 def world_of(job: Job) -> Scenario:
-    """Return the world of a run."""
+    """Return the scenario of a run."""
     return replace(plan.scenario(job.seed, job.cold_median, job.routing), loss=job.loss)
 
 
-def carry_out(folder: Path, job: Job) -> Result:
+def run_job(folder: Path, job: Job) -> Result:
     """Run one job of a law."""
     arrivals = arrivals_of(folder / plan.TRACES[job.trace], job.seconds, job.seed)
     world = world_of(job)
     law = law_named(job.law, plan.SERVICE)
     with sensitivity.changed(job.changed):
-        found = outcome(simulate(world, law, arrivals))
-    return Result(job, found, fluid_gpu_hours(world, len(arrivals)))
+        summary = outcome(simulate(world, law, arrivals))
+    return Result(job, summary, fluid_gpu_hours(world, len(arrivals)))
 
 
-def carry_out_unit(unit: Unit) -> list[Result]:
+def run_unit(unit: Unit) -> list[Result]:
     """Run a unit's jobs."""
     if unit.caps:
         return _bounds(unit)
-    found: list[Result] = []
+    results: list[Result] = []
     for job in unit.jobs:
-        found.append(carry_out(unit.folder, job))
-        if unit.until_missed and not attained(found[-1]):
+        results.append(run_job(unit.folder, job))
+        if unit.until_missed and not attained(results[-1]):
             break
-    return found
+    return results
 
 
 def _bounds(unit: Unit) -> list[Result]:
-    """Search the cheapest schedules of one trace and seed, for every cold start."""
-    one = unit.jobs[0]
-    arrivals = arrivals_of(unit.folder / plan.TRACES[one.trace], one.seconds, one.seed)
+    """Search the cheapest schedules of a trace and seed for every cold start."""
+    first = unit.jobs[0]
+    arrivals = arrivals_of(unit.folder / plan.TRACES[first.trace], first.seconds, first.seed)
     search = Clairvoyant(arrivals, unit.caps)
-    found = []
+    results = []
     for job in unit.jobs:
         world = world_of(job)
         best = search.best(world)
         fluid = fluid_gpu_hours(world, len(arrivals))
-        found.append(Result(job, None if best is None else best.outcome, fluid))
-    return found
+        results.append(Result(job, None if best is None else best.outcome, fluid))
+    return results
 
 
 def attained(result: Result) -> bool:
-    """Return whether enough requests were on time."""
+    """Return whether the share of requests within the objective reaches `plan.ATTAINED`."""
     return result.outcome is not None and result.outcome.attainment >= plan.ATTAINED
 
 
-def carry_out_all(units: Sequence[Unit], cores: int) -> Iterator[list[Result]]:
-    """Yield the results of units as they are done; more than one core means as many processes."""
+def run_units(units: Sequence[Unit], cores: int) -> Iterator[list[Result]]:
+    """Yield the results of units as they finish, from one process per core."""
     if cores <= 1:
-        yield from map(carry_out_unit, units)
+        yield from map(run_unit, units)
         return
     with ProcessPoolExecutor(cores) as pool:
-        for done in as_completed([pool.submit(carry_out_unit, unit) for unit in units]):
+        for done in as_completed([pool.submit(run_unit, unit) for unit in units]):
             yield done.result()

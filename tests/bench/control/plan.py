@@ -1,4 +1,4 @@
-"""What the bench fixes before any law runs (docs/design/control-law.md#fixed-parameters): traces, scale, chance, grids, targets, split."""
+"""Fixed parameters of the bench (docs/design/control-law.md#fixed-parameters): traces, scale, noise, grids, targets, split."""
 
 import json
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ TRACES = {
     "mooncake": "mooncake_conversation.jsonl.gz",
 }
 WITHOUT_TARGET = "azure_code"
-"""Its load grows 13 times in 10 s: reported, without a cost target."""
+"""A trace whose load grows 13-fold in 10 s; it is reported without a cost target."""
 AIMED = tuple(trace for trace in TRACES if trace != WITHOUT_TARGET)
 PARTS = (("azure_conv",), ("burstgpt", "mooncake"))
-"""Tune on one, report on the other, swap."""
+"""Two parts for cross-validation: settings are tuned on one and reported on the other."""
 
 FITTED = Path(__file__).parents[1] / "fit" / "fitted.json"
-LEAST_SIGMA = 0.03
+MIN_SIGMA = 0.03
 
 
 def fitted_service() -> ServiceModel:
-    """Return the curve and the overhead that `make bench-fit` took from the runtime, on an emulated accelerator of 100 + 10 b ms.
+    """Return the service curve and overhead that `make bench-fit` measured on an emulated accelerator of 100 + 10 b ms.
 
-    Its batches are steadier than a device's: their chance is at least LEAST_SIGMA, and 1 in 500 takes half as long again.
+    Its batch times vary less than a device's, so sigma is at least MIN_SIGMA, and 1 batch in 500 takes 1.5 times as long.
     """
     known = json.loads(FITTED.read_text(encoding="utf-8"))["service"]
-    sigma = max(known["sigma"], LEAST_SIGMA)
+    sigma = max(known["sigma"], MIN_SIGMA)
     return ServiceModel(known["a"], known["c"], sigma, overhead=known["overhead"])
 
 
@@ -51,29 +51,29 @@ SETTINGS = LawSettings(
 )
 LAWS = (*OWN, *VENDOR_DEFAULTS)
 DEFAULT = OWN[-1]
-"""The law that the targets are about: the newest of the operator's own."""
+"""The law with targets: the newest of the operator's own."""
 
 ATTAINED = 0.99
 GAP_TARGETS = {"best single setting": 0.75, "keda-queue-5": 0.90, "hpa-70": 0.95}
 """Share of the gap to the clairvoyant that the default law should close."""
 SENSITIVITY_TARGET = 0.05
-"""By which a quarter more or less of any default may move the cost."""
-COST_TARGET, COST_LEAST = 1.10, 1.20
-"""GPU-hours over the clairvoyant's, geometric mean."""
+"""Largest relative change of cost when any default changes by a quarter."""
+COST_TARGET, ACCEPTABLE_COST = 1.10, 1.20
+"""GPU-hours relative to the clairvoyant's, geometric mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSize:
-    """How much of it is run."""
+    """Extent of a run of the bench."""
 
     seconds: float | None
-    """Only so much of each trace; None: whole."""
+    """Length of each trace in seconds; None for the whole trace."""
     seeds: tuple[int, ...]
     cold_medians: tuple[float, ...]
     thresholds: tuple[str, ...]
     caps: tuple[int, ...]
     changes: bool
-    """Whether the law's own defaults are changed too."""
+    """Whether the sensitivity to the law's defaults is measured."""
     budget: str
 
 
@@ -106,18 +106,18 @@ WHOLE = RunSize(
     ),
     caps=(16, 32),
     changes=True,
-    budget="reckoned at 3.5 hours on one core; --cores divides it",
+    budget="about 3.5 hours on one core; --cores divides it",
 )
 
 
 def scenario(seed: int, cold_median: float, routing: Routing = Routing.CONNECTION) -> Scenario:
-    """Return the world of one run: the same for every law."""
+    """Return the scenario of a run, which is the same for every law."""
     cold = ColdStarts(median_seconds=cold_median)
     return Scenario(SERVICE, SETTINGS, routing=routing, cold=cold, seed=seed)
 
 
 def settings_of(size: RunSize) -> tuple[str, ...]:
-    """Return every single setting that may be the baselines' best: thresholds by caps, vendor defaults too."""
+    """Return the candidates for the best single setting: thresholds and vendor defaults, each by cap."""
     tried = [
         *(law for law in VENDOR_DEFAULTS if not law.startswith(("dynamo", "wva"))),
         *size.thresholds,

@@ -1,11 +1,11 @@
-"""How much the cost depends on each default of the law: each a quarter more, and a quarter less."""
+"""Sensitivity of the cost to the law's defaults, each changed by a quarter up and down."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-ROOM = "penstock_operator.decide.scaling.capacity_at_objective"
+LAW_PACKAGE = "penstock_operator.decide.scaling.capacity_at_objective"
 FACTORS = (0.75, 1.25)
 DEFAULTS = (
     *(
@@ -37,30 +37,29 @@ DEFAULTS = (
     *("lateness_price.ALLOWED_SHARE", "lateness_price.PRICE_STEP", "lateness_price.MAX_PRICE"),
     *("state.SMOOTHING_SECONDS", "capacity.startup.PRIOR_P90_SECONDS"),
 )
-"""By module of the law's room and name."""
-LEAST, MOST = 0.0, 0.98
-"""Shares stay shares."""
+"""Module in the law's package and name of each default."""
+MAX_SHARE = 0.98
 SHARES = {"SPARE", "UTILIZATION", "BUSY", "BACK_OFF"}
 
 
 @contextmanager
 def changed(change: tuple[str, float] | None) -> Iterator[None]:
-    """Let the law run with one default taken times a factor, in every module that knows it by name."""
+    """Multiply one default by a factor inside the context, in every module that imported it by name."""
     if change is None:
         yield
         return
     module, name = change[0].rsplit(".", 1)
-    before = getattr(sys.modules[f"{ROOM}.{module}"], name)
+    before = getattr(sys.modules[f"{LAW_PACKAGE}.{module}"], name)
     value = type(before)(before * change[1])
-    knowing = [one for one in _room() if getattr(one, name, None) is before]
-    for one in knowing:
-        setattr(one, name, min(value, MOST) if name in SHARES else value)
+    importers = [module for module in _law_modules() if getattr(module, name, None) is before]
+    for importer in importers:
+        setattr(importer, name, min(value, MAX_SHARE) if name in SHARES else value)
     try:
         yield
     finally:
-        for one in knowing:
-            setattr(one, name, before)
+        for importer in importers:
+            setattr(importer, name, before)
 
 
-def _room() -> list[ModuleType]:
-    return [module for name, module in sys.modules.items() if name.startswith(ROOM)]
+def _law_modules() -> list[ModuleType]:
+    return [module for name, module in sys.modules.items() if name.startswith(LAW_PACKAGE)]

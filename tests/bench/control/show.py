@@ -1,4 +1,4 @@
-"""The bench's tables."""
+"""Tables of the control bench."""
 
 from collections.abc import Sequence
 
@@ -11,22 +11,22 @@ from tests.bench.control.jobs import Result
 
 def laws(rows: Sequence[TraceRow], best: dict[str, str]) -> Table:
     """Return the table of laws by trace."""
-    found = Table(
+    table = Table(
         title="laws by trace: least attainment, geometric mean cost", title_justify="left"
     )
     for name in ("trace", "law"):
-        found.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=True)
     for name in ("attained", "target", "worst 5 min", "GPU-h", "x fluid", "most", "turns/h"):
-        found.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True)
     before = ""
-    for row in sorted(rows, key=lambda one: (one.trace, one.gpu_hours)):
+    for row in sorted(rows, key=lambda entry: (entry.trace, entry.gpu_hours)):
         if row.trace != before:
-            found.add_section()
+            table.add_section()
             before = row.trace
         mark = " *" if best.get(row.trace) == row.law else ""
         style = "green" if row.attainment >= plan.ATTAINED else "red"
         target = "-" if row.trace == plan.WITHOUT_TARGET else f">= {100 * plan.ATTAINED:.0f} %"
-        found.add_row(
+        table.add_row(
             row.trace,
             f"[bold]{row.law}[/]{mark}" if row.law == plan.DEFAULT else row.law + mark,
             f"[{style}]{100 * row.attainment:.2f} %[/]",
@@ -37,34 +37,36 @@ def laws(rows: Sequence[TraceRow], best: dict[str, str]) -> Table:
             str(row.most_replicas),
             f"{row.reversals_per_hour:.1f}",
         )
-    found.caption = "* best single setting, tuned on the other traces; most: GPUs held at once"
-    return found
+    table.caption = "* best single setting, tuned on the other traces; most: largest number of GPUs"
+    return table
 
 
 def targets(figures: Sequence[TargetFigure]) -> Table:
-    """Return figure beside target."""
-    found = Table(title=f"{plan.DEFAULT} against its targets", title_justify="left")
+    """Return the table of figures and targets."""
+    table = Table(title=f"{plan.DEFAULT} against its targets", title_justify="left")
     for name in ("figure", "measured", "target", ""):
-        found.add_column(name, justify="left" if name == "figure" else "right", no_wrap=True)
-    for one in figures:
-        mark = "[green]met[/]" if one.met else "[red]missed[/]"
-        found.add_row(one.name, f"{one.measured:.4g}", f"{one.sign} {one.target:g}", mark)
-    return found
+        table.add_column(name, justify="left" if name == "figure" else "right", no_wrap=True)
+    for figure in figures:
+        mark = "[green]met[/]" if figure.met else "[red]missed[/]"
+        table.add_row(
+            figure.name, f"{figure.measured:.4g}", f"{figure.sign} {figure.target:g}", mark
+        )
+    return table
 
 
 def bounds(
     rows: Sequence[TraceRow], clairvoyant: dict[str, float], oracle: dict[str, str]
 ) -> Table:
-    """Return the default law's cost beside both bounds and the best setting for each trace."""
-    found = Table(title=f"{plan.DEFAULT} beside its bounds, GPU-hours", title_justify="left")
-    found.add_column("trace", no_wrap=True)
+    """Return the default law's cost compared with both bounds and the best setting for each trace."""
+    table = Table(title=f"{plan.DEFAULT} compared with its bounds, GPU-hours", title_justify="left")
+    table.add_column("trace", no_wrap=True)
     for name in ("fluid", "clairvoyant", "law", "law / clairvoyant", "oracle setting", "GPU-h"):
-        found.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True)
     by_law = {(row.trace, row.law): row for row in rows}
     for trace in plan.AIMED:
         ours, best = by_law[trace, plan.DEFAULT], by_law.get((trace, oracle.get(trace, "")))
         bound = clairvoyant.get(trace)
-        found.add_row(
+        table.add_row(
             trace,
             f"{ours.fluid_gpu_hours:.2f}",
             "-" if bound is None else f"{bound:.2f}",
@@ -73,44 +75,44 @@ def bounds(
             oracle.get(trace, "none attains"),
             "-" if best is None else f"{best.gpu_hours:.2f}",
         )
-    return found
+    return table
 
 
-def changes(found: Sequence[Change]) -> Table:
-    """Return what the law's defaults are worth."""
+def changes(rows: Sequence[Change]) -> Table:
+    """Return the table of the sensitivity to the law's defaults."""
     table = Table(
         title=f"each default of {plan.DEFAULT} a quarter less, and more", title_justify="left"
     )
     table.add_column("default", no_wrap=True)
     for name in ("times", "cost", "target", "least attained"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in found:
-        style = "green" if abs(one.cost - 1) < plan.SENSITIVITY_TARGET else "red"
+    for change in rows:
+        style = "green" if abs(change.cost - 1) < plan.SENSITIVITY_TARGET else "red"
         table.add_row(
-            one.name,
-            f"{one.factor:g}",
-            f"[{style}]{100 * (one.cost - 1):+.1f} %[/]",
+            change.name,
+            f"{change.factor:g}",
+            f"[{style}]{100 * (change.cost - 1):+.1f} %[/]",
             f"< {100 * plan.SENSITIVITY_TARGET:g} %",
-            f"{100 * one.attainment:.2f} %",
+            f"{100 * change.attainment:.2f} %",
         )
     return table
 
 
 def variants(results: Sequence[tuple[str, Result]]) -> Table:
-    """Return the default law under other routings and bad signals."""
-    found = Table(title=f"{plan.DEFAULT}, other worlds (seed 1)", title_justify="left")
+    """Return the table of the default law with other routings and bad signals."""
+    table = Table(title=f"{plan.DEFAULT}, other worlds (seed 1)", title_justify="left")
     for name in ("world", "trace"):
-        found.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=True)
     for name in ("attained", "worst 5 min", "GPU-h", "turns/h"):
-        found.add_column(name, justify="right", no_wrap=True)
-    for name, one in results:
-        if one.outcome is not None:
-            found.add_row(
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, result in results:
+        if result.outcome is not None:
+            table.add_row(
                 name,
-                one.job.trace,
-                f"{100 * one.outcome.attainment:.2f} %",
-                f"{100 * one.outcome.worst_five_minutes:.1f} %",
-                f"{one.outcome.gpu_hours:.2f}",
-                f"{one.outcome.reversals_per_hour:.1f}",
+                result.job.trace,
+                f"{100 * result.outcome.attainment:.2f} %",
+                f"{100 * result.outcome.worst_five_minutes:.1f} %",
+                f"{result.outcome.gpu_hours:.2f}",
+                f"{result.outcome.reversals_per_hour:.1f}",
             )
-    return found
+    return table

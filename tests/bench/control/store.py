@@ -1,4 +1,4 @@
-"""Results on disk, one a line, so that a bench that was stopped goes on where it was."""
+"""Results on disk, one JSON line each, so that an interrupted bench resumes."""
 
 import hashlib
 import json
@@ -21,14 +21,14 @@ WORLD = (
     "tests/bench/control/jobs.py",
     "tests/bench/fit/fitted.json",
 )
-"""What every result depends on."""
+"""Sources that every result depends on."""
 OWN_LAWS = ("operator/penstock_operator/decide/scaling",)
-"""What those of the operator's own laws depend on beside it."""
+"""Additional sources that results of the operator's own laws depend on."""
 
 
 @cache
 def digest(*, own: bool) -> str:
-    """Return a name for the code that results depend on: those of other code are not taken up again."""
+    """Return a hash of the code that results depend on; results of other code are not reused."""
     whole = hashlib.sha256()
     for source in map(Path, WORLD + (OWN_LAWS if own else ())):
         for path in sorted(source.rglob("*.py")) or [source]:
@@ -37,12 +37,12 @@ def digest(*, own: bool) -> str:
 
 
 def code_of(job: Job) -> str:
-    """Return the digest that holds for a job: a baseline's result outlives a change of the operator's laws."""
+    """Return the digest for a job: a baseline's result stays valid when the operator's laws change."""
     return digest(own=job.law in OWN)
 
 
 def key(job: Job) -> str:
-    """Return what tells one job from another."""
+    """Return the key that identifies a job."""
     return json.dumps(asdict(job), sort_keys=True, default=str)
 
 
@@ -51,36 +51,37 @@ class ResultStore:
 
     def __init__(self) -> None:
         lines = LINES.read_text(encoding="utf-8").splitlines() if LINES.is_file() else []
-        held = [
-            one
-            for one in map(json.loads, lines)
-            if one["code"] in (digest(own=False), digest(own=True))
+        entries = [
+            entry
+            for entry in map(json.loads, lines)
+            if entry["code"] in (digest(own=False), digest(own=True))
         ]
         self._by_key: dict[tuple[str, str], dict[str, Any]] = {
-            (one["code"], one["key"]): one for one in held
+            (entry["code"], entry["key"]): entry for entry in entries
         }
 
     def result(self, job: Job) -> Result | None:
-        """Return what came of a job; None: it was not run."""
-        held = self._by_key.get((code_of(job), key(job)))
-        if held is None:
+        """Return the result of a job, or None if it was not run."""
+        entry = self._by_key.get((code_of(job), key(job)))
+        if entry is None:
             return None
-        found = None if held["outcome"] is None else RunSummary(**held["outcome"])
-        return Result(job, found, held["fluid_gpu_hours"])
+        summary = None if entry["outcome"] is None else RunSummary(**entry["outcome"])
+        return Result(job, summary, entry["fluid_gpu_hours"])
 
 
-def keep(results: Iterable[Result]) -> None:
+def add(results: Iterable[Result]) -> None:
     """Add results to the file."""
     LINES.parent.mkdir(parents=True, exist_ok=True)
     with LINES.open("a", encoding="utf-8") as lines:
-        for one in results:
+        for result in results:
             lines.write(
-                json.dumps({"code": code_of(one.job), "key": key(one.job), **as_json(one)}) + "\n"
+                json.dumps({"code": code_of(result.job), "key": key(result.job), **as_json(result)})
+                + "\n"
             )
 
 
-def as_json(one: Result) -> dict[str, Any]:
-    """Return a result as JSON knows it."""
-    found = None if one.outcome is None else one.outcome.as_json()
-    job = json.loads(key(one.job))
-    return {"job": job, "outcome": found, "fluid_gpu_hours": one.fluid_gpu_hours}
+def as_json(result: Result) -> dict[str, Any]:
+    """Return a result as a JSON object."""
+    summary = None if result.outcome is None else result.outcome.as_json()
+    job = json.loads(key(result.job))
+    return {"job": job, "outcome": summary, "fluid_gpu_hours": result.fluid_gpu_hours}

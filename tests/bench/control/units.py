@@ -1,4 +1,4 @@
-"""Which runs the bench takes, cut into units for processes. Pure."""
+"""The runs of the bench, divided into units for worker processes."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ VARIANTS: dict[str, dict[str, object]] = {
 
 
 def cases(size: plan.RunSize, trace: str) -> list[tuple[int, float]]:
-    """Return (seed, cold start's median) of a trace's runs; what is hardest to attain comes first."""
+    """Return (seed, median cold start) of a trace's runs, the hardest to attain first."""
     return [(seed, cold) for cold in sorted(size.cold_medians, reverse=True) for seed in size.seeds]
 
 
@@ -30,7 +30,7 @@ def laws(folder: Path, size: plan.RunSize) -> list[Unit]:
 
 
 def settings(folder: Path, size: plan.RunSize) -> list[Unit]:
-    """Return the grid of single settings on the traces with a target: each until it misses."""
+    """Return the grid of single settings on the traces with a target; each stops at its first miss."""
     return [
         Unit(
             folder,

@@ -95,7 +95,7 @@ def test_recovery_is_over_when_every_ten_seconds_attain_again() -> None:
 def test_a_default_is_changed_wherever_it_is_known_and_put_back() -> None:
     for name in sensitivity.DEFAULTS:
         module, constant = name.rsplit(".", 1)
-        room = import_module(f"{sensitivity.ROOM}.{module}")
+        room = import_module(f"{sensitivity.LAW_PACKAGE}.{module}")
         before = getattr(room, constant)
         with sensitivity.changed((name, 1.25)):
             assert getattr(room, constant) != before
