@@ -1,7 +1,7 @@
-"""How long the decide step takes with 10, 1,000 and 5,000 pools, all of them working: `make bench-decide`.
+"""`make bench-decide`: duration of the decide step with 10, 1,000 and 5,000 active pools.
 
-Each pool has three Ready pods and new samples of all of them; nothing is due to be written. Beside it, how many questions
-a Prometheus is asked in one tick by as many pools, over a real socket.
+Each pool has three Ready pods with new samples, and nothing is due to be written. The bench also counts the queries to
+Prometheus in one tick of as many pools, over a real socket.
 """
 
 import argparse
@@ -19,13 +19,13 @@ from rich.table import Table
 from penstock_operator import __main__
 from tests.bench.decide import loop
 from tests.bench.decide.fleet import PODS, TICK, Fleet
-from tests.bench.decide.rounds import questions_of_a_tick
+from tests.bench.decide.rounds import measure_queries
 
 OUT = Path("build/bench/decide.json")
 OUT_LOOP = Path("build/bench/loop.json")
 SIZES = (10, 1000, 5000)
 WARM_TICKS = 6
-"""Windows fill, curves are learnt, the count and the cap come to rest."""
+"""Ticks until windows are full, curves are fitted, and counts and caps are stable."""
 
 
 def main() -> None:
@@ -36,42 +36,44 @@ def main() -> None:
     if args.loop:
         _loop(args, console)
         return
-    found = [_measured(size, args.ticks, console) for size in args.pools]
-    table = Table(title=f"one decide step, {PODS} pods a pool, every pool with news")
+    results = [_measured(size, args.ticks, console) for size in args.pools]
+    table = Table(title=f"one decide step, {PODS} pods a pool, every pool with new samples")
     for heading in ("pools", "p50 ms", "most ms", "CPU ms a pool", "x 10 pools", "CPU of a tick"):
         table.add_column(heading, justify="right")
-    base = found[0]["cpu_milliseconds_per_pool"]
-    for one in found:
+    base = results[0]["cpu_milliseconds_per_pool"]
+    for result in results:
         table.add_row(
-            f"{one['pools']}", f"{one['p50_milliseconds']:.1f}", f"{one['max_milliseconds']:.1f}",
-            f"{one['cpu_milliseconds_per_pool']:.2f}", f"{one['cpu_milliseconds_per_pool'] / base:.2f}",
-            f"{one['cpu_p50_milliseconds'] / 10 / TICK:.1f} %",
+            f"{result['pools']}", f"{result['p50_milliseconds']:.1f}", f"{result['max_milliseconds']:.1f}",
+            f"{result['cpu_milliseconds_per_pool']:.2f}", f"{result['cpu_milliseconds_per_pool'] / base:.2f}",
+            f"{result['cpu_p50_milliseconds'] / 10 / TICK:.1f} %",
         )  # fmt: skip
     console.print(table)
-    asked = [{"pools": size, **asyncio.run(questions_of_a_tick(size))} for size in args.pools]
-    for each in asked:
+    queried = [{"pools": size, **asyncio.run(measure_queries(size))} for size in args.pools]
+    for each in queried:
         console.print(
             f"{each['pools']} pools, {each['pods']} pods, {each['passes']} passes in one tick:"
-            f" {each['rounds']} round of {each['questions']} questions, {each['megabytes']:.1f} MB"
+            f" {each['rounds']} round of {each['questions']} queries, {each['megabytes']:.1f} MB"
             f" (the largest answer {each['largest_megabytes']:.1f}),"
-            f" {each['seconds']:.2f} s to ask and sort, {each['cpu_seconds']:.2f} s of CPU with the server's"
+            f" {each['seconds']:.2f} s to query and sort, {each['cpu_seconds']:.2f} s of CPU with the server's"
         )
     machine = {"python": platform.python_version(), "machine": platform.machine()}
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps({"decide": found, "prometheus": asked, **machine}, indent=1) + "\n")
+    OUT.write_text(
+        json.dumps({"decide": results, "prometheus": queried, **machine}, indent=1) + "\n"
+    )
     console.print(f"figures {OUT}")
 
 
 def _loop(args: argparse.Namespace, console: Console) -> None:
-    found = [asyncio.run(loop.run(_settled(size, console), args.loop)) for size in args.pools]
-    table = Table(title=f"the loop over pools that all work, {args.loop:.0f} s each")
-    for heading in found[0]:
+    results = [asyncio.run(loop.run(_settled(size, console), args.loop)) for size in args.pools]
+    table = Table(title=f"the loop over active pools, {args.loop:.0f} s each")
+    for heading in results[0]:
         table.add_column(heading.replace("_", " "), justify="right")
-    for one in found:
-        table.add_row(*(f"{value:.6g}" for value in one.values()))
+    for result in results:
+        table.add_row(*(f"{value:.6g}" for value in result.values()))
     console.print(table)
     OUT_LOOP.parent.mkdir(parents=True, exist_ok=True)
-    OUT_LOOP.write_text(json.dumps({"loop": found}, indent=1) + "\n")
+    OUT_LOOP.write_text(json.dumps({"loop": results}, indent=1) + "\n")
     console.print(f"figures {OUT_LOOP}")
 
 
@@ -109,7 +111,7 @@ def _measured(size: int, ticks: int, console: Console) -> dict[str, Any]:
             took.append(1000 * (time.perf_counter() - began))
             busy.append(1000 * (time.process_time() - worked))
         assert not plan.failures, plan.failures[0].error
-        writes += sum(len(one.writes) for one in plan.pools)
+        writes += sum(len(result.writes) for result in plan.pools)
         fleet.settle(plan)
     middle, own = sorted(took)[len(took) // 2], sorted(busy)[len(busy) // 2]
     return {

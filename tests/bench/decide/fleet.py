@@ -1,4 +1,4 @@
-"""Many pools as one pass sees them: settled, three Ready pods each, under load that breathes."""
+"""A fleet of settled pools with three Ready pods each, under a varying load, as the input of a pass."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from tests.unit.operator.decide.world import CONFIG, NOW, World, pod, policy, po
 PODS = 3
 TICK = 5.0
 SCRAPES = 3
-"""Of each pod, in the answer to one round."""
+"""Scrapes of each pod in the answer to one round."""
 A, C, ROWS = 0.1, 0.01, 16.0
 """t(b) = a + c*b in seconds, and the mean batch."""
 BOUNDS = (0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, math.inf)
@@ -62,8 +62,8 @@ class Fleet:
 
     @classmethod
     def of(cls, number: int) -> "Fleet":
-        """Return so many settled pools."""
-        worlds = [_settled(one) for one in range(number)]
+        """Return a fleet of `number` settled pools."""
+        worlds = [_settled(index) for index in range(number)]
         states = {world.pool.uid: world.states[world.pool.uid] for world in worlds}
         return cls(worlds, policies(number), states, NOW + 60)
 
@@ -87,33 +87,33 @@ class Fleet:
         )
 
     def decide(self, observed: Observed) -> Plan:
-        """Return the pass's plan, and remember what the next one begins from."""
+        """Return the pass's plan, and store the state for the next pass."""
         plan = make_plan(observed, self.states, CONFIG, self.now, self.ledger)
         self.ledger = plan.ledger
-        self.states = {one.uid: one.law_state for one in plan.pools}
+        self.states = {planned.uid: planned.law_state for planned in plan.pools}
         return plan
 
     def grow_old(self) -> None:
-        """Let each pool's forecaster remember an hour of misses, as those of an operator that has run for a while do."""
+        """Give each pool's forecaster an hour of forecast errors, as in an operator that has run for a while."""
         for uid, state in self.states.items():
             assert isinstance(state, PlannerState)
             assert isinstance(state.scaling, ScalingState)
             law = state.scaling.law
             misses = ForecastErrors.of(
-                ForecastError(100 + 9 * math.cos(one), 5 * math.sin(one * 2.4))
-                for one in range(MAX_ERRORS)
+                ForecastError(100 + 9 * math.cos(index), 5 * math.sin(index * 2.4))
+                for index in range(MAX_ERRORS)
             )
             law = replace(law, forecaster=replace(law.forecaster, errors=misses))
             self.states[uid] = replace(state, scaling=replace(state.scaling, law=law))
 
     def settle(self, plan: Plan) -> None:
-        """Let what a plan publishes come true: statuses, limits, pods' acknowledgements."""
-        for world, one in zip(self.worlds, plan.pools, strict=True):
-            for write in one.writes:
+        """Apply a plan: statuses, limits, and acknowledgements of pods."""
+        for world, planned in zip(self.worlds, plan.pools, strict=True):
+            for write in planned.writes:
                 world.store(write)
-            for push in one.pushes:
+            for push in planned.pushes:
                 world.acknowledgements[push.pod_uid] = Acknowledgement(push.update.generation, 64)
-            world.pool = replace(world.pool, status=one.status)
+            world.pool = replace(world.pool, status=planned.status)
 
 
 def _settled(number: int) -> World:
@@ -121,8 +121,8 @@ def _settled(number: int) -> World:
     world = World(pool=pool(name, f"uid-{number}", **SPEC))
     world.settle()
     world.pods = tuple(
-        pod(f"{name}-{one}", ip=f"10.0.0.{one + 1}", created=NOW - 600, revision=world.revision)
-        for one in range(PODS)
+        pod(f"{name}-{index}", ip=f"10.0.0.{index + 1}", created=NOW - 600, revision=world.revision)
+        for index in range(PODS)
     )
     world.settle()
     world.settle()
@@ -132,8 +132,8 @@ def _settled(number: int) -> World:
 def signals(number: int, world: World, now: float) -> PoolSignals:
     """Return a round of samples: counters since the beginning, each pool's load at its own phase."""
     samples = tuple(
-        _sample(one.uid, number, now - TICK * age)
-        for one in world.pods
+        _sample(pod_view.uid, number, now - TICK * age)
+        for pod_view in world.pods
         for age in reversed(range(SCRAPES))
     )
     return PoolSignals(SignalSource.PROMETHEUS, samples, queried_at=now)

@@ -1,6 +1,6 @@
-"""The operator's own loop over pools that all work: how late it visits them, and what else waits meanwhile.
+"""The operator's loop over active pools: delay of visits, and delay of other tasks meanwhile.
 
-Everything is real but the edges: pools are observed at once, and what is decided comes true at once.
+Only the edges are fake: pools are observed without delay, and decisions are applied at once.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from tests.bench.decide.fleet import Fleet, signals
 from tests.unit.operator.decide.world import CONFIG
 
 FIRST_SECONDS = 15.0
-"""Not counted: all pools come due at once when the loop begins."""
+"""Not measured: all pools are due at once when the loop starts."""
 TURN_SECONDS = 0.05
 RENEWAL_SECONDS = 1.0
-"""As the Lease's thread does, more often than it."""
+"""Interval of the simulated Lease thread, shorter than that of the real one."""
 
 
 @dataclass
 class Edges:
-    """Observer and acts of a fleet: whatever is asked for is there, whatever is decided is so."""
+    """Fake observer and executor of a fleet, which answer and apply everything at once."""
 
     fleet: Fleet
     store: ObjectStore
@@ -39,14 +39,14 @@ class Edges:
     pods_session: Any = None
     visits: int = 0
     pretending_seconds: float = 0.0
-    """CPU that went into making up samples."""
+    """CPU seconds for the generation of samples."""
 
     def __post_init__(self) -> None:
-        self.numbers = {world.pool.uid: one for one, world in enumerate(self.fleet.worlds)}
+        self.numbers = {world.pool.uid: number for number, world in enumerate(self.fleet.worlds)}
 
     @property
     def confirmations(self) -> "Edges":
-        """Nothing stands under a child's name that is not the pool's."""
+        """Confirmations of names, which are all free."""
         return self
 
     @property
@@ -59,11 +59,11 @@ class Edges:
 
     @property
     def statuses(self) -> "Edges":
-        """Where policies are told of."""
+        """The writer of policy statuses."""
         return self
 
     def has_foreign(self, uid: str) -> bool:
-        """Tell whether anything stands there."""
+        """Return whether a pool with this UID is unknown."""
         return uid not in self.numbers
 
     def forget(self, uid: str) -> None:
@@ -73,17 +73,17 @@ class Edges:
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the pools as they are now."""
         await asyncio.sleep(0)
-        began, found = time.thread_time(), []
+        began, views = time.thread_time(), []
         for pool in pools:
             number = self.numbers[pool.uid]
             world = self.fleet.worlds[number]
             world.signals = signals(number, world, now)
-            found.append(world.view())
+            views.append(world.view())
         self.pretending_seconds += time.thread_time() - began
-        return found
+        return views
 
     async def act(self, plan: PoolPlan, *_: object) -> ActResults:
-        """Let a plan come true."""
+        """Apply a plan."""
         await asyncio.sleep(0)
         world = self.fleet.worlds[self.numbers[plan.uid]]
         world.pool = replace(world.pool, status=plan.status)
@@ -91,65 +91,65 @@ class Edges:
         return ActResults()
 
     async def write_policy(self, *_: object) -> None:
-        """Tell nobody."""
+        """Write nothing."""
         await asyncio.sleep(0)
 
 
 class ValidLease:
-    """A Lease that is held."""
+    """A Lease that is always valid."""
 
     def valid(self, now: float) -> bool:
-        """Tell whether it is."""
+        """Return True."""
         return now > 0
 
     def valid_in(self, namespace: str | None) -> bool:
-        """Tell whether it is, wherever."""
+        """Return True for every namespace."""
         return namespace != ""
 
     def transitions_in(self, namespace: str) -> int:
-        """Return how often it changed hands."""
+        """Return the number of changes of the holder: none."""
         del namespace
         return 0
 
 
 class Signs:
-    """Keys that nobody asks for."""
+    """Signing keys that are not used."""
 
     def public_keys(self) -> dict[str, str]:
-        """Return what pods' settings hold."""
+        """Return the public keys in the pods' settings."""
         return {"k1": "AAAA"}
 
     def signer(self, now: float) -> float:
-        """Return what no call is signed with here."""
+        """Return a placeholder for the signer."""
         return now
 
 
 class UnchangedSchemas:
-    """The CRDs are as they were built."""
+    """CRD schemas without a difference to the operator's."""
 
     def of(self, kind: str) -> SchemaSkew:
-        """Return that nothing differs."""
+        """Return a schema without differences."""
         del kind
         return AS_BUILT
 
 
 @dataclass
 class Waits:
-    """How much longer than they asked for a task of the loop, and a thread beside it, had to wait."""
+    """Delays of a task in the loop and of a separate thread beyond their sleep times."""
 
     turns: list[float] = field(default_factory=list)
     renewals: list[float] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
     async def watch(self) -> None:
-        """Wait again and again in the loop, as whoever asks for its health does."""
+        """Sleep repeatedly in the loop, like a health probe, and record the delays."""
         while True:
             began = time.monotonic()
             await asyncio.sleep(TURN_SECONDS)
             self.turns.append(time.monotonic() - began - TURN_SECONDS)
 
     def renew(self) -> None:
-        """Wait again and again in a thread."""
+        """Wait repeatedly in a thread, and record the delays."""
         began = time.monotonic()
         while not self.over.wait(RENEWAL_SECONDS):
             self.renewals.append(time.monotonic() - began - RENEWAL_SECONDS)
@@ -157,10 +157,10 @@ class Waits:
 
 
 async def run(fleet: Fleet, seconds: float) -> dict[str, float]:
-    """Let the loop visit a settled fleet for so many seconds; return what was late, and by how much."""
+    """Run the loop over a settled fleet for `seconds`; return the measured delays and costs."""
     store = ObjectStore()
     store.pools = {world.pool.uid: world.pool for world in fleet.worlds}
-    store.policies = {one.uid: one for one in fleet.policies}
+    store.policies = {each.uid: each for each in fleet.policies}
     edges = Edges(fleet, store)
     ahead, every = fleet.now - time.time(), cast("Any", edges)
     leads, schemas, keys = (
@@ -179,7 +179,7 @@ async def run(fleet: Fleet, seconds: float) -> dict[str, float]:
     reconciler.mark_synced()
     waits = Waits()
     thread = threading.Thread(target=waits.renew, daemon=True)
-    tasks = [asyncio.create_task(one) for one in (reconciler.run(), waits.watch())]
+    tasks = [asyncio.create_task(coroutine) for coroutine in (reconciler.run(), waits.watch())]
     await asyncio.sleep(FIRST_SECONDS)
     thread.start()
     waits.turns.clear()

@@ -1,4 +1,4 @@
-"""One tick of many pools against a Prometheus on loopback that counts the questions."""
+"""One tick of many pools against a Prometheus on loopback that counts the queries."""
 
 import asyncio
 import json
@@ -25,39 +25,39 @@ from tests.unit.operator.observe.signals.exporter import pod_object, serving
 
 PORT = 19091
 SCRAPES = 3
-BUCKETS = tuple({"le": one} for one in (*map(repr, SECONDS), "+Inf"))
+BUCKETS = tuple({"le": bound} for bound in (*map(repr, SECONDS), "+Inf"))
 LABELS: dict[str, tuple[dict[str, str], ...]] = {
     names.METRIC_POD_INFO: ({"uid": "UID"},),
-    names.METRIC_REQUESTS: tuple({"outcome": one.value} for one in RequestOutcome),
+    names.METRIC_REQUESTS: tuple({"outcome": end.value} for end in RequestOutcome),
     names.METRIC_REQUESTS_REFUSED: ({"reason": "QueueFull"}, {"reason": "BadInput"}),
     names.METRIC_GPU_UTILIZATION: ({"source": "NVML"},),
     names.METRIC_TOKENS: ({"phase": "prefill"}, {"phase": "decode"}),
     names.METRIC_GENERATION_CURVE: tuple(
         {"epoch": epoch, "term": term} for epoch in "01" for term in names.GENERATION_TERMS
     ),
-    **{one: BUCKETS for one in (*WANTED, *DURATIONS) if one.endswith("_bucket")},
+    **{metric: BUCKETS for metric in (*WANTED, *DURATIONS) if metric.endswith("_bucket")},
 }
-"""Of the metrics that have any beside those of their target."""
+"""Labels of the metrics, in addition to those of their target."""
 PART = re.compile(r',instance=~"([^"]*)"')
 
 
-async def questions_of_a_tick(pools: int) -> dict[str, float]:
-    """Return how often a Prometheus was asked by all passes of one tick, and what it took.
+async def measure_queries(pools: int) -> dict[str, float]:
+    """Return the number of queries of all passes of one tick, and their cost.
 
-    Pods tell every series that is wanted, as those do that generate text. CPU is of both sides.
+    Pods have every wanted series, like pods that generate text. CPU time is of client and server.
     """
-    asked: Counter[str] = Counter()
+    queries: Counter[str] = Counter()
     answered: list[int] = []
-    now, addresses = time.time(), [_address(one) for one in range(pools * PODS)]
+    now, addresses = time.time(), [_address(index) for index in range(pools * PODS)]
     texts = {
-        QUERY: told_of_one_pod(now, WANTED, SCRAPES),
-        QUERY_DURATIONS: told_of_one_pod(now, DURATIONS, SCRAPES),
+        QUERY: series_of_pod(now, WANTED, SCRAPES),
+        QUERY_DURATIONS: series_of_pod(now, DURATIONS, SCRAPES),
     }
 
     async def handle(request: web.Request) -> web.Response:
         query = str((await request.post())["query"])
         kind, part = PART.sub("", query), PART.search(query)
-        asked[kind] += 1
+        queries[kind] += 1
         if kind == QUERY_PODS:
             result = [{"metric": {}, "value": [now, str(len(addresses))]}]
             return web.json_response({"status": "success", "data": {"result": result}})
@@ -71,22 +71,22 @@ async def questions_of_a_tick(pools: int) -> dict[str, float]:
     ):
         url, rounds = f"http://{ip}:{PORT}", SharedQueries()
         batches = [
-            [_pool(one, url) for one in range(first, min(first + MAX_BATCH, pools))]
+            [_pool(number, url) for number in range(first, min(first + MAX_BATCH, pools))]
             for first in range(0, pools, MAX_BATCH)
         ]
         began, worked = time.perf_counter(), time.process_time()
-        heard = await asyncio.gather(
+        results = await asyncio.gather(
             *(observe_signals(session, batch, now, rounds) for batch in batches)
         )
         took, busy = time.perf_counter() - began, time.process_time() - worked
-    seen = [one for found in heard for one in found.values()]
-    assert all(one.source is SignalSource.PROMETHEUS for one in seen), seen[0].problem
-    assert all(len(one.samples) == PODS * SCRAPES for one in seen)
+    seen = [signals for by_pool in results for signals in by_pool.values()]
+    assert all(signals.source is SignalSource.PROMETHEUS for signals in seen), seen[0].problem
+    assert all(len(signals.samples) == PODS * SCRAPES for signals in seen)
     return {
         "pods": len(addresses),
         "passes": len(batches),
-        "rounds": asked[QUERY_PODS],
-        "questions": asked.total(),
+        "rounds": queries[QUERY_PODS],
+        "questions": queries.total(),
         "megabytes": sum(answered) / 1e6,
         "largest_megabytes": max(answered) / 1e6,
         "seconds": took,
@@ -96,7 +96,8 @@ async def questions_of_a_tick(pools: int) -> dict[str, float]:
 
 def _pool(number: int, url: str) -> PoolPods:
     pods = tuple(
-        pod_object(f"pod-{one}", _address(one)) for one in range(number * PODS, (number + 1) * PODS)
+        pod_object(f"pod-{index}", _address(index))
+        for index in range(number * PODS, (number + 1) * PODS)
     )
     return PoolPods(f"pool-{number}", "team", pods, MetricsServer(url))
 
@@ -106,7 +107,7 @@ def _address(number: int) -> str:
 
 
 def _matrix(text: str, addresses: Sequence[str], part: re.Pattern[str] | None) -> bytes:
-    """Return an answer: `text` is what one pod tells."""
+    """Return an answer; `text` is the series of one pod."""
     result = (
         text.replace("UID", f"pod-{number}").replace("ADDRESS", address)
         for number, address in enumerate(addresses)
@@ -116,8 +117,8 @@ def _matrix(text: str, addresses: Sequence[str], part: re.Pattern[str] | None) -
     return f'{{"status":"success","data":{{"resultType":"matrix","result":[{whole}]}}}}'.encode()
 
 
-def told_of_one_pod(now: float, metrics: Iterable[str], scrapes: int) -> str:
-    """Return the series of a pod that generates text, as an answer has them."""
+def series_of_pod(now: float, metrics: Iterable[str], scrapes: int) -> str:
+    """Return the series of a pod that generates text, in the format of an answer."""
     base = {"namespace": "team", "pool": "chat", "instance": "ADDRESS:8001", "job": "pools"}
     values = [[now - 11 + 5 * index, str(100 * index)] for index in range(scrapes)]
     return ",".join(

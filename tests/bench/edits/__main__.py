@@ -1,8 +1,8 @@
-"""How long a policy's edit takes until every pod of a pool obeys it, on the test cluster: `make bench-edits`.
+"""`make bench-edits`: time until all pods of a pool acknowledge an edit of a policy, on the test cluster.
 
-One pool of twenty light pods of the emulated accelerator, all Ready; fifty edits of one policy's bound on the batch size,
-one after another, each timed from the moment before kubectl's PATCH would be sent until a watch of the pool shows
-`status.batch` with the new cap and all pods acknowledged. Idle pods: what is measured is the way of an edit.
+One pool of twenty light, Ready pods of the emulated accelerator; fifty consecutive edits of a policy's bound on the batch
+size. Each is timed from just before the PATCH until a watch of the pool shows `status.batch` with the new cap and all
+pods acknowledged. The pods are idle, so only the propagation of the edit is measured.
 """
 
 import argparse
@@ -28,7 +28,7 @@ NAMESPACE, POLICY = "bench-edits", "bench-edits"
 LARGEST = 64
 CAPS = (16, 24, 32, 48)
 PAUSE_SECONDS = (0.2, 1.2)
-"""Between edits, by chance, so that they fall anywhere between two ticks."""
+"""Random pause between edits, so that they fall anywhere between two ticks."""
 START_SECONDS = 420.0
 EDIT_SECONDS = 30.0
 
@@ -71,21 +71,21 @@ def _pods(api: Api) -> list[Object]:
 
 
 def _staged(api: Api, pods: int, console: Console) -> PoolHandle:
-    """Apply policy and pool, and wait until all pods obey."""
+    """Apply policy and pool, and wait until all pods acknowledge the limits."""
     install.ensure_namespace(api, NAMESPACE)
     _edit(api, CAPS[-1])
     pool = PoolHandle(api, NAMESPACE, "many")
     size = {"mode": "Fixed", "size": {"min": 1, "max": LARGEST}}
     pool.apply(emulated(replicas=pods, batching=size, drain={"deadlineSeconds": 5}))
 
-    def obey() -> bool | str:
+    def acknowledged() -> bool | str:
         batch = pool.get().get("status", {}).get("batch", {})
-        obeying, cap = batch.get("acknowledgedPods", 0), batch.get("cap")
-        return (obeying == pods and cap == CAPS[-1]) or f"{obeying} of {pods} obey"
+        count, cap = batch.get("acknowledgedPods", 0), batch.get("cap")
+        return (count == pods and cap == CAPS[-1]) or f"{count} of {pods} acknowledged"
 
     with console.status(f"{pods} pods start"):
-        took = until(f"{pods} pods obey", obey, seconds=START_SECONDS, every=1.0)
-    console.print(f"{pods} pods Ready and obeying after {took:.0f} s")
+        took = until(f"{pods} pods acknowledged", acknowledged, seconds=START_SECONDS, every=1.0)
+    console.print(f"{pods} pods Ready and acknowledged after {took:.0f} s")
     return pool
 
 
@@ -105,38 +105,38 @@ def _edit(api: Api, cap: int) -> Object:
 
 
 def _edited(api: Api, seen: EditWatch, pods: int, cap: int) -> dict[str, float]:
-    """Make one edit, and return the seconds until it was published, and until all pods obeyed."""
+    """Make one edit, and return the seconds until it was published, and until all pods acknowledged it."""
     time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311
     began = time.monotonic()
     _edit(api, cap)
     accepted = time.monotonic()
     published = seen.when(lambda batch: batch.get("cap") == cap, EDIT_SECONDS)
-    obeyed = seen.when(
+    acknowledged = seen.when(
         lambda batch: batch.get("cap") == cap and batch.get("acknowledgedPods") == pods,
         EDIT_SECONDS,
     )
     return {
         "accepted_seconds": accepted - began,
         "published_seconds": published - began,
-        "acknowledged_seconds": obeyed - began,
+        "acknowledged_seconds": acknowledged - began,
     }
 
 
 def _report(args: argparse.Namespace, edits: list[dict[str, float]], console: Console) -> None:
-    found: dict[str, Any] = {"pods": args.pods, "edits": len(edits)}
+    report: dict[str, Any] = {"pods": args.pods, "edits": len(edits)}
     for key in ("accepted_seconds", "published_seconds", "acknowledged_seconds"):
-        values = sorted(one[key] for one in edits)
-        found[key] = {
+        values = sorted(edit[key] for edit in edits)
+        report[key] = {
             "p50": quantile(values, 0.5),
             "p99": quantile(values, 0.99),
             "mean": mean(values),
             "max": values[-1],
         }
-        line = ", ".join(f"{name} {one:.2f} s" for name, one in found[key].items())
+        line = ", ".join(f"{name} {value:.2f} s" for name, value in report[key].items())
         console.print(f"{key.removesuffix('_seconds'):13} {line}")
-    found["each"] = edits
+    report["each"] = edits
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(found, indent=1) + "\n")
+    OUT.write_text(json.dumps(report, indent=1) + "\n")
     console.print(f"figures {OUT}")
 
 

@@ -1,4 +1,4 @@
-"""A watch of one object's `status.batch`, read in a thread of its own, each change with the time it was seen."""
+"""A watch of an object's `status.batch` in a thread, with the time of each change."""
 
 import queue
 import time
@@ -15,14 +15,14 @@ WATCH_SECONDS = 3600
 
 
 class EditWatch:
-    """What the watch has shown so far."""
+    """The changes that the watch has received."""
 
     def __init__(self) -> None:
         self.changes: queue.Queue[tuple[float, Batch]] = queue.Queue()
         self._last: tuple[float, Batch] = (0.0, {})
 
     def when(self, wanted: Callable[[Batch], bool], seconds: float) -> float:
-        """Return when (monotonic seconds) the wanted state was first seen, from the last one asked for on."""
+        """Return the monotonic time of the first change with the wanted state, after the last returned one."""
         until = time.monotonic() + seconds
         while not wanted(self._last[1]):
             try:
@@ -37,13 +37,13 @@ class EditWatch:
 @contextmanager
 def watching(api: Api, path: str) -> Iterator[EditWatch]:
     """Watch the object at `path`."""
-    held = api.request("GET", path)
+    watched_object = api.request("GET", path)
     collection, _, name = path.rpartition("/")
     seen = EditWatch()
-    seen.changes.put((time.monotonic(), held.get("status", {}).get("batch", {})))
+    seen.changes.put((time.monotonic(), watched_object.get("status", {}).get("batch", {})))
 
     def read() -> None:
-        version = held["metadata"]["resourceVersion"]
+        version = watched_object["metadata"]["resourceVersion"]
         for event in api.watch(collection, name, version, WATCH_SECONDS):
             batch = event["object"].get("status", {}).get("batch", {})
             seen.changes.put((time.monotonic(), batch))

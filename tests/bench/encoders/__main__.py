@@ -1,7 +1,7 @@
-"""`make bench-encoders`: text encoders over HTTP against raw torch on the same core; ratios of medians of one run.
+"""`make bench-encoders`: text encoders over HTTP compared with raw torch on the same core, as ratios of medians of one run.
 
-Each ratio is told by the clock, which the targets are about, and by processor time, which holds where others use the
-machine too, but does not see a server that waits.
+Each ratio is reported by wall-clock time, which the targets refer to, and by processor time, which is robust on a shared
+machine but does not include waiting.
 """
 
 import argparse
@@ -33,22 +33,22 @@ Rates = dict[str, dict[int, list[float]]]
 ByServer = Mapping[str, Mapping[int, float]]
 """Rows a second by server and connections."""
 Line = tuple[str, float | None, float | None, float]
-"""What is divided by what, both, and the least that is wanted."""
+"""Description, numerator, denominator and minimum of a ratio."""
 BINARY = ", binary"
-"""Ends the names of servers that are asked in binary."""
+"""Suffix of the names of servers that receive binary requests."""
 GOODPUT_TARGET = 0.95
-"""Of the encoder, three times beyond its peak."""
+"""Minimum goodput of the encoder at three times its peak load, relative to the peak."""
 console = Console(width=120)
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the selected measurements."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.encoders", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of one measurement")
     parser.add_argument("--connections", type=int, nargs="*", default=[1, 64, 256])
-    parser.add_argument("--subject", choices=[one.name for one in SUBJECTS])
-    parser.add_argument("--only", default="", help="servers whose name holds this")
+    parser.add_argument("--subject", choices=[subject.name for subject in SUBJECTS])
+    parser.add_argument("--only", default="", help="only servers whose name contains this")
     parser.add_argument(
         "--decisive",
         action="store_true",
@@ -67,16 +67,18 @@ def main() -> None:
     if options.decisive:
         options.rounds, options.seconds = min(options.rounds, 2), min(options.seconds, 3.0)
     machine = calibration()
-    found = {
-        one.name: _measure(one, options) for one in SUBJECTS if options.subject in (None, one.name)
+    results = {
+        subject.name: _measure(subject, options)
+        for subject in SUBJECTS
+        if options.subject in (None, subject.name)
     }
     BUILD.mkdir(parents=True, exist_ok=True)
-    told = {"calibration": machine, **found}
-    (BUILD / "encoders.json").write_text(json.dumps(told, indent=1) + "\n")
+    record = {"calibration": machine, **results}
+    (BUILD / "encoders.json").write_text(json.dumps(record, indent=1) + "\n")
     console.print(show.machine(machine))
-    for name, figures in found.items():
+    for name, figures in results.items():
         _show(name, figures)
-    console.print(f"figures: {BUILD / 'encoders.json'}, chart: {chart.draw(found, BUILD)}")
+    console.print(f"figures: {BUILD / 'encoders.json'}, chart: {chart.draw(results, BUILD)}")
 
 
 def _measure(subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
@@ -86,44 +88,55 @@ def _measure(subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
     absent: dict[str, str] = {}
     for number in range(options.rounds):
         rounds.append(_raw(subject, folder, options.seconds / 4))
-        for one in contenders(subject, MODELS):
-            if options.decisive and not one.decisive:
-                absent[one.name] = "left out of the short form"
-            if options.only in one.name and one.name not in absent:
+        for contender in contenders(subject, MODELS):
+            if options.decisive and not contender.decisive:
+                absent[contender.name] = "left out of the short form"
+            if options.only in contender.name and contender.name not in absent:
                 try:
-                    _round(subject, one, folder, options, seen)
+                    _round(subject, contender, folder, options, seen)
                 except (NotInstalledError, DoesNotServeError) as error:
-                    absent[one.name] = str(error)
+                    absent[contender.name] = str(error)
         print(f"{subject.name}: round {number + 1} is done", file=sys.stderr)
-    found = {
-        kind: _figures(subject, [one[kind] for one in rounds], by) for kind, by in seen.items()
+    figures_by_kind = {
+        kind: _figures(subject, [measured[kind] for measured in rounds], by)
+        for kind, by in seen.items()
     }
-    if subject is ENCODER and options.overload_seconds and "penstock" in found["clock"]["rates"]:
+    if (
+        subject is ENCODER
+        and options.overload_seconds
+        and "penstock" in figures_by_kind["clock"]["rates"]
+    ):
         try:
-            seen_beyond = _overload(folder, found["clock"], options)
+            seen_beyond = _overload(folder, figures_by_kind["clock"], options)
         except DoesNotServeError as error:
             absent["penstock, overload"] = str(error)
         else:
-            found["clock"]["overload"] = seen_beyond
-            found["clock"]["ratios"] += overload_lines(seen_beyond)
-    return {**found["clock"], "absent": absent, "by_processor_time": found["processor"]}
+            figures_by_kind["clock"]["overload"] = seen_beyond
+            figures_by_kind["clock"]["ratios"] += overload_lines(seen_beyond)
+    return {
+        **figures_by_kind["clock"],
+        "absent": absent,
+        "by_processor_time": figures_by_kind["processor"],
+    }
 
 
 def _overload(folder: Path, figures: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    ours = next(one for one in contenders(ENCODER, MODELS) if one.name == "penstock")
+    ours = next(
+        contender for contender in contenders(ENCODER, MODELS) if contender.name == "penstock"
+    )
     by = figures["rates"]["penstock"]
     file = BUILD / "requests-overload"
     return overload(
         ours,
         Peak(*max((rate, int(connections)) for connections, rate in by.items())),
         options.overload_seconds,
-        lambda one: write(ENCODER, one, folder, file),
+        lambda contender: write(ENCODER, contender, folder, file),
         options.queue_depth,
     )
 
 
 def overload_lines(seen: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the lines of an overload, as `ratios`."""
+    """Return the lines of an overload, in the format of `ratios`."""
     late = seen["p99_milliseconds"] / seen["deadline_milliseconds"]
     return [
         {"line": line, "measured": round(measured, 3), "target": target}
@@ -138,7 +151,7 @@ def overload_lines(seen: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _figures(subject: Subject, rounds: list[dict[str, float]], seen: Rates) -> dict[str, Any]:
     """Return medians and ratios of rates of one kind."""
-    raw = {way: round(median(one[way] for one in rounds), 1) for way in rounds[0]}
+    raw = {way: round(median(measured[way] for measured in rounds), 1) for way in rounds[0]}
     rates = {
         name: {connections: round(median(each), 1) for connections, each in by.items()}
         for name, by in seen.items()
@@ -158,49 +171,56 @@ def _raw(subject: Subject, folder: Path, seconds: float) -> dict[str, dict[str, 
 
 def _round(
     subject: Subject,
-    one: Contender,
+    contender: Contender,
     folder: Path,
     options: argparse.Namespace,
     seen: dict[str, Rates],
 ) -> None:
-    if one.package:
-        install(one.package)
-    name = f"{subject.name}-{one.body}-{one.path.strip('/').replace('/', '-')}"
+    if contender.package:
+        install(contender.package)
+    name = f"{subject.name}-{contender.body}-{contender.path.strip('/').replace('/', '-')}"
     bodies = BUILD / f"requests-{name}"
     if not bodies.exists():
-        write(subject, one, folder, bodies)
-    with serving(one, bodies) as running:
+        write(subject, contender, folder, bodies)
+    with serving(contender, bodies) as running:
         load(running, 64, 1.0)
         for connections in options.connections:
-            told = load(running, connections, options.seconds)
-            rate = told["right"] / told["seconds"]
-            print(f"{subject.name}: {one.name}, {connections}: {rate:,.0f}/s", file=sys.stderr)
+            load_result = load(running, connections, options.seconds)
+            rate = load_result["right"] / load_result["seconds"]
+            print(
+                f"{subject.name}: {contender.name}, {connections}: {rate:,.0f}/s", file=sys.stderr
+            )
             for kind, seconds in (("clock", "seconds"), ("processor", "cpu_seconds")):
-                by = seen[kind].setdefault(one.name, {}).setdefault(connections, [])
-                by.append(told["right"] / told[seconds])
+                by = seen[kind].setdefault(contender.name, {}).setdefault(connections, [])
+                by.append(load_result["right"] / load_result[seconds])
 
 
 def ratios(subject: Subject, raw: dict[str, float], rates: ByServer) -> list[dict[str, Any]]:
-    """Return each line that must be shown: what is divided by what, and the least that is wanted.
+    """Return each ratio with its description and minimum.
 
-    A body of one kind is compared with bodies of its kind alone.
+    Servers are only compared with others that receive the same kind of body.
     """
     lines = _encoder_lines(raw, rates) if subject is ENCODER else _embedder_lines(raw, rates)
     return [
-        {"line": line, "measured": round(one / other, 3), "target": target}
-        for line, one, other, target in lines
-        if one is not None and other
+        {"line": line, "measured": round(rate / other, 3), "target": target}
+        for line, rate, other, target in lines
+        if rate is not None and other
     ]
 
 
 def _encoder_lines(raw: dict[str, float], rates: ByServer) -> Iterator[Line]:
     packed = max(raw["packed"], raw["prepacked"])
     for kind, name in (("JSON", "penstock"), ("binary", f"penstock{BINARY}")):
-        one, many = (rates.get(name, {}).get(connections) for connections in (1, 64))
+        single, many = (rates.get(name, {}).get(connections) for connections in (1, 64))
         yield f"{kind}, 64 connections / untouched raw torch", many, raw["untouched"], 1.0
         yield f"{kind}, 64 connections / raw torch, packed and prepacked", many, packed, 0.95
-        yield f"{kind}, 1 connection / untouched raw torch, one row", one, raw["untouched, one row"], 0.92  # fmt: skip
-        yield f"{kind}, 1 connection / packed raw torch, one row", one, raw["packed, one row"], 0.92
+        yield f"{kind}, 1 connection / untouched raw torch, one row", single, raw["untouched, one row"], 0.92  # fmt: skip
+        yield (
+            f"{kind}, 1 connection / packed raw torch, one row",
+            single,
+            raw["packed, one row"],
+            0.92,
+        )
         peer = _best_peer(rates, 64, binary=kind == "binary")
         yield f"{kind}, 64 connections / the best peer by {kind}", many, peer, 1.0
 
@@ -215,13 +235,13 @@ def _embedder_lines(raw: dict[str, float], rates: ByServer) -> Iterator[Line]:
 
 
 def _best_peer(rates: ByServer, connections: int, *, binary: bool) -> float | None:
-    """Return the best rate of the others, asked in one kind of body; None where none was measured."""
+    """Return the best rate of the peers with one kind of body, or None if none was measured."""
     seen = (
         by.get(connections)
         for name, by in rates.items()
         if not name.startswith("penstock") and name.endswith(BINARY) == binary
     )
-    return max((one for one in seen if one is not None), default=None)
+    return max((rate for rate in seen if rate is not None), default=None)
 
 
 def _show(name: str, figures: dict[str, Any]) -> None:
@@ -233,7 +253,7 @@ def _show(name: str, figures: dict[str, Any]) -> None:
     console.print(table)
     for server, why in figures["absent"].items():
         console.print(f"[yellow]{server} takes no part: {why}[/]")
-    by_cpu = {one["line"]: one["measured"] for one in figures["by_processor_time"]["ratios"]}
+    by_cpu = {line["line"]: line["measured"] for line in figures["by_processor_time"]["ratios"]}
     for line in figures["ratios"]:
         at_most = "(at most)" in line["line"]
         good = (
@@ -242,9 +262,11 @@ def _show(name: str, figures: dict[str, Any]) -> None:
             else (line["measured"] >= line["target"])
         )
         mark = "[green]ok[/]" if good else "[red]missed[/]"
-        beside = f"; by processor time {by_cpu[line['line']]}" if line["line"] in by_cpu else ""
+        by_processor = (
+            f"; by processor time {by_cpu[line['line']]}" if line["line"] in by_cpu else ""
+        )
         console.print(
-            f"  {line['line']}: {line['measured']} (target {line['target']}) {mark}{beside}"
+            f"  {line['line']}: {line['measured']} (target {line['target']}) {mark}{by_processor}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The bench's chart: rows a second by connections, beside raw torch's of the same run."""
+"""Chart of the encoder bench: rows a second by connections, compared with raw torch in the same run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +11,12 @@ from tests.bench.http.chart import plot_servers
 mpl.use("Agg")
 
 
-def draw(found: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
+def draw(results: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
     """Write the chart of each subject's figures (`rates` and `raw`) below `folder` and return its file."""
     from matplotlib import pyplot as plt
 
-    figure, panels = plt.subplots(1, len(found), figsize=(9 * len(found), 6), squeeze=False)
-    for axes, (name, figures) in zip(panels[0], found.items(), strict=True):
+    figure, panels = plt.subplots(1, len(results), figsize=(9 * len(results), 6), squeeze=False)
+    for axes, (name, figures) in zip(panels[0], results.items(), strict=True):
         plot_servers(axes, figures["rates"], f"{name}: rows a second")
         for way, rate in figures["raw"].items():
             axes.axhline(rate, linestyle="--", linewidth=0.8, color="grey")

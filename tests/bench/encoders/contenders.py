@@ -1,4 +1,4 @@
-"""Who serves the models: ours and peers, with the bodies that each is sent and what each must answer."""
+"""Servers of the encoder bench, Penstock and its peers, with their request bodies and expected answers."""
 
 import json
 import struct
@@ -42,7 +42,7 @@ def _ours(subject: Subject, root: Path) -> list[Contender]:
 
 
 def _peers(subject: Subject, root: Path) -> list[Contender]:
-    """Return each peer in the settings that may be its best; Triton takes texts as tensors, Infinity takes texts alone."""
+    """Return each peer with the settings that can be its best; Triton reads texts as tensors, Infinity reads only texts."""
     body = "tokens" if subject is ENCODER else "text"
     tensors = "tokens" if subject is ENCODER else "texts"
 
@@ -58,7 +58,7 @@ def _peers(subject: Subject, root: Path) -> list[Contender]:
         return Contender(name, argv, package, path, speaks, environment, decisive="LitServe" not in name)  # fmt: skip
 
     triton = "/v2/models/texts/infer"
-    found = [
+    peers = [
         peer("Mosec, 1 ms", "mosec==0.9.8", "serve_mosec_text.py", "/inference"),
         peer("Mosec, 10 ms", "mosec==0.9.8", "serve_mosec_text.py", "/inference"),
         peer("Triton (PyTriton), no wait", PYTRITON, "serve_pytriton_text.py", triton, tensors),
@@ -66,10 +66,10 @@ def _peers(subject: Subject, root: Path) -> list[Contender]:
         peer("LitServe, 10 ms", "litserve==0.2.19", "serve_litserve_text.py", "/predict"),
     ]
     if subject is ENCODER:
-        found.append(peer("Triton (PyTriton), no wait, binary", PYTRITON, "serve_pytriton_text.py", triton, "binary"))  # fmt: skip
+        peers.append(peer("Triton (PyTriton), no wait, binary", PYTRITON, "serve_pytriton_text.py", triton, "binary"))  # fmt: skip
     else:
-        found.append(peer("Infinity", INFINITY, "serve_infinity.py", "/embeddings"))
-    return found
+        peers.append(peer("Infinity", INFINITY, "serve_infinity.py", "/embeddings"))
+    return peers
 
 
 def _spec(subject: Subject) -> str:
@@ -81,7 +81,7 @@ def _spec(subject: Subject) -> str:
 def write(subject: Subject, contender: Contender, folder: Path, file: Path) -> Path:
     """Write the requests for `contender` into `file`, in the format of `load.c`, and return it.
 
-    Every answer is checked against what the untouched model says of the row alone.
+    Every answer is checked against that of the unmodified model for the row alone.
     """
     with file.open("wb") as stream:
         for text, row, wanted in zip(subject.texts(), subject.rows(), _answers(subject, folder), strict=True):  # fmt: skip
@@ -112,7 +112,7 @@ def _request(contender: Contender, text: str, row: list[int]) -> tuple[bytes, in
         head = json.dumps({"inputs": _sizes(row), "parameters": {"binary_data_output": True}})
         headers = f"Inference-Header-Content-Length: {len(head)}\r\n"
         arrays = (np.array(row, "<i8"), np.ones(len(row), "<i8"))
-        body = head.encode() + b"".join(one.tobytes() for one in arrays)
+        body = head.encode() + b"".join(array.tobytes() for array in arrays)
         kind, marker = 1, b""
     start = (
         f"POST {contender.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

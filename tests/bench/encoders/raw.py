@@ -1,7 +1,7 @@
-"""What torch alone makes of the same rows on one core: the limits that servers are measured against.
+"""Rates of raw torch on the same rows and one core, as the upper limits for servers.
 
-Run as `python -m tests.bench.encoders.raw NAME FOLDER SECONDS`, on the core that a server would have; prints
-rows a second in JSON, by the clock and by processor time.
+Run as `python -m tests.bench.encoders.raw NAME FOLDER SECONDS` on the server's core; it prints rows a second in JSON, by
+wall-clock and by processor time.
 """
 
 import itertools
@@ -25,13 +25,13 @@ from tests.bench.encoders.subjects import BATCH, NUMBER, SUBJECTS, Subject
 
 Run = Callable[[dict[str, Tensor]], object]
 Rates = tuple[float, float]
-"""Rows a second: by the clock, and by processor time, which holds on a machine that others use too."""
+"""Rows a second by wall-clock time, and by processor time, which is robust on a shared machine."""
 ROUNDS = 2
-"""Within one call, the ways in turn."""
+"""Interleaved rounds of all variants within one call."""
 
 
 def limits(subject: Subject, folder: Path, seconds: float) -> dict[str, dict[str, float]]:
-    """Return rows a second of each way, by the clock and by processor time: medians of interleaved rounds."""
+    """Return the rows a second of each variant, by wall-clock and by processor time, as medians of interleaved rounds."""
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     torch.set_num_threads(1)
     untouched = _transformers(folder, prepacked=False)
@@ -53,9 +53,9 @@ def limits(subject: Subject, folder: Path, seconds: float) -> dict[str, dict[str
     seen: dict[str, list[Rates]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
         for name, (run, batches) in ways.items():
-            seen[name].append(_rate(run, [subject.inputs(one) for one in batches], seconds))
+            seen[name].append(_rate(run, [subject.inputs(order) for order in batches], seconds))
     return {
-        kind: {name: round(float(np.median([one[at] for one in rates])), 1) for name, rates in seen.items()}
+        kind: {name: round(float(np.median([rate[at] for rate in rates])), 1) for name, rates in seen.items()}
         for at, kind in enumerate(("clock", "processor"))
     }  # fmt: skip
 
@@ -94,5 +94,5 @@ def _transformers(folder: Path, *, prepacked: bool) -> Run:
 
 
 if __name__ == "__main__":
-    chosen = next(one for one in SUBJECTS if one.name == sys.argv[1])
+    chosen = next(candidate for candidate in SUBJECTS if candidate.name == sys.argv[1])
     print(json.dumps(limits(chosen, Path(sys.argv[2]), float(sys.argv[3]))))

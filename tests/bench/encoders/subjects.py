@@ -1,4 +1,4 @@
-"""What is encoded: two models of random weights, rows of one length and texts of mixed ones."""
+"""Subjects of the encoder bench: two models of random weights, with rows of equal length and texts of mixed length."""
 
 import json
 import random
@@ -14,11 +14,11 @@ from penstock_runtime.serving.tokenizer_pool import rows_of
 from tests.support.encoders.directories import SPECIAL, WORDS, write
 
 NUMBER: Final = 128
-"""Distinct rows, so that no server can answer from memory."""
+"""Number of distinct rows, so that no server can answer from a cache."""
 BATCH: Final = 32
-"""Of the raw limits."""
+"""Batch size of the raw limits."""
 FOR_PEERS: Final = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]", "unk_token": "[UNK]"}  # fmt: skip
-"""What sentence-transformers wants to be told of a tokenizer; ours reads `tokenizer.json`."""
+"""Tokenizer settings that sentence-transformers requires; Penstock reads `tokenizer.json`."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Subject:
     heads: int
     max_tokens: int
     lengths: tuple[int, ...]
-    """Of the rows, special tokens included."""
+    """Lengths of the rows in tokens, including special tokens."""
 
     def folder(self, root: Path) -> Path:
         """Return the model's directory below `root`, written if it is not there."""
@@ -44,7 +44,7 @@ class Subject:
 
     def texts(self) -> list[str]:
         """Return the texts whose tokens are the rows."""
-        draw = random.Random(1)  # noqa: S311 - a benchmark's, always the same
+        draw = random.Random(1)  # noqa: S311 - reproducible
         return [
             " ".join(f"w{draw.randrange(WORDS)}" for _ in range(size - 2)) for size in self.lengths
         ]
@@ -64,7 +64,7 @@ class Subject:
 
 
 def _mixed() -> tuple[int, ...]:
-    """Return lengths as sentences have them: lognormal, median 22, from 4 to 128."""
+    """Return the lengths of typical sentences: lognormal, median 22, from 4 to 128."""
     draw = random.Random(7)  # noqa: S311 - as above
     return tuple(min(128, max(4, round(draw.lognormvariate(3.1, 0.7)))) for _ in range(NUMBER))
 

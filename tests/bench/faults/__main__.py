@@ -1,8 +1,9 @@
-"""The fault table: what a pool under load loses, moves and needs for each thing that may go wrong. `make fault-table`.
+"""`make fault-table`: losses, wrong-way moves and recovery time of a pool under load for each injected fault.
 
-Each fault falls on a pool of three that serves a steady open loop, on the real test cluster: requests, lost, refused, moves of
-the valves the wrong way, seconds until the pool and its clients are as before and obey a new edit. Exit code 1 when a line
-is not as it must be: requests lost outside a pod that was taken, a move the wrong way, no recovery within two minutes.
+Each fault affects a pool of three replicas under a steady open-loop load on the real test cluster. A line contains
+requests, losses, refusals, wrong-way moves of cap or replicas, and the seconds until the pool and its clients have
+recovered and acknowledged a new edit. The exit code is 1 if a line fails: requests lost outside a killed pod, a
+wrong-way move, or no recovery within two minutes.
 """
 
 import argparse
@@ -22,10 +23,10 @@ from tests.support.kube.target import Target
 from tests.support.load.load import Load
 
 LEAD_SECONDS = 35
-"""The law sees rates over 20 s: until then it would take the load for a smaller one."""
+"""Lead time: the law averages rates over 20 s and underestimates the load before."""
 CALM_SECONDS = 10
 WIDTH = 120
-"""Of the table, where the console is none."""
+"""Minimum width of the printed table."""
 
 
 def main() -> int:
@@ -34,7 +35,7 @@ def main() -> int:
     console.width = max(console.width, WIDTH)
     if target.foreign:
         console.print(
-            "the fault table stops parts of a cluster: it runs on the project's own alone"
+            "the fault table stops parts of the cluster, so it runs only on the project's own"
         )
         return 2
     chosen = [
@@ -47,12 +48,14 @@ def main() -> int:
         suffered = asyncio.run(_run(standing, chosen, console, args.out))
     console.print(show.rich_table(suffered))
     console.print(f"figures {args.out}")
-    return 1 if any(outcome.failures(one) for one in suffered) else 0
+    return 1 if any(outcome.failures(result) for result in suffered) else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.bench.faults", description=__doc__)
-    parser.add_argument("--only", nargs="*", help="those whose names hold one of these words")
+    parser.add_argument(
+        "--only", nargs="*", help="only faults whose name contains one of these words"
+    )
     parser.add_argument("--out", type=Path, default=Path("build/bench/faults.json"))
     parser.add_argument("--folder", type=Path, default=Path("build/bench/faults"), help="for logs")
     return parser.parse_args()
@@ -61,7 +64,7 @@ def _arguments() -> argparse.Namespace:
 async def _run(
     standing: FaultStage, chosen: list[Fault], console: Console, out: Path
 ) -> list[Suffered]:
-    """Run one fault after the other under one load; what is known is written after each."""
+    """Run the faults one after the other under one load; results are written after each."""
     suffered: list[Suffered] = []
     pool = standing.pool
     async with Load(pool.url(), pool.name, rate=RATE, constant=True) as load:
@@ -82,7 +85,7 @@ async def _run(
 
 def _write(suffered: list[Suffered], out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps([outcome.as_json(one) for one in suffered], indent=1) + "\n")
+    out.write_text(json.dumps([outcome.as_json(result) for result in suffered], indent=1) + "\n")
 
 
 if __name__ == "__main__":

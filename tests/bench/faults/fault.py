@@ -1,4 +1,4 @@
-"""A fault as a value: what goes wrong, for how long, and what may come of it."""
+"""The description of a fault: its injection, duration and permitted effects."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,7 +11,7 @@ Injection = Callable[[FaultStage], AbstractContextManager[None]]
 
 
 class Right(StrEnum):
-    """Which moves of the valves a fault calls for, the load being steady."""
+    """Moves of cap and replicas that are correct during a fault under steady load."""
 
     NOTHING = "nothing moves"
     MORE = "more is right: capacity is gone"
@@ -25,15 +25,15 @@ def nothing(stage: FaultStage) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One line of the table."""
+    """One fault of the table."""
 
     name: str
     inject: Injection
-    """Entering it makes the fault, and raises where it did not come about; leaving it heals."""
+    """Context manager that injects the fault, raises if the injection fails, and heals on exit."""
     seconds: float = 0.0
-    """How long it lasts; 0: it is over once it is made, and recovery counts from its making."""
+    """Duration; with 0 the fault is momentary, and recovery counts from its injection."""
     right: Right = Right.NOTHING
     takes_a_pod: bool = False
-    """One pod dies or is cut off: what is inside it, or on its way to it, may be lost."""
+    """Whether one pod dies or is cut off, so that requests in it or on the way to it may be lost."""
     prepare: Injection = nothing
-    """What must stand before the load begins."""
+    """Context manager that prepares the fault before the load starts."""

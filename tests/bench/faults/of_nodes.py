@@ -1,4 +1,4 @@
-"""A node that is NotReady while the other goes on: its kubelet is pretended, its pod is a real runtime that serves on."""
+"""The fault of a NotReady node: its kubelet is fake, and its pod is a real runtime that keeps serving."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ from tests.support.kube.pools import is_ready, until
 NAME, ADDRESS = "host", "10.245.0.2"
 NODE_PATH = f"/api/v1/nodes/{NODE_NAME}"
 NOT_READY_SECONDS = 120
-"""The controller waits 50 s for a node's word (--node-monitor-grace-period)."""
+"""Timeout; the node controller waits 50 s for a node's heartbeat (--node-monitor-grace-period)."""
 
 
 @dataclass(slots=True)
 class SecondNode:
-    """A node of the stage's, from its preparation on."""
+    """The second node of the stage, created by `prepare`."""
 
     _node: HostNode | None = None
 
@@ -42,7 +42,7 @@ class SecondNode:
 
     @contextmanager
     def falls_silent(self, stage: FaultStage) -> Iterator[None]:
-        """Let its kubelet say nothing, until its pod counts as not ready; its taint would evict it after 300 s."""
+        """Stop its kubelet's reports until its pod counts as not ready; the taint would evict it after 300 s."""
         assert self._node is not None
         node = self._node
         node.silent.set()

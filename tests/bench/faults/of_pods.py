@@ -1,4 +1,4 @@
-"""Faults of one pod: killed, out of memory, its clock wrong, slow, cut off, its disk full."""
+"""Faults of one pod: killed, out of memory, wrong clock, slow, cut off, full disk."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,12 +19,12 @@ import os, time
 for _ in range(15):
     if os.fork() == 0:
         break
-held = []
+chunks = []
 while True:
-    held.append(b"x" * 2**20)
+    chunks.append(b"x" * 2**20)
     time.sleep(0.05)
 """
-"""Eats the container's memory in small bites: the kernel ends who holds most, and that is the runtime's engine."""
+"""Allocates the container's memory in small steps, so that the kernel kills the largest process: the runtime's engine."""
 FULL = """
 import os
 where = os.open("/tmp/full", os.O_WRONLY | os.O_CREAT)
@@ -40,7 +40,7 @@ NO_SPACE = "28"  # ENOSPC
 
 @contextmanager
 def killed(stage: FaultStage) -> Iterator[None]:
-    """End a pod's processes at once, its sandbox's too, and the pod with them."""
+    """Kill a pod's processes, including its sandbox, and delete the pod."""
     pod = stage.victim()
     pids = kernel.pod_processes(pod["metadata"]["uid"])
     assert pids, "the pod has no process on this machine"
@@ -52,19 +52,21 @@ def killed(stage: FaultStage) -> Iterator[None]:
 
 @contextmanager
 def out_of_memory(stage: FaultStage) -> Iterator[None]:
-    """Let a container reach its limit."""
+    """Fill a container's memory up to its limit."""
     pod = stage.victim()
     before = restarts(pod)
-    assert _dies_of(stage, pod, HUNGRY), "its memory has no end"
+    assert _dies_of(stage, pod, HUNGRY), "the container has no memory limit"
     yield
 
-    def told() -> bool | str:
+    def reported() -> bool | str:
         now = stage.api.request("GET", pod_path(pod))
-        ends = [one.get("lastState", {}).get("terminated", {}) for one in _containers(now)]
-        reasons = {one.get("reason") for one in ends}
+        ends = [
+            container.get("lastState", {}).get("terminated", {}) for container in _containers(now)
+        ]
+        reasons = {end.get("reason") for end in ends}
         return (restarts(now) > before and "OOMKilled" in reasons) or f"ended by {reasons}"
 
-    until("the kubelet tells that memory was out", told, seconds=60)
+    until("the kubelet reports OOMKilled", reported, seconds=60)
 
 
 @contextmanager
@@ -83,14 +85,14 @@ def clock_behind(stage: FaultStage) -> Iterator[None]:
 
 @contextmanager
 def slow(stage: FaultStage) -> Iterator[None]:
-    """Let a pod take ten times as long for every batch."""
+    """Make every batch of a pod take ten times as long."""
     with _file(stage, "slow", str(SLOWER)):
         yield
 
 
 @contextmanager
 def cut_off(stage: FaultStage) -> Iterator[None]:
-    """Let nothing come to a pod, or from it."""
+    """Drop all packets to and from a pod."""
     with packets.cut(stage.victim()["status"]["podIP"]):
         yield
 
@@ -116,7 +118,7 @@ def _dies_of(stage: FaultStage, pod: Object, program: str) -> bool:
 
 @contextmanager
 def _file(stage: FaultStage, name: str, content: str) -> Iterator[None]:
-    """Tell the pod's `sitecustomize`."""
+    """Write a control file of the pod's `sitecustomize`."""
     pod = stage.victim()
     stage.execute(pod, f"open('/tmp/{name}', 'w').write('{content}')")
     try:
@@ -126,5 +128,5 @@ def _file(stage: FaultStage, name: str, content: str) -> Iterator[None]:
 
 
 def _containers(pod: Object) -> list[Object]:
-    held: list[Object] = pod["status"].get("containerStatuses", [])
-    return held
+    containers: list[Object] = pod["status"].get("containerStatuses", [])
+    return containers

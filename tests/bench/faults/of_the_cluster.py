@@ -1,4 +1,4 @@
-"""Faults of what the pool stands on: Prometheus, the API server, etcd, watches."""
+"""Faults of the pool's dependencies: Prometheus, the API server, etcd, watches."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def prometheus_stale(stage: FaultStage) -> Iterator[None]:
 
 
 def refusals(answers: ProxyFault) -> Callable[[FaultStage], AbstractContextManager[None]]:
-    """Return the fault that gives the operator these answers instead of the API server's."""
+    """Return the fault that replaces the API server's answers to the operator."""
 
     @contextmanager
     def inject(stage: FaultStage) -> Iterator[None]:
@@ -42,7 +42,7 @@ def refusals(answers: ProxyFault) -> Callable[[FaultStage], AbstractContextManag
             yield
         finally:
             stage.proxy.fault = ProxyFault.NONE
-        assert stage.proxy.answers[int(answers.value)] > before, "nobody asked"
+        assert stage.proxy.answers[int(answers.value)] > before, "the operator sent no request"
 
     return inject
 
@@ -61,14 +61,14 @@ def watches_dropped(stage: FaultStage) -> Iterator[None]:
 
 @contextmanager
 def api_server_down(stage: FaultStage) -> Iterator[None]:
-    """Kill the API server, and start it again after a while: everybody loses it, the kubelet too."""
+    """Kill the API server and restart it later, for all clients including the kubelet."""
     with faults.stopped(stage.places, "kube-apiserver"):
         yield
 
 
 @contextmanager
 def etcd_slow(stage: FaultStage) -> Iterator[None]:
-    """Let etcd work a tenth of a second in every half."""
+    """Let etcd run for only 0.1 s of every 0.5 s."""
     over = threading.Event()
 
     def drag() -> None:

@@ -1,4 +1,4 @@
-"""What came of a fault, and whether that is as it must be. Pure."""
+"""Outcome of a fault, and the reasons for which its line fails."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,39 +9,39 @@ from tests.bench.faults.fault import Fault, Right
 from tests.support.load.report import Report
 
 STARVED_MILLISECONDS = 3000.0
-"""A generator that is later than this had no processor; its connections may then time out of themselves."""
+"""Send lag above which the generator had too little processor time, so that its connections may time out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Valves:
-    """How the two valves stood at one moment."""
+    """Cap and replica count at one time."""
 
     second: float
-    """Since they were watched."""
+    """Seconds since the start of the watch."""
     replicas: int
-    """As the Deployment asks for."""
+    """Replicas in the Deployment's spec."""
     cap: int
 
 
 @dataclass(frozen=True, slots=True)
 class ServedLoad:
-    """What the load generator counted over a stretch of its run."""
+    """Counts of the load generator over a part of its run."""
 
     requests: int
     completed: int
     refused: int
     lost: int
     unreached: int
-    """Of the lost: those that had no connection to be sent on."""
+    """Number of lost requests that no connection could be opened for."""
     wrong: int
     worst_p99_milliseconds: float
-    """Of any five seconds."""
+    """Maximum over windows of five seconds."""
     send_lag_milliseconds: float = 0.0
-    """How late a request left at worst; told only where this stretch was the worst so far."""
+    """Largest delay of a send, if it occurred in this part, else 0."""
 
     @classmethod
     def between(cls, reports: Sequence[Report]) -> Self:
-        """Return what was counted from the first report to the last."""
+        """Return the counts from the first report to the last."""
         first, last = reports[0], reports[-1]
         return cls(
             requests=last.sent - first.sent,
@@ -50,7 +50,7 @@ class ServedLoad:
             lost=last.lost - first.lost,
             unreached=last.unreached - first.unreached,
             wrong=last.wrong - first.wrong,
-            worst_p99_milliseconds=max(one.p99 or 0.0 for one in reports),
+            worst_p99_milliseconds=max(report.p99 or 0.0 for report in reports),
             send_lag_milliseconds=last.worst_send_lag
             if last.worst_send_lag > first.worst_send_lag
             else 0.0,
@@ -59,25 +59,25 @@ class ServedLoad:
 
 @dataclass(frozen=True, slots=True)
 class Suffered:
-    """What was recorded of one fault."""
+    """Record of one injected fault."""
 
     fault: Fault
     served: ServedLoad
     valves: tuple[Valves, ...]
-    """The first one, and each change."""
+    """The initial values, and each change."""
     recovered_seconds: float | None
-    """From the heal until the pool and its clients are as before and obey a new edit; None: not in time."""
+    """Seconds from the heal until the pool and its clients recovered and acknowledged a new edit; None if not in time."""
     restarts: int = 0
-    """Of the operator."""
+    """Number of restarts of the operator."""
     trouble: str = ""
-    """What did not come about in time: the fault, or the recovery."""
+    """Error of an injection or a recovery that did not finish in time."""
 
 
 def wrong_way_moves(valves: Sequence[Valves], right: Right) -> int:
-    """Count the moves that a steady load does not call for.
+    """Count the moves that are wrong under a steady load.
 
-    Away from where it stood is what counts; coming back is right. A cap or a count below the first is always wrong,
-    a count above it unless capacity was gone. A larger cap is what the law gives a queue, and takes nothing away.
+    A move away from the initial value counts; a move back does not. A cap or count below the initial value is always
+    wrong, and a count above it is wrong unless capacity was lost. A larger cap is the law's response to a queue.
     """
     first, wrong = valves[0], 0
     for before, now in pairwise(valves):
@@ -88,37 +88,37 @@ def wrong_way_moves(valves: Sequence[Valves], right: Right) -> int:
     return wrong
 
 
-def failures(one: Suffered) -> list[str]:
-    """Return why this line of the table is not as it must be; nothing when it is."""
-    served, found = one.served, []
+def failures(result: Suffered) -> list[str]:
+    """Return the reasons for which this line fails; empty if it passes."""
+    served, reasons = result.served, []
     if served.completed == 0:
-        found.append("nothing was served")
-    if served.lost and not one.fault.takes_a_pod:
-        found.append(f"{served.lost} lost, though no pod was taken")
+        reasons.append("nothing was served")
+    if served.lost and not result.fault.takes_a_pod:
+        reasons.append(f"{served.lost} lost, though no pod was taken")
     if served.wrong:
-        found.append(f"{served.wrong} answered wrongly")
-    if moves := wrong_way_moves(one.valves, one.fault.right):
-        found.append(f"{moves} moves the wrong way")
-    if one.recovered_seconds is None:
-        found.append(f"not recovered: {one.trouble}")
+        reasons.append(f"{served.wrong} answered wrongly")
+    if moves := wrong_way_moves(result.valves, result.fault.right):
+        reasons.append(f"{moves} moves the wrong way")
+    if result.recovered_seconds is None:
+        reasons.append(f"not recovered: {result.trouble}")
     if served.send_lag_milliseconds > STARVED_MILLISECONDS:
         lag = served.send_lag_milliseconds / 1000
-        found.append(
-            f"the generator itself was {lag:.0f} s late: a busy machine, believe no figure"
+        reasons.append(
+            f"the generator itself was {lag:.0f} s late: the machine is busy, the figures are invalid"
         )
-    if one.restarts:
-        found.append(f"the operator ended {one.restarts} times")
-    return found
+    if result.restarts:
+        reasons.append(f"the operator ended {result.restarts} times")
+    return reasons
 
 
-def as_json(one: Suffered) -> dict[str, Any]:
+def as_json(result: Suffered) -> dict[str, Any]:
     """Return the line's record."""
     return {
-        "fault": one.fault.name,
-        "seconds": one.fault.seconds,
-        **asdict(one.served),
-        "wrong_way_moves": wrong_way_moves(one.valves, one.fault.right),
-        "recovered_seconds": one.recovered_seconds,
-        "valves": [asdict(each) for each in one.valves],
-        "failures": failures(one),
+        "fault": result.fault.name,
+        "seconds": result.fault.seconds,
+        **asdict(result.served),
+        "wrong_way_moves": wrong_way_moves(result.valves, result.fault.right),
+        "recovered_seconds": result.recovered_seconds,
+        "valves": [asdict(each) for each in result.valves],
+        "failures": failures(result),
     }

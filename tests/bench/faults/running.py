@@ -1,4 +1,4 @@
-"""One fault, from a pool that serves its load as usual to what came of it."""
+"""Runs one fault: preparation, injection, healing and recovery under load."""
 
 import time
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from tests.support.load.report import Report
 PATIENCE_SECONDS = 120
 RECOVERY_SECONDS = 120
 SLOWER = 3.0
-"""Clients are served as usual when the 99th percentile, and what is in flight, are below this many times the usual."""
+"""Clients are served as usual if p99 and requests in flight are below this multiple of the usual values."""
 
 
 @dataclass(slots=True)
 class Making:
-    """A fault that is made, healed and got over, under a load that goes on before and after it."""
+    """Injects and heals a fault under a continuous load, and measures the recovery."""
 
     stage: FaultStage
     fault: Fault
     load: Load
     usual: Report
-    """How clients were served without any fault."""
+    """A report of the load without faults."""
     restarts: int = 0
 
     def run(self) -> Suffered:
-        """Return what came of it."""
+        """Run the fault and return its record."""
         recovered, trouble = None, ""
         with watching(self.stage.pool) as seen:
             first = len(self.load.reports) - 1
@@ -48,7 +48,7 @@ class Making:
         return Suffered(self.fault, served, moves, recovered, self.restarts, trouble)
 
     def _suffer(self) -> float:
-        """Return the seconds until all is as usual."""
+        """Return the seconds until recovery."""
         with self.fault.inject(self.stage):
             began = time.monotonic()
             self._edit_amid()
@@ -60,7 +60,7 @@ class Making:
         return round(time.monotonic() - began, 1)
 
     def _edit_amid(self) -> None:
-        """Ask for something that the fault may be in the way of; who cannot even ask asks later."""
+        """Make a live edit during the fault; if it fails, the edit after the fault still counts."""
         try:
             self.stage.edit()
         except (ApiError, HTTPError) as error:
@@ -78,7 +78,7 @@ class Making:
 
 
 def _as_usual(now: Report, usual: Report) -> bool | str:
-    """Say whether clients are served as usual."""
+    """Return True if clients are served as usual, else the difference."""
     if now.p99 is None or usual.p99 is None:
         return "nothing is answered"
     if now.in_flight > SLOWER * usual.in_flight:

@@ -1,8 +1,8 @@
-"""What every fault is done to: one pool under its law, one operator of this checkout, behind a proxy that can fail.
+"""The stage of the fault table: a pool under its law, and an operator of this checkout behind a faulty proxy.
 
-The operator is a process of this machine, so that what it says to the API server can be made to fail alone; its pods,
-Prometheus and all else run in the test cluster. Its law is the one that acts on plain signals, free to take replicas away
-within seconds: whatever a fault makes it believe shows.
+The operator is a local process, so that only its requests to the API server can be made to fail; pods, Prometheus and
+everything else run in the test cluster. Its law acts on plain signals and may remove replicas within seconds, so that
+wrong signals of a fault become visible.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,12 @@ from tests.support.kube.target import Target
 
 REPLICAS = 3
 RATE = 10.0
-"""Requests a second. t(b) = 400 + 160 b ms, so a replica makes 4.8 rows a second at the largest cap: two cannot carry it, three
-are 70 % busy. A pod that is gone for ten seconds leaves a queue, not a refusal."""
+"""Requests a second. t(b) = 400 + 160 b ms, so a replica serves 4.8 rows a second at the largest cap: two are too few, three
+are 70 % busy. Ten seconds without one pod cause a queue, but no refusal."""
 CURVE = (400, 160)
 DEPTHS = (16, 17, 18)
-"""Each edit takes the next, so that two of them never undo each other. A queue of 16 is 3.4 s of work, and 34 s of a pod that is ten times slower: within a client's patience."""
+"""Queue depths that edits cycle through, so that no two edits cancel. A queue of 16 is 3.4 s of work, or 34 s in a pod that
+is ten times slower, which is within a client's timeout."""
 SCALING: Object = {
     "mode": "Auto", "algorithm": "UtilizationBand", "minReplicas": 1, "maxReplicas": 4,
     "queueDepth": {"targetPerReplica": 64}, "scaleDown": {"stabilizationSeconds": 5, "maxPercentPerMinute": 100},
@@ -40,7 +41,7 @@ POD_FILES = Path(__file__).parent / "pod"
 
 @dataclass(frozen=True, slots=True)
 class FaultStage:
-    """Handles to all of it."""
+    """Handles to cluster, pool, operator and proxy."""
 
     target: Target
     api: Api
@@ -52,7 +53,7 @@ class FaultStage:
     folder: Path
 
     def victim(self) -> Object:
-        """Return the pod that a fault falls on: the first by name of those that are Ready."""
+        """Return the pod that a fault affects: the first Ready one by name."""
         ready = [pod for pod in self.pool.pods() if is_ready(pod)]
         return min(ready, key=lambda pod: str(pod["metadata"]["name"]))
 
@@ -63,11 +64,11 @@ class FaultStage:
         return self.target.kubectl(*words)
 
     def depth(self) -> int:
-        """Return the depth of the queue that the pool asks for."""
+        """Return the queue depth in the pool's spec."""
         return int(self.pool.get()["spec"]["batching"]["maxQueueDepth"])
 
     def let_go(self) -> None:
-        """Let the law have fewer replicas, if it wants them: from now on the load is what holds them."""
+        """Lower minReplicas, so that only the load keeps the replicas from now on."""
         self.pool.edit({"scaling": {"minReplicas": 1}})
 
     def edit(self) -> int:
@@ -78,26 +79,26 @@ class FaultStage:
         return before
 
     def await_as_wanted(self, seconds: float = 120) -> float:
-        """Wait until all is as without a fault; return the seconds it took."""
+        """Wait until the pool is in its normal state; return the seconds it took."""
         return until(
-            "the pool is as without a fault",
+            "the pool is in its normal state",
             lambda: self.not_as_wanted() or True,
             seconds=seconds,
         )
 
     def not_as_wanted(self, after: int = 0) -> str:
-        """Say what is not as it is without a fault; empty when all is: three that serve, seen, and obeying."""
+        """Return the first difference from the normal state: three Ready pods with signals and acknowledged limits."""
         pool, pods = self.pool, self.pool.pods()
         batch = pool.status().get("batch", {})
         ready = sum(map(is_ready, pods))
         if not len(pods) == ready == REPLICAS:
             return f"{ready} of {len(pods)} pods ready"
         if batch.get("generation", 0) <= after or batch.get("acknowledgedPods") != REPLICAS:
-            return f"{batch.get('acknowledgedPods')} pods obey generation {batch.get('generation')}"
+            return f"{batch.get('acknowledgedPods')} pods acknowledged generation {batch.get('generation')}"
         wanted = (("Ready", "AllReplicasReady"), ("LimitsApplied", "AllPodsAcknowledged"),
                   ("MetricsAvailable", "FromPrometheus"), ("Scaling", "Acting"))  # fmt: skip
-        said = (pool.has_condition(kind, "True", reason) for kind, reason in wanted)
-        return next((str(one) for one in said if one is not True), "")
+        states = (pool.has_condition(kind, "True", reason) for kind, reason in wanted)
+        return next((str(state) for state in states if state is not True), "")
 
 
 def spec() -> Object:
@@ -123,15 +124,15 @@ def spec() -> Object:
 
 @contextmanager
 def stage(target: Target, folder: Path) -> Iterator[FaultStage]:
-    """Set the stage on the test cluster, and clear it at the end."""
+    """Create the stage on the test cluster, and remove it at the end."""
     api, images, places = target.api(), Images.of_checkout(), Places.from_env()
     install.install_prometheus(target, api, images)
     install.clear_stage(target, api)
     install.install_crds(api)
-    with ExitStack() as held:
-        system = held.enter_context(namespaces.namespace(api, "faults-system"))
-        mine = held.enter_context(namespaces.namespace(api, "faults"))
-        proxy = held.enter_context(fault_proxy(places.kubeconfig))
+    with ExitStack() as stack:
+        system = stack.enter_context(namespaces.namespace(api, "faults-system"))
+        mine = stack.enter_context(namespaces.namespace(api, "faults"))
+        proxy = stack.enter_context(fault_proxy(places.kubeconfig))
         settings = {
             "PENSTOCK_DEFAULT_RUNTIME_IMAGE": images.runtime,
             "PENSTOCK_PROMETHEUS_URL": prometheus_url(api),
@@ -139,18 +140,18 @@ def stage(target: Target, folder: Path) -> Iterator[FaultStage]:
         behind = write_kubeconfig(folder / "proxy.kubeconfig", proxy.url)
         operator = OperatorProcess(behind, system, folder, settings=settings)
         operator.start()
-        held.callback(_stop, operator)
+        stack.callback(_stop, operator)
         api.create(_pod_files(mine))
         pool = PoolHandle(api, mine, "chat")
         pool.apply(spec())
-        held.callback(pool.delete)
+        stack.callback(pool.delete)
         pool.await_ready(REPLICAS, seconds=180)
         url = settings["PENSTOCK_PROMETHEUS_URL"]
         yield FaultStage(target, api, places, pool, operator, proxy, url, folder)
 
 
 def prometheus_url(api: Api) -> str:
-    """Return the address of Prometheus' Service: this machine, the node, reaches it by that, not by name."""
+    """Return the URL of Prometheus by its ClusterIP, because cluster DNS does not work on the node itself."""
     service = api.request("GET", install.PROMETHEUS_SERVICE.partition(":")[0])
     return f"http://{service['spec']['clusterIP']}:9090"
 

@@ -9,7 +9,7 @@ MINUTE = 60.0
 
 
 def all_faults() -> tuple[Fault, ...]:
-    """Return every fault there is."""
+    """Return every fault."""
     node = SecondNode()
     return (
         Fault("pod killed", of_pods.killed, right=Right.MORE, takes_a_pod=True),

@@ -1,4 +1,4 @@
-"""How the valves stand, watched all the time, past an API server that does not answer."""
+"""A continuous watch of cap and replicas, also while the API server fails."""
 
 import threading
 import time
@@ -18,23 +18,23 @@ EVERY_SECONDS = 0.5
 
 @dataclass(slots=True)
 class FaultWatch:
-    """What was seen: how they stood first, and each change."""
+    """The initial cap and replicas, and each change."""
 
     changes: list[Valves] = field(default_factory=list)
 
     def add(self, now: Valves) -> None:
-        """Keep what differs from the last."""
+        """Record values that differ from the last ones."""
         if not self.changes or _standing(self.changes[-1]) != _standing(now):
             self.changes.append(now)
 
 
-def _standing(one: Valves) -> tuple[int, int]:
-    return one.replicas, one.cap
+def _standing(values: Valves) -> tuple[int, int]:
+    return values.replicas, values.cap
 
 
 @contextmanager
 def watching(pool: PoolHandle) -> Iterator[FaultWatch]:
-    """Watch a pool's valves from a thread."""
+    """Watch a pool's cap and replicas from a thread."""
     seen, over, began = FaultWatch(), threading.Event(), time.monotonic()
 
     def look() -> None:
@@ -48,7 +48,7 @@ def watching(pool: PoolHandle) -> Iterator[FaultWatch]:
             try:
                 look()
             except (ApiError, ApiException, HTTPError, OSError):
-                continue  # the API server's own fault is on the table: what it did not say is asked again
+                continue  # the API server may be the injected fault: retry
 
     look()
     thread = threading.Thread(target=run, name="watching")

@@ -1,6 +1,6 @@
-"""Turns time in one pod while a file says so: `slow` holds a factor of every sleep, `clock` the seconds to add.
+"""Changes time in a pod by two control files: `slow` has a factor for every sleep, `clock` the seconds to add.
 
-Python runs it at its start where it is found first; it lies in a ConfigMap that the pool's pods mount.
+Python runs this module at start-up; it is in a ConfigMap that the pool's pods mount.
 """
 
 import os
@@ -12,28 +12,28 @@ FOLDER = Path(os.environ.get("FAULTS_FOLDER", "/tmp"))  # noqa: S108 - the pod's
 LOOK_SECONDS = 0.2
 
 _sleep, _time = time.sleep, time.time
-_held: dict[str, tuple[float, float]] = {}
+_cache: dict[str, tuple[float, float]] = {}
 
 
-def _told(name: str, otherwise: float) -> float:
-    """Return what a file says, looked up now and then."""
+def _setting(name: str, otherwise: float) -> float:
+    """Return the number in a file, cached for LOOK_SECONDS."""
     now = time.monotonic()
-    value, until = _held.get(name, (otherwise, 0.0))
+    value, until = _cache.get(name, (otherwise, 0.0))
     if now >= until:
         try:
             value = float((FOLDER / name).read_text())
         except (OSError, ValueError):
             value = otherwise
-        _held[name] = (value, now + LOOK_SECONDS)
+        _cache[name] = (value, now + LOOK_SECONDS)
     return value
 
 
 def _slow_sleep(seconds: float | SupportsIndex, /) -> None:
-    _sleep(float(seconds) * _told("slow", 1.0))
+    _sleep(float(seconds) * _setting("slow", 1.0))
 
 
 def _wrong_time() -> float:
-    return _time() + _told("clock", 0.0)
+    return _time() + _setting("clock", 0.0)
 
 
 time.sleep, time.time = _slow_sleep, _wrong_time

@@ -30,7 +30,7 @@ from penstock_operator.observe.signals.samples import DURATIONS, HISTORY, WANTED
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
-from tests.bench.decide.rounds import told_of_one_pod
+from tests.bench.decide.rounds import series_of_pod
 from tests.unit.operator.observe.signals.exporter import pod_object, serving
 from tests.unit.operator.observe.signals.test_prometheus import ASKED, clock, series
 
@@ -244,11 +244,11 @@ async def test_a_past_that_is_larger_than_estimated_is_refused(
 def answer_bytes(metrics: Iterable[str], pods: float, scrapes: int) -> float:
     """Return the size of an answer about pods that have every series there is."""
     whole = '{"status":"success","data":{"resultType":"matrix","result":[]}}'
-    return len(whole) + pods * len(told_of_one_pod(ASKED, tuple(metrics), scrapes))
+    return len(whole) + pods * len(series_of_pod(ASKED, tuple(metrics), scrapes))
 
 
 def series_of(metrics: Iterable[str]) -> int:
-    return told_of_one_pod(ASKED, tuple(metrics), 1).count('"metric"')
+    return series_of_pod(ASKED, tuple(metrics), 1).count('"metric"')
 
 
 GENERATING = series_of(HISTORY)
