@@ -1,4 +1,4 @@
-"""From a run's sums and latencies to the simulator's service model, and the simulator beside a run. Pure."""
+"""Fits the simulator's service model to a run's sums and latencies, and compares the simulator with the run."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -20,12 +20,12 @@ PERCENTILES = (50, 99)
 
 
 class Unfit(ValueError):
-    """The run does not tell the curve."""
+    """The run does not determine the service curve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One percentile of one run, by the runtime and by the simulator, in seconds."""
+    """A latency percentile of a run, of the runtime and of the simulator, in seconds."""
 
     cap: int
     load: float
@@ -37,7 +37,7 @@ class Compared:
 
     @property
     def off(self) -> float:
-        """Return how far the simulator is off, as a share of what was measured."""
+        """Return the relative error of the simulator."""
         return self.simulated / self.measured - 1
 
 
@@ -48,17 +48,19 @@ def grown(before: CurveSums, after: CurveSums) -> CurveSums:
 
 
 def fitted(sums: CurveSums, calm: Measured, cap: int) -> ServiceModel:
-    """Return the service model of a run: the operator's own least squares, and what requests take beside.
+    """Return the service model of a run: the operator's least-squares fit, and the overhead per request.
 
-    `calm` is the same run seen by its clients, under the cap `cap`: the overhead is what the median lacks.
+    `calm` is the same run as measured by its clients at the cap `cap`; the overhead is the difference of the medians.
 
     Raises:
-        Unfit: the batches were too alike.
+        Unfit: the batches had too similar sizes.
     """
     line = fit(sums)
     off = spread(sums, line)
     if line is None or off is None:
-        raise Unfit(f"{sums.batches:.0f} batches do not tell the curve: run longer, at other loads")
+        raise Unfit(
+            f"{sums.batches:.0f} batches do not determine the curve: run longer, at other loads"
+        )
     sigma = off / (sums.seconds / sums.batches)
     bare = ServiceModel(line.a, line.c, sigma, tail_share=0.0, overhead=0.0)
     missing = float(np.median(calm.latency) - np.median(simulated(bare, calm.sent, cap)))
@@ -66,7 +68,7 @@ def fitted(sums: CurveSums, calm: Measured, cap: int) -> ServiceModel:
 
 
 def simulated(service: ServiceModel, sent: Times, cap: int, seed: int = 1) -> Times:
-    """Return the latencies that the simulator gives the same arrivals at one pod."""
+    """Return the latencies of the same arrivals at one simulated pod."""
     noise = Noise(service, np.random.default_rng(seed))
     engine = SimulatedEngine(service, noise, cap)
     pod = SimulatedPod(0, 0.0, 0.0, engine, PodLimits(service, WINDOW_SECONDS, DEPTH, 1e9))
@@ -79,7 +81,7 @@ def simulated(service: ServiceModel, sent: Times, cap: int, seed: int = 1) -> Ti
 
 
 def compared(service: ServiceModel, run: Measured, cap: int, load: float) -> list[Compared]:
-    """Return the percentiles of a run beside the simulator's."""
+    """Return the percentiles of a run and of the simulator."""
     ours = simulated(service, run.sent, cap)
     return [
         Compared(cap, load, len(run.sent), percentile, *_both(run.latency, ours, percentile))
@@ -91,6 +93,6 @@ def _both(measured: Times, ours: Times, percentile: int) -> tuple[float, float]:
     return float(np.percentile(measured, percentile)), float(np.percentile(ours, percentile))
 
 
-def root_mean_square(found: list[Compared]) -> float:
-    """Return how far off the simulator is over all."""
-    return sqrt(sum(one.off**2 for one in found) / len(found))
+def root_mean_square(comparisons: list[Compared]) -> float:
+    """Return the root mean square of the relative errors."""
+    return sqrt(sum(comparison.off**2 for comparison in comparisons) / len(comparisons))

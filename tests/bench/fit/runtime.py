@@ -1,4 +1,4 @@
-"""The real runtime as a process of its own, with the emulated accelerator, on loopback."""
+"""The real runtime as a process on loopback, with the emulated accelerator."""
 
 import json
 import os
@@ -21,22 +21,22 @@ MODEL = "fitted"
 
 @dataclass(frozen=True, slots=True)
 class BenchRuntime:
-    """Where it listens."""
+    """URLs of a running runtime."""
 
     client: str
     cluster: str
 
     @property
     def infer(self) -> str:
-        """Return where requests go."""
+        """Return the URL for requests."""
         return f"{self.client}/v2/models/{MODEL}/infer"
 
     def curve(self) -> CurveSums:
-        """Return its service-curve sums as they stand."""
+        """Return the present service-curve sums."""
         return self._state().curve
 
     def set_cap(self, cap: int) -> None:
-        """Let it obey another cap from the next batch on."""
+        """Set the batch cap, which applies from the next batch on."""
         state = self._state()
         limits = state.limits.model_dump(by_alias=True, mode="json")
         wanted = limits | {"maxBatchSize": cap, "generation": state.generation + 1}
@@ -57,7 +57,7 @@ def running(a_milliseconds: float, c_milliseconds: float, cap: int) -> Iterator[
     """Start the process, wait until it is ready, end it.
 
     Raises:
-        RuntimeError: it ended, or was not ready in time; with its log.
+        RuntimeError: the process ended or was not ready in time; the message contains its log.
     """
     with TemporaryDirectory() as folder:
         process = _started(Path(folder), a_milliseconds, c_milliseconds, cap)
@@ -89,19 +89,19 @@ def _started(folder: Path, a: float, c: float, cap: int) -> subprocess.Popen[byt
 
 
 def _ready(process: subprocess.Popen[bytes], log: Path) -> BenchRuntime:
-    deadline, found = time.monotonic() + START_SECONDS, None
+    deadline, listening_runtime = time.monotonic() + START_SECONDS, None
     while time.monotonic() < deadline and process.poll() is None:
-        found = found or _listening(log)
-        if found is not None and _answers(found.cluster + "/readyz"):
-            return found
+        listening_runtime = listening_runtime or _listening(log)
+        if listening_runtime is not None and _answers(listening_runtime.cluster + "/readyz"):
+            return listening_runtime
         time.sleep(0.1)
     raise RuntimeError(f"the runtime is not ready: {log.read_text(encoding='utf-8')}")
 
 
 def _listening(log: Path) -> BenchRuntime | None:
     for line in log.read_text(encoding="utf-8").splitlines():
-        if line.startswith("{") and (told := json.loads(line))["message"] == "listening":
-            ports = (told["client_port"], told["cluster_port"])
+        if line.startswith("{") and (entry := json.loads(line))["message"] == "listening":
+            ports = (entry["client_port"], entry["cluster_port"])
             return BenchRuntime(*(f"http://127.0.0.1:{port}" for port in ports))
     return None
 

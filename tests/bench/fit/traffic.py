@@ -1,4 +1,4 @@
-"""Open-loop Poisson traffic against one runtime: when each request left, and how long it took."""
+"""Open-loop Poisson traffic to one runtime, with the send time and latency of each request."""
 
 import asyncio
 import time
@@ -15,47 +15,52 @@ FEATURES = 8
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run, in seconds from its beginning."""
+    """Measurements of a run, in seconds from its start."""
 
     sent: Times
     """Ascending."""
     latency: Times
     lost: int
-    """Answers that were not 200, or wrong; none of them is in the others."""
+    """Number of answers that were not 200 or wrong, which are not in the arrays."""
 
 
 def poisson(rate: float, seconds: float, seed: int) -> Times:
-    """Return the times at which requests should leave."""
+    """Return the intended send times."""
     random = np.random.default_rng(seed)
     return np.sort(random.uniform(0.0, seconds, size=random.poisson(rate * seconds)))
 
 
 def send(url: str, times: Times) -> Measured:
-    """Send one request of one row at each time, whatever became of the earlier ones."""
+    """Send one request of one row at each time, independent of earlier answers."""
     return asyncio.run(_send(url, times))
 
 
 async def _send(url: str, times: Times) -> Measured:
-    asked = sample_requests(1, 1, FEATURES)
+    samples = sample_requests(1, 1, FEATURES)
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0)
     async with aiohttp.ClientSession(connector=connector) as session:
         began = time.perf_counter()
         tasks = []
         for index, at in enumerate(times.tolist()):
             await asyncio.sleep(max(0.0, began + at - time.perf_counter()))
-            tasks.append(asyncio.create_task(_ask(session, url, asked[index % len(asked)], began)))
+            tasks.append(
+                asyncio.create_task(_post(session, url, samples[index % len(samples)], began))
+            )
         ended = await asyncio.gather(*tasks)
-    good = sorted(one for one in ended if one is not None)
-    sent, latency = np.array([one[0] for one in good]), np.array([one[1] for one in good])
+    good = sorted(result for result in ended if result is not None)
+    sent, latency = (
+        np.array([result[0] for result in good]),
+        np.array([result[1] for result in good]),
+    )
     return Measured(sent, latency, len(ended) - len(good))
 
 
-async def _ask(
-    session: aiohttp.ClientSession, url: str, question: SampleRequest, began: float
+async def _post(
+    session: aiohttp.ClientSession, url: str, sample: SampleRequest, began: float
 ) -> tuple[float, float] | None:
     sent = time.perf_counter()
-    async with session.post(url, data=question.body, headers=question.headers) as answer:
+    async with session.post(url, data=sample.body, headers=sample.headers) as answer:
         body = await answer.read()
         took = time.perf_counter() - sent
-        right = answer.status == 200 and question.accepts(body)
+        right = answer.status == 200 and sample.accepts(body)
     return (sent - began, took) if right else None

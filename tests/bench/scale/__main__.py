@@ -1,9 +1,9 @@
-"""What an operator needs for 10, 1,000 and 5,000 pools: `make bench-scale`.
+"""`make bench-scale`: resource usage of an operator with 10, 1,000 and 5,000 pools.
 
-A real etcd, API server and Deployment controller in a network of their own; nodes and kubelets are pretended, and one process
-answers for all pods. Each pool has one idle pod. Measured: from nothing to all pools Ready, a restart of the operator over
-them, then a quiet while: ticks, CPU, memory, writes (the API server's audit log counts them). More than `--most-made` pools
-are not made by the operator, but copied from one that was (`copies.py`).
+A real etcd, API server and Deployment controller run in a separate network namespace; nodes and kubelets are fake, and
+one process answers for all pods. Each pool has one idle pod. The bench measures the time until all pools are Ready, a
+restart of the operator, and then ticks, CPU, memory and writes (by the API server's audit log) in a quiet period. Above
+`--most-made` pools, one pool is created and the others are copied from it (`copies.py`).
 """
 
 import argparse
@@ -37,15 +37,17 @@ SYSTEM = "bench-system"
 
 
 def main() -> None:
-    """Measure each size in a control plane of its own, print and write."""
+    """Measure each size in a separate control plane, print and write."""
     args = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and what it started with it
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit("ended")
+    )  # SystemExit also ends the child processes
     enter_network()
     console = Console(width=180)
-    found = []
+    results = []
     for size in args.pools:
         with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
-            found.append(asyncio.run(_measured(size, args, Path(folder), console)))
+            results.append(asyncio.run(_measured(size, args, Path(folder), console)))
     table = Table(title="one operator over idle pools of one pod each")
     columns = {
         "pools": "pools", "made": "pools_made", "all Ready s": "made_seconds", "restart s": "restart_seconds", "RSS MB": "resident_megabytes",
@@ -54,11 +56,11 @@ def main() -> None:
     }  # fmt: skip
     for heading in columns:
         table.add_column(heading, justify="right")
-    for one in found:
-        table.add_row(*(f"{one[name]:.10g}" for name in columns.values()))
+    for result in results:
+        table.add_row(*(f"{result[name]:.10g}" for name in columns.values()))
     console.print(table)
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps({"scale": found, "quiet_seconds": args.quiet}, indent=1) + "\n")
+    OUT.write_text(json.dumps({"scale": results, "quiet_seconds": args.quiet}, indent=1) + "\n")
     console.print(f"figures {OUT}")
 
 
@@ -69,27 +71,27 @@ def _arguments() -> argparse.Namespace:
         "--most-made",
         type=int,
         default=1000,
-        help="above this, one pool is made and copied in etcd",
+        help="above this, one pool is created and copied in etcd",
     )
     parser.add_argument(
         "--settling",
         type=float,
         default=240.0,
-        help="seconds before: figures are written once an idle pool was read four times, and a minute later",
+        help="seconds before the measurement: statuses are written after four scrapes of an idle pool, and a minute later",
     )
-    parser.add_argument("--quiet", type=float, default=120.0, help="seconds that are measured")
+    parser.add_argument("--quiet", type=float, default=120.0, help="seconds of the measurement")
     parser.add_argument(
         "--patience",
         type=float,
         default=300.0,
-        help="seconds in which nothing moves, and it gives up",
+        help="seconds without progress after which the bench gives up",
     )
     return parser.parse_args()
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleRun:
-    """A control plane, the operator over it and the pods in it."""
+    """A control plane with its operator and pods."""
 
     plane: Plane
     operator: ScaleOperator
@@ -119,10 +121,10 @@ async def _lived(size: int, args: argparse.Namespace, world: ScaleRun) -> dict[s
     watch = ScaleWatch(world.plane.api, operator, world.pods, number, args.patience, console)
     begun = time.monotonic()
     operator.start()
-    made = await watch.until_all("made", grows=True)
-    writes = made.figures["writes_total"]
+    created = await watch.until_all("created", grows=True)
+    writes = created.figures["writes_total"]
     if number < size:
-        console.print(f"{size} pools: the first one is settling, to be copied")
+        console.print(f"{size} pools: the first one settles before it is copied")
         await asyncio.sleep(args.settling)
     operator.stop()
     if number < size:
@@ -130,19 +132,19 @@ async def _lived(size: int, args: argparse.Namespace, world: ScaleRun) -> dict[s
         watch.grown(size)
     restarted = time.monotonic()
     operator.start()
-    again = await watch.until_all("the operator begins again")
+    again = await watch.until_all("operator restarted")
     console.print(f"{size} pools: settling")
     await asyncio.sleep(args.settling)
-    before, since = await _told(operator), datetime.now(UTC)
+    before, since = await _scraped(operator), datetime.now(UTC)
     console.print(f"{size} pools: {args.quiet:.0f} quiet seconds")
     await asyncio.sleep(args.quiet)
-    after = await _told(operator)
+    after = await _scraped(operator)
     passed = after.at - before.at
     quiet = writes_since(world.plane.places.audit_log, since)
     return {
         "pools": size,
         "pools_made": number,
-        "made_seconds": round(made.at - begun, 1),
+        "made_seconds": round(created.at - begun, 1),
         "restart_seconds": round(again.at - restarted, 1),
         "resident_megabytes": round(after.resident_megabytes),
         "most_megabytes": round(watch.most_megabytes),
@@ -151,7 +153,7 @@ async def _lived(size: int, args: argparse.Namespace, world: ScaleRun) -> dict[s
         "decide_milliseconds": _mean(before, after, "decide_duration_seconds"),
         "oldest_seconds": round(time.time() - min(after.last_decisions), 1),
         "decision_age_p50_seconds": round(time.time() - statistics.median(after.last_decisions), 1),
-        "writes_per_second_making": round(writes / (made.at - begun), 1),
+        "writes_per_second_making": round(writes / (created.at - begun), 1),
         "writes_quiet": len(quiet),
         "written_quiet": quiet[:20],
     }
@@ -170,10 +172,10 @@ def _install(api: Api) -> None:
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
-async def _told(operator: ScaleOperator) -> OperatorMetrics:
-    told = await asyncio.to_thread(operator.tell)
-    assert told is not None, "the operator does not answer any more"
-    return told
+async def _scraped(operator: ScaleOperator) -> OperatorMetrics:
+    metrics = await asyncio.to_thread(operator.scrape)
+    assert metrics is not None, "the operator does not answer"
+    return metrics
 
 
 def _mean(before: OperatorMetrics, after: OperatorMetrics, name: str) -> float:

@@ -1,4 +1,4 @@
-"""The operator's writes, as the API server's audit log counts them."""
+"""The operator's writes according to the API server's audit log."""
 
 import json
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ OURS = '"userAgent":"penstock-operator"'
 
 
 def writes_since(log: Path, since: datetime) -> list[str]:
-    """Return verb and path of every write after a time; the log may have been rotated since, once."""
+    """Return verb and path of every write after a time; the log may have been rotated since."""
     events = [json.loads(line) for file in _files(log) for line in _lines(file) if OURS in line]
     return [
-        f"{one['verb']} {one['requestURI']}"
-        for one in events
-        if datetime.fromisoformat(one["requestReceivedTimestamp"]) >= since
+        f"{event['verb']} {event['requestURI']}"
+        for event in events
+        if datetime.fromisoformat(event["requestReceivedTimestamp"]) >= since
     ]
 
 
 def _files(log: Path) -> list[Path]:
-    """Return the log and what it was rotated into, `<stem>-<time><suffix>`, the oldest first."""
+    """Return the rotated logs, `<stem>-<time><suffix>`, from the oldest on, and the log itself."""
     return [*sorted(log.parent.glob(f"{log.stem}-*{log.suffix}")), log]
 
 

@@ -1,7 +1,7 @@
-"""One whole pool, many times over: its objects as etcd holds them, under other names, UIDs and addresses. Pure.
+"""Copies of a complete pool: its objects in etcd under other names, UIDs and addresses.
 
-Five thousand pools of one pod cost the control plane some fifty CPU minutes to make, and 50,000 writes at the operator's own
-50 a second; what is measured over them is a start and a quiet while. So one is made, and copied where it is stored.
+The creation of 5,000 pools costs the control plane about fifty CPU minutes, and 50,000 writes at the operator's limit of
+50 a second. The bench measures only a start and a quiet period over them, so it creates one pool and copies it in etcd.
 """
 
 import json
@@ -22,7 +22,7 @@ FIRST_SERVICE = int(IPv4Address("10.96.16.0"))
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A child of it, and what its seal is a hash of."""
+    """A child of the pool, with its seal and the manifest that the seal is a hash of."""
 
     key: str
     seal: str
@@ -32,7 +32,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """The pool that is copied, and what tells its objects from a copy's."""
+    """The pool to copy, and the values that differ in a copy."""
 
     name: str
     stored: Stored
@@ -41,19 +41,19 @@ class Original:
     pod_uid: str
     uids: tuple[str, ...]
     revision: str
-    """The digest in its revision's name: of the template, with the pool's name in it."""
+    """The digest in its revision's name, of the template including the pool's name."""
     sealed: tuple[Sealed, ...] = ()
 
     @classmethod
     def of(cls, name: str, stored: Stored, now: float) -> "Original":
-        """Return the pool under a name, with one pod that is up, out of everything that is stored of it.
+        """Return the pool from its stored objects; it must have one running pod. `now` is in Unix seconds.
 
         Raises:
-            NotSealedSoError: a child is not as this operator would write it; `now` in Unix seconds.
+            NotSealedSoError: a child differs from the manifest that this operator writes.
         """
-        objects = [json.loads(one) for one in stored.values()]
-        keys = {_name(json.loads(one)): key for key, one in stored.items()}
-        made = manifests(objects, now)
+        objects = [json.loads(text) for text in stored.values()]
+        keys = {_name(json.loads(text)): key for key, text in stored.items()}
+        sealed_manifests = manifests(objects, now)
         pod, service = _one(objects, "Pod"), _one(objects, "Service")
         revision = _one(objects, "ControllerRevision")["metadata"]["name"]
         return cls(
@@ -62,24 +62,25 @@ class Original:
             pod_ip=pod["status"]["podIP"],
             service_ip=service["spec"]["clusterIP"],
             pod_uid=pod["metadata"]["uid"],
-            uids=tuple(one["metadata"]["uid"] for one in objects),
+            uids=tuple(manifest["metadata"]["uid"] for manifest in objects),
             revision=revision.rpartition("-")[2],
             sealed=tuple(
-                Sealed(keys[each], seal_of(one), json.dumps(one)) for each, one in made.items()
+                Sealed(keys[each], seal_of(manifest), json.dumps(manifest))
+                for each, manifest in sealed_manifests.items()
             ),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy, and how its pod is reached."""
+    """A copied pool: its stored objects, and the UID of its pod."""
 
     stored: Stored
     pod_uid: str
 
 
 def copy(original: Original, name: str, number: int, pod_ip: str) -> Copy:
-    """Return the pool again under another `name`; `number` makes its UIDs and its Service's address."""
+    """Return a copy of the pool under another `name`; its UIDs and its Service's address derive from `number`."""
     changes = {uid: str(uuid.uuid5(uuid.UUID(uid), str(number))) for uid in original.uids}
     changes |= {
         f'"{original.pod_ip}"': f'"{pod_ip}"',
@@ -87,45 +88,45 @@ def copy(original: Original, name: str, number: int, pod_ip: str) -> Copy:
         original.name: name,
     }
     copied = {
-        _changed(key, changes): _changed(one, changes) for key, one in original.stored.items()
+        _changed(key, changes): _changed(text, changes) for key, text in original.stored.items()
     }
-    template = _one([json.loads(one) for one in copied.values()], "ControllerRevision")
+    template = _one([json.loads(text) for text in copied.values()], "ControllerRevision")
     last = {original.revision: _digest(template["data"]["template"])}
-    stored = {_changed(key, last): _changed(one, last) for key, one in copied.items()}
-    for one in original.sealed:
+    stored = {_changed(key, last): _changed(text, last) for key, text in copied.items()}
+    for child in original.sealed:
         key, manifest = (
-            _changed(_changed(text, changes), last) for text in (one.key, one.manifest)
+            _changed(_changed(text, changes), last) for text in (child.key, child.manifest)
         )
-        stored[key] = stored[key].replace(one.seal, seal_of(json.loads(manifest)))
+        stored[key] = stored[key].replace(child.seal, seal_of(json.loads(manifest)))
     return Copy(stored, changes[original.pod_uid])
 
 
 def batches(copies: Iterator[Copy], most_bytes: int) -> Iterator[dict[str, str]]:
-    """Yield what is to be stored in portions that one transaction may hold."""
-    held: dict[str, str] = {}
+    """Yield the objects to store in portions for one transaction each."""
+    portion: dict[str, str] = {}
     size = 0
-    for one in copies:
-        length = sum(map(len, one.stored.values()))
-        if held and size + length > most_bytes:
-            yield held
-            held, size = {}, 0
-        held |= one.stored
+    for copied in copies:
+        length = sum(map(len, copied.stored.values()))
+        if portion and size + length > most_bytes:
+            yield portion
+            portion, size = {}, 0
+        portion |= copied.stored
         size += length
-    if held:
-        yield held
+    if portion:
+        yield portion
 
 
 def _digest(template: dict[str, Any]) -> str:
-    """Return what `manifests/revision.py` names a template by: it is taken before the label that tells the name."""
+    """Return the digest by which `manifests/revision.py` names a template, computed without the revision label."""
     own = template["metadata"]
-    labels = {key: one for key, one in own["labels"].items() if key != names.LABEL_REVISION}
+    labels = {key: value for key, value in own["labels"].items() if key != names.LABEL_REVISION}
     return digest({**template, "metadata": {**own, "labels": labels}})
 
 
 def _one(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    found = [one for one in objects if one["kind"] == kind]
-    assert len(found) == 1, f"{len(found)} of {kind} where one was expected"
-    return found[0]
+    matches = [manifest for manifest in objects if manifest["kind"] == kind]
+    assert len(matches) == 1, f"{len(matches)} of {kind}, expected one"
+    return matches[0]
 
 
 def _name(raw: Mapping[str, Any]) -> tuple[str, str]:

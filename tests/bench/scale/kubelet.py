@@ -1,4 +1,4 @@
-"""A pretended kubelet and scheduler: every pod is bound at once and Ready soon, as kwok would have it."""
+"""A fake kubelet and scheduler: every pod is bound at once and becomes Ready soon, as with kwok."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -11,20 +11,26 @@ from tests.bench.scale.pods import Pods
 from tests.support.kube.api import Api, ApiError, Object
 
 PENDING = "/api/v1/pods?fieldSelector=status.phase%3DPending&limit=500"
-NODE = "pretended-1"
+NODE = "fake-1"
 SIDE_BY_SIDE = 8
 LOOK_SECONDS = 1.0
 
 
 async def keep_serving(api: Api, pods: Pods) -> None:
-    """Bring up what is pending, for ever; what the API server has no time for is pending at the next look."""
+    """Start pending pods repeatedly; a pod whose writes fail stays pending until the next iteration."""
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
         while True:
             waiting = await loop.run_in_executor(threads, _pending, api)
-            addressed = [(one, pods.address(one["metadata"]["uid"])) for one in waiting]
+            addressed = [
+                (addressed_pod, pods.address(addressed_pod["metadata"]["uid"]))
+                for addressed_pod in waiting
+            ]
             done = await asyncio.gather(
-                *(loop.run_in_executor(threads, _bring_up, api, *one) for one in addressed)
+                *(
+                    loop.run_in_executor(threads, _bring_up, api, *addressed_pod)
+                    for addressed_pod in addressed
+                )
             )
             pods.up.update(uid for uid in done if uid is not None)
             await asyncio.sleep(LOOK_SECONDS)
@@ -38,7 +44,7 @@ def _pending(api: Api) -> list[Object]:
 
 
 def _bring_up(api: Api, pod: Object, ip: str) -> str | None:
-    """Bind a pod and say that it is Ready; return its UID, or None where that was not to be had."""
+    """Bind a pod and write a Ready status; return its UID, or None if a write failed."""
     meta = pod["metadata"]
     path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
     target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
@@ -66,7 +72,7 @@ def _status(pod: Object, ip: str) -> dict[str, Any]:
         ],
         "containerStatuses": [
             {
-                "name": container["name"], "image": container["image"], "imageID": f"{container['image']}@pretended",
+                "name": container["name"], "image": container["image"], "imageID": f"{container['image']}@fake",
                 "ready": True, "started": True, "restartCount": 0, "state": {"running": {"startedAt": now}},
             }
         ],

@@ -1,4 +1,4 @@
-"""From one whole pool to thousands, by way of etcd."""
+"""Multiplies one complete pool into thousands by writes to etcd."""
 
 import time
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ SERVED_SECONDS = 600.0
 
 
 def multiply(api: Api, pods: Pods, size: int) -> float:
-    """Copy the pool `pool-0` until there are `size`, its pod answering for all of theirs; return the seconds it took.
+    """Copy the pool `pool-0` until there are `size` pools; return the seconds it took.
 
-    Neither operator nor controllers may run meanwhile: they would see copies in part, and make what is not there yet.
+    Neither operator nor controllers may run meanwhile: they would see partial copies and create the missing objects.
     """
     began = time.monotonic()
     original = Original.of(NAME, _stored(), time.time())
-    for portion in batches(_copies(original, pods, size), store.MOST_BYTES):
+    for portion in batches(_copies(original, pods, size), store.MAX_BYTES):
         store.write(portion)
     for path in ("/api/v1/pods", "/apis/apps/v1/deployments"):
         until(f"{size} at {path}", partial(_served, api, path, size), seconds=SERVED_SECONDS)
@@ -31,24 +31,24 @@ def multiply(api: Api, pods: Pods, size: int) -> float:
 
 
 def _stored() -> dict[str, str]:
-    """Return everything that is stored of the pool, and nothing of what is told about it."""
-    found: dict[str, str] = {}
+    """Return all stored objects of the pool, without its Events."""
+    stored: dict[str, str] = {}
     for key in store.keys("/registry/"):
         if f"/{NAMESPACE}/{NAME}" in key and not key.startswith(EVENTS):
-            found |= store.read(key)
-    return found
+            stored |= store.read(key)
+    return stored
 
 
 def _copies(original: Original, pods: Pods, size: int) -> Iterator[Copy]:
     generation = pods.generations.get(original.pod_ip, 0)
     for number in range(1, size):
         ip = pods.next_address()
-        one = copy(original, f"pool-{number}", number, ip)
-        pods.adopt(one.pod_uid, ip, generation)
-        yield one
+        copied = copy(original, f"pool-{number}", number, ip)
+        pods.adopt(copied.pod_uid, ip, generation)
+        yield copied
 
 
 def _served(api: Api, path: str, size: int) -> bool | str:
     page = api.request("GET", f"{path}?limit=1")
-    found = len(page["items"]) + (page["metadata"].get("remainingItemCount") or 0)
-    return found == size or f"{found} of {size}"
+    count = len(page["items"]) + (page["metadata"].get("remainingItemCount") or 0)
+    return count == size or f"{count} of {size}"

@@ -1,4 +1,4 @@
-"""The operator as a process of its own: what it uses, and what it tells of itself."""
+"""The operator process of the scale bench, with its resource usage and its metrics."""
 
 import os
 import subprocess
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PORT = 18080
-IMAGE = "localhost/pretended:1"
-"""Of the pods, that nobody pulls."""
+IMAGE = "localhost/fake:1"
+"""Image of the pods, which is never pulled."""
 TICKS = os.sysconf("SC_CLK_TCK")
 PREFIX = "penstock_operator_"
 
 
 @dataclass(frozen=True)
 class OperatorMetrics:
-    """The operator's own metrics at one time, added up over labels, and what the kernel says of the process."""
+    """The operator's metrics at one time, summed over labels, and its resource usage according to the kernel."""
 
     at: float
     """Monotonic seconds."""
@@ -26,11 +26,11 @@ class OperatorMetrics:
     cpu_seconds: float
     resident_megabytes: float
     last_decisions: tuple[float, ...]
-    """When each pool was last decided on, in Unix seconds."""
+    """Time of each pool's last decision, in Unix seconds."""
 
     @property
     def pools(self) -> int:
-        """How many pools it has decided on."""
+        """Number of pools with a decision."""
         return len(self.last_decisions)
 
 
@@ -47,8 +47,10 @@ class ScaleOperator:
     )
 
     def start(self) -> None:
-        """Start it; it needs a while."""
-        environ = {key: one for key, one in os.environ.items() if not key.startswith("PENSTOCK_")}
+        """Start the process, without a wait for readiness."""
+        environ = {
+            key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")
+        }
         environ |= {
             "KUBECONFIG": str(self.kubeconfig),
             "PENSTOCK_NAMESPACE": self.namespace,
@@ -62,14 +64,14 @@ class ScaleOperator:
             )
 
     def stop(self) -> None:
-        """End it; its Lease is given back."""
+        """End the process, which releases its Lease."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(timeout=60)
             self._process = None
 
-    def tell(self) -> OperatorMetrics | None:
-        """Return how it is doing; None while it does not answer."""
+    def scrape(self) -> OperatorMetrics | None:
+        """Return its metrics, or None while it does not answer."""
         assert self._process is not None
         if self._process.poll() is not None:
             text = (self.folder / "operator.log").read_text()[-3000:]
@@ -85,9 +87,9 @@ class ScaleOperator:
 
 
 def added_up(text: str) -> tuple[dict[str, float], tuple[float, ...]]:
-    """Return the sum over labels of each series of an exposition, and when each pool was last decided on.
+    """Return the sum over labels of each series of an exposition, and the time of each pool's last decision.
 
-    By lines: a parser would keep the machine busy for seconds that are to be measured.
+    The text is split by lines, because a full parser would use seconds of processor time during the measurement.
     """
     figures: dict[str, float] = {}
     decided = []

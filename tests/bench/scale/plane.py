@@ -1,7 +1,7 @@
-"""A control plane of its own: etcd, API server, and of the controllers those of Deployments and ReplicaSets.
+"""A separate control plane: etcd, API server, and the controllers of Deployments and ReplicaSets.
 
-It runs in the network namespace of this process, so that nothing else on the machine is touched. Nodes are pretended:
-`kubelet.py` binds the pods and says that they are Ready, as kwok does.
+It runs in the network namespace of this process, isolated from the rest of the machine. Nodes are fake: `kubelet.py`
+binds the pods and writes Ready statuses, as kwok does.
 """
 
 import subprocess
@@ -21,15 +21,15 @@ from tests.support.kube.api import Api
 
 READY_SECONDS = 600
 SERVED = ("--storage-media-type=application/json", "--etcd-compaction-interval=1h")
-"""Stored so that it can be copied (`copies.py`), and kept so that a list in chunks holds on a machine with other work too: at the
-API server's own 5 minutes, an operator that gets a tenth of a core begins its list of 5,000 pools anew."""
+"""JSON storage, so that objects can be copied (`copies.py`), and late compaction: with the default of 5 minutes, an operator
+on a busy machine has to restart its chunked list of 5,000 pools."""
 NAMESPACE = "many"
-"""Of the pools."""
+"""Namespace of the pools."""
 CONTROLLERS = (
     "--controllers=deployment,replicaset", "--kube-api-qps=500", "--kube-api-burst=1000",
     "--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
 )  # fmt: skip
-"""Quick enough not to be what is measured."""
+"""Settings with which the controllers are not the bottleneck."""
 
 
 class NotAloneError(RuntimeError):
@@ -37,15 +37,15 @@ class NotAloneError(RuntimeError):
 
 
 def enter_network() -> None:
-    """Give this process' own network namespace its addresses.
+    """Configure the addresses of this process' network namespace.
 
     Raises:
-        NotAloneError: it has none of its own.
+        NotAloneError: the process is in the machine's network namespace.
     """
     links = subprocess.run(("ip", "-o", "link"), capture_output=True, text=True, check=True).stdout
     if len(links.splitlines()) > 1:
         raise NotAloneError(
-            "run it in a network of its own: unshare --net, as make bench-scale does"
+            "run it in a separate network namespace: unshare --net, as make bench-scale does"
         )
     for words in (
         ("link", "set", "lo", "up"),
@@ -57,7 +57,7 @@ def enter_network() -> None:
 
 @dataclass
 class Plane:
-    """A control plane that runs."""
+    """A running control plane."""
 
     api: Api
     places: Places
@@ -65,11 +65,11 @@ class Plane:
     _controlling: Recorded | None = None
 
     def start_controllers(self) -> None:
-        """Let Deployments and ReplicaSets have their controllers."""
+        """Start the controllers of Deployments and ReplicaSets."""
         self._controlling = processes.start(self.controllers, self.places.run)
 
     def stop_controllers(self) -> None:
-        """Take them away: what is stored meanwhile is seen whole when they come back."""
+        """Stop the controllers, so that they never see partially written copies."""
         if self._controlling is not None:
             processes.end(self._controlling, grace_seconds=3)
             self._controlling = None
@@ -80,7 +80,7 @@ def running(folder: Path) -> Iterator[Plane]:
     """Run a control plane in a folder."""
     node = tools.program(Places.from_env(), tools.NODE, "node")
     if not node.exists():
-        raise FileNotFoundError(f"{node} is not built: make cluster does that")
+        raise FileNotFoundError(f"{node} is not built: run make cluster")
     places = replace(Places.from_env(), cache=folder)
     write_files(places)
     served = parts.api_part(places, node)
@@ -89,15 +89,15 @@ def running(folder: Path) -> Iterator[Plane]:
     quick = Part(controllers.name, (*controllers.argv, *CONTROLLERS))
     started = []
     try:
-        started += [processes.start(one, places.run) for one in plane]
+        started += [processes.start(part, places.run) for part in plane]
         watched = ClusterApi(places.run / "pki")
         wait_until("the API server", watched.not_ready, timeout_seconds=READY_SECONDS)
-        made = Plane(Api(str(places.kubeconfig)), places, quick)
+        control_plane = Plane(Api(str(places.kubeconfig)), places, quick)
         try:
-            made.start_controllers()
-            yield made
+            control_plane.start_controllers()
+            yield control_plane
         finally:
-            made.stop_controllers()
+            control_plane.stop_controllers()
     finally:
-        for one in reversed(started):
-            processes.end(one, grace_seconds=3)
+        for process in reversed(started):
+            processes.end(process, grace_seconds=3)

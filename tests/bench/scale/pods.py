@@ -1,4 +1,4 @@
-"""Pretended pods: one process answers the metrics and the control API for all their addresses."""
+"""Fake pods: one process answers the metrics and the control API on all their addresses."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from penstock_api.limits import (
 )
 
 FIRST = int(IPv4Address("10.128.0.0"))
-BACKEND = "pretended"
+BACKEND = "fake"
 ENVELOPE = Envelope(
     max_batch_size=Range(min=1, max=64),
     max_queue_depth=Range(min=1, max=1_000_000),
@@ -44,7 +44,7 @@ METRICS = f"""{names.METRIC_POD_INFO}{{{{uid="{{uid}}"}}}} 1
 
 
 def report(generation: int, limits: Limits) -> str:
-    """Return the JSON by which an idle pod tells the limits it obeys."""
+    """Return the state of an idle pod with these limits, as JSON."""
     state = State(
         generation=generation,
         limits=limits,
@@ -61,17 +61,17 @@ def report(generation: int, limits: Limits) -> str:
 
 @dataclass
 class Pods:
-    """All pretended pods, by address. They are idle: that is what most pools of a large cluster are."""
+    """All fake pods by address. They are idle, like most pools of a large cluster."""
 
     uids: dict[str, str] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
-    asked: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
     up: set[str] = field(default_factory=set)
-    """UIDs of those that were bound and told Ready."""
+    """UIDs of the pods that were bound and marked Ready."""
     _addresses: dict[str, str] = field(default_factory=dict)
 
     def address(self, uid: str) -> str:
-        """Return the address of a pod, always the same."""
+        """Return the stable address of a pod."""
         if uid not in self._addresses:
             self.adopt(uid, self.next_address(), 0)
         return self._addresses[uid]
@@ -81,7 +81,7 @@ class Pods:
         return str(IPv4Address(FIRST + 1 + len(self.uids)))
 
     def adopt(self, uid: str, ip: str, generation: int) -> None:
-        """Answer for a pod that obeys limits of some generation."""
+        """Add a pod with limits of a generation."""
         self._addresses[uid], self.uids[ip], self.generations[ip] = ip, uid, generation
 
     @asynccontextmanager
@@ -104,7 +104,7 @@ class Pods:
             await runner.cleanup()
 
     def _ip(self, request: web.Request) -> str:
-        self.asked[request.method] += 1
+        self.requests[request.method] += 1
         assert request.transport is not None
         ip: str = request.transport.get_extra_info("sockname")[0]
         if ip not in self.uids:
@@ -117,14 +117,14 @@ class Pods:
         return web.Response(text=text)
 
     async def _state(self, request: web.Request) -> web.Response:
-        return self._said(self._ip(request), LIMITS)
+        return self._state_response(self._ip(request), LIMITS)
 
     async def _limits(self, request: web.Request) -> web.Response:
         ip = self._ip(request)
         update = LimitsUpdate.model_validate_json(await request.read())
         self.generations[ip] = update.generation
-        return self._said(ip, update.limits())
+        return self._state_response(ip, update.limits())
 
-    def _said(self, ip: str, limits: Limits) -> web.Response:
+    def _state_response(self, ip: str, limits: Limits) -> web.Response:
         body = report(self.generations.get(ip, 0), limits)
         return web.Response(text=body, content_type="application/json")

@@ -1,4 +1,4 @@
-"""What the operator's seals on a pool's children were made of: a copy needs seals of its own, or all of it is applied anew."""
+"""Seals of a pool's children: a copy needs seals for its own manifests, or the operator applies every child again."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,40 +21,43 @@ Json = dict[str, Any]
 
 
 class NotSealedSoError(AssertionError):
-    """A child does not carry the seal that this operator would put on it."""
+    """A child's seal differs from the one that this operator writes."""
 
 
 def seal_of(manifest: Mapping[str, Any]) -> str:
-    """Return the seal that the operator puts on a child."""
+    """Return the seal that the operator writes for a manifest."""
     seal: str = with_hash(dict(manifest))["metadata"]["annotations"][names.ANNOTATION_APPLIED]
     return seal
 
 
 def manifests(objects: Iterable[Json], now: float) -> dict[tuple[str, str], Json]:
-    """Return what the operator wants of the children among a pool's stored objects, by kind and name.
+    """Return the wanted manifests of the children of a stored pool, by kind and name.
 
     Raises:
-        NotSealedSoError: one of them was made of something else.
+        NotSealedSoError: a stored child has another seal.
     """
-    known = {one.kind: one for one in kinds.WATCHED}
-    store, held = ObjectStore(), {}
-    for one in objects:
-        held[one["kind"], one["metadata"]["name"]] = one
-        if one["kind"] in known:
-            meta = {**one["metadata"], "resourceVersion": "1"}
-            store.upsert(known[one["kind"]], {**one, "metadata": meta})
+    known = {kind.kind: kind for kind in kinds.WATCHED}
+    store, by_key = ObjectStore(), {}
+    for manifest in objects:
+        by_key[manifest["kind"], manifest["metadata"]["name"]] = manifest
+        if manifest["kind"] in known:
+            meta = {**manifest["metadata"], "resourceVersion": "1"}
+            store.upsert(known[manifest["kind"]], {**manifest, "metadata": meta})
     pool = next(iter(store.pools.values()))
     view = pool_view(store, pool, ObservedExtras({}, NO_SIGNALS, {}))
     observed = Observed((view,), (), policies_readable=True, lease_transitions={}, control_keys={})
     config = DecideConfig(default_runtime_image=IMAGE)
-    found, _ = decide_pool(
+    drafted, _ = decide_pool(
         draft(view, None, PassContext(observed, config, {}, now)), None, observed, now
     )
-    settings = held["ConfigMap", pool.name + names.CHILD_SUFFIX]
+    settings = by_key["ConfigMap", pool.name + names.CHILD_SUFFIX]
     keys = json.loads(settings["data"][names.CONTROL_KEYS_FILE])
-    made = {(one["kind"], one["metadata"]["name"]): one for one in desired_manifests(found, keys)}
-    for key, one in made.items():
-        seal = held[key]["metadata"]["annotations"][names.ANNOTATION_APPLIED]
-        if seal != seal_of(one):
-            raise NotSealedSoError(f"{' '.join(key)} carries {seal}, not {seal_of(one)}")
-    return made
+    wanted_manifests = {
+        (manifest["kind"], manifest["metadata"]["name"]): manifest
+        for manifest in desired_manifests(drafted, keys)
+    }
+    for key, manifest in wanted_manifests.items():
+        seal = by_key[key]["metadata"]["annotations"][names.ANNOTATION_APPLIED]
+        if seal != seal_of(manifest):
+            raise NotSealedSoError(f"{' '.join(key)} carries {seal}, not {seal_of(manifest)}")
+    return wanted_manifests

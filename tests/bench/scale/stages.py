@@ -1,4 +1,4 @@
-"""How far many pools have come, which part of the plane is behind, and when nothing comes any more. Pure."""
+"""Progress of many pools: counts by stage, the slowest stage, and the end of progress."""
 
 from dataclasses import dataclass
 
@@ -7,53 +7,53 @@ Counts = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """How many of each there are, in the order in which one follows from the other."""
+    """Counts of the stages that a pool passes, in order."""
 
     pools: int
     decided: int
-    """By the operator process that runs now."""
+    """Pools with a decision of the present operator process."""
     deployments: int
     pods: int
     up: int
-    """Bound and told Ready by the pretended kubelet."""
+    """Pods that the fake kubelet bound and marked Ready."""
     ready: int
-    """Seen Ready by the operator."""
+    """Pods that the operator observed as Ready."""
     acknowledged: int
 
     def __str__(self) -> str:
-        """Return the counts in words."""
+        """Return the counts as text."""
         return (
             f"{self.pools} pools, {self.decided} decided on, {self.deployments} Deployments, {self.pods} pods,"
-            f" {self.up} up, {self.ready} seen Ready, {self.acknowledged} obeying"
+            f" {self.up} up, {self.ready} observed Ready, {self.acknowledged} acknowledged"
         )
 
     def all(self, size: int) -> bool:
-        """Tell whether so many pools are whole."""
+        """Return whether `size` pools have passed all stages."""
         return min(self.pools, self.decided, self.ready, self.acknowledged) >= size
 
     def behind(self, size: int) -> str:
-        """Return whose turn it is: of the steps, the one that lacks most of what the step before has given it."""
+        """Return the slowest stage: the one with the largest backlog from the stage before."""
         steps: dict[str, tuple[int, int]] = {
             "the bench, to make pools": (size, self.pools),
             "the operator, to decide and to write children": (self.pools, min(self.decided, self.deployments)),
             "the Deployment controller": (self.deployments, self.pods),
-            "the pretended kubelet": (self.pods, self.up),
+            "the fake kubelet": (self.pods, self.up),
             "the operator, to see pods Ready": (self.up, self.ready),
             "the pods' acknowledgements": (self.ready, self.acknowledged),
         }  # fmt: skip
-        return max(steps, key=lambda one: steps[one][0] - steps[one][1])
+        return max(steps, key=lambda step: steps[step][0] - steps[step][1])
 
 
 @dataclass(slots=True)
 class Patience:
-    """Ends a wait when nothing has moved for a while, however long it has been under way."""
+    """Ends a wait when there was no progress for a while."""
 
     seconds: float
-    _held: object = None
+    _last_seen: object = None
     _since: float = 0.0
 
     def spent(self, seen: object, now: float) -> bool:
-        """Tell whether what is seen has stayed the same for too long; `now` in seconds."""
-        if seen != self._held:
-            self._held, self._since = seen, now
+        """Return whether `seen` has not changed for too long; `now` is in seconds."""
+        if seen != self._last_seen:
+            self._last_seen, self._since = seen, now
         return now - self._since > self.seconds

@@ -1,4 +1,4 @@
-"""Waiting for many pools: more are made while those that are made become Ready, and every wait says for whom."""
+"""Waits for many pools, creates them in portions, and reports the stage that is waited for."""
 
 import asyncio
 import time
@@ -19,22 +19,22 @@ from tests.support.kube.pools import emulated
 
 SPEC = emulated(replicas=1, scaling={"mode": "Auto", "algorithm": "CapacityAtObjective"})
 LOOK_SECONDS = 15.0
-"""As often as a Prometheus would: telling of thousands of pools is work for the operator."""
+"""Interval of scrapes, like Prometheus': the exposition of thousands of pools costs the operator processor time."""
 SAY_SECONDS = 30.0
 LONGEST_SECONDS = 7200.0
-"""Of one wait, whatever moves."""
+"""Upper bound on one wait, even with progress."""
 AHEAD = 250
-"""Pools that are made and not Ready yet: more would only wait, for the operator's 50 writes a second or for a busy machine."""
+"""Largest number of created pools that are not Ready; more would only queue for the operator's 50 writes a second."""
 SIDE_BY_SIDE = 4
 
 
 class StoppedError(RuntimeError):
-    """Nothing moves any more."""
+    """There was no progress for too long."""
 
 
 @dataclass
 class ScaleWatch:
-    """One control plane's pools."""
+    """Creates and observes the pools of a control plane."""
 
     api: Api
     operator: ScaleOperator
@@ -42,55 +42,55 @@ class ScaleWatch:
     size: int
     patience_seconds: float
     console: Console
-    made: int = 0
+    created: int = 0
     most_megabytes: float = 0.0
     _said: float = 0.0
     _counts: dict[str, int] = field(default_factory=dict)
 
     async def until_all(self, what: str, *, grows: bool = False) -> OperatorMetrics:
-        """Return once the running operator process has decided on every pool and seen its pod Ready and obeying.
+        """Return once the running operator process has decided on every pool and its pod is Ready and acknowledged.
 
-        `grows`: pools are made on the way.
+        With `grows`, pools are created meanwhile.
 
         Raises:
-            StoppedError: nothing has moved for as long as patience lasts, or it takes hours.
+            StoppedError: there was no progress for `patience_seconds`, or the wait takes too long.
         """
         patience, begun = Patience(self.patience_seconds), time.monotonic()
         while True:
-            told = await asyncio.to_thread(self.operator.tell)
-            stages = await asyncio.to_thread(self._stages, told)
+            metrics = await asyncio.to_thread(self.operator.scrape)
+            stages = await asyncio.to_thread(self._stages, metrics)
             now = time.monotonic()
-            if told is not None:
-                self.most_megabytes = max(self.most_megabytes, told.resident_megabytes)
+            if metrics is not None:
+                self.most_megabytes = max(self.most_megabytes, metrics.resident_megabytes)
                 if stages.all(self.size):
-                    return told
-            self._say(f"{what}, {now - begun:.0f} s: {stages}{_usage(told)}", stages, now)
-            if patience.spent((stages, _worked(told)), now) or now - begun > LONGEST_SECONDS:
+                    return metrics
+            self._say(f"{what}, {now - begun:.0f} s: {stages}{_usage(metrics)}", stages, now)
+            if patience.spent((stages, _worked(metrics)), now) or now - begun > LONGEST_SECONDS:
                 raise StoppedError(f"given up after {now - begun:.0f} s: {stages}; waiting for {stages.behind(self.size)}")  # fmt: skip
             if grows:
                 await asyncio.to_thread(self._grow, min(self.size, stages.acknowledged + AHEAD))
             await asyncio.sleep(LOOK_SECONDS)
 
     def grown(self, size: int) -> None:
-        """Take it that so many pools are there and up: they were copied."""
-        self.size = self.made = size
+        """Count `size` pools as created and running, because they were copied."""
+        self.size = self.created = size
         self.pods.up.update(self.pods.uids.values())
 
-    def _stages(self, told: OperatorMetrics | None) -> Stages:
-        figures = told.figures if told is not None else {}
+    def _stages(self, metrics: OperatorMetrics | None) -> Stages:
+        figures = metrics.figures if metrics is not None else {}
         ready = int(figures.get("replicas_ready", 0))
         return Stages(
-            pools=self.made,
-            decided=told.pools if told is not None else 0,
-            deployments=self._held("/apis/apps/v1/deployments"),
-            pods=self._held("/api/v1/pods"),
+            pools=self.created,
+            decided=metrics.pools if metrics is not None else 0,
+            deployments=self._count_of("/apis/apps/v1/deployments"),
+            pods=self._count_of("/api/v1/pods"),
             up=len(self.pods.up),
             ready=ready,
             acknowledged=max(ready - int(figures.get("unacknowledged_pods", ready)), 0),
         )
 
-    def _held(self, path: str) -> int:
-        """Return how many objects there are, without reading them; where the API server has no time, how many there were."""
+    def _count_of(self, path: str) -> int:
+        """Return the number of objects without reading them, or the last known number if the request fails."""
         with suppress(ApiError, HTTPError):
             page = self.api.request("GET", f"{path}?limit=1")
             more = page["metadata"].get("remainingItemCount") or 0
@@ -98,11 +98,11 @@ class ScaleWatch:
         return self._counts.get(path, 0)
 
     def _grow(self, target: int) -> None:
-        """Make pools up to a number; those that the API server has no time for are made at the next look."""
-        numbers = range(self.made, target)
+        """Create pools up to a number; failed creations are repeated in the next iteration."""
+        numbers = range(self.created, target)
         with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
             done = list(threads.map(self._make, numbers))
-        self.made += done.index(False) if False in done else len(done)
+        self.created += done.index(False) if False in done else len(done)
 
     def _make(self, number: int) -> bool:
         head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePool", "spec": SPEC}
@@ -111,7 +111,7 @@ class ScaleWatch:
                 {**head, "metadata": {"name": f"pool-{number}", "namespace": NAMESPACE}}
             )
         except ApiError as error:
-            return error.status == HTTPStatus.CONFLICT  # it was there: an earlier answer was lost
+            return error.status == HTTPStatus.CONFLICT  # it exists: an earlier answer was lost
         except HTTPError:
             return False
         return True
@@ -122,15 +122,13 @@ class ScaleWatch:
             self.console.print(f"{text}; waiting for {stages.behind(self.size)}")
 
 
-def _worked(told: OperatorMetrics | None) -> object:
-    """Return what changes while the operator works: its writes, and every ten seconds of CPU."""
-    return told and (told.figures.get("writes_total"), told.cpu_seconds // 10)
+def _worked(metrics: OperatorMetrics | None) -> object:
+    """Return values that change while the operator works: its writes, and its CPU time in tens of seconds."""
+    return metrics and (metrics.figures.get("writes_total"), metrics.cpu_seconds // 10)
 
 
-def _usage(told: OperatorMetrics | None) -> str:
-    if told is None:
+def _usage(metrics: OperatorMetrics | None) -> str:
+    if metrics is None:
         return "; the operator does not answer yet"
-    writes = told.figures.get("writes_total", 0)
-    return (
-        f", {writes:.0f} writes, {told.resident_megabytes:.0f} MB, {told.cpu_seconds:.0f} s of CPU"
-    )
+    writes = metrics.figures.get("writes_total", 0)
+    return f", {writes:.0f} writes, {metrics.resident_megabytes:.0f} MB, {metrics.cpu_seconds:.0f} s of CPU"

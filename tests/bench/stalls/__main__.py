@@ -1,4 +1,4 @@
-"""`make bench-stalls`: the largest bodies that each route reads, and how long `/healthz` waits meanwhile."""
+"""`make bench-stalls`: the wait of `/healthz` while each route reads its largest bodies."""
 
 import argparse
 import tempfile
@@ -14,7 +14,7 @@ console = Console(width=150)
 
 
 def main() -> None:
-    """Walk every route of every kind of pod."""
+    """Measure every route of every kind of pod."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a part of a kind's or route's name")
     parser.add_argument("--size", type=int, default=SIZE, help="bytes of the largest body")
