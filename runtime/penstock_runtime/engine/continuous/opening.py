@@ -11,7 +11,7 @@ from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.continuous.loop import LoopPorts, serve
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
-from penstock_runtime.engine.continuous.runner import InlineRunner, StepThread, ThreadRunner
+from penstock_runtime.engine.continuous.runner import InlineRunner, Runner, StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.dynamic.loop import HeartbeatWriter, Inbox
 
