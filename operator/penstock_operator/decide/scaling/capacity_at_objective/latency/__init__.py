@@ -1,1 +1,1 @@
-"""Predicted latency: a Markov chain, its table, the prediction."""
+"""Predicted latency: the table of 99th percentiles, and its interpolation."""

@@ -1,6 +1,7 @@
-"""The 99th percentile of latency, in t(cap), as `markov_chain.p99` computes it: a test compares.
+"""The table of 99th percentiles of latency, in t(cap), computed from a Markov chain of a pod's batches.
 
-`TABLE[i][j][k]` is for INTERCEPTS[i], DISPERSIONS[j] and RHOS[k].
+`TABLE[i][j][k]` is for INTERCEPTS[i], DISPERSIONS[j] and RHOS[k]. The chain is `markov_chain.py` of the unit tests, which
+compare the table with it.
 """
 
 from math import inf

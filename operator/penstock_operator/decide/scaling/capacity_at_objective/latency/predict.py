@@ -1,4 +1,4 @@
-"""How busy a replica may be at the objective: the tabulated chain, read both ways. Pure."""
+"""Prediction of latency and of the largest utilization that meets the objective, from the table of a Markov chain. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ LATE_SHARE = 0.01
 BEYOND_P99 = 0.01
 MIN_RHO = 0.05
 OVERLOADED = 1000
-"""Percent: what is beyond is rare, and not worth remembering."""
+"""Utilization, in percent, above which shares are not cached."""
 STEPS = 10
 STEP = 0.03
 NODES = tuple((0.4 * step, exp(-0.5 * (0.4 * step) ** 2)) for step in range(-8, 9))
-"""Points of a normal variable, and their weights."""
+"""Points of a normal variable with their weights."""
 SKEWED = 1.0
-"""Beyond this unevenness, that of exponential rates, requests rather than pods are divided."""
+"""Unevenness of exponential rates, above which the quadrature is over requests and not over pods."""
 QUANTILES = tuple(NormalDist().inv_cdf((part + 0.5) / 50) for part in range(50))
-"""The middles of 50 equal parts of a normal variable."""
+"""Medians of 50 equal parts of a normal variable."""
 MAX_PERCENT = 1_000_000
 """Every request is late from 100 percent on."""
 
@@ -42,7 +42,7 @@ def p99(intercept: float, dispersion: float, rho: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TrafficShape:
-    """What decides, beside rho, how long requests wait."""
+    """Shape of the traffic, which together with rho determines waiting times."""
 
     intercept: float
     """I = a / t(cap)."""
@@ -64,10 +64,10 @@ def _at(curve: Sequence[float], rho: float) -> float:
 
 
 def largest_rho(load: TrafficShape, limit: float) -> float:
-    """Return the largest rho at which at most 1 % of requests take longer than `limit` t(cap); 0: none.
+    """Return the largest rho at which at most 1 % of requests take longer than `limit` t(cap); 0 if there is none.
 
-    Pods are not equally busy: a pod's rate is the mean times a gamma variable. Beyond its 99th percentile a
-    pod's latency is taken to fall off exponentially, so P(latency > L) = 0.01 ^ (L / p99).
+    Pods are unequally busy: a pod's rate is the mean times a gamma variable. A pod's latency is assumed to have an exponential
+    tail, P(latency > L) = 0.01 ^ (L / p99).
     """
     return _largest_rho(
         TrafficShape(
@@ -80,7 +80,7 @@ def largest_rho(load: TrafficShape, limit: float) -> float:
 
 
 class LateShares(dict[int, float]):
-    """The share of requests that take longer than the limit, by utilisation in percent, worked out where it is asked for."""
+    """The share of requests that take longer than the limit, by utilization in percent, computed on access."""
 
     def __init__(self, alone: Sequence[float], unevenness: float) -> None:
         """`alone` is a single pod's share, from 0 to 100 percent."""
@@ -88,7 +88,7 @@ class LateShares(dict[int, float]):
         self._alone, self._factors = alone, _factors(unevenness)
 
     def __missing__(self, at: int) -> float:
-        """Return the share over all pods, each with its own part of the mean load, at this utilisation in percent."""
+        """Return the share over all pods, each with its own part of the mean load, at this utilization in percent."""
         alone, rho = self._alone, at / 100
         share = sum(
             weight * alone[int(min(100 * rho * factor + 0.5, 100))]
@@ -99,20 +99,20 @@ class LateShares(dict[int, float]):
         return share
 
     def at(self, rho: float) -> float:
-        """Return the share at this utilisation."""
+        """Return the share at this utilization."""
         return self[percent(rho)]
 
 
 def percent(rho: float) -> int:
-    """Return a utilisation in whole percent."""
+    """Return a utilization in integer percent."""
     return int(min(100 * rho + 0.5, MAX_PERCENT))
 
 
 def late_share(load: TrafficShape, limit: float) -> LateShares:
     """Return the share of requests that take longer than `limit` t(cap), by the same model as `largest_rho`.
 
-    It never falls as utilisation rises. As unevenness rises without bound it tends to 1 at any utilisation; in a pool that is
-    not overloaded as a whole it never falls on the way, but for the quadrature's error of a few percent up to SKEWED.
+    It is monotonic in utilization. As unevenness grows without bound it tends to 1 at any utilization; in a pool that is not
+    overloaded as a whole it is also monotonic in unevenness, up to the quadrature's error of a few percent below `SKEWED`.
     """
     intercept, dispersion = round(load.intercept, 2), _steps(load.dispersion)
     return _late_shares(intercept, dispersion, _steps(load.unevenness), _steps(limit))
@@ -127,7 +127,7 @@ def _late_shares(
 
 @lru_cache(maxsize=1024)
 def _late_alone(intercept: float, dispersion: float, limit: float) -> tuple[float, ...]:
-    """Return the share of one pod's requests that are late, by its own utilisation in percent; from 100 on, all."""
+    """Return the share of one pod's requests that are late, by its own utilization in percent; 1 from 100 on."""
     curve = _curve(intercept, dispersion)
     return tuple(BEYOND_P99 ** (limit / _at(curve, percent / 100)) for percent in range(101))
 
@@ -136,28 +136,28 @@ def _late_alone(intercept: float, dispersion: float, limit: float) -> tuple[floa
 def _factors(unevenness: float) -> tuple[tuple[float, float], ...]:
     """Return (a pod's rate over the mean, share of all requests), of a gamma variable of variance `unevenness`.
 
-    Wilson and Hilferty 1931: the cube root of a gamma variable is about normal, which holds for shapes from about 1 on.
+    Wilson and Hilferty 1931: the cube root of a gamma variable is approximately normal, for shapes of about 1 and more.
     """
     return _of_pods(unevenness) if unevenness <= SKEWED else _of_requests(unevenness)
 
 
 def _of_pods(unevenness: float) -> tuple[tuple[float, float], ...]:
-    """Divide the pods, whose rates have the shape 1 / unevenness, at NODES."""
-    found = [
+    """Return the factors of pods, whose rates have the shape 1 / unevenness, at `NODES`."""
+    factors = [
         (max(1 - unevenness / 9 + place * sqrt(unevenness) / 3, 0.0) ** 3, weight)
         for place, weight in NODES
     ]
-    whole = sum(weight * factor for factor, weight in found)
-    return tuple((factor, weight * factor / whole) for factor, weight in found)
+    whole = sum(weight * factor for factor, weight in factors)
+    return tuple((factor, weight * factor / whole) for factor, weight in factors)
 
 
 def _of_requests(unevenness: float) -> tuple[tuple[float, float], ...]:
-    """Divide the requests at QUANTILES of the rate of the pod that each one meets.
+    """Return the factors of requests at `QUANTILES` of the rate of the pod that serves each.
 
     Most pods of a skewed pool have almost no requests, so that points of the pods' distribution miss the few busy ones. A
-    request meets a pod in proportion to its rate, and the size-biased gamma distribution is a gamma distribution again, of
+    request reaches a pod in proportion to its rate, and the size-biased gamma distribution is again a gamma distribution, of
     shape 1 + 1 / unevenness and the same scale (Patil and Rao 1978, "Weighted distributions and size-biased sampling"). Its
-    shape is never below 1, its mean is 1 + unevenness, and in the limit nearly every request meets a pod without bounds busy.
+    shape is at least 1, its mean is 1 + unevenness, and in the limit nearly every request reaches an overloaded pod.
     """
     spread = unevenness / (9 * (1 + unevenness))
     return tuple(
@@ -167,7 +167,7 @@ def _of_requests(unevenness: float) -> tuple[tuple[float, float], ...]:
 
 
 def _steps(value: float) -> float:
-    """Round to steps of about 3 %: traffic that barely changed is not reckoned anew."""
+    """Round to steps of about 3 %, so that small changes of traffic hit the caches."""
     return exp(round(log(value) / STEP) * STEP) if value > 0 else 0.0
 
 
@@ -187,7 +187,7 @@ def _largest_rho(load: TrafficShape, limit: float) -> float:
 
 
 def _late(curve: Sequence[float], unevenness: float, rho: float, limit: float) -> float:
-    """Return the share of requests later than the limit, over pods of all factors."""
+    """Return the share of requests above the limit, over pods of all factors."""
     late: float = sum(
         weight * BEYOND_P99 ** (limit / _at(curve, rho * factor))
         for factor, weight in _factors(unevenness)
@@ -199,7 +199,7 @@ def _late(curve: Sequence[float], unevenness: float, rho: float, limit: float) -
 def _curve(intercept: float, dispersion: float) -> tuple[float, ...]:
     """Return the 99th percentiles at all of RHOS, between the tabulated curves."""
     i, across = _place(INTERCEPTS, intercept)
-    j, along = _place([log(one) for one in DISPERSIONS], log(max(dispersion, DISPERSIONS[0])))
+    j, along = _place([log(value) for value in DISPERSIONS], log(max(dispersion, DISPERSIONS[0])))
     near, far = TABLE[i], TABLE[i + 1]
     return tuple(
         _between(
@@ -212,7 +212,7 @@ def _curve(intercept: float, dispersion: float) -> tuple[float, ...]:
 
 
 def _place(grid: Sequence[float], value: float) -> tuple[int, float]:
-    """Return the cell of a value, and how far into it; values outside count as at the edge."""
+    """Return the cell of a value and the fraction within it; values outside are clamped to the edge."""
     inside = min(max(value, grid[0]), grid[-1])
     place = min(max(bisect_left(grid, inside) - 1, 0), len(grid) - 2)
     return place, (inside - grid[place]) / (grid[place + 1] - grid[place])

@@ -1,4 +1,4 @@
-"""Predicted lateness, the count that it is worth, and what other counts would do: finite, bounded, monotone."""
+"""Properties of predicted lateness, the cheapest count and alternatives: finite, bounded, monotonic."""
 
 from itertools import pairwise
 from math import inf, isfinite
@@ -6,7 +6,7 @@ from math import inf, isfinite
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.capacity_at_objective.latency import markov_chain, predict
+from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
 from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table import RHOS, TABLE
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
     SKEWED,
@@ -16,6 +16,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.predict impo
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import cheapest_count
 from penstock_operator.decide.scaling.law import CurveInUse, Decision, DemandOutlook
 from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
+from tests.unit.operator.decide.scaling.capacity_at_objective import markov_chain
 from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
 from tests.unit.operator.decide.scaling.properties.values import NOTHING_SEEN, law_settings
 
@@ -34,7 +35,7 @@ def test_the_table_rises_with_utilisation_and_with_dispersion() -> None:
             assert len(row) == len(RHOS)
             assert list(row) == sorted(row)
         for below, above in pairwise(surface):
-            assert all(one <= other for one, other in zip(below, above, strict=True))
+            assert all(lower <= other for lower, other in zip(below, above, strict=True))
 
 
 @holds(intercept=INTERCEPT, dispersion=DISPERSION, rhos=st.tuples(RHO, RHO))
@@ -50,7 +51,7 @@ def test_latency_is_positive_and_rises_with_utilisation(
 def test_latency_rises_with_dispersion(
     intercept: float, dispersions: tuple[float, float], rho: float
 ) -> None:
-    low, high = (predict.p99(intercept, one, rho) for one in sorted(dispersions))
+    low, high = (predict.p99(intercept, dispersion, rho) for dispersion in sorted(dispersions))
     assert low <= high + 1e-9
 
 
@@ -61,8 +62,8 @@ def test_latency_rises_with_dispersion(
     rho=st.floats(0.1, 0.9),
 )
 def test_the_chain_rises_with_utilisation(intercept: float, dispersion: float, rho: float) -> None:
-    found = [markov_chain.p99(intercept, dispersion, one) for one in (rho, rho + 0.05)]
-    assert 0 < found[0] <= found[1]
+    latencies = [markov_chain.p99(intercept, dispersion, load) for load in (rho, rho + 0.05)]
+    assert 0 < latencies[0] <= latencies[1]
 
 
 TRAFFIC = st.builds(TrafficShape, INTERCEPT, DISPERSION, UNEVENNESS)
@@ -99,7 +100,8 @@ def test_lateness_rises_with_unevenness_where_even_traffic_would_meet_the_limit(
     assume(late_share(TrafficShape(intercept, dispersion, 0.0), limit).at(rho) <= 0.05)
     less, more = sorted(unevenness)
     low, high = (
-        late_share(TrafficShape(intercept, dispersion, one), limit).at(rho) for one in (less, more)
+        late_share(TrafficShape(intercept, dispersion, value), limit).at(rho)
+        for value in (less, more)
     )
     allowed = 1e-9 if less > 1.02 * SKEWED else QUADRATURE
     assert low <= high + allowed
@@ -132,7 +134,7 @@ def test_the_largest_utilisation_is_one_and_rises_with_the_limit(
 def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
     traffic: TrafficShape, limit: float, demands: list[float], least: float, price: float
 ) -> None:
-    likely = [(1 / len(demands), one) for one in demands]
+    likely = [(1 / len(demands), demand) for demand in demands]
 
     def late(pods: float) -> predict.LateShares:
         skew = TrafficShape(
@@ -145,7 +147,7 @@ def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
 
     def cost(number: float) -> float:
         return number + price * sum(
-            chance * one * late(number).at(one / number) for chance, one in likely
+            chance * demand * late(number).at(demand / number) for chance, demand in likely
         )
 
     assert cost(count) <= cost(least) * (1 + 1e-9)
@@ -171,7 +173,7 @@ def test_alternatives_are_judged_whatever_the_outlook(
     decision = Decision(
         cap, replicas, "", "", "", NOTHING_SEEN, metrics_available=True, outlook=outlook
     )
-    for one in alternatives(decision, law_settings(objective_milliseconds=objective)):
-        assert isfinite(one.utilization)
-        assert one.p99_seconds is None or isfinite(one.p99_seconds)
-        assert (one.verdict is Verdict.SATURATED) == (one.utilization >= 1)
+    for alternative in alternatives(decision, law_settings(objective_milliseconds=objective)):
+        assert isfinite(alternative.utilization)
+        assert alternative.p99_seconds is None or isfinite(alternative.p99_seconds)
+        assert (alternative.verdict is Verdict.SATURATED) == (alternative.utilization >= 1)

@@ -1,9 +1,9 @@
-"""How long requests take in a pod that always takes what waits, up to a cap: an embedded Markov chain. Pure.
+"""The embedded Markov chain behind the latency table: a pod whose batches take what is waiting, up to a cap.
 
-Everything is in units of the cap and of t(cap), so that one table serves all pools: a batch of x caps takes
-I + (1 - I) x, and `dispersion` is the variance of arrivals over their mean, over the cap. The chain's state is
-the queue length at the end of a batch (Bailey 1954, "On queueing processes with bulk service", with batch times
-that depend on the batch). No mean-wait formula for unlimited batches: near saturation those are too hopeful.
+`p99_table.py` holds its results; a test compares them. Everything is in units of the cap and of t(cap), so that one table
+serves all pools: a batch of x caps takes I + (1 - I) x, and `dispersion` is the variance of arrivals over their mean, over the
+cap. The chain's state is the queue length at the end of a batch (Bailey 1954, "On queueing processes with bulk service", with
+batch times that depend on the batch). Mean-wait formulas for unlimited batches are too optimistic near saturation.
 """
 
 from collections.abc import Sequence
@@ -11,24 +11,24 @@ from functools import lru_cache
 from math import exp, inf, lgamma, log
 
 UNITS = 8
-"""A cap is cut in so many units."""
+"""Units per cap."""
 CAPS = 24
-"""Queues beyond so many caps are cut off; a 99th percentile that far out counts as infinite."""
+"""Queue length, in caps, at which the chain is truncated; a 99th percentile beyond it counts as infinite."""
 LONGEST = 20.0
-"""In t(cap); a longer one is infinite."""
+"""Longest latency, in t(cap); a longer one is infinite."""
 PERCENTILE = 0.99
 _STATES = UNITS * CAPS
 _GRID = 50
-"""Latencies are told apart to 1/50 of t(cap)."""
+"""Resolution of latencies: 1/50 of t(cap)."""
 _PLACES = 8
-"""Of the requests that come during one batch, so many are followed."""
+"""Requests followed of those that arrive during one batch."""
 
 
 def p99(intercept: float, dispersion: float, rho: float) -> float:
     """Return the 99th percentile of a request's latency, in t(cap); infinite from rho = 1 on.
 
-    `intercept` is I = a / t(cap), `dispersion` is (variance / mean of arrivals) / cap, `rho` is the share
-    of the capacity at the cap that is asked for.
+    `intercept` is I = a / t(cap), `dispersion` is (variance / mean of arrivals) / cap, `rho` is demand over
+    the capacity at the cap.
     """
     if rho >= 1:
         return inf
@@ -105,7 +105,7 @@ def _stationary(arrivals: dict[int, tuple[float, ...]]) -> list[float]:
 def _arrivals(mean: float, scale: float) -> tuple[float, ...]:
     """Return the chances of 0, 1, 2 ... units: a gamma variable of this mean and of variance scale * mean.
 
-    Each value is shared out between the two whole numbers around it, which keeps the mean.
+    Each value is divided between the two integers around it, which keeps the mean.
     """
     shape = mean / scale
     areas = [0.0]
