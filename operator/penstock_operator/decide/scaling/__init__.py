@@ -1,1 +1,1 @@
-"""The control laws, pure: what was measured becomes a batch cap, a replica count and a reason."""
+"""Control laws: pure functions from signals to a batch cap, a replica count and their reasons."""

@@ -1,6 +1,6 @@
-"""The law's memory in a ConfigMap of the pool's own: so that a restart, or another leader, need not begin anew.
+"""The checkpoint of a law's state: a ConfigMap of the pool that survives a restart or a change of leader.
 
-No pod mounts it. It is written at most every minute, and only when something in it has left its dead band, so an idle
+No pod mounts it. It is written at most once a minute, and only when a value has left its dead band, so that an idle
 pool costs nothing. It may be deleted at any time: the law then learns again.
 """
 
@@ -16,19 +16,19 @@ from penstock_operator.observed import PoolView
 
 FILE = "memory.json"
 INTERVAL_SECONDS = 60.0
-"""Also how long after a pool was met: until then it has learnt nothing worth keeping."""
+"""Seconds between writes, and before the first: a new pool has nothing worth storing."""
 DEAD_BAND = 0.25
 FLOORS: Mapping[str, float] = {
     "level": 2.0, "quantileLevel": 0.02, "imbalance": 0.3, "dispersion": 1.0, "unevenness": 0.05,
     "largestRows": 1.0, "judged": 20.0,
 }  # fmt: skip
-"""Figures whose moving is worth a write; below this difference they have not moved."""
+"""Fields whose change is worth a write, each with the smallest difference that counts."""
 MAX_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint as it was read."""
+    """A stored checkpoint."""
 
     algorithm: str
     written: float
@@ -37,23 +37,23 @@ class Checkpoint:
 
 
 def stored_checkpoint(view: PoolView) -> Checkpoint | None:
-    """Return the pool's checkpoint; None where there is none that can be read."""
+    """Return the pool's checkpoint; None if it is missing or unreadable."""
     child = view.children.get(("ConfigMap", checkpoint_name(view.pool)))
     if child is None or foreign(child, view.pool):
         return None
     text = (child.manifest.get("data") or {}).get(FILE, "")
     try:
-        found = json.loads(text if len(text) <= MAX_BYTES else "")
-        known = Checkpoint(str(found["algorithm"]), float(found["written"]), found["data"])
+        stored = json.loads(text if len(text) <= MAX_BYTES else "")
+        known = Checkpoint(str(stored["algorithm"]), float(stored["written"]), stored["data"])
     except (ValueError, TypeError, KeyError, RecursionError):
-        return None  # edited by hand: the next write heals it
+        return None  # edited by hand: the next write replaces it
     return known if isinstance(known.data, dict) else None
 
 
 def checkpoint_write(
     view: PoolView, algorithm: str, data: Mapping[str, Any], now: float
 ) -> ChildWrite | None:
-    """Return the write that keeps `data`, or None where it says nothing new."""
+    """Return the write that stores `data`, or None if nothing has changed enough."""
     before = stored_checkpoint(view)
     if before is not None and before.algorithm == algorithm:
         early = 0 <= now - before.written < INTERVAL_SECONDS
@@ -64,7 +64,7 @@ def checkpoint_write(
 
 
 def left_dead_band(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Tell whether what was learnt has left its dead band: a figure, a start, another revision."""
+    """Return whether a value has left its dead band: a field of `FLOORS`, the start-up times or the revision."""
     if any(before.get(key) != after.get(key) for key in ("revision", "starts")):
         return True
     return any(

@@ -1,6 +1,6 @@
-"""From what a law wants to what is done and said about it, for one pool and one tick. Pure.
+"""The scaling decision of one pool at one tick: the law's proposal, the modes, and what the status reports. Pure.
 
-Every law obeys the modes alike, because they are applied here and in `modes.py`, nowhere else.
+The modes apply to every law alike, because they are implemented only here and in `modes.py`.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,15 @@ from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.guard import guarded_step
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.reasons import ReplicasReason
-from penstock_operator.decide.scaling.report import conditions as report
 from penstock_operator.decide.scaling.report import status
+from penstock_operator.decide.scaling.report.conditions import (
+    REPLICAS_IGNORED,
+    count_event,
+    ignored_event,
+    metrics_condition,
+    mode_event,
+    scaling_condition,
+)
 from penstock_operator.decide.scaling.report.status import ReportedDecision
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.spec.effective import EffectiveSpec
@@ -32,81 +39,81 @@ LAWS: dict[ScalingAlgorithm, Law[Any]] = {
 }
 
 FORGET_SECONDS = 90.0
-"""Three ticks of an idle pool unseen (leadership lost and found): begin again from what is live."""
+"""Three ticks of an idle pool: after a longer gap, such as a lost leadership, the state starts again from the live count."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingOutcome:
-    """What to do with both valves of one pool now, and what to say about it."""
+    """The cap and the count to apply now, and what to report."""
 
     cap: int
     """The batch cap to publish, in rows."""
     recommended_cap: int
-    """What the law wants; differs from `cap` in batching modes Recommend and Fixed."""
+    """The cap that the law recommends; differs from `cap` in batching modes Recommend and Fixed."""
     replicas: int
-    """For the Deployment."""
+    """The count for the Deployment."""
     desired_replicas: int
-    """For `status.desiredReplicas`: the law's wish in Auto and Recommend, the frozen count in Hold,
+    """The value of `status.desiredReplicas`: the law's count in Auto and Recommend, the frozen count in Hold,
     `spec.replicas` in Manual."""
     acted: str
-    """Acted | Recommended | Held; Steady where nothing was wanted."""
+    """Acted | Recommended | Held; Steady if the law changed nothing."""
     decision: Decision
     conditions: tuple[Condition, ...]
     """Scaling and MetricsAvailable, without times."""
     events: tuple[EventNote, ...]
     scaling_status: ScalingStatus
     last_decision: LastDecision | None
-    """The last decision that moved, or wanted to move, a valve; None before the first."""
+    """The last decision that changed, or would have changed, the cap or the count; None before the first."""
     bound_by: str = ""
-    """GpuBudget | Cluster where fewer replicas are granted than wanted; else empty."""
+    """GpuBudget | Cluster if fewer replicas are granted than requested; else empty."""
     failure: LawFailure | None = None
     """The law's failure at this tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What may be had of the replicas that a pool wants, where others want the same devices."""
+    """The replicas granted to a pool where several pools share devices."""
 
     replicas: int
     bound_by: str = ""
-    """GpuBudget | Cluster; empty where all that is wanted is granted."""
+    """GpuBudget | Cluster; empty if the request is granted in full."""
     why: str = ""
-    """Half a sentence: whose budget, and how much of it."""
+    """A clause: which budget, and its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecReplicas:
-    """What became of `spec.replicas`, which mode Auto does not follow."""
+    """Edits of `spec.replicas`, which mode Auto ignores."""
 
     accepted: int | None
-    """The count that Auto began with; None: an operator before this one knew it."""
+    """The count at the start of mode Auto; None after a restart, when it is not known."""
     ignored: int | None = None
-    """The count that was written since; None: the accepted one stands."""
+    """The count written since then; None if it is the accepted one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingState:
-    """What is remembered of one pool between ticks, beside its law's own state."""
+    """State of one pool between ticks, including its law's state."""
 
     time: float
     algorithm: ScalingAlgorithm
     law: Any
     mode: ScalingMode
     replicas: int
-    """The count last acted on: a Deployment scaled by another hand is drift, not a new wish."""
+    """The count last applied: a Deployment scaled by another writer is drift."""
     base: int
-    """The count that the law is asked about next (`modes.next_base`)."""
+    """The law's input count at the next tick (`modes.next_base`)."""
     spec_replicas: SpecReplicas
     last: LastDecision | None
     limited: bool = False
-    """Whether fewer replicas were granted than wanted."""
+    """Whether fewer replicas were granted than requested."""
     failures: int = 0
-    """Steps of the law in a row that raised, up to the last one."""
+    """Consecutive failures of the law, up to the last step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One step of a pool's law, before the needs of other pools are weighed against it."""
+    """One step of a pool's law, before devices are divided among pools."""
 
     effective: EffectiveSpec
     view: PoolView
@@ -116,20 +123,20 @@ class Proposal:
     observed: LawInput
     decision: Decision
     base: int
-    """The count that the law was asked about."""
+    """The law's input count."""
     failure: LawFailure | None = None
 
     @property
     def requested(self) -> int:
-        """Return the replicas that the pool's mode asks the Deployment for."""
+        """Return the replicas that the pool's mode requests for the Deployment."""
         return modes.granted_replicas(self.effective, self.decision, self.base)
 
     @property
     def need(self) -> float:
-        """Return the replicas that demand alone asks for, in parts of one, at most what is wanted."""
+        """Return the replicas that demand alone needs, as a fraction, at most the requested count."""
         if self.effective.scaling_mode is not ScalingMode.AUTO or not self.decision.demands:
             return float(self.requested)
-        return min(max(one.replicas for one in self.decision.demands), float(self.requested))
+        return min(max(demand.replicas for demand in self.decision.demands), float(self.requested))
 
 
 def decide_scaling(
@@ -139,7 +146,7 @@ def decide_scaling(
     state: object | None,
     now: float,
 ) -> tuple[object, ScalingOutcome]:
-    """Return the next state of the pool's law and what to do with both valves, with devices for all."""
+    """Return the next state and the decision, without a limit on devices."""
     return conclude(propose(effective, view, published, state, now), None, now)
 
 
@@ -150,10 +157,10 @@ def propose(
     state: object | None,
     now: float,
 ) -> Proposal:
-    """Return what the pool's law makes of this tick.
+    """Return the step of the pool's law at this tick.
 
     `published` are the limits in force, None before the first; `state` is what `conclude`
-    returned at the last tick, None for a pool just met (also after the operator restarts).
+    returned at the last tick, None for a new pool (also after the operator restarts).
     """
     before = (
         state if isinstance(state, ScalingState) and _continues(state, effective, now) else None
@@ -162,43 +169,43 @@ def propose(
     base = modes.base_replicas(effective, count)
     law = LAWS[effective.algorithm]
     limited = before is not None and before.limited
-    seen = replace(law_input(effective, view, published, base), limited=limited)
+    observed = replace(law_input(effective, view, published, base), limited=limited)
 
-    def begun() -> Any:
+    def begin() -> Any:
         known = None if before is None else before.law
-        return law_memory.initial_state(law, view, seen, now) if known is None else known
+        return law_memory.initial_state(law, view, observed, now) if known is None else known
 
-    step = guarded_step(law, begun, seen, now, 0 if before is None else before.failures)
+    step = guarded_step(law, begin, observed, now, 0 if before is None else before.failures)
     manual = effective.scaling_mode is ScalingMode.MANUAL
     decision = _manual(step.decision, base) if manual else step.decision
     return Proposal(
-        effective, view, published, before, step.state, seen, decision, base, step.failure
+        effective, view, published, before, step.state, observed, decision, base, step.failure
     )
 
 
 def conclude(
-    proposal: Proposal, allowance: Quota | None, now: float
+    proposal: Proposal, quota: Quota | None, now: float
 ) -> tuple[ScalingState, ScalingOutcome]:
-    """Return the next state and what to do with both valves, within what the pool may have."""
+    """Return the next state and the decision, within the pool's quota."""
     effective, view, before = proposal.effective, proposal.view, proposal.before
-    decision, wanted = proposal.decision, proposal.requested
-    granted = wanted if allowance is None else min(wanted, allowance.replicas)
+    decision, requested = proposal.decision, proposal.requested
+    granted = requested if quota is None else min(requested, quota.replicas)
     acted = _acted(effective, decision, proposal.observed, granted)
     last = view.pool.status.last_decision if before is None else before.last
-    bound = allowance.bound_by if allowance is not None and granted < wanted else ""
-    told = ReportedDecision(effective, decision, acted, accelerator(view.pool).count, bound)
+    bound = quota.bound_by if quota is not None and granted < requested else ""
+    reported = ReportedDecision(effective, decision, acted, accelerator(view.pool).count, bound)
     if acted != "Steady":
-        last = status.last_decision(last, told, now)
+        last = status.last_decision(last, reported, now)
     after = ScalingState(
         time=now,
         algorithm=effective.algorithm,
         law=proposal.law,
         mode=effective.scaling_mode,
         replicas=granted,
-        base=modes.next_base(effective, decision, wanted, granted),
+        base=modes.next_base(effective, decision, requested, granted),
         spec_replicas=_accepted(effective, view, before),
         last=last,
-        limited=granted < wanted,
+        limited=granted < requested,
         failures=0 if proposal.failure is None else proposal.failure.times,
     )
     return after, ScalingOutcome(
@@ -209,8 +216,8 @@ def conclude(
         acted=acted,
         decision=decision,
         conditions=_conditions(proposal, after),
-        events=_events(proposal, after, allowance),
-        scaling_status=status.scaling_status(told, view.signals),
+        events=_events(proposal, after, quota),
+        scaling_status=status.scaling_status(reported, view.signals),
         last_decision=last,
         bound_by=bound,
         failure=proposal.failure,
@@ -220,9 +227,9 @@ def conclude(
 def law_input(
     effective: EffectiveSpec, view: PoolView, published: LimitsUpdate | None, replicas: int
 ) -> LawInput:
-    """Return what a law reads of a pool."""
+    """Return the law's input for a pool."""
     newest: dict[str, PodSample] = {}
-    for sample in sorted(view.signals.samples, key=lambda one: one.time):
+    for sample in sorted(view.signals.samples, key=lambda sample: sample.time):
         newest[sample.uid] = sample
     return LawInput(
         settings=effective.law,
@@ -234,7 +241,7 @@ def law_input(
 
 
 def checkpoint_data(state: object) -> Mapping[str, Any] | None:
-    """Return what of a pool's state is worth keeping through a restart; None where nothing is."""
+    """Return the part of a pool's state that its checkpoint stores; None if there is nothing to store."""
     return law_memory.checkpoint_data(state.law) if isinstance(state, ScalingState) else None
 
 
@@ -242,8 +249,8 @@ def _pod(
     pod: PodObject, view: PoolView, sample: PodSample | None, published: LimitsUpdate | None
 ) -> LawPod:
     answer = view.acknowledgements.get(pod.uid)
-    said = None if sample is None else sample.limits_generation
-    heard = None if answer is None else answer.generation
+    scraped = None if sample is None else sample.limits_generation
+    answered = None if answer is None else answer.generation
     bound = None if answer is None else answer.effective_max
     if sample is not None and sample.batch_cap_bound is not None and sample.batch_cap_bound >= 1:
         bound = int(sample.batch_cap_bound)
@@ -251,7 +258,7 @@ def _pod(
         uid=pod.uid,
         ready=pod.ready,
         terminating=pod.terminating,
-        acknowledged=published is None or published.generation in {said, heard},
+        acknowledged=published is None or published.generation in {scraped, answered},
         cap_bound=bound,
         created=pod.created,
         cap=None
@@ -269,7 +276,7 @@ def _continues(state: ScalingState, effective: EffectiveSpec, now: float) -> boo
 
 
 def _manual(decision: Decision, replicas: int) -> Decision:
-    """In mode Manual nobody asks the law about the count."""
+    """Return the decision in mode Manual, in which `spec.replicas` sets the count."""
     why = f"spec.replicas is {replicas}"
     return replace(
         decision,
@@ -281,39 +288,42 @@ def _manual(decision: Decision, replicas: int) -> Decision:
     )
 
 
-def _acted(effective: EffectiveSpec, decision: Decision, seen: LawInput, granted: int) -> str:
-    """Return what became of the decision: Acted if any valve moved by it, Held if others' needs forbid."""
-    wants_cap = seen.cap is not None and decision.cap != seen.cap
-    wants_replicas = decision.replicas != seen.replicas
-    if wants_cap and effective.batching_mode is BatchingMode.AUTO:
+def _acted(effective: EffectiveSpec, decision: Decision, observed: LawInput, granted: int) -> str:
+    """Return the effect of the decision: Acted if the cap or the count changes, Held if a quota or mode Hold prevents it."""
+    changes_cap = observed.cap is not None and decision.cap != observed.cap
+    changes_replicas = decision.replicas != observed.replicas
+    if changes_cap and effective.batching_mode is BatchingMode.AUTO:
         return "Acted"
-    if wants_replicas and effective.scaling_mode is ScalingMode.AUTO:
-        return "Acted" if granted != seen.replicas else "Held"
-    if wants_replicas and effective.scaling_mode is ScalingMode.HOLD:
+    if changes_replicas and effective.scaling_mode is ScalingMode.AUTO:
+        return "Acted" if granted != observed.replicas else "Held"
+    if changes_replicas and effective.scaling_mode is ScalingMode.HOLD:
         return "Held"
-    return "Recommended" if wants_cap or wants_replicas else "Steady"
+    return "Recommended" if changes_cap or changes_replicas else "Steady"
 
 
 def _accepted(
     effective: EffectiveSpec, view: PoolView, before: ScalingState | None
 ) -> SpecReplicas:
-    """Return which `spec.replicas` mode Auto began with, and which other one it ignores now.
+    """Return the `spec.replicas` that mode Auto accepted, and another one that it ignores now.
 
-    Where the accepted count is not known any more, an edit of the ignored one is taken for its undoing.
+    If the accepted count is not known any more, an edit of the ignored count counts as a revert.
     """
-    wanted, auto = view.pool.spec.replicas, effective.scaling_mode is ScalingMode.AUTO
+    count, auto = view.pool.spec.replicas, effective.scaling_mode is ScalingMode.AUTO
     if before is None:
-        held = view.pool.status.conditions or ()
-        told = any(one.type == "Scaling" and one.reason == report.REPLICAS_IGNORED for one in held)
-        return SpecReplicas(None, wanted) if told and auto else SpecReplicas(wanted)
+        conditions = view.pool.status.conditions or ()
+        was_ignored = any(
+            condition.type == "Scaling" and condition.reason == REPLICAS_IGNORED
+            for condition in conditions
+        )
+        return SpecReplicas(None, count) if was_ignored and auto else SpecReplicas(count)
     if not auto or before.mode is not ScalingMode.AUTO:
-        return SpecReplicas(wanted)
+        return SpecReplicas(count)
     known = before.spec_replicas
-    if wanted == known.ignored:
+    if count == known.ignored:
         return known
-    if known.accepted in (None, wanted):
-        return SpecReplicas(wanted)
-    return SpecReplicas(known.accepted, wanted)
+    if known.accepted in (None, count):
+        return SpecReplicas(count)
+    return SpecReplicas(known.accepted, count)
 
 
 def _conditions(proposal: Proposal, after: ScalingState) -> tuple[Condition, ...]:
@@ -322,27 +332,25 @@ def _conditions(proposal: Proposal, after: ScalingState) -> tuple[Condition, ...
     blind = ready > 0 and not decision.metrics_available
     ignored = after.spec_replicas.ignored is not None
     return (
-        report.scaling_condition(
+        scaling_condition(
             proposal.effective, ignored=ignored, blind=blind, failure=proposal.failure
         ),
-        report.metrics_condition(decision, view.signals, ready, after.replicas),
+        metrics_condition(decision, view.signals, ready, after.replicas),
     )
 
 
-def _events(
-    proposal: Proposal, after: ScalingState, allowance: Quota | None
-) -> tuple[EventNote, ...]:
+def _events(proposal: Proposal, after: ScalingState, quota: Quota | None) -> tuple[EventNote, ...]:
     view, before = proposal.view, proposal.before
     known = modes.live_replicas(view) if before is None else before.replicas
     why = _why(proposal.effective, proposal.decision)
-    if after.limited and allowance is not None:
-        why = f"{allowance.why}; {proposal.requested} wanted: {why}"
-    notes = [] if known is None else [report.count_event(known, after.replicas, why)]
+    if after.limited and quota is not None:
+        why = f"{quota.why}; {proposal.requested} requested: {why}"
+    notes = [] if known is None else [count_event(known, after.replicas, why)]
     if before is not None and before.mode is not after.mode:
-        notes.append(report.mode_event(before.mode, after.mode))
+        notes.append(mode_event(before.mode, after.mode))
     ignored = after.spec_replicas.ignored
     if ignored is not None and before is not None and before.spec_replicas.ignored != ignored:
-        notes.append(report.ignored_event(ignored))
+        notes.append(ignored_event(ignored))
     return tuple(note for note in notes if note is not None)
 
 

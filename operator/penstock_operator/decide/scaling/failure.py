@@ -1,4 +1,4 @@
-"""A failed step of a control law, and what it takes to reproduce it. Pure."""
+"""A failed step of a control law, and the report that reproduces it. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ MAX_ERROR, MAX_ARGUMENT, MAX_CALLS = 200, 400, 4
 
 @dataclass(frozen=True, slots=True)
 class LawFailure:
-    """A step of a law that raised."""
+    """A step of a law that raised an exception."""
 
     law: str
     error: Exception
     times: int
-    """Failures in a row, this one included."""
-    seen: LawInput
+    """Consecutive failures, including this one."""
+    observed: LawInput
     now: float
 
     @property
@@ -29,24 +29,24 @@ class LawFailure:
 
     @property
     def place(self) -> str:
-        """Return where the law raised, and what: the same text for the same defect, whatever the figures."""
+        """Return the exception type and the function that raised it: the same text for the same defect, whatever the figures."""
         frames = [frame for frame, _ in walk_tb(self.error.__traceback__)]
         where = frames[-1].f_code.co_qualname if frames else self.law
         return f"{type(self.error).__name__} in {where}"
 
     def report(self) -> dict[str, object]:
-        """Return what it takes to reproduce the failure, bounded: the pool as the law saw it, and the innermost calls."""
-        seen = self.seen
+        """Return a bounded record that reproduces the failure: the law's input and the innermost calls."""
+        observed = self.observed
         return {
             "law": self.law,
             "now": self.now,
-            "settings": repr(seen.settings),
-            "replicas": seen.replicas,
-            "cap": seen.cap,
-            "pods": len(seen.pods),
-            "readyPods": sum(pod.ready for pod in seen.pods),
-            "signals": seen.signals.source.value,
-            "samples": len(seen.signals.samples),
+            "settings": repr(observed.settings),
+            "replicas": observed.replicas,
+            "cap": observed.cap,
+            "pods": len(observed.pods),
+            "readyPods": sum(pod.ready for pod in observed.pods),
+            "signals": observed.signals.source.value,
+            "samples": len(observed.signals.samples),
             "calls": list(_calls(self.error))[-MAX_CALLS:],
         }
 

@@ -1,8 +1,8 @@
-"""A guarded step of a control law: where the law raises, the pool keeps its replica count and batch cap. Pure.
+"""A guarded step of a control law: if the law raises, the pool keeps its replica count and batch cap. Pure.
 
-The bounds of the spec and of policies hold all the same. Other pools are not affected, and the law is tried again at every
-tick: with the tick's samples added to its memory; after `RETRIES` failures in a row with the memory of the checkpoint, and
-after as many more with none. So neither a passing input nor a damaged memory stops a pool for longer than it lasts.
+The bounds of the spec and of policies still apply, and other pools are not affected. The law is retried at every tick:
+with the tick's samples added to its state; after `RETRIES` consecutive failures with the state of the checkpoint; after as
+many more with the initial state. So neither an odd input nor a damaged state stops a pool for longer than it lasts.
 """
 
 from collections.abc import Callable
@@ -18,50 +18,52 @@ from penstock_operator.decide.scaling.utilization_band.replicas import clamp_rep
 from penstock_operator.observed import SignalSource
 
 RETRIES = 3
-"""Failures in a row after which the law's memory is replaced."""
+"""Consecutive failures after which the law's state is replaced."""
 MISSING = LawObservations(None, None, None, None, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedStep:
-    """A step of a law, taken or failed."""
+    """A step of a law, or its failure."""
 
     state: Any
-    """None: the next step begins from the pool's checkpoint."""
+    """None: the next step starts from the pool's checkpoint."""
     decision: Decision
     failure: LawFailure | None = None
 
 
 def guarded_step(
-    law: Law[Any], begun: Callable[[], Any], seen: LawInput, now: float, failures: int
+    law: Law[Any], begin: Callable[[], Any], observed: LawInput, now: float, failures: int
 ) -> GuardedStep:
-    """Return the law's step from the state that `begun` returns; `failures` counts those just before."""
+    """Return the law's step from the state that `begin` returns; `failures` is the number of consecutive failures before."""
     state: Any = None
     try:
-        state = begun()
-        return GuardedStep(*law.step(state, seen, now))
+        state = begin()
+        return GuardedStep(*law.step(state, observed, now))
     except Exception as error:  # noqa: BLE001 - reported with the outcome; the pool keeps its count
-        failure = LawFailure(law.name, error, failures + 1, seen, now)
-    return GuardedStep(_next_state(law, state, failure), _held(failure), failure)
+        failure = LawFailure(law.name, error, failures + 1, observed, now)
+    return GuardedStep(_next_state(law, state, failure), _unchanged(failure), failure)
 
 
 def _next_state(law: Law[Any], state: Any, failure: LawFailure) -> Any:
-    """Return the memory for the next attempt."""
+    """Return the state for the next attempt."""
     if failure.times >= 2 * RETRIES:
         return law.initial(failure.now)
     if state is None or failure.times >= RETRIES:
         return None
     try:
-        return law_memory.observed(state, failure.seen, failure.now)
-    except Exception:  # noqa: BLE001 - what made the step raise, most likely
+        return law_memory.observe_without_decision(state, failure.observed, failure.now)
+    except Exception:  # noqa: BLE001 - probably the cause of the failure
         return state
 
 
-def _held(failure: LawFailure) -> Decision:
-    """Return the count and the cap as they are, within their bounds."""
-    seen, why = failure.seen, f"the control law failed: {failure.summary}"
-    cap = clamp_cap(seen.settings.size_min if seen.cap is None else seen.cap, seen.settings)
-    replicas = clamp_replicas(seen.replicas, seen.settings)
+def _unchanged(failure: LawFailure) -> Decision:
+    """Return the present count and cap, within their bounds."""
+    observed, why = failure.observed, f"the control law failed: {failure.summary}"
+    cap = clamp_cap(
+        observed.settings.size_min if observed.cap is None else observed.cap, observed.settings
+    )
+    replicas = clamp_replicas(observed.replicas, observed.settings)
     return Decision(
         cap=cap,
         replicas=replicas,
@@ -69,7 +71,7 @@ def _held(failure: LawFailure) -> Decision:
         replicas_term=ReplicasReason.LAW_FAILED,
         message=f"cap {cap}, replicas {replicas}: {why}",
         observations=MISSING,
-        metrics_available=seen.signals.source is not SignalSource.NONE,
+        metrics_available=observed.signals.source is not SignalSource.NONE,
         cap_why=why,
         replicas_why=why,
     )

@@ -1,7 +1,7 @@
-"""The shape of a control law: a pure step `(state, observed, now) -> (state', decision)`.
+"""The interface of a control law: a pure step `(state, observed, now) -> (state', decision)`.
 
-A law reads samples, never objects; it decides a cap and a count, never a write. Modes (Auto, Recommend,
-Hold, Manual, Fixed) are applied outside, in `decision.py`, so that every law obeys them alike.
+A law reads samples and decides a cap and a count; it reads no objects and makes no writes. Modes (Auto, Recommend,
+Hold, Manual, Fixed) are applied in `decision.py`, so that they have the same effect on every law.
 """
 
 from collections.abc import Mapping
@@ -14,79 +14,79 @@ from penstock_operator.observed import PoolSignals, UtilizationSource
 
 @dataclass(frozen=True, slots=True)
 class LawPod:
-    """A pod as a law sees it."""
+    """A pod in a law's input."""
 
     uid: str
     ready: bool
     terminating: bool
     acknowledged: bool
-    """Whether it obeys the published limits generation."""
+    """Whether it acknowledged the published limits generation."""
     cap_bound: int | None
-    """The pod's own memory bound on the cap, if it said one."""
+    """The pod's memory bound on the cap; None if it reports none."""
     created: float | None = None
-    """When it was created: a pod this young has counters that began at 0."""
+    """Creation time, in Unix seconds: the counters of a young pod started at 0."""
     cap: int | None = None
-    """The cap that it last reported to obey."""
+    """The last cap that it reported as applied."""
     scheduled_since: float | None = None
-    """When it was bound to a node; None: not yet, or not told."""
+    """Time of binding to a node; None if it is not bound or the time is unknown."""
     ready_since: float | None = None
-    """Since when it is Ready."""
+    """Time at which it became Ready."""
     revision: str | None = None
-    """What its template came from: pods of one revision serve alike."""
+    """Revision of its template: pods of one revision perform alike."""
     failing: bool = False
     """Whether it reports a problem, or its container was restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class LawInput:
-    """One tick of one pool."""
+    """Input of one step: a pool at one tick."""
 
     settings: LawSettings
     signals: PoolSignals
     pods: tuple[LawPod, ...]
     replicas: int
-    """What the Deployment asks for now."""
+    """The Deployment's present replica count."""
     cap: int | None
     """The published cap, or None before the first."""
     limited: bool = False
-    """Whether the pool has fewer replicas than it wanted, since others want the same devices."""
+    """Whether the pool was granted fewer replicas than requested, because pools share devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurveInUse:
-    """t(b) = a + c*b as it is used, and what it rests on."""
+    """The service curve t(b) = a + c*b in use, and the data it was fitted to."""
 
     a: float
     """Seconds."""
     c: float
     """Seconds a row."""
     r_squared: float | None
-    """Of the least-squares line; None where batches of one size, or of one time, have none."""
+    """Coefficient of determination of the line; None if all batches have one size or one time."""
     mean_rows: float
     largest_rows: float | None
-    """The largest batch that was surely seen; None: not told."""
+    """Lower bound of the largest batch measured; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemandOutlook:
-    """What other caps and counts are judged by, should anybody ask."""
+    """Inputs for judging other caps and counts."""
 
     demand: float
-    """Rows a second, the forecast with its headroom where there is one."""
+    """Rows a second; the forecast with its headroom where the law makes one."""
     curve: CurveInUse
     p99_ratio: float = 1.0
     """The 99th percentile of t / (a + c*b)."""
     dispersion: float | None = None
-    """Variance over mean of a pod's arrivals, in rows; None: latency is not predicted."""
+    """Variance over mean of a pod's arrivals, in rows; None if latency is not predicted."""
     unevenness: float = 0.0
     """Squared coefficient of variation of the pods' rates, per pod."""
     overhead_seconds: float = 0.0
-    """Of a request beside queue and batch."""
+    """Latency of a request outside queue and batch, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDemand:
-    """A count that one term of a law asked for, before bounds and holds."""
+    """The count that one term of a law demands, before bounds and holds."""
 
     term: str
     replicas: float
@@ -94,7 +94,7 @@ class ReplicaDemand:
 
 @dataclass(frozen=True, slots=True)
 class LawObservations:
-    """What the law made of the signals; None is absent."""
+    """Figures that the law derived from the signals; None is absent."""
 
     duty: float | None
     """Mean over Ready pods, 0 to 1."""
@@ -110,7 +110,7 @@ class LawObservations:
     """t(cap + 1) by the fitted service curve."""
     signal_age_seconds: float | None
     forecast_rows_per_second: float | None = None
-    """Demand when a replica asked for now would serve, with headroom."""
+    """Demand at the time when a replica requested now is Ready, with headroom."""
     capacity_per_replica: float | None = None
     """Rows a second of one replica at the planned cap."""
     utilization: float | None = None
@@ -127,14 +127,14 @@ class LawObservations:
     """The cap that capacity is planned with; the published one may bridge above it."""
     curve: CurveInUse | None = None
     forecast_miss: float | None = None
-    """Rows a second that came, less those forecast for now a start-up ago."""
+    """Measured demand minus the demand forecast one start-up ago, in rows a second."""
     off_curve: float | None = None
-    """Rows that busy pods served over those that the curve foretells, less 1, where that is too far off; None: it is not."""
+    """Rows served by busy pods over rows predicted by the curve, minus 1; None within the tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a law wants, and why. `term` names (CamelCase) which part of the law bound."""
+    """The cap and the count that a law decides, with reasons; each `term` is the CamelCase name of the part of the law that set the value."""
 
     cap: int
     replicas: int
@@ -143,14 +143,14 @@ class Decision:
     message: str
     observations: LawObservations
     metrics_available: bool
-    """False: the pool counts as absent this tick (docs/design/control-law.md#data)."""
+    """Whether signals are usable at this tick (docs/design/control-law.md#data)."""
     hold_until: float | None = None
     cap_why: str = ""
-    """Half a sentence on the cap alone; `message` has both."""
+    """A clause on the cap alone; `message` has both."""
     replicas_why: str = ""
-    """Half a sentence on the count alone."""
+    """A clause on the count alone."""
     demands: tuple[ReplicaDemand, ...] = ()
-    """What each term asked for."""
+    """The count that each term demands."""
     outlook: DemandOutlook | None = None
 
 
@@ -163,11 +163,11 @@ class Law(Protocol[State]):
     name: str
 
     def initial(self, now: float) -> State:
-        """Return the state of a pool just met (also after the operator restarts)."""
+        """Return the state of a new pool (also after the operator restarts)."""
 
     def step(self, state: State, observed: LawInput, now: float) -> tuple[State, Decision]:
-        """Return the next state and what to do; never raises, whatever the signals."""
+        """Return the next state and the decision; never raises, whatever the signals."""
 
 
 States = Mapping[str, object]
-"""Law states by pool UID, owned by the pass."""
+"""Law states by pool UID."""

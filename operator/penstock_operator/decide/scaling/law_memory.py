@@ -1,10 +1,10 @@
-"""The memory of the operator's own laws: how it begins, what is kept of it, and how it moves on without a decision. Pure."""
+"""The state of the built-in laws: its initial value, its checkpoint, and a tick without a decision. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock_operator.decide.scaling.capacity_at_objective.backfill import earlier, rebuilt
+from penstock_operator.decide.scaling.capacity_at_objective.backfill import before_present, replay
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
     from_checkpoint,
     to_checkpoint,
@@ -18,12 +18,12 @@ from penstock_operator.decide.scaling.utilization_band.law import BandState
 from penstock_operator.observed import PoolView
 
 
-def initial_state(law: Law[Any], view: PoolView, seen: LawInput, now: float) -> Any:
-    """Return the state of a pool just met: its checkpoint, and the last minutes that a metrics store has of it."""
+def initial_state(law: Law[Any], view: PoolView, observed: LawInput, now: float) -> Any:
+    """Return the state of a new pool: its checkpoint, and the last minutes from its Prometheus server."""
     state, kept = law.initial(now), stored_checkpoint(view)
-    past = None if view.past is None else earlier(view.past, view.signals)
+    past = None if view.past is None else before_present(view.past, view.signals)
     if isinstance(state, BandState) and past is not None:
-        return replace(state, windows=advance_windows(state.windows, past, seen.pods, now))
+        return replace(state, windows=advance_windows(state.windows, past, observed.pods, now))
     if not isinstance(state, CapacityState):
         return state
     if kept is not None and kept.algorithm == law.name:
@@ -31,20 +31,20 @@ def initial_state(law: Law[Any], view: PoolView, seen: LawInput, now: float) -> 
     return (
         state
         if past is None
-        else rebuilt(state, past, seen.pods, store_time(view.signals, now), now)
+        else replay(state, past, observed.pods, store_time(view.signals, now), now)
     )
 
 
-def observed(state: Any, seen: LawInput, now: float) -> Any:
-    """Return the state with this tick's samples and no decision; holds begin again, since this tick's needs are not known."""
+def observe_without_decision(state: Any, observed: LawInput, now: float) -> Any:
+    """Return the state with this tick's samples and no decision; holds restart, because this tick's needs are unknown."""
     if isinstance(state, CapacityState):
-        after = with_samples(state, seen, now)
+        after = with_samples(state, observed, now)
         return replace(after, count=replace(after.count, begun=now, needs=()))
     if isinstance(state, BandState):
-        return replace(utilization_band.noted(state, seen, now), spare_since=None)
+        return replace(utilization_band.noted(state, observed, now), spare_since=None)
     return state
 
 
 def checkpoint_data(state: object) -> Mapping[str, Any] | None:
-    """Return what of a law's state is worth keeping through a restart; None where nothing is."""
+    """Return the part of a law's state that a checkpoint stores; None if there is nothing to store."""
     return to_checkpoint(state) if isinstance(state, CapacityState) else None

@@ -1,8 +1,8 @@
-"""The two modes of the two valves (docs/design/design.md#modes), and where a count begins. Pure.
+"""The scaling mode and the batching mode (docs/design/design.md#modes), and the count that a law starts from. Pure.
 
-`scaling.mode`: Auto acts; Recommend and Manual leave `spec.replicas`; Hold freezes the count.
-`batching.mode`: Auto acts; Recommend freezes the cap; Fixed is size.max. A policy's bound on replicas and
-the range of batch sizes hold at once in every mode; minReplicas and maxReplicas bind what the law decides.
+`scaling.mode`: Auto applies the law's count; Recommend and Manual leave `spec.replicas`; Hold freezes the count.
+`batching.mode`: Auto applies the law's cap; Recommend freezes the cap; Fixed sets size.max. A policy's bound on replicas and
+the range of batch sizes apply at once in every mode; minReplicas and maxReplicas bound what the law decides.
 """
 
 from penstock_api.conditions import ConditionStatus
@@ -21,7 +21,7 @@ from penstock_operator.observed import PoolView
 
 
 def live_replicas(view: PoolView) -> int | None:
-    """Return the count of the pool's own Deployment; None where there is none."""
+    """Return the count of the pool's own Deployment; None if there is none."""
     child = view.children.get(("Deployment", view.pool.name + CHILD_SUFFIX))
     if child is None or child.controller_uid != view.pool.uid:
         return None
@@ -30,11 +30,10 @@ def live_replicas(view: PoolView) -> int | None:
 
 
 def first_replicas(effective: EffectiveSpec, view: PoolView) -> int:
-    """Return the count of a pool just met: the live one, never the minimum.
+    """Return the initial count of a new pool: the live count, never the minimum.
 
-    Without a Deployment (never made, or deleted while the operator was down) the last wish in the
-    status, else `spec.replicas` inside the bounds. So too in mode Hold, if that wish was frozen then and a
-    budget kept the live count below it.
+    Without a Deployment (not created yet, or deleted while the operator was down) it is `status.desiredReplicas`, else
+    `spec.replicas` within the bounds. In mode Hold it is the frozen count if a budget kept the live count below it.
     """
     live = live_replicas(view)
     if live is not None:
@@ -48,19 +47,24 @@ def first_replicas(effective: EffectiveSpec, view: PoolView) -> int:
 
 
 def _frozen_short(status: PoolStatus) -> bool:
-    """Return whether the status tells of mode Hold, and of a budget that grants less than the frozen count."""
-    told = {(one.type, one.status, one.reason) for one in status.conditions or ()}
-    held = ("Scaling", ConditionStatus.FALSE, HELD) in told
-    return held and any(one[:2] == (BUDGET_LIMITED, ConditionStatus.TRUE) for one in told)
+    """Return whether the status reports mode Hold and a budget that grants less than the frozen count."""
+    reported = {
+        (condition.type, condition.status, condition.reason)
+        for condition in status.conditions or ()
+    }
+    on_hold = ("Scaling", ConditionStatus.FALSE, HELD) in reported
+    return on_hold and any(
+        entry[:2] == (BUDGET_LIMITED, ConditionStatus.TRUE) for entry in reported
+    )
 
 
 def scales(mode: ScalingMode) -> bool:
-    """Return whether the count is the operator's rather than `spec.replicas`."""
+    """Return whether the operator sets the count, and not `spec.replicas`."""
     return mode in {ScalingMode.AUTO, ScalingMode.HOLD}
 
 
 def base_replicas(effective: EffectiveSpec, before: int) -> int:
-    """Return the count that the law is asked about; `before` is what `next_base` returned at the last tick."""
+    """Return the law's input count; `before` is the value of `next_base` at the last tick."""
     if not scales(effective.scaling_mode):
         return effective.replicas
     if effective.replicas_bound is None:
@@ -68,23 +72,22 @@ def base_replicas(effective: EffectiveSpec, before: int) -> int:
     return min(before, effective.replicas_bound)
 
 
-def next_base(effective: EffectiveSpec, decision: Decision, wanted: int, granted: int) -> int:
-    """Return the count to ask the law about at the next tick: what was `granted`.
+def next_base(effective: EffectiveSpec, decision: Decision, requested: int, granted: int) -> int:
+    """Return the law's input count at the next tick: the `granted` count.
 
-    Where nobody decides the count, in mode Hold and while the law cannot see, it is what was `wanted`: that others
-    have the devices is no wish for less.
+    In mode Hold, and while the law has no signals, it is the `requested` count: a shortage of devices does not lower it.
     """
     if effective.scaling_mode is ScalingMode.HOLD:
-        return wanted
+        return requested
     return (
-        wanted
+        requested
         if effective.scaling_mode is ScalingMode.AUTO and _blind(effective, decision)
         else granted
     )
 
 
 def _blind(effective: EffectiveSpec, decision: Decision) -> bool:
-    """Return whether the law but holds the count; the second one names what it asks for as soon as it knows a capacity."""
+    """Return whether the law only holds the count: it has no signals, no known capacity, or it failed."""
     unmeasured = (
         effective.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE and not decision.demands
     )
@@ -98,7 +101,7 @@ def granted_replicas(effective: EffectiveSpec, decision: Decision, base: int) ->
 
 
 def desired_replicas(effective: EffectiveSpec, decision: Decision, base: int) -> int:
-    """Return `status.desiredReplicas`: Recommend shows the law's wish, Hold and Manual the count."""
+    """Return `status.desiredReplicas`: the law's count in Recommend, the actual count in Hold and Manual."""
     recommends = effective.scaling_mode is ScalingMode.RECOMMEND
     return decision.replicas if recommends else granted_replicas(effective, decision, base)
 

@@ -1,11 +1,11 @@
-"""Which part of a law bound a valve: the words of `capTerm` and `replicasTerm`. Pure."""
+"""Reasons of a batch cap and of a replica count: the values of `capTerm` and `replicasTerm`. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class CapReason(StrEnum):
-    """Why the batch cap is what it is."""
+    """Reason of the batch cap."""
 
     FIRST_CAP = "FirstCap"
     SIZE_MIN = "SizeMin"
@@ -31,7 +31,7 @@ class CapReason(StrEnum):
 
 
 class ReplicasReason(StrEnum):
-    """Why the replica count is what it is."""
+    """Reason of the replica count."""
 
     QUEUE_DEPTH = "QueueDepth"
     SPARE_CAPACITY = "SpareCapacity"
@@ -54,7 +54,7 @@ class ReplicasReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CapMove:
-    """A wanted cap, in rows, and why."""
+    """A new cap, in rows, and its reason."""
 
     cap: int
     term: CapReason
@@ -63,7 +63,7 @@ class CapMove:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasMove:
-    """A wanted count, and why; `hold_until` (Unix seconds) where only time stands in the way."""
+    """A new count and its reason; `hold_until` (Unix seconds) if it may fall after that time."""
 
     replicas: int
     term: ReplicasReason

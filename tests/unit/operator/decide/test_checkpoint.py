@@ -1,4 +1,4 @@
-"""What the law learnt outlives the operator, in a ConfigMap that is written seldom and believed with care."""
+"""The law's state survives a restart in a ConfigMap that is written rarely and validated on reading."""
 
 import json
 from dataclasses import replace
@@ -29,15 +29,15 @@ def working() -> World:
     world = World(pool=pool(**SPEC))
     world.settle()
     world.pods = tuple(
-        pod(f"chat-{one}", ip=f"10.0.0.{one}", created=NOW - 600, revision=world.revision)
-        for one in (1, 2, 3)
+        pod(f"chat-{number}", ip=f"10.0.0.{number}", created=NOW - 600, revision=world.revision)
+        for number in (1, 2, 3)
     )
     world.settle()
     return world
 
 
 def ticks(world: World, number: int) -> list[PoolPlan]:
-    """Run so many ticks under load; whatever is planned comes true, the checkpoint too."""
+    """Run so many ticks under load and apply their plans, including the checkpoint."""
     plans = []
     for _ in range(number):
         world.signals = signals(0, world, world.now)
@@ -57,11 +57,11 @@ def law_state(world: World) -> CapacityState:
 
 
 def data_of(plan: PoolPlan) -> dict[str, Any]:
-    held: dict[str, Any] = json.loads(known(plan.checkpoint).manifest["data"]["memory.json"])
-    return held
+    data: dict[str, Any] = json.loads(known(plan.checkpoint).manifest["data"]["memory.json"])
+    return data
 
 
-def test_it_is_kept_after_a_minute_and_belongs_to_the_pool() -> None:
+def test_it_is_written_after_a_minute_and_owned_by_the_pool() -> None:
     plans = ticks(working(), 20)
     kept = [index for index, plan in enumerate(plans) if plan.checkpoint is not None]
     assert kept[0] * TICK >= 45
@@ -72,7 +72,7 @@ def test_it_is_kept_after_a_minute_and_belongs_to_the_pool() -> None:
     assert len(write.manifest["data"]["memory.json"]) < 4096
 
 
-def test_it_is_kept_at_most_every_minute_and_only_when_something_moved() -> None:
+def test_it_is_written_at_most_every_minute_and_only_after_a_change() -> None:
     world = working()
     kept = [plan for plan in ticks(world, 120) if plan.checkpoint is not None]
     assert 1 <= len(kept) <= 10
@@ -88,14 +88,14 @@ def test_a_pool_without_load_or_news_writes_nothing_more() -> None:
         assert world.settle().checkpoint is None
 
 
-def test_a_pool_that_learnt_nothing_keeps_nothing() -> None:
+def test_a_pool_without_data_writes_nothing() -> None:
     world = World(pool=pool(**SPEC))
     for _ in range(40):
         world.now += 30
         assert world.settle().checkpoint is None
 
 
-def test_a_restarted_operator_goes_on_from_it() -> None:
+def test_a_restarted_operator_continues_from_it() -> None:
     world = working()
     ticks(world, 60)
     before = law_state(world)
@@ -124,7 +124,7 @@ def test_a_restart_lowers_nothing_before_a_whole_hold() -> None:
     assert lowest >= replicas
 
 
-def test_it_says_the_same_after_a_round_trip() -> None:
+def test_it_is_the_same_after_a_round_trip() -> None:
     world = working()
     ticks(world, 60)
     state = law_state(world)
@@ -146,13 +146,13 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_was_edited_by_hand_is_judged_and_never_fatal(wrong: Any) -> None:
+def test_hand_edited_data_is_validated_and_never_fatal(wrong: Any) -> None:
     world = working()
     ticks(world, 20)
-    held = world.children["ConfigMap", NAME]
+    stored = world.children["ConfigMap", NAME]
     text = json.dumps({"algorithm": "CapacityAtObjective", "written": world.now, "data": wrong})
-    manifest = {**held.manifest, "data": {"memory.json": text}}
-    world.children["ConfigMap", NAME] = replace(held, manifest=manifest)
+    manifest = {**stored.manifest, "data": {"memory.json": text}}
+    world.children["ConfigMap", NAME] = replace(stored, manifest=manifest)
     world.states.clear()
     plans = ticks(world, 4)
     assert known(plans[-1].status.desired_replicas) <= 12
@@ -160,18 +160,18 @@ def test_what_was_edited_by_hand_is_judged_and_never_fatal(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"written": "x"}', "[" * 5000])
-def test_what_is_no_checkpoint_is_none(text: str) -> None:
+def test_an_invalid_checkpoint_is_none(text: str) -> None:
     world = working()
     ticks(world, 20)
-    held = world.children["ConfigMap", NAME]
-    manifest = {**held.manifest, "data": {"memory.json": text}}
-    world.children["ConfigMap", NAME] = replace(held, manifest=manifest)
+    stored = world.children["ConfigMap", NAME]
+    manifest = {**stored.manifest, "data": {"memory.json": text}}
+    world.children["ConfigMap", NAME] = replace(stored, manifest=manifest)
     assert checkpoint.stored_checkpoint(world.view()) is None
     world.states.clear()
     ticks(world, 2)
 
 
-def test_old_memory_is_of_another_time() -> None:
+def test_an_old_checkpoint_is_ignored() -> None:
     initial = LAWS[ScalingAlgorithm.CAPACITY_AT_OBJECTIVE].initial(NOW)
     data = {"level": 50.0, "starts": [20.0]}
     assert from_checkpoint(initial, data, NOW - 7 * 3600, NOW) == initial
@@ -180,10 +180,10 @@ def test_old_memory_is_of_another_time() -> None:
     assert from_checkpoint(initial, data, NOW - 60, NOW).forecaster.level == 50.0
 
 
-def test_a_strangers_object_of_that_name_is_left_alone() -> None:
+def test_an_object_of_another_owner_is_left_alone() -> None:
     world = working()
     ticks(world, 20)
-    held = world.children["ConfigMap", NAME]
-    world.children["ConfigMap", NAME] = replace(held, controller_uid="somebody")
+    stored = world.children["ConfigMap", NAME]
+    world.children["ConfigMap", NAME] = replace(stored, controller_uid="another")
     assert checkpoint.stored_checkpoint(world.view()) is None
     assert all(plan.checkpoint is None for plan in ticks(world, 40))

@@ -1,4 +1,4 @@
-"""A pool whose control law raises keeps its count and its cap, says so, and recovers by itself."""
+"""A pool whose control law raises keeps its count and its cap, reports it, and recovers by itself."""
 
 import json
 import logging
@@ -83,8 +83,8 @@ def test_count_and_cap_stay_and_a_condition_and_one_event_say_so(
         assert known(plan.status.scaling).replicas_term == "LawFailed"
         assert plan.active, "tried again at the fast tick"
     assert "ZeroDivisionError: float division by zero" in message(plans[0], "Scaling")
-    told = [[note.reason for note in plan.events] for plan in plans]
-    assert told == [["LawFailed"], [], [], []]
+    reasons = [[note.reason for note in plan.events] for plan in plans]
+    assert reasons == [["LawFailed"], [], [], []]
     assert reason(plans[-1], "Ready") == reason(before, "Ready")
 
 
@@ -99,17 +99,17 @@ def test_bounds_hold_while_the_law_fails(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ticks(world, 1)[0].status.desired_replicas == 2
 
 
-def test_other_pools_are_decided_on_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_pools_are_not_affected(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, whole = Fleet.of(3), Fleet.of(3)
-    for one in (fleet, whole):
+    for each in (fleet, whole):
         for _ in range(20):
-            one.settle(one.decide(one.observed()))
+            each.settle(each.decide(each.observed()))
     uid = fleet.worlds[1].pods[0].uid
     observed = fleet.observed()
     fragile(monkeypatch, lambda _, seen: any(pod.uid == uid for pod in seen.pods))
     plan, other = fleet.decide(observed), whole.decide(whole.observed())
     assert plan.failures == ()
-    assert [reason(one, "Scaling") for one in plan.pools] == [
+    assert [reason(pool_plan, "Scaling") for pool_plan in plan.pools] == [
         "True/Acting",
         "False/LawFailed",
         "True/Acting",
@@ -118,7 +118,7 @@ def test_other_pools_are_decided_on_as_ever(monkeypatch: pytest.MonkeyPatch) -> 
         assert plan.pools[index].status == other.pools[index].status
 
 
-def test_the_law_goes_on_from_what_it_saw_when_what_it_could_not_bear_is_over(
+def test_the_law_continues_with_the_samples_of_failed_ticks_after_the_cause_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, bears = working(), [True]
@@ -127,7 +127,7 @@ def test_the_law_goes_on_from_what_it_saw_when_what_it_could_not_bear_is_over(
     bears[0] = False
     ticks(world, RETRIES - 1)
     seen = law_state(world)
-    newest = max(one[-1].time for one in seen.windows.pods.values())
+    newest = max(window[-1].time for window in seen.windows.pods.values())
     assert newest == world.now - 5, "samples of failed ticks are in its memory"
     bears[0] = True
     plan = ticks(world, 1)[0]
@@ -157,7 +157,7 @@ def test_a_damaged_memory_is_replaced_by_the_checkpoint_after_a_few_failures(
     assert law_state(world).startup.served, "it is the law's own memory again"
 
 
-def test_where_the_checkpoint_is_what_the_law_cannot_bear_it_begins_from_nothing(
+def test_a_checkpoint_that_makes_the_law_fail_is_discarded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = working()
@@ -193,9 +193,9 @@ def test_each_failure_is_counted_and_each_defect_logged_once_with_what_reproduce
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def counted() -> float:
-        held = {"reason": "LawFailed"}
-        found = metrics.OWN.get_sample_value("penstock_operator_pool_failures_total", held)
-        return found or 0.0
+        labels = {"reason": "LawFailed"}
+        value = metrics.OWN.get_sample_value("penstock_operator_pool_failures_total", labels)
+        return value or 0.0
 
     world, memory = working(), PoolState()
     fragile(monkeypatch, lambda _, __: True)
@@ -204,7 +204,7 @@ def test_each_failure_is_counted_and_each_defect_logged_once_with_what_reproduce
         for plan in ticks(world, 5):
             reporter.report_decision(plan, world.view(), memory)
     assert counted() - before == 5
-    (line,) = [one for one in caplog.records if one.levelno == logging.ERROR]
+    (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "team-a/chat: the control law failed" in line.message
     report = line.__dict__["penstock"]["failure"]
     assert report["replicas"] == 3
@@ -221,23 +221,23 @@ def skewed(pods: int) -> World:
     world = World(pool=pool(**{**SPEC, "replicas": pods, "scaling": scaling}))
     world.settle()
     world.pods = tuple(
-        pod(f"chat-{one}", ip=f"10.0.{one // 250}.{one % 250}", created=NOW - 600,
+        pod(f"chat-{number}", ip=f"10.0.{number // 250}.{number % 250}", created=NOW - 600,
             revision=world.revision)
-        for one in range(pods)
+        for number in range(pods)
     )  # fmt: skip
     world.settle()
     return world
 
 
 def on_one_pod(world: World) -> PoolSignals:
-    """The load of `signals` on the first pod, none on the others, of pods that do not tell how long requests took."""
+    """The load of `signals` on the first pod and none on the others, without latency histograms."""
     whole = signals(0, world, world.now)
     first = world.pods[0].uid
     samples = tuple(
-        replace(one, requests_settled=None, request_duration_buckets=())
-        if one.uid == first
-        else PodSample(one.uid, one.time, 0.0, 0.0, 0.0, 0.0)
-        for one in whole.samples
+        replace(sample, requests_settled=None, request_duration_buckets=())
+        if sample.uid == first
+        else PodSample(sample.uid, sample.time, 0.0, 0.0, 0.0, 0.0)
+        for sample in whole.samples
     )
     return PoolSignals(SignalSource.PROMETHEUS, samples, queried_at=world.now)
 
@@ -247,7 +247,7 @@ def test_a_pool_of_which_one_pod_has_all_the_traffic_is_decided_on() -> None:
     for _ in range(8):
         world.signals = on_one_pod(world)
         plan = make_plan(world.observed(), world.states, world.config, world.now)
-        assert [str(one.error) for one in plan.failures] == []
+        assert [str(failure.error) for failure in plan.failures] == []
         world.settle()
         unevenness = max(unevenness, 130 * law_state(world).unevenness)
         assert reason(plan.pools[0], "Scaling") != "False/LawFailed"

@@ -1,1 +1,1 @@
-"""The law CapacityAtObjective: the fewest replicas whose predicted latency meets the objective."""
+"""The law CapacityAtObjective: the cheapest replica count whose predicted latency meets the objective."""

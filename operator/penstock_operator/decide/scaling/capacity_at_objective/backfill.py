@@ -1,8 +1,8 @@
-"""The second law's memory from what the store still has of the last minutes (docs/design/control-law.md#state-after-a-restart). Pure.
+"""Replay of the last minutes into the state of CapacityAtObjective (docs/design/control-law.md#state-after-a-restart). Pure.
 
-The past is lived through again, tick by tick, by the parts that only look: windows, curves, demand, its forecast and the
-shape of the traffic. Nothing is decided on the way, and holds begin now: up at once, down only after a whole one.
-Pods that are gone are not in it, since nobody can vouch for them any more: a rollout of just before looks like a rise.
+The samples of a range query pass tick by tick through the parts that only measure: windows, curves, demand, its forecast and
+the shape of the traffic. The replay makes no decisions, and holds start now: the count may rise at once and falls only after a
+whole hold. Deleted pods are not included, so that a rollout just before looks like a rise of demand.
 """
 
 from bisect import bisect_right
@@ -30,58 +30,62 @@ from penstock_operator.decide.scaling.signals.windows import (
 from penstock_operator.observed import PoolSignals, SignalSource
 
 STEP_SECONDS = 5.0
-"""As the law's own tick."""
+"""The law's tick."""
 MAX_REPLAY_SECONDS = 600.0
-"""Samples older than this are of no tick."""
+"""Maximum age of a replayed sample."""
 
 
-def earlier(past: PoolSignals, present: PoolSignals) -> PoolSignals:
-    """Return the past without what the present round tells by itself; nothing where another store told it."""
+def before_present(past: PoolSignals, present: PoolSignals) -> PoolSignals:
+    """Return the past samples older than the present round; nothing if they are from another source."""
     if past.source is not present.source:
         return PoolSignals(SignalSource.NONE)
-    first = min((one.time for one in present.samples), default=inf)
-    return replace(past, samples=tuple(one for one in past.samples if one.time < first))
+    first = min((sample.time for sample in present.samples), default=inf)
+    return replace(past, samples=tuple(sample for sample in past.samples if sample.time < first))
 
 
-def rebuilt(
-    state: CapacityState, past: PoolSignals, pods: Sequence[LawPod], asked: float, now: float
+def replay(
+    state: CapacityState, past: PoolSignals, pods: Sequence[LawPod], store_now: float, now: float
 ) -> CapacityState:
-    """Return `state`, of a pool just met, with what its past teaches; `asked` is now by the store's clock."""
+    """Return `state`, of a new pool, after a replay of its past; `store_now` is the present time by the samples' clock."""
     samples = sorted(
-        (one for one in past.samples if asked - MAX_REPLAY_SECONDS <= one.time <= asked),
-        key=lambda one: one.time,
+        (
+            sample
+            for sample in past.samples
+            if store_now - MAX_REPLAY_SECONDS <= sample.time <= store_now
+        ),
+        key=lambda sample: sample.time,
     )
     if not samples:
         return state
-    times = [one.time for one in samples]
-    steps = int((asked - times[0]) / STEP_SECONDS)
+    times = [sample.time for sample in samples]
+    steps = int((store_now - times[0]) / STEP_SECONDS)
     before = 0
-    for at in (asked - STEP_SECONDS * step for step in range(steps, -1, -1)):
+    for at in (store_now - STEP_SECONDS * step for step in range(steps, -1, -1)):
         upto = bisect_right(times, at)
         part = PoolSignals(past.source, tuple(samples[before:upto]), queried_at=at)
-        state, before = _lived(state, part, pods, now - (asked - at)), upto
+        state, before = _replay_tick(state, part, pods, now - (store_now - at)), upto
     return replace(state, count=Count(begun=now))
 
 
-def _lived(
+def _replay_tick(
     state: CapacityState, signals: PoolSignals, pods: Sequence[LawPod], now: float
 ) -> CapacityState:
-    """Return the state after one tick of the past; it moves only on new samples."""
+    """Return the state after one replayed tick; without new samples it is unchanged."""
     windows = advance_windows(state.windows, signals, pods, now)
     if not has_new_samples(state.windows, windows):
         return state
-    asked = store_time(signals, now)
+    store_now = store_time(signals, now)
     state = replace(
         state,
         windows=windows,
         curves=learn_batches(state.curves, windows.pods, pods),
         step_curves=learn_steps(state.step_curves, windows.pods, pods),
     )
-    found = load(pods, windows.pods, {}, asked, 1.0)
-    state = smooth(state, found, now)
-    if found.recent is None:
+    demand = load(pods, windows.pods, {}, store_now, 1.0)
+    state = smooth(state, demand, now)
+    if demand.recent is None:
         return state
-    newest = found.recent if found.newest is None else found.newest
-    sample = forecast.DemandSample(found.recent, newest, felt=False, judged=False)
+    newest = demand.recent if demand.newest is None else demand.newest
+    sample = forecast.DemandSample(demand.recent, newest, felt=False, judged=False)
     horizon = p90_seconds(state.startup, now) + STEP_SECONDS
     return replace(state, forecaster=forecast.advance(state.forecaster, sample, horizon, now))

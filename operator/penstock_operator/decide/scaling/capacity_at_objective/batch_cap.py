@@ -1,17 +1,17 @@
-"""The first valve: the batch cap that capacity is planned with, and the bridge above it. Pure.
+"""The batch cap of CapacityAtObjective, and the bridge above it while replicas start. Pure.
 
-b* is the largest batch of which two fit the objective, with 10 % to spare: a request waits for the batch that
-runs when it comes, then for its own. It is planned, not felt for: the cap moves to it at once when the curve is
-first known, later up by 25 % a minute. Measured batch time only takes back (x 0.9) what the curve got wrong.
-Without an objective it is the knee of the curve: the least batch that serves nearly what the largest would.
-While replicas start, a backlog is worth longer batches: they are cheaper a row, and one may fill the objective.
+b* is the largest batch of which two fit the objective, with 10 % to spare: a request waits for the running batch and for its
+own. The cap moves to b* at once when the curve is first known, later up by at most 25 % a minute. Measured batch time only
+lowers it (x 0.9) where the curve was wrong. Without an objective the cap is the knee of the curve: the smallest batch with
+nearly the capacity of the largest. While replicas start, a backlog justifies longer batches, which cost less per row; one of
+them may fill the objective.
 """
 
 from dataclasses import dataclass, replace
 from math import ceil, floor, sqrt
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
-    BEYOND,
+    MAX_EXTRAPOLATION,
     CapacityModel,
 )
 from penstock_operator.decide.scaling.reasons import CapMove, CapReason
@@ -19,62 +19,62 @@ from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_ca
 from penstock_operator.decide.spec.law_settings import LawSettings
 
 CODEC_SECONDS = 0.005
-"""Of the objective, for reading, writing and carrying a request: not measured apart."""
+"""Part of the objective for reading, writing and transferring a request, which is not measured separately."""
 SPARE = 0.9
 UP_SECONDS = 60.0
 DOWN_SECONDS = 30.0
 KNEE = 0.9
-"""Of the capacity of the largest batch: without an objective enough."""
+"""Share of the largest batch's capacity that suffices without an objective."""
 DEAD_BAND = 0.05
-"""A fit breathes: the plan follows b* only beyond this share."""
+"""Relative change of b* below which the plan is unchanged, since the fit fluctuates."""
 BACK_OFF = 0.9
 MIN_TRUST = 0.1
 BRIDGE_SECONDS = 30.0
-"""A bridge without a backlog is given back after this long: a replica may never start."""
+"""Time after which a bridge without a backlog ends, since a replica may never start."""
 BRIDGE_STEP = 1.1
-"""A bridge is raised only for at least this factor: every change is told to every pod."""
+"""Smallest factor by which a bridge is raised, since every change is pushed to every pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What is remembered of the cap."""
+    """State of the cap."""
 
     cap: int | None = None
-    """b_plan; None before the first."""
+    """b_plan, in rows; None before the first plan."""
     term: CapReason = CapReason.FIRST_CAP
     identified: bool = False
-    """Whether a curve was known when it was planned."""
+    """Whether a curve was known at the time of the plan."""
     raised: float = 0.0
     lowered: float = 0.0
     trust: float = 1.0
-    """The back-off: what measured batch time left of b*."""
+    """Back-off factor on b*, from measured batch times."""
     judged: float = 0.0
-    """When batch time was last judged."""
+    """Time of the last check of batch time."""
     bridge: int | None = None
-    """The cap while replicas start; None: not bridging."""
+    """The cap while replicas start; None without a bridge."""
     bridged: float = 0.0
-    """When a backlog was last worth more than the plan."""
+    """Last time at which a backlog justified more than the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInput:
-    """What the cap is planned from."""
+    """Inputs of the cap plan."""
 
     settings: LawSettings
     model: CapacityModel
     memory_bound: int | None
     settled: bool
-    """Whether every Ready pod obeys the published cap."""
+    """Whether every Ready pod has acknowledged the published cap."""
     settled_p99_seconds: float | None
-    """Of batch time since then, over a full window; None where it cannot be said."""
+    """99th percentile of batch time since then, over a full window; None if unknown."""
     starting: bool
-    """Whether replicas are asked for that are not Ready."""
+    """Whether requested replicas are not Ready yet."""
     backlog_per_pod: float
     """Rows."""
 
 
 def spare_seconds(settings: LawSettings) -> float | None:
-    """Return D - t0: what the objective leaves for waiting and batches; None without an objective."""
+    """Return D - t0, the time for waiting and batches, in seconds; None without an objective."""
     if settings.objective_milliseconds is None:
         return None
     window = settings.max_queue_delay_milliseconds / 1000
@@ -82,9 +82,9 @@ def spare_seconds(settings: LawSettings) -> float | None:
 
 
 def max_batch_seconds(settings: LawSettings, steps: float | None) -> float | None:
-    """Return what a batch may take at its 99th percentile, in seconds; None without an objective for it.
+    """Return the longest allowed batch time at its 99th percentile, in seconds; None without an objective for it.
 
-    Two fit RequestLatency. Of generation, a step is one token's time, and an answer's `steps` take half of RequestLatency.
+    Two batches fit RequestLatency. In generation a step takes the time of a token, and an answer's `steps` half of RequestLatency.
     """
     if steps is None:
         spare = spare_seconds(settings)
@@ -96,7 +96,7 @@ def max_batch_seconds(settings: LawSettings, steps: float | None) -> float | Non
 
 
 def max_wait_seconds(settings: LawSettings, steps: float | None) -> float | None:
-    """Return how long a request may wait and run before it is late, in seconds; of generation, until its first token."""
+    """Return the time until a request is late, in seconds; in generation, until its first token is late."""
     if steps is None:
         return spare_seconds(settings)
     first = settings.first_token_milliseconds
@@ -104,7 +104,7 @@ def max_wait_seconds(settings: LawSettings, steps: float | None) -> float | None
 
 
 def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapReason]:
-    """Return min(b*, back-off, memory, envelope), and which of them it is."""
+    """Return min(b*, back-off, memory, envelope) and the reason."""
     top, term = _top(seen)
     longest = max_batch_seconds(seen.settings, seen.model.steps)
     if longest is None:
@@ -123,14 +123,14 @@ def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapReason]:
 
 
 def _knee(seen: PlanInput, top: int, term: CapReason) -> tuple[int, CapReason]:
-    """Return the least cap that serves nearly what `top` would: more rows a batch make all of them wait for little."""
-    most = seen.model.capacity(top)
-    if most is None or not seen.model.identified:
+    """Return the smallest cap with nearly the capacity of `top`; larger batches add latency for little capacity."""
+    capacity = seen.model.capacity(top)
+    if capacity is None or not seen.model.identified:
         return top, term
     low, high = max(seen.settings.size_min, 1), top
     while low < high:
         middle = (low + high) // 2
-        if (seen.model.capacity(middle) or 0.0) >= KNEE * most:
+        if (seen.model.capacity(middle) or 0.0) >= KNEE * capacity:
             high = middle
         else:
             low = middle + 1
@@ -141,12 +141,12 @@ def next_plan(before: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     """Return the plan after this tick."""
     plan = _backed_off(_bounded(before, seen), seen, now)
     best, term = best_cap(seen, plan.trust)
-    held = plan.cap
-    if held is None or (seen.model.identified and not plan.identified):
+    cap = plan.cap
+    if cap is None or (seen.model.identified and not plan.identified):
         plan = replace(plan, cap=best, term=term, identified=seen.model.identified, raised=now)
-    elif best > held:
+    elif best > cap:
         plan = _raised(plan, best, term, seen, now)
-    elif best < held:
+    elif best < cap:
         plan = _lowered(plan, best, term, now)
     else:
         plan = replace(plan, term=term)
@@ -154,7 +154,7 @@ def next_plan(before: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
 
 
 def _bounded(plan: BatchPlan, seen: PlanInput) -> BatchPlan:
-    """Return the plan inside the envelope and memory of now, which hold at once, whatever step is due."""
+    """Return the plan within the present envelope and memory bound, which apply at once."""
     if plan.cap is None:
         return plan
     cap = plan.cap if seen.memory_bound is None else min(plan.cap, seen.memory_bound)
@@ -162,17 +162,17 @@ def _bounded(plan: BatchPlan, seen: PlanInput) -> BatchPlan:
 
 
 def cap_move(plan: BatchPlan, seen: PlanInput) -> CapMove:
-    """Return the cap to publish, and why."""
+    """Return the cap to publish and its reason."""
     cap = plan.cap or seen.settings.size_min
     if plan.bridge is not None and plan.bridge > cap:
-        why = f"{seen.backlog_per_pod:.0f} rows wait per pod while replicas start; {cap} is planned"
+        why = f"{seen.backlog_per_pod:.0f} rows are waiting per pod while replicas start; the planned cap is {cap}"
         return CapMove(plan.bridge, CapReason.BRIDGE, why)
     return CapMove(cap, plan.term, _why(plan, seen, cap))
 
 
 def _top(seen: PlanInput) -> tuple[int, CapReason]:
     top, term = seen.settings.size_max, CapReason.SIZE_MAX
-    known = max(floor(BEYOND * seen.model.largest), 1)
+    known = max(floor(MAX_EXTRAPOLATION * seen.model.largest), 1)
     known = max(known, ceil(seen.model.largest) + 1)
     if known < top:
         top, term = known, CapReason.MEASURED_RANGE
@@ -203,7 +203,7 @@ def _lowered(plan: BatchPlan, best: int, term: CapReason, now: float) -> BatchPl
 
 
 def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
-    """Judge measured batch time, at most once a window, and never that of a bridge."""
+    """Return the plan with its back-off updated from measured batch time, at most once a window and not during a bridge."""
     longest, p99 = max_batch_seconds(seen.settings, seen.model.steps), seen.settled_p99_seconds
     if (
         longest is None
@@ -222,20 +222,20 @@ def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
 
 
 def _bridged(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
-    """Return the plan with its bridge: kept while replicas start and a backlog is worth it, inside what holds now."""
+    """Return the plan with its bridge, which lasts while replicas start and a backlog justifies it, within the present bounds."""
     if not seen.starting or plan.cap is None:
         return replace(plan, bridge=None)
     top = max(_longest_bridge(seen), plan.cap)
-    wanted, held = _worth(plan.cap, seen, top), min(plan.bridge or plan.cap, top)
-    bridged = now if wanted > plan.cap else plan.bridged
-    if wanted >= BRIDGE_STEP * held:
-        held = wanted
-    over = held <= plan.cap or now - bridged >= BRIDGE_SECONDS
-    return replace(plan, bridge=None if over else held, bridged=bridged)
+    target, bridge = _bridge_target(plan.cap, seen, top), min(plan.bridge or plan.cap, top)
+    bridged = now if target > plan.cap else plan.bridged
+    if target >= BRIDGE_STEP * bridge:
+        bridge = target
+    over = bridge <= plan.cap or now - bridged >= BRIDGE_SECONDS
+    return replace(plan, bridge=None if over else bridge, bridged=bridged)
 
 
 def _longest_bridge(seen: PlanInput) -> int:
-    """Return the largest batch of which one fits the objective, memory and envelope."""
+    """Return the largest batch that fits the objective, memory and envelope."""
     top, _ = _top(seen)
     longest = max_batch_seconds(seen.settings, seen.model.steps)
     if longest is None:
@@ -244,12 +244,12 @@ def _longest_bridge(seen: PlanInput) -> int:
     return seen.model.largest_within(whole, top)
 
 
-def _worth(cap: int, seen: PlanInput, top: int) -> int:
-    """Return the batch that serves the backlog soonest, at most `top`; `cap` where longer batches are no cheaper a row."""
-    one, a = seen.model.seconds(1), seen.model.intercept(cap) * (seen.model.seconds(cap) or 0.0)
-    if one is None or a <= 0 or one <= a:
+def _bridge_target(cap: int, seen: PlanInput, top: int) -> int:
+    """Return the batch size that serves the backlog fastest, at most `top`; `cap` if larger batches cost no less per row."""
+    single, a = seen.model.seconds(1), seen.model.intercept(cap) * (seen.model.seconds(cap) or 0.0)
+    if single is None or a <= 0 or single <= a:
         return cap
-    return min(max(cap, ceil(sqrt(seen.backlog_per_pod * a / (one - a)))), top)
+    return min(max(cap, ceil(sqrt(seen.backlog_per_pod * a / (single - a)))), top)
 
 
 def _why(plan: BatchPlan, seen: PlanInput, cap: int) -> str:
@@ -258,25 +258,25 @@ def _why(plan: BatchPlan, seen: PlanInput, cap: int) -> str:
     words = {
         CapReason.OBJECTIVE: fits,
         CapReason.OBJECTIVE_INFEASIBLE: infeasible,
-        CapReason.KNEE: f"without an objective, {cap} rows a batch serve {100 * KNEE:.0f} % of what the largest would, sooner",
+        CapReason.KNEE: f"no objective is set; {cap} rows a batch give {100 * KNEE:.0f} % of the largest batch's capacity",
         CapReason.SIZE_MAX: f"batching.size.max is {settings.size_max}",
         CapReason.SIZE_MIN: f"batching.size.min is {settings.size_min}",
         CapReason.MEMORY_BOUND: f"memory allows {seen.memory_bound} rows",
-        CapReason.MEASURED_RANGE: f"no batch over {seen.model.largest:.0f} rows was measured",
-        CapReason.BACK_OFF: "measured batch times are longer than the curve foretells",
-        CapReason.STEP_INTERVAL: "one step is taken a minute up, and in 30 s down",
-        CapReason.UNACKNOWLEDGED: "not every Ready pod obeys the cap yet",
+        CapReason.MEASURED_RANGE: f"no batch over {seen.model.largest:.0f} rows has been measured",
+        CapReason.BACK_OFF: "measured batch times exceed the curve's prediction",
+        CapReason.STEP_INTERVAL: "the cap rises at most once a minute and falls at most once in 30 s",
+        CapReason.UNACKNOWLEDGED: "not every Ready pod has acknowledged the cap",
     }
-    return words.get(plan.term, "it is planned")
+    return words.get(plan.term, "the planned cap")
 
 
 def _objective_words(seen: PlanInput, cap: int) -> tuple[str, str]:
-    """Return what to say where the objective sets the cap, and where no cap meets it."""
+    """Return the messages for a cap set by the objective and for an infeasible objective."""
     settings, seconds = seen.settings, seen.model.seconds(cap)
     takes = "" if seconds is None else f" of {1000 * seconds:.0f} ms"
     if seen.model.steps is None:
-        asked = f"{settings.objective_milliseconds} ms"
-        return f"two batches{takes} fit {asked}", f"no batch is short enough for {asked}"
+        objective = f"{settings.objective_milliseconds} ms"
+        return f"two batches{takes} fit {objective}", f"no batch is short enough for {objective}"
     longest = 1000 * (max_batch_seconds(settings, seen.model.steps) or 0.0)
-    asked = f"{longest:.0f} ms a token"
-    return f"a step{takes} fits {asked}", f"no step is short enough for {asked}"
+    objective = f"{longest:.0f} ms a token"
+    return f"a step{takes} fits {objective}", f"no step is short enough for {objective}"

@@ -1,14 +1,12 @@
-"""What the pool's own clients got, and the price that late requests have by it. Pure.
+"""The price of late requests, learned from the pods' counts, and the count that is cheapest at this price. Pure.
 
-Forecast, chain and noise are models; what was late is a fact, counted by the pods. Each tick moves the price by what
-was late beyond the share allowed, so that in the long run no more is late than that, whatever the traffic
+Forecast, table and noise are models; late requests are counted. Each tick changes the price by the requests that were late
+beyond the allowed share, so that in the long run no larger share is late, whatever the traffic
 (Gibbs and Candes 2021, "Adaptive conformal inference under distribution shift": a quantile there, a price here).
 
-The count that is worth its price: replicas cost, late requests cost, and the demand is not known. Pure.
-
-The count minimises n + price * E[demand * share late], both in replicas, over the demands that may come. So lateness is
-bought off where that is cheap, as by a schedule made with the whole trace known; a fixed share of each moment's requests
-would be dear where traffic is high, since pods are then many and unequally busy.
+The count minimizes n + price * E[demand * share late], both in replicas, over the distribution of demands. So lateness is
+avoided where that is cheap, as in a schedule made with the whole trace known; a fixed share at every moment would be dear in
+high traffic, when pods are many and unequally busy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,22 +23,22 @@ from penstock_operator.decide.scaling.signals.attainment import (
 from penstock_operator.observed import PodSample, PoolSignals, is_measured, measured
 
 ALLOWED_SHARE = 0.006
-"""Share of requests that may be late in the long run: the objective's 1 %, and something to spare."""
+"""Allowed share of late requests in the long run: the objective's 1 %, with a margin."""
 INITIAL_PRICE = 40.0
-"""Of all requests of a moment being late, in replicas for each replica's worth of demand. It begins on the safe side:
-traffic just met has not shown its bursts yet, and the price falls slowly while none comes."""
+"""Price of all requests being late, in replicas per replica's worth of demand. The initial value is conservative: new traffic
+has not shown its bursts yet, and the price falls slowly without any."""
 MIN_PRICE, MAX_PRICE = 12.0, 80.0
 PRICE_STEP = 0.05
-"""The price's logarithm moves by this for each second's worth of requests that were late beyond ALLOWED."""
+"""Change of the price's logarithm per second's worth of requests late beyond `ALLOWED_SHARE`."""
 MAX_LATE_SECONDS = 2.0
-"""In one tick: a stall says no more than that."""
+"""Maximum counted lateness of one tick, in seconds' worth of requests, which limits the effect of a stall."""
 TYPICAL_SECONDS = 600.0
-"""Of the smoothing of the pool's rate, by which a second's worth of requests is reckoned."""
+"""Smoothing time of the pool's typical rate, which defines a second's worth of requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """The pods' counts, the rate that is usual, and the price."""
+    """Counts of the pods, the typical rate, and the price of lateness."""
 
     counted: Attainment = field(default_factory=Attainment)
     typical: float | None = None
@@ -52,14 +50,16 @@ class Lateness:
 def count_late(
     before: Lateness, signals: PoolSignals, objective_milliseconds: int | None, now: float
 ) -> tuple[Lateness, float | None]:
-    """Return the counts after this round, and how many seconds' worth of requests were late beyond ALLOWED.
+    """Return the counts after this round, and the requests late beyond `ALLOWED_SHARE`, in seconds' worth of requests.
 
-    Negative where fewer were late; None where the pods do not tell, or there is no objective.
+    The latter is negative if fewer were late, and None if the pods publish no counts or there is no objective.
     """
     if objective_milliseconds is None:
         return Lateness(), None
-    told = [one for one in signals.samples if is_new(before.counted, one) and _sound(one)]
-    counted = advance(before.counted, told, Objectives(objective_milliseconds))
+    samples = [
+        sample for sample in signals.samples if is_new(before.counted, sample) and _sound(sample)
+    ]
+    counted = advance(before.counted, samples, Objectives(objective_milliseconds))
     total = counted.total - before.counted.total
     if before.time is None or now <= before.time or total <= 0:
         time = now if before.time is None else before.time
@@ -73,7 +73,7 @@ def count_late(
 
 
 def _sound(sample: PodSample) -> bool:
-    """Return whether every count is one: what is not would stay in the sums for ever."""
+    """Return whether every count is a measurement: an invalid one would stay in the sums."""
     if measured(sample.requests_settled) is None:
         return False
     return all(
@@ -82,30 +82,30 @@ def _sound(sample: PodSample) -> bool:
 
 
 def reprice(before: Lateness, late_seconds: float) -> Lateness:
-    """Return the lateness with its price moved by so many seconds' worth of requests late beyond ALLOWED."""
+    """Return the lateness with its price changed by requests late beyond `ALLOWED_SHARE`, in seconds' worth."""
     moved = before.lateness_price * exp(PRICE_STEP * min(late_seconds, MAX_LATE_SECONDS))
     return replace(before, lateness_price=min(max(moved, MIN_PRICE), MAX_PRICE))
 
 
 LateShare = Callable[[float], Mapping[int, float]]
-"""Pods -> utilisation in percent -> share of requests later than the objective."""
+"""Number of pods -> utilization in percent -> share of requests later than the objective."""
 Demands = Sequence[tuple[float, float]]
-"""(probability, demand in replicas' whole capacity); the probabilities add up to 1."""
+"""(probability, demand in replicas' full capacity); the probabilities add up to 1."""
 COARSE, FINE = 8, 4
-"""A step of the search is an eighth of the least count, then a quarter of that."""
+"""Divisors of the search step: an eighth of the smallest count, then a quarter of that."""
 MAX_STEPS = 32
 
 
-def cheapest_count(demands: Demands, least: float, price: float, late: LateShare) -> float:
-    """Return the count worth its price, in parts of a replica, at least `least`."""
-    step = max(least, 1.0) / COARSE
-    best = _search(demands, price, late, [least + step * i for i in range(MAX_STEPS)])
+def cheapest_count(demands: Demands, minimum: float, price: float, late: LateShare) -> float:
+    """Return the cheapest count, as a fraction, at least `minimum`."""
+    step = max(minimum, 1.0) / COARSE
+    best = _search(demands, price, late, [minimum + step * i for i in range(MAX_STEPS)])
     around = [best + step * (i - FINE) / FINE for i in range(1, 2 * FINE)]
-    return _search(demands, price, late, [best, *(one for one in around if one >= least)])
+    return _search(demands, price, late, [best, *(count for count in around if count >= minimum)])
 
 
 def _search(demands: Demands, price: float, late: LateShare, counts: Sequence[float]) -> float:
-    """Return the cheapest of some counts; those that alone cost more than the best are not looked at."""
+    """Return the cheapest of some counts; a count that alone exceeds the lowest cost is skipped."""
     best, cheapest = counts[0], _cost(demands, price, late, counts[0])
     for count in counts[1:]:
         if count < cheapest and (cost := _cost(demands, price, late, count)) < cheapest:

@@ -1,8 +1,8 @@
-"""The second law: capacity at the objective, forecast to the cold start (docs/design/control-law.md#capacityatobjective). Pure.
+"""The law CapacityAtObjective (docs/design/control-law.md#capacityatobjective): capacity at the objective, forecast over a start-up. Pure.
 
-Each tick: keep the new samples, learn each pod's curve and each start's length, judge whether the pool can be
-seen at all; then plan the largest batch of which two fit the objective, and count the replicas that demand
-needs at that batch when a replica asked for now would serve. Absent signals move nothing.
+Each tick: store the new samples, update each pod's curve and the start-up times, judge whether signals are usable; then plan
+the largest batch of which two fit the objective, and the number of replicas for the demand at the time when a replica
+requested now is Ready. Absent signals change nothing.
 """
 
 from dataclasses import replace
@@ -36,9 +36,9 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
 from penstock_operator.decide.scaling.capacity_at_objective.observations import (
     Tick,
     late_share,
+    observe_tick,
     predicted_p99_seconds,
     ready_capacity,
-    tick,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     UTILIZATION,
@@ -48,7 +48,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     largest_need,
     needs,
     next_count,
-    noted,
+    record_need,
     utilization,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import (
@@ -80,84 +80,84 @@ from penstock_operator.decide.scaling.utilization_band.replicas import bounds_on
 
 TICK_SECONDS = 5.0
 FELT = 0.85
-"""A forecast that was too low hurt if the Ready pods were busier than this."""
+"""Utilization of the Ready pods above which a too low forecast was harmful."""
 MIN_COUNT = 0.2
-"""Of a replica: the search for a count has to begin somewhere."""
+"""Smallest count of the search, as a fraction of a replica."""
 
 
 class CapacityAtObjective:
-    """The second law."""
+    """The law CapacityAtObjective."""
 
     name = "CapacityAtObjective"
 
     def initial(self, now: float) -> CapacityState:
-        """Return the state of a pool just met."""
+        """Return the state of a new pool."""
         return CapacityState(Count(begun=now))
 
     def step(
         self, state: CapacityState, observed: LawInput, now: float
     ) -> tuple[CapacityState, Decision]:
         """Return the next state and the decision; never raises, whatever the signals."""
-        held = state.windows
+        before = state.windows
         state = with_samples(state, observed, now)
-        news = has_new_samples(held, state.windows)
-        found = tick(state, observed, now)
-        state = replace(state, good_ticks=_good_ticks(state.good_ticks, found.demand, news=news))
-        if state.good_ticks < GOOD_TICKS or found.demand.ready == 0:
+        news = has_new_samples(before, state.windows)
+        tick = observe_tick(state, observed, now)
+        state = replace(state, good_ticks=_good_ticks(state.good_ticks, tick.demand, news=news))
+        if state.good_ticks < GOOD_TICKS or tick.demand.ready == 0:
             state = replace(state, count=replace(state.count, begun=now, needs=()))
-            return state, _blind(found)
-        if found.model is None:
-            return state, _without_curve(state, found)
-        return _decided(state, found, found.model, news=news)
+            return state, _blind(tick)
+        if tick.model is None:
+            return state, _without_curve(state, tick)
+        return _decided(state, tick, tick.model, news=news)
 
 
-def _good_ticks(before: int, found: MeasuredDemand, *, news: bool) -> int:
-    """Count only rounds with news; without a Ready pod there is nothing to see, neither good nor bad."""
-    if found.ready == 0:
+def _good_ticks(before: int, demand: MeasuredDemand, *, news: bool) -> int:
+    """Return the consecutive ticks with signals, counting only rounds with new samples; unchanged without a Ready pod."""
+    if demand.ready == 0:
         return before
-    if found.absent:
+    if demand.absent:
         return 0
     return min(before + 1, GOOD_TICKS) if news else before
 
 
-def _blind(found: Tick) -> Decision:
-    """Bounds hold at once, signals or none; all else stays."""
+def _blind(tick: Tick) -> Decision:
+    """Return the decision without signals: bounds apply, nothing else changes."""
     why = "signals are absent"
-    cap = _held_cap(found, CapReason.SIGNALS_ABSENT, why)
-    move = _held_count(found, ReplicasReason.SIGNALS_ABSENT, why)
-    return replace(_decision(found, cap, move), metrics_available=False)
+    cap = _held_cap(tick, CapReason.SIGNALS_ABSENT, why)
+    move = _held_count(tick, ReplicasReason.SIGNALS_ABSENT, why)
+    return replace(_decision(tick, cap, move), metrics_available=False)
 
 
-def _without_curve(state: CapacityState, found: Tick) -> Decision:
-    """No batch was ever seen: all stays, but for the queue depth that the user asked for himself."""
-    why = "no batch was seen yet, or too few answers"
-    settings, waiting = found.observed.settings, found.demand.waiting or 0.0
-    move = _held_count(found, ReplicasReason.CURVE_UNKNOWN, why)
+def _without_curve(state: CapacityState, tick: Tick) -> Decision:
+    """Return the decision before the first batch: nothing changes, except for the user's own queue-depth target."""
+    why = "no batch or too few answers have been measured yet"
+    settings, waiting = tick.observed.settings, tick.demand.waiting or 0.0
+    move = _held_count(tick, ReplicasReason.CURVE_UNKNOWN, why)
     target = settings.guards.target_per_replica
-    if target is not None and (wanted := -int(-waiting // target)) > move.replicas:
-        text = f"{waiting:.0f} requests wait, over {target} per replica"
-        granted = max(min(wanted, settings.max_replicas), move.replicas)
+    if target is not None and (needed := -int(-waiting // target)) > move.replicas:
+        text = f"{waiting:.0f} requests are waiting, over {target} per replica"
+        granted = max(min(needed, settings.max_replicas), move.replicas)
         move = ReplicasMove(granted, ReplicasReason.QUEUE_DEPTH, text)
-    cap = _unproven_cap(state, found) or _held_cap(found, CapReason.CURVE_UNKNOWN, why)
-    return _decision(found, cap, move)
+    cap = _unproven_cap(state, tick) or _held_cap(tick, CapReason.CURVE_UNKNOWN, why)
+    return _decision(tick, cap, move)
 
 
-def _unproven_cap(state: CapacityState, found: Tick) -> CapMove | None:
-    """Return the cap by the steps that pods timed at load, until answers have ended; None where no pod generates text."""
-    steps, settings = tuple(state.step_curves.pods.values()), found.observed.settings
+def _unproven_cap(state: CapacityState, tick: Tick) -> CapMove | None:
+    """Return the cap from the steps timed at load, before answers complete; None if no pod generates text."""
+    steps, settings = tuple(state.step_curves.pods.values()), tick.observed.settings
     if not steps:
         return None
     token = settings.output_token_milliseconds
     longest = None if token is None else SPARE * token / 1000
-    bound = settings.size_max if found.memory_bound is None else found.memory_bound
+    bound = settings.size_max if tick.memory_bound is None else tick.memory_bound
     cap = clamp_cap(initial_rows(steps, longest, bound), settings)
-    why = "by the steps timed at load: too few answers have ended yet"
+    why = "from the steps timed at load; too few answers have completed yet"
     return CapMove(cap, CapReason.CURVE_UNKNOWN, why)
 
 
-def _held_cap(found: Tick, term: CapReason, why: str) -> CapMove:
-    """Return the published cap inside the range in force, or the first one."""
-    settings, cap = found.observed.settings, found.observed.cap
+def _held_cap(tick: Tick, term: CapReason, why: str) -> CapMove:
+    """Return the published cap within the range in force, or the first cap."""
+    settings, cap = tick.observed.settings, tick.observed.cap
     if cap is None:
         first = clamp_cap(settings.size_min, settings)
         return CapMove(first, CapReason.FIRST_CAP, "the first cap is size.min")
@@ -169,137 +169,137 @@ def _held_cap(found: Tick, term: CapReason, why: str) -> CapMove:
     return CapMove(bounded, edited, text)
 
 
-def _held_count(found: Tick, term: ReplicasReason, why: str) -> ReplicasMove:
-    replicas = found.observed.replicas
-    return bounds_only(found.observed.settings, replicas) or ReplicasMove(replicas, term, why)
+def _held_count(tick: Tick, term: ReplicasReason, why: str) -> ReplicasMove:
+    replicas = tick.observed.replicas
+    return bounds_only(tick.observed.settings, replicas) or ReplicasMove(replicas, term, why)
 
 
 def _decided(
-    state: CapacityState, found: Tick, curve: CapacityModel, *, news: bool
+    state: CapacityState, tick: Tick, curve: CapacityModel, *, news: bool
 ) -> tuple[CapacityState, Decision]:
-    state = smooth(state, found.load, found.now) if news else state
-    state = replace(state, off_curve=off_curve(state.off_curve, found.settled, curve))
-    wanted = _plan_input(state, found, curve)
-    state = replace(state, plan=next_plan(state.plan, wanted, found.now))
-    cap = cap_move(state.plan, wanted)
-    state, seen = _count_input(state, found, curve, news=news)
-    if seen is None:
+    state = smooth(state, tick.load, tick.now) if news else state
+    state = replace(state, off_curve=off_curve(state.off_curve, tick.settled, curve))
+    plan_input = _plan_input(state, tick, curve)
+    state = replace(state, plan=next_plan(state.plan, plan_input, tick.now))
+    cap = cap_move(state.plan, plan_input)
+    state, inputs = _count_input(state, tick, curve, news=news)
+    if inputs is None:
         why = "too few samples for a rate yet"
-        return state, _decision(found, cap, _held_count(found, ReplicasReason.STEADY, why))
-    need = largest_need(seen)
-    hold = hold_seconds(found.observed.settings, found.startup_seconds)
-    state = replace(state, count=noted(state.count, need.surely, hold, found.now))
-    move = next_count(state.count, seen, need, found.now)
-    decision = _decision(found, cap, move)
+        return state, _decision(tick, cap, _held_count(tick, ReplicasReason.STEADY, why))
+    need = largest_need(inputs)
+    hold = hold_seconds(tick.observed.settings, tick.startup_seconds)
+    state = replace(state, count=record_need(state.count, need.with_margin, hold, tick.now))
+    move = next_count(state.count, inputs, need, tick.now)
+    decision = _decision(tick, cap, move)
     return state, replace(
         decision,
-        observations=_with_plan(decision.observations, state, curve, seen),
-        demands=tuple(ReplicaDemand(one.term, one.exact) for one in needs(seen)),
-        outlook=_outlook(state, curve, seen),
+        observations=_with_plan(decision.observations, state, curve, inputs),
+        demands=tuple(ReplicaDemand(need.term, need.exact) for need in needs(inputs)),
+        outlook=_outlook(state, curve, inputs),
     )
 
 
-def _plan_input(state: CapacityState, found: Tick, curve: CapacityModel) -> PlanInput:
+def _plan_input(state: CapacityState, tick: Tick, curve: CapacityModel) -> PlanInput:
     return PlanInput(
-        settings=found.observed.settings,
+        settings=tick.observed.settings,
         model=curve,
-        memory_bound=found.memory_bound,
+        memory_bound=tick.memory_bound,
         settled=state.settled_since is not None,
-        settled_p99_seconds=found.settled.batch_p99_seconds,
-        starting=found.demand.ready < found.observed.replicas,
-        backlog_per_pod=found.load.backlog / max(found.demand.sampled, 1),
+        settled_p99_seconds=tick.settled.batch_p99_seconds,
+        starting=tick.demand.ready < tick.observed.replicas,
+        backlog_per_pod=tick.load.backlog / max(tick.demand.sampled, 1),
     )
 
 
 def _count_input(
-    state: CapacityState, found: Tick, curve: CapacityModel, *, news: bool
+    state: CapacityState, tick: Tick, curve: CapacityModel, *, news: bool
 ) -> tuple[CapacityState, CountInput | None]:
-    """Return the state with the forecaster moved on, and what the count is decided from."""
-    settings, cap = found.observed.settings, state.plan.cap or 1
-    rate = found.load.recent
+    """Return the state with an updated forecaster, and the inputs of the count decision."""
+    settings, cap = tick.observed.settings, state.plan.cap or 1
+    rate = tick.load.recent
     each = curve.capacity(cap)
     if rate is None or not each:
         return state, None
-    horizon = found.startup_seconds + TICK_SECONDS
-    seen = CountInput(
+    horizon = tick.startup_seconds + TICK_SECONDS
+    inputs = CountInput(
         settings=settings,
-        replicas=found.observed.replicas,
-        ready=found.demand.ready,
-        unmeasured=found.demand.unmeasured,
-        waiting=found.demand.waiting or 0.0,
-        load=found.load,
+        replicas=tick.observed.replicas,
+        ready=tick.demand.ready,
+        unmeasured=tick.demand.unmeasured,
+        waiting=tick.demand.waiting or 0.0,
+        load=tick.load,
         imbalance=max(state.imbalance, 1.0),
         forecast=0.0,
         capacity_each=each,
-        capacity_ready=ready_capacity(state, found, curve, cap),
+        capacity_ready=ready_capacity(state, tick, curve, cap),
         utilization_target=UTILIZATION,
-        startup_seconds=found.startup_seconds,
-        started_seconds=started_seconds(state.startup, found.startup_seconds, found.now),
-        next_batch=curve.ended(cap) * found.demand.ready,
+        startup_seconds=tick.startup_seconds,
+        started_seconds=started_seconds(state.startup, tick.startup_seconds, tick.now),
+        next_batch=curve.completed(cap) * tick.demand.ready,
         spare_seconds=max_wait_seconds(settings, curve.steps),
-        uneven=1.0 if late_share(state, found, curve, cap) else max(state.imbalance, 1.0),
+        uneven=1.0 if late_share(state, tick, curve, cap) else max(state.imbalance, 1.0),
     )
     if news:
-        busy = utilization(seen)
+        busy = utilization(inputs)
         sample = forecast.DemandSample(
             rate,
-            found.load.newest if found.load.newest is not None else rate,
+            tick.load.newest if tick.load.newest is not None else rate,
             felt=busy > FELT,
-            judged=_judged(state, found) and state.plan.bridge is None,
+            judged=_judged(state, tick) and state.plan.bridge is None,
         )
-        forecaster = forecast.advance(state.forecaster, sample, horizon, found.now)
-        state = replace(state, forecaster=forecaster, lateness=_priced(state, found, curve, busy))
-    expected, share = _expected(state, found, curve, horizon)
-    return state, replace(seen, forecast=expected, utilization_target=share)
+        forecaster = forecast.advance(state.forecaster, sample, horizon, tick.now)
+        state = replace(state, forecaster=forecaster, lateness=_priced(state, tick, curve, busy))
+    expected, share = _expected(state, tick, curve, horizon)
+    return state, replace(inputs, forecast=expected, utilization_target=share)
 
 
 def _expected(
-    state: CapacityState, found: Tick, curve: CapacityModel, horizon: float
+    state: CapacityState, tick: Tick, curve: CapacityModel, horizon: float
 ) -> tuple[float, float]:
-    """Return the demand to expect and the utilisation to aim at; without an objective, a demand seldom exceeded."""
+    """Return the expected demand and the target utilization; without an objective, an upper quantile of demand."""
     cap = state.plan.cap or 1
-    late, each = late_share(state, found, curve, cap), curve.capacity(cap)
+    late, each = late_share(state, tick, curve, cap), curve.capacity(cap)
     expected = forecast.expected_demand(state.forecaster, horizon)
     if late is None or not each or expected <= 0:
         return forecast.upper_demand(state.forecaster, horizon), UTILIZATION
     likely = forecast.likely_demands(state.forecaster, expected)
-    demands = [(chance, one / each) for chance, one in likely]
-    least = max(expected / each / UTILIZATION, MIN_COUNT)
-    count = cheapest_count(demands, least, state.lateness.lateness_price, late)
+    demands = [(chance, demand / each) for chance, demand in likely]
+    minimum = max(expected / each / UTILIZATION, MIN_COUNT)
+    count = cheapest_count(demands, minimum, state.lateness.lateness_price, late)
     return expected, expected / each / count
 
 
-def _priced(state: CapacityState, found: Tick, curve: CapacityModel, busy: float) -> Lateness:
-    """Return the lateness with its price moved by what was late; where pods do not tell, by what must have been."""
-    if not _judged(state, found):
+def _priced(state: CapacityState, tick: Tick, curve: CapacityModel, busy: float) -> Lateness:
+    """Return the lateness with its price changed by late requests, which are predicted if the pods publish no counts."""
+    if not _judged(state, tick):
         return state.lateness
     late = state.late
     if late is None:
-        predicted = late_share(state, found, curve, state.plan.cap or 1)
+        predicted = late_share(state, tick, curve, state.plan.cap or 1)
         if predicted is None:
             return state.lateness
-        late = (predicted(max(found.demand.ready, 1)).at(busy) - ALLOWED_SHARE) * TICK_SECONDS
+        late = (predicted(max(tick.demand.ready, 1)).at(busy) - ALLOWED_SHARE) * TICK_SECONDS
     return reprice(state.lateness, late)
 
 
-def _judged(state: CapacityState, found: Tick) -> bool:
-    """Return whether a miss is the law's own: more could be had, and would help, and has had time to start."""
-    seen = found.observed
-    free = seen.replicas < seen.settings.max_replicas and not seen.limited
+def _judged(state: CapacityState, tick: Tick) -> bool:
+    """Return whether the law could have avoided a miss: more replicas were available, useful and had time to start."""
+    observed = tick.observed
+    free = observed.replicas < observed.settings.max_replicas and not observed.limited
     feasible = state.plan.term is not CapReason.OBJECTIVE_INFEASIBLE
     begun = state.forecaster.begun
-    own = begun is not None and found.now - begun > found.startup_seconds
+    own = begun is not None and tick.now - begun > tick.startup_seconds
     return free and feasible and own
 
 
-def _decision(found: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
+def _decision(tick: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
     return Decision(
         cap=cap.cap,
         replicas=replicas.replicas,
         cap_term=cap.term,
         replicas_term=replicas.term,
         message=f"cap {cap.cap}: {cap.why}; replicas {replicas.replicas}: {replicas.why}",
-        observations=_observations(found),
+        observations=_observations(tick),
         metrics_available=True,
         hold_until=replicas.hold_until,
         cap_why=cap.why,
@@ -307,51 +307,51 @@ def _decision(found: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
     )
 
 
-def _observations(found: Tick) -> LawObservations:
-    cap = found.observed.cap or found.observed.settings.size_min
+def _observations(tick: Tick) -> LawObservations:
+    cap = tick.observed.cap or tick.observed.settings.size_min
     return LawObservations(
-        duty=found.settled.duty,
-        duty_source=found.settled.duty_source,
-        waiting=found.demand.waiting,
-        rows_per_second=found.demand.rows_per_second,
-        batch_p99_seconds=found.settled.batch_p99_seconds,
-        batch_target_seconds=_batch_target_seconds(found),
-        predicted_next_seconds=None if found.model is None else found.model.seconds(cap + 1),
-        curve=None if found.model is None else curve_in_use(found.model, cap),
-        signal_age_seconds=found.demand.age_seconds,
-        startup_seconds=found.startup_seconds,
+        duty=tick.settled.duty,
+        duty_source=tick.settled.duty_source,
+        waiting=tick.demand.waiting,
+        rows_per_second=tick.demand.rows_per_second,
+        batch_p99_seconds=tick.settled.batch_p99_seconds,
+        batch_target_seconds=_batch_target_seconds(tick),
+        predicted_next_seconds=None if tick.model is None else tick.model.seconds(cap + 1),
+        curve=None if tick.model is None else curve_in_use(tick.model, cap),
+        signal_age_seconds=tick.demand.age_seconds,
+        startup_seconds=tick.startup_seconds,
     )
 
 
-def _batch_target_seconds(found: Tick) -> float | None:
-    settings, steps = found.observed.settings, None if found.model is None else found.model.steps
+def _batch_target_seconds(tick: Tick) -> float | None:
+    settings, steps = tick.observed.settings, None if tick.model is None else tick.model.steps
     return batch_target_seconds(settings) if steps is None else max_batch_seconds(settings, steps)
 
 
 def _with_plan(
-    seen: LawObservations, state: CapacityState, curve: CapacityModel, counted: CountInput
+    observations: LawObservations, state: CapacityState, curve: CapacityModel, inputs: CountInput
 ) -> LawObservations:
-    cap, busy = state.plan.cap or 1, utilization(counted)
+    cap, busy = state.plan.cap or 1, utilization(inputs)
     p99 = predicted_p99_seconds(state, curve, cap, busy)
     return replace(
-        seen,
-        forecast_rows_per_second=counted.forecast,
-        capacity_per_replica=counted.capacity_each,
+        observations,
+        forecast_rows_per_second=inputs.forecast,
+        capacity_per_replica=inputs.capacity_each,
         utilization=busy,
-        utilization_target=counted.utilization_target,
-        imbalance=counted.imbalance,
+        utilization_target=inputs.utilization_target,
+        imbalance=inputs.imbalance,
         predicted_p99_seconds=p99 if isfinite(p99) else None,
         planned_cap=cap,
-        forecast_miss=misses[-1].by if (misses := state.forecaster.errors.latest) else None,
+        forecast_miss=errors[-1].by if (errors := state.forecaster.errors.latest) else None,
         off_curve=state.off_curve,
     )
 
 
-def _outlook(state: CapacityState, curve: CapacityModel, counted: CountInput) -> DemandOutlook:
-    spare, objective = spare_seconds(counted.settings), counted.settings.objective_milliseconds
+def _outlook(state: CapacityState, curve: CapacityModel, inputs: CountInput) -> DemandOutlook:
+    spare, objective = spare_seconds(inputs.settings), inputs.settings.objective_milliseconds
     overhead = 0.0 if spare is None or objective is None else objective / 1000 - spare
     return DemandOutlook(
-        demand=counted.forecast,
+        demand=inputs.forecast,
         curve=curve_in_use(curve, state.plan.cap or 1),
         p99_ratio=curve.p99_ratio,
         dispersion=state.dispersion if curve.steps is None else None,

@@ -1,4 +1,4 @@
-"""One tick's findings: what samples, curves and starts come to. Pure."""
+"""Measurements and models at one tick, from the pool's samples, curves and starts. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ from penstock_operator.observed import SignalSource
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What is known this tick."""
+    """Measurements and models at one tick."""
 
     observed: LawInput
     now: float
@@ -50,27 +50,27 @@ class Tick:
     demand: MeasuredDemand
     load: PoolDemand
     settled: MeasuredService
-    """Since every Ready pod obeys the cap."""
+    """Service since every Ready pod acknowledged the cap."""
     model: CapacityModel | None
-    """None: no batch was ever seen."""
+    """None without measured batches."""
     startup_seconds: float
-    """The 90th percentile."""
+    """90th percentile of start-up, in seconds."""
 
     @property
     def ready(self) -> tuple[LawPod, ...]:
-        """Return the pods that serve and stay."""
+        """Return the Ready pods that are not terminating."""
         return tuple(pod for pod in self.observed.pods if pod.ready and not pod.terminating)
 
     @property
     def memory_bound(self) -> int | None:
-        """Return the least bound that a Ready pod said; None where none did."""
+        """Return the smallest memory bound of the Ready pods; None if no pod reports one."""
         bounds = [pod.cap_bound for pod in self.ready if pod.cap_bound is not None]
         return min(bounds, default=None)
 
 
-def tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
-    """Return the findings from a state that has this round's samples."""
-    asked = store_time(observed.signals, now)
+def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
+    """Return the measurements from a state that includes this round's samples."""
+    store_now = store_time(observed.signals, now)
     revision = _revision(observed.pods)
     steps = state.step_curves.of_revision(revision)
     windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
@@ -79,25 +79,27 @@ def tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
         observed=observed,
         now=now,
         windows=windows,
-        demand=demand(observed.pods, windows, state.windows.gone, asked),
-        load=load(observed.pods, windows, state.windows.gone, asked, float(observed.cap or 1)),
-        settled=service(observed.pods, windows, asked, since=asked - (now - settled)),
+        demand=demand(observed.pods, windows, state.windows.gone, store_now),
+        load=load(observed.pods, windows, state.windows.gone, store_now, float(observed.cap or 1)),
+        settled=service(observed.pods, windows, store_now, since=store_now - (now - settled)),
         model=decode_capacity(steps) if steps else model(state.curves.of_revision(revision)),
         startup_seconds=p90_seconds(state.startup, now),
     )
 
 
 def _revision(pods: tuple[LawPod, ...]) -> str | None:
-    """Return the revision that most Ready pods run; the greater name wins a tie, for a steady choice."""
+    """Return the revision that most Ready pods run; of a tie the greater name, for a stable choice."""
     ready = Counter(pod.revision for pod in pods if pod.ready and not pod.terminating)
-    return max(ready, key=lambda one: (ready[one], one or ""), default=None)
+    return max(ready, key=lambda revision: (ready[revision], revision or ""), default=None)
 
 
-def ready_capacity(state: CapacityState, found: Tick, curve: CapacityModel, cap: int) -> float:
-    """Return what the Ready pods can serve, in rows a second: each at the cap it obeys, and at its own pace."""
+def ready_capacity(state: CapacityState, tick: Tick, curve: CapacityModel, cap: int) -> float:
+    """Return the capacity of the Ready pods, in rows a second, each at its own cap and speed."""
     total, steps = 0.0, state.step_curves.pods
-    together = fit(add_steps((one.known, 1.0) for one in steps.values())) if steps else None
-    for pod in found.ready:
+    together = (
+        fit(add_steps((pod_steps.known, 1.0) for pod_steps in steps.values())) if steps else None
+    )
+    for pod in tick.ready:
         rows = cap if pod.acknowledged or pod.cap is None else pod.cap
         slow = slowness(steps.get(pod.uid), together) if steps else _slowness(state, pod.uid, curve)
         total += (curve.capacity(rows) or 0.0) / slow
@@ -105,13 +107,13 @@ def ready_capacity(state: CapacityState, found: Tick, curve: CapacityModel, cap:
 
 
 def late_share(
-    state: CapacityState, found: Tick, curve: CapacityModel, cap: int
+    state: CapacityState, tick: Tick, curve: CapacityModel, cap: int
 ) -> Callable[[float], LateShares] | None:
-    """Return what share of requests will be late, by utilisation and number of pods.
+    """Return the predicted share of late requests, by number of pods and utilization.
 
-    None: no objective, or one that no number of replicas meets; nor of generation, whose requests wait for no batch to end.
+    None without an objective, with one that no number of replicas meets, and in generation, where requests join at any step.
     """
-    limit = _limit(found, curve, cap)
+    limit = _limit(tick, curve, cap)
     if limit is None:
         return None
     intercept, dispersion = curve.intercept(cap), state.dispersion / cap
@@ -129,23 +131,23 @@ def late_share(
 def predicted_p99_seconds(
     state: CapacityState, curve: CapacityModel, cap: int, utilization: float
 ) -> float:
-    """Return the 99th percentile of latency in seconds at this utilisation; infinite at 1 and above, and where it is not predicted."""
+    """Return the 99th percentile of latency in seconds at this utilization; infinite from 1 on, and if it is not predicted."""
     if curve.steps is not None:
         return inf
     whole = (curve.seconds(cap) or 0.0) * curve.p99_ratio
     return whole * predict.p99(curve.intercept(cap), state.dispersion / cap, utilization)
 
 
-def _limit(found: Tick, curve: CapacityModel, cap: int) -> float | None:
+def _limit(tick: Tick, curve: CapacityModel, cap: int) -> float | None:
     """Return the objective in t(cap) at its 99th percentile."""
-    spare, seconds = spare_seconds(found.observed.settings), curve.seconds(cap)
+    spare, seconds = spare_seconds(tick.observed.settings), curve.seconds(cap)
     if spare is None or not seconds or curve.steps is not None:
         return None
     return spare / (seconds * curve.p99_ratio)
 
 
 def _slowness(state: CapacityState, uid: str, curve: CapacityModel) -> float:
-    """Return how much longer this pod's batches took than the curve says of such batches."""
+    """Return the ratio of this pod's batch time to the curve's prediction."""
     known = state.curves.pods.get(uid)
     if known is None or known.data.batches < MIN_BATCHES_TO_JUDGE:
         return 1.0

@@ -1,11 +1,9 @@
-"""What of the second law's memory is worth keeping through a restart, as bounded plain data and back. Pure.
+"""The checkpoint of CapacityAtObjective as bounded JSON data: serialization and validation. Pure.
 
-Kept: how long starts take, what the forecaster learnt, the price of late requests, the shape of the traffic, and the service curve of
-the revision that serves. Not kept: windows (they fill in 20 s), holds (they begin anew: down only after a whole
-one) and whatever came after this version. Whoever may write ConfigMaps in the pool's namespace may write this too: every
-number is judged again, and the bounds on replicas hold whatever it says.
-
-What was learnt of steps and answers, as bounded plain data and back: a part of the law's checkpoint. Pure.
+Stored: start-up times, the forecaster's parameters, the price of late requests, the shape of the traffic, and the service
+curves of the serving revision. Not stored: windows (full after 20 s) and holds (they restart: down only after a whole
+one). Everyone with write access to ConfigMaps in the pool's namespace can edit it, so that every number is validated, and the
+bounds on replicas apply whatever it contains.
 """
 
 from collections.abc import Mapping
@@ -15,7 +13,7 @@ from typing import Any
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
     BatchCurves,
     PodCurve,
-    add,
+    add_sums,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
     MAX_SECONDS,
@@ -57,35 +55,35 @@ from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTup
 from penstock_operator.observed import is_measured, measured
 
 MAX_CHECKPOINT_AGE_SECONDS = 6 * 3600.0
-"""Older memory is of another time."""
+"""Maximum age of a usable checkpoint."""
 LEVEL_SECONDS = 600.0
-"""Demand itself is believed for so long; what was learnt about it for longer."""
+"""Maximum age of the stored demand; the other parameters are valid for longer."""
 MAX_SAVED_ERRORS = 60
 MAX_SHAPE = 100.0
 Data = Mapping[str, Any]
 
 
 def to_checkpoint(state: CapacityState) -> dict[str, Any]:
-    """Return the state as JSON knows it, at most about 2 KiB; nothing where nothing was learnt yet."""
-    seen = state.forecaster
+    """Return the state as JSON data, at most about 2 KiB; empty if nothing has been learned yet."""
+    forecaster = state.forecaster
     revision, curve = _main_curve(state.curves)
     known = curve is not None or bool(state.step_curves.pods)
-    if seen.time is None and not known and not state.startup.finished:
+    if forecaster.time is None and not known and not state.startup.finished:
         return {}
-    misses = seen.errors.latest
-    step = max(len(misses) // MAX_SAVED_ERRORS, 1)
+    errors = forecaster.errors.latest
+    step = max(len(errors) // MAX_SAVED_ERRORS, 1)
     data: dict[str, Any] = {
-        "starts": [round(one, 1) for one in state.startup.finished],
-        "level": _short(seen.level),
-        "trend": _short(seen.trend),
-        "mean": _short(seen.mean),
-        "departed": _short(seen.departed),
-        "stayed": _short(seen.stayed),
-        "judgements": _short(seen.judgements),
-        "noise": None if seen.noise is None else _short(seen.noise),
-        "misses": [[_short(one.expected), _short(one.by)] for one in misses[::step]],
-        "judged": len(misses),
-        "quantileLevel": round(seen.quantile_level, 4),
+        "starts": [round(seconds, 1) for seconds in state.startup.finished],
+        "level": _short(forecaster.level),
+        "trend": _short(forecaster.trend),
+        "mean": _short(forecaster.mean),
+        "departed": _short(forecaster.departed),
+        "stayed": _short(forecaster.stayed),
+        "judgements": _short(forecaster.judgements),
+        "noise": None if forecaster.noise is None else _short(forecaster.noise),
+        "misses": [[_short(error.expected), _short(error.by)] for error in errors[::step]],
+        "judged": len(errors),
+        "quantileLevel": round(forecaster.quantile_level, 4),
         "price": round(state.lateness.lateness_price, 2),
         "imbalance": _short(state.imbalance),
         "dispersion": _short(state.dispersion),
@@ -100,7 +98,7 @@ def to_checkpoint(state: CapacityState) -> dict[str, Any]:
 def from_checkpoint(
     initial: CapacityState, data: Data, written: float, now: float
 ) -> CapacityState:
-    """Return `initial` with what `data`, saved at `written` (Unix seconds), teaches; all or parts of it may be unusable."""
+    """Return `initial` with the valid parts of `data`, which was stored at `written` (Unix seconds)."""
     if not 0 <= now - written <= MAX_CHECKPOINT_AGE_SECONDS:
         return initial
     price = _number(data.get("price"), MIN_PRICE, MAX_PRICE)
@@ -121,26 +119,26 @@ def from_checkpoint(
 
 
 def _main_curve(curves: BatchCurves) -> tuple[str | None, PodCurve | None]:
-    """Return what is known of the revision that most pods run, added up."""
+    """Return the revision of most pods and its curve, summed over the pods."""
     revision, pods = curves.of_main_revision()
     if not pods:
         return None, None
-    whole = replace(pods[0], data=add(one.data for one in pods))
-    return revision, replace(whole, largest=max(one.largest for one in pods))
+    whole = replace(pods[0], data=add_sums(pod.data for pod in pods))
+    return revision, replace(whole, largest=max(pod.largest for pod in pods))
 
 
 def _forecaster(data: Data, written: float, now: float) -> Forecaster:
     quantile = _number(data.get("quantileLevel"), MIN_LEVEL, MAX_LEVEL)
-    learnt = Forecaster(
+    forecaster = Forecaster(
         errors=ForecastErrors.of(_misses(data.get("misses"))),
         quantile_level=INITIAL_LEVEL if quantile is None else quantile,
     )
     level = measured(_number(data.get("level"), 0.0, 1e12))
     if level is None or now - written > LEVEL_SECONDS:
-        return learnt
+        return forecaster
     mean = _number(data.get("mean"), 0.0, 1e12)
     return replace(
-        _returning(learnt, data),
+        _with_persistence(forecaster, data),
         time=written,
         begun=written - LEVEL_SECONDS,
         level=level,
@@ -151,77 +149,77 @@ def _forecaster(data: Data, written: float, now: float) -> Forecaster:
 
 
 def _misses(values: Any) -> list[ForecastError]:
-    """Return the pairs of numbers among what may be anything."""
+    """Return the valid pairs of numbers in unvalidated data."""
     listed = values[-MAX_ERRORS:] if isinstance(values, list) else []
-    pairs = [_numbers(one, -1e12, 1e12) for one in listed]
+    pairs = [_numbers(value, -1e12, 1e12) for value in listed]
     return [ForecastError(*pair) for pair in pairs if len(pair) == 2]
 
 
-def _returning(learnt: Forecaster, data: Data) -> Forecaster:
-    """Add how much of a departure from the mean was seen to stay; its three sums tell nothing one without the others."""
+def _with_persistence(forecaster: Forecaster, data: Data) -> Forecaster:
+    """Return the forecaster with the three sums of its persistence, which are valid only together."""
     departed = _number(data.get("departed"), 0.0, 1e27)
     stayed = _number(data.get("stayed"), -1e27, 1e27)
     judgements = _number(data.get("judgements"), 0.0, MAX_ERRORS)
     if departed is None or stayed is None or judgements is None:
-        return learnt
-    return replace(learnt, departed=departed, stayed=stayed, judgements=judgements)
+        return forecaster
+    return replace(forecaster, departed=departed, stayed=stayed, judgements=judgements)
 
 
 def _curves(data: Data, written: float) -> BatchCurves:
-    """Return the curve as that of a pod that is gone: it counts while pods of its revision live."""
+    """Return the curve as that of a deleted pod, which counts while pods of its revision live."""
     revision, sums = data.get("revision"), data.get("curve")
     largest = _number(data.get("largestRows"), 0.0, 1e6)
     if not isinstance(revision, str | None) or not isinstance(sums, Mapping) or largest is None:
         return BatchCurves()
     known = {name: _number(sums.get(name), 0.0, 1e15) for name in SUMS}
-    if any(one is None for one in known.values()) or not known["batches"]:
+    if any(value is None for value in known.values()) or not known["batches"]:
         return BatchCurves()
     whole = CurveSumsTuple(0, *(known[name] or 0.0 for name in SUMS))
-    past = PodCurve(revision, CurveSumsTuple(), written, CurveSumsTuple(), whole, largest)
-    return BatchCurves(gone={revision: past})
+    stored = PodCurve(revision, CurveSumsTuple(), written, CurveSumsTuple(), whole, largest)
+    return BatchCurves(gone={revision: stored})
 
 
 def _shape(value: Any, least: float) -> float:
-    found = _number(value, least, MAX_SHAPE)
-    return least if found is None else found
+    number = _number(value, least, MAX_SHAPE)
+    return least if number is None else number
 
 
 def _numbers(values: Any, least: float, most: float) -> list[float]:
     listed = values[:MAX_ERRORS] if isinstance(values, list) else []
-    return [one for value in listed if (one := _number(value, least, most)) is not None]
+    return [number for value in listed if (number := _number(value, least, most)) is not None]
 
 
 def _number(value: Any, least: float, most: float) -> float | None:
-    """Return a number inside its range; None for anything else, NaN too."""
+    """Return a number within its range; None for anything else, including NaN."""
     usable = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if usable and least <= value <= most else None
 
 
 def _short(value: float) -> float:
-    """Return four significant digits."""
+    """Round to four significant digits."""
     return float(f"{value:.4g}")
 
 
 MAX_STEP_ROWS = 1e6
 SUM_DIGITS = 10
-"""Of sums: their differences matter, which four would lose."""
+"""Significant digits of sums, whose differences matter."""
 
 
-def steps_to_checkpoint(learnt: StepCurves) -> dict[str, Any]:
-    """Return what is known of the revision that most pods run; nothing where no pod generates."""
-    revision, pods = learnt.of_main_revision()
+def steps_to_checkpoint(step_curves: StepCurves) -> dict[str, Any]:
+    """Return the step sums of the revision of most pods; empty if no pod generates text."""
+    revision, pods = step_curves.of_main_revision()
     if not pods:
         return {}
     return {
         "stepsRevision": revision,
-        "steps": _rounded_sums(add_steps((one.known, 1.0) for one in pods)),
-        "answers": _rounded_sums(add_answers((one.answers, 1.0) for one in pods)),
-        "mostRows": round(max(one.largest for one in pods), 1),
+        "steps": _rounded_sums(add_steps((pod.known, 1.0) for pod in pods)),
+        "answers": _rounded_sums(add_answers((pod.answers, 1.0) for pod in pods)),
+        "mostRows": round(max(pod.largest for pod in pods), 1),
     }
 
 
 def steps_from_checkpoint(data: Mapping[str, Any], written: float) -> StepCurves:
-    """Return it as that of a pod that is gone: it counts while pods of its revision live. Anything may be in `data`."""
+    """Return the step sums as those of a deleted pod, which count while pods of its revision live; `data` is validated."""
     revision, steps = (
         data.get("stepsRevision"),
         _measurements(data.get("steps"), len(StepSums._fields)),
@@ -231,7 +229,7 @@ def steps_from_checkpoint(data: Mapping[str, Any], written: float) -> StepCurves
     sums = parse_steps(steps)
     if not isinstance(revision, str | None) or sums is None or not answers or not largest:
         return StepCurves()
-    past = PodSteps(
+    stored = PodSteps(
         revision=revision,
         epoch=0,
         last=StepSums(),
@@ -242,19 +240,19 @@ def steps_from_checkpoint(data: Mapping[str, Any], written: float) -> StepCurves
         answers=AnswerSums(*answers),
         largest=min(largest[0], MAX_STEP_ROWS),
     )
-    return StepCurves(gone={revision: past})
+    return StepCurves(gone={revision: stored})
 
 
 def _rounded_sums(values: tuple[float, ...]) -> list[float]:
-    return [float(f"{one:.{SUM_DIGITS}g}") for one in values]
+    return [float(f"{value:.{SUM_DIGITS}g}") for value in values]
 
 
 def _measurements(values: Any, count: int) -> tuple[float, ...] | None:
-    """Return so many numbers that are measurements; None for anything else, NaN too."""
+    """Return `count` measurements; None for anything else, including NaN."""
     if not isinstance(values, list) or len(values) != count:
         return None
     sound = all(
-        isinstance(one, int | float) and not isinstance(one, bool) and is_measured(one)
-        for one in values
+        isinstance(value, int | float) and not isinstance(value, bool) and is_measured(value)
+        for value in values
     )
     return tuple(map(float, values)) if sound else None

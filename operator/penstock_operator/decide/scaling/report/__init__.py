@@ -1,1 +1,1 @@
-"""A decision as status and conditions report it."""
+"""Reports of a decision: status fields, conditions and Events."""

@@ -1,7 +1,7 @@
-"""What other counts and caps would have cost, and how they would have done. Pure.
+"""Alternatives to a decision: the predicted utilization and latency of neighbouring counts and caps. Pure.
 
-Reckoned only when a decision is new, from the outlook that the law decided by: one replica less and one more, and
-half and twice the cap. Latency by the law's own tabulated chain; more demand than capacity has none.
+Computed only for a new decision, from the outlook that the law used: one replica less and one more, half the cap and twice
+the cap. Latency comes from the law's own table; it is not predicted where demand exceeds capacity.
 """
 
 from collections.abc import Iterator
@@ -15,34 +15,34 @@ from penstock_operator.decide.spec.law_settings import LawSettings
 
 
 class Verdict(StrEnum):
-    """How an alternative would have done."""
+    """Predicted outcome of an alternative."""
 
     MEETS_OBJECTIVE = "MeetsObjective"
     MISSES_OBJECTIVE = "MissesObjective"
     SATURATED = "Saturated"
     NOT_PREDICTED = "NotPredicted"
-    """There is no objective, or the law does not foretell latencies."""
+    """There is no objective, or the law does not predict latency."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One other way to set the two valves."""
+    """Another cap and count."""
 
     replicas: int
     cap: int
     utilization: float
-    """Demand over capacity; 1 and more is saturated."""
+    """Demand over capacity; saturated from 1 on."""
     p99_seconds: float | None
-    """Predicted, of a request to a pod of mean load; None where it is saturated, or nothing foretells it."""
+    """Predicted latency of a request to a pod of mean load, in seconds; None if saturated or not predicted."""
     verdict: Verdict
 
 
 def alternatives(decision: Decision, settings: LawSettings) -> tuple[Alternative, ...]:
-    """Return the decision's neighbours and the decision itself, fewest replicas first; none without an outlook."""
+    """Return the decision and its neighbours, fewest replicas first; nothing without an outlook."""
     outlook = decision.outlook
     if outlook is None:
         return ()
-    return tuple(_judged(*one, outlook, settings) for one in _choices(decision, settings))
+    return tuple(_judged(*choice, outlook, settings) for choice in _choices(decision, settings))
 
 
 def _choices(decision: Decision, settings: LawSettings) -> Iterator[tuple[int, int]]:
@@ -78,7 +78,7 @@ def _verdict(
     outlook: DemandOutlook,
     settings: LawSettings,
 ) -> Verdict:
-    """Judge as the law does: over pods that are unequally busy, not by the mean pod alone."""
+    """Return the verdict as the law judges it: over unequally busy pods."""
     if settings.objective_milliseconds is None:
         return Verdict.NOT_PREDICTED
     spare = settings.objective_milliseconds / 1000 - outlook.overhead_seconds

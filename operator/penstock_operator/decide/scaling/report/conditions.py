@@ -1,6 +1,6 @@
-"""What is said about a decision: conditions, Events, status. Pure.
+"""Conditions and Events about scaling. Pure.
 
-Texts stay the same while their cause does, so that an unchanged pool writes nothing.
+A text is unchanged while its cause is unchanged, so that an unchanged pool writes nothing.
 """
 
 from datetime import UTC, datetime
@@ -22,49 +22,52 @@ LAW_FAILED = "LawFailed"
 def scaling_condition(
     effective: EffectiveSpec, *, ignored: bool, blind: bool, failure: LawFailure | None = None
 ) -> Condition:
-    """Return the condition `Scaling`: whether the law moves the count, else who decides it.
+    """Return the condition `Scaling`: True if the law sets the count, else the reason.
 
-    `ignored`: spec.replicas was edited in Auto; `blind`: Ready pods are there, but no signals; `failure`: the law raised.
+    `ignored`: spec.replicas was edited in Auto; `blind`: there are Ready pods but no signals; `failure`: the law raised.
     """
     law, mode = effective.law, effective.scaling_mode
     status: bool | Literal["Unknown"] = False
     if mode is ScalingMode.MANUAL:
-        reason, text = "Manual", "scaling.mode is Manual: spec.replicas decides the count"
+        reason, text = "Manual", "scaling.mode is Manual: spec.replicas sets the count"
     elif mode is ScalingMode.HOLD:
-        reason, text = HELD, "scaling.mode is Hold: the count is frozen; the law only records"
+        reason, text = (
+            HELD,
+            "scaling.mode is Hold: the count is frozen; the law only records its decisions",
+        )
     elif mode is ScalingMode.RECOMMEND:
         reason = "Recommending"
-        text = "scaling.mode is Recommend: spec.replicas decides; desiredReplicas is the law's wish"
+        text = "scaling.mode is Recommend: spec.replicas sets the count; desiredReplicas is the law's recommendation"
     elif failure is not None:
         reason = LAW_FAILED
         text = (
-            f"{failure.law} failed ({failure.summary}): the replica count and the batch cap stay as they are; the law is"
-            " tried again at every tick: please report the operator's log line of it"
+            f"{failure.law} failed ({failure.summary}): the replica count and the batch cap are unchanged; the law is"
+            " retried at every tick. Report the operator's log line of this failure"
         )
     elif ignored:
         status, reason = True, REPLICAS_IGNORED
         text = (
-            "spec.replicas was changed, but scaling.mode is Auto and the law decides the count:"
+            "spec.replicas was changed, but scaling.mode is Auto and the law sets the count:"
             " use minReplicas and maxReplicas, or mode Manual"
         )
     elif blind:
-        reason, text = "SignalsAbsent", "there are no signals: the count holds and never falls"
+        reason, text = "SignalsAbsent", "no signals: the replica count is held"
     else:
         status, reason = True, "Acting"
         bounds = f"{law.min_replicas} and {law.max_replicas}"
-        text = f"{effective.algorithm} decides the count between {bounds}"
+        text = f"{effective.algorithm} sets the count between {bounds}"
     return condition("Scaling", status, reason, text)
 
 
 def metrics_condition(
     decision: Decision, signals: PoolSignals, ready_pods: int, replicas: int
 ) -> Condition:
-    """Return the condition `MetricsAvailable`: where signals come from, or why there are none.
+    """Return the condition `MetricsAvailable`: the source of signals, or why there are none.
 
-    `replicas` is what the Deployment asks for: with none there is nothing to know.
+    `replicas` is the Deployment's count; the status is Unknown if it is 0.
     """
     if ready_pods == 0:
-        text = "no pod is Ready, so there is nothing to measure"
+        text = "no pod is Ready; there is nothing to measure"
         status: bool | Literal["Unknown"] = False if replicas else "Unknown"
         return condition("MetricsAvailable", status, "NoReadyPods", text)
     if not decision.metrics_available or signals.source is SignalSource.NONE:
@@ -76,8 +79,8 @@ def metrics_condition(
     if decision.observations.off_curve is not None:
         which = "fewer" if decision.observations.off_curve < 0 else "more"
         text = (
-            f"busy pods serve over 10 % {which} rows than their service curve says, so capacity is not known well:"
-            " see whether others compute on their devices, and how long pods pause between batches"
+            f"busy pods serve over 10 % {which} rows than their service curve predicts, so the capacity is uncertain:"
+            " check for other processes on the devices and for pauses between batches"
         )
         return condition("MetricsAvailable", status=True, reason="CurveInconsistent", message=text)
     if signals.source is SignalSource.PROMETHEUS:
@@ -88,7 +91,7 @@ def metrics_condition(
 
 
 def count_event(before: int, after: int, why: str) -> EventNote | None:
-    """Return the Event of a moved count: one sentence with the why."""
+    """Return the Event of a changed count: one sentence with the reason."""
     if before == after:
         return None
     reason = "ScaledUp" if after > before else "ScaledDown"
@@ -96,14 +99,16 @@ def count_event(before: int, after: int, why: str) -> EventNote | None:
 
 
 def mode_event(before: ScalingMode, after: ScalingMode) -> EventNote:
-    """Return the Event of an edited mode: who decides the count is somebody else now."""
+    """Return the Event of an edited mode."""
     text = f"scaling.mode {before.value} -> {after.value}."
     return EventNote(EventType.NORMAL, "ModeChanged", text)
 
 
 def ignored_event(replicas: int) -> EventNote:
     """Return the Event of a `/scale` write that Auto ignores."""
-    text = f"spec.replicas {replicas} is ignored while scaling.mode is Auto; the law decides."
+    text = (
+        f"spec.replicas {replicas} is ignored while scaling.mode is Auto; the law sets the count."
+    )
     return EventNote(EventType.WARNING, REPLICAS_IGNORED, text)
 
 

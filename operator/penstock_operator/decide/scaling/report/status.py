@@ -1,7 +1,7 @@
-"""A decision as the status tells it: what was seen and wanted, what bound it, what else would have cost. Pure.
+"""Status fields of a decision: observations, wanted values, bounds and alternatives. Pure.
 
-Texts stay the same while their cause does, so that an unchanged pool writes nothing; what is dear to reckon is
-reckoned only where the decision is new.
+A text is unchanged while its cause is unchanged, so that an unchanged pool writes nothing; alternatives are computed only
+for a new decision.
 """
 
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ TERM_BOUNDS: dict[str, BoundBy] = {
     ReplicasReason.SIGNALS_ABSENT: "Signals",
 }
 MAX_FIGURE = 1e12
-"""Beyond it a figure says nothing, and would not fit."""
+"""Largest reported figure: larger ones are meaningless and exceed the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedDecision:
-    """A decision, and what became of it."""
+    """A decision and its effect."""
 
     effective: EffectiveSpec
     decision: Decision
@@ -43,29 +43,36 @@ class ReportedDecision:
     accelerators: int
     """Devices of one replica."""
     shortage: str = ""
-    """GpuBudget | Cluster where others' needs kept replicas from it; else empty."""
+    """GpuBudget | Cluster if fewer replicas were granted than requested; else empty."""
 
 
-def bound_by(told: ReportedDecision) -> BoundBy | None:
-    """Return what keeps the count from what the law's terms ask for; None: nothing does."""
-    if told.shortage == "GpuBudget":
+def bound_by(reported: ReportedDecision) -> BoundBy | None:
+    """Return what bounds the count below the demand of the law's terms; None if nothing does."""
+    if reported.shortage == "GpuBudget":
         return "GpuBudget"
-    if told.shortage == "Cluster":
+    if reported.shortage == "Cluster":
         return "Cluster"
-    term = told.decision.replicas_term
+    term = reported.decision.replicas_term
     if term == ReplicasReason.MAX_REPLICAS:
-        fields = {one.field for one in told.effective.bounded}
+        fields = {bound.field for bound in reported.effective.bounded}
         return "Policy" if "spec.scaling.maxReplicas" in fields else "MaxReplicas"
-    if told.effective.scaling_mode is ScalingMode.HOLD and told.acted == "Held":
+    if reported.effective.scaling_mode is ScalingMode.HOLD and reported.acted == "Held":
         return "Mode"
     return TERM_BOUNDS.get(term)
 
 
-def last_decision(before: LastDecision | None, told: ReportedDecision, now: float) -> LastDecision:
-    """Return the decision for the status; one that wants the same again keeps its time and words."""
-    decision, algorithm = told.decision, told.effective.algorithm.value
-    said = (decision.cap, decision.replicas, told.acted, algorithm)
-    if before is not None and said == (before.cap, before.replicas, before.acted, before.algorithm):
+def last_decision(
+    before: LastDecision | None, reported: ReportedDecision, now: float
+) -> LastDecision:
+    """Return the decision for the status; an unchanged decision keeps its time and message."""
+    decision, algorithm = reported.decision, reported.effective.algorithm.value
+    reported_values = (decision.cap, decision.replicas, reported.acted, algorithm)
+    if before is not None and reported_values == (
+        before.cap,
+        before.replicas,
+        before.acted,
+        before.algorithm,
+    ):
         return before
     return LastDecision(
         time=rfc3339(now),
@@ -74,41 +81,41 @@ def last_decision(before: LastDecision | None, told: ReportedDecision, now: floa
         replicas=decision.replicas,
         cap_term=decision.cap_term,
         replicas_term=decision.replicas_term,
-        acted=told.acted,
-        bound_by=bound_by(told),
+        acted=reported.acted,
+        bound_by=bound_by(reported),
         hold_until=None if decision.hold_until is None else rfc3339(decision.hold_until),
         asked=_asked(decision) or None,
-        alternatives=_alternatives(told) or None,
+        alternatives=_alternatives(reported) or None,
         message=decision.message[:MAX_MESSAGE],
     )
 
 
-def scaling_status(told: ReportedDecision, signals: PoolSignals) -> ScalingStatus:
-    """Return what the law saw, as decimal strings; what is absent is left out."""
-    decision = told.decision
-    seen = decision.observations
+def scaling_status(reported: ReportedDecision, signals: PoolSignals) -> ScalingStatus:
+    """Return the law's observations as decimal strings, without absent ones."""
+    decision = reported.decision
+    observations = decision.observations
     return ScalingStatus(
         source=signals.source.value,
         prometheus_url=signals.url or None,
-        duty_source=None if seen.duty_source is None else seen.duty_source.value,
-        signal_age_seconds=decimal(seen.signal_age_seconds),
-        gpu_utilization_percent=decimal(seen.duty, 100.0),
-        waiting=decimal(seen.waiting),
-        rows_per_second=decimal(seen.rows_per_second),
-        forecast_rows_per_second=decimal(seen.forecast_rows_per_second),
-        batch_p99_milliseconds=decimal(seen.batch_p99_seconds, 1000.0),
-        batch_time_target_milliseconds=decimal(seen.batch_target_seconds, 1000.0),
-        curve=None if seen.curve is None else _curve(seen.curve),
-        planned_cap=seen.planned_cap,
-        rows_per_second_per_replica=decimal(seen.capacity_per_replica),
-        effective_utilization_percent=decimal(seen.utilization, 100.0),
-        utilization_target_percent=decimal(seen.utilization_target, 100.0),
-        imbalance=decimal(seen.imbalance, digits=2),
-        predicted_p99_milliseconds=decimal(seen.predicted_p99_seconds, 1000.0),
-        startup_p90_seconds=decimal(seen.startup_seconds),
+        duty_source=None if observations.duty_source is None else observations.duty_source.value,
+        signal_age_seconds=decimal(observations.signal_age_seconds),
+        gpu_utilization_percent=decimal(observations.duty, 100.0),
+        waiting=decimal(observations.waiting),
+        rows_per_second=decimal(observations.rows_per_second),
+        forecast_rows_per_second=decimal(observations.forecast_rows_per_second),
+        batch_p99_milliseconds=decimal(observations.batch_p99_seconds, 1000.0),
+        batch_time_target_milliseconds=decimal(observations.batch_target_seconds, 1000.0),
+        curve=None if observations.curve is None else _curve(observations.curve),
+        planned_cap=observations.planned_cap,
+        rows_per_second_per_replica=decimal(observations.capacity_per_replica),
+        effective_utilization_percent=decimal(observations.utilization, 100.0),
+        utilization_target_percent=decimal(observations.utilization_target, 100.0),
+        imbalance=decimal(observations.imbalance, digits=2),
+        predicted_p99_milliseconds=decimal(observations.predicted_p99_seconds, 1000.0),
+        startup_p90_seconds=decimal(observations.startup_seconds),
         cap_term=decision.cap_term,
         replicas_term=decision.replicas_term,
-        bound_by=bound_by(told),
+        bound_by=bound_by(reported),
         hold_until=None if decision.hold_until is None else rfc3339(decision.hold_until),
     )
 
@@ -136,21 +143,21 @@ def _curve(seen: CurveInUse) -> CurveStatus:
 
 def _asked(decision: Decision) -> tuple[TermCount, ...]:
     return tuple(
-        TermCount(term=one.term, replicas=_figure(one.replicas, digits=2))
-        for one in decision.demands[:MAX_ASKED]
+        TermCount(term=demand.term, replicas=_figure(demand.replicas, digits=2))
+        for demand in decision.demands[:MAX_ASKED]
     )
 
 
-def _alternatives(told: ReportedDecision) -> tuple[AlternativeStatus, ...]:
-    found = alternatives(told.decision, told.effective.law)[:MAX_ALTERNATIVES]
+def _alternatives(reported: ReportedDecision) -> tuple[AlternativeStatus, ...]:
+    neighbors = alternatives(reported.decision, reported.effective.law)[:MAX_ALTERNATIVES]
     return tuple(
         AlternativeStatus(
-            replicas=one.replicas,
-            cap=one.cap,
-            accelerators=one.replicas * told.accelerators,
-            utilization_percent=_figure(one.utilization, 100.0),
-            predicted_p99_milliseconds=decimal(one.p99_seconds, 1000.0),
-            verdict=one.verdict.value,
+            replicas=alternative.replicas,
+            cap=alternative.cap,
+            accelerators=alternative.replicas * reported.accelerators,
+            utilization_percent=_figure(alternative.utilization, 100.0),
+            predicted_p99_milliseconds=decimal(alternative.p99_seconds, 1000.0),
+            verdict=alternative.verdict.value,
         )
-        for one in found
+        for alternative in neighbors
     )

@@ -1,4 +1,4 @@
-"""What the windows of all pods say about their pool. Pure. None is absent, which is not zero."""
+"""Demand and service of a pool, aggregated over the windows of its pods. Pure. None is absent, which is not zero."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,26 +25,26 @@ from penstock_operator.observed import UtilizationSource
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDemand:
-    """What the pool is asked to do, and how well that is known."""
+    """Demand of the pool, and how many pods it was measured at."""
 
     ready: int
     """Ready pods that are not terminating."""
     sampled: int
-    """Those with a sample young enough to be used."""
+    """Ready pods with a recent sample."""
     unmeasured: int
-    """Those without a full window: no demand for scaling up, 100 % busy for scaling down."""
+    """Ready pods without a full window: no demand for scaling up, 100 % busy for scaling down."""
     waiting: float | None
     """Requests, summed over the sampled Ready pods."""
     mean_waiting: float | None
-    """The same, each pod's mean over its window: a queue breathes with every batch."""
+    """Waiting requests, by each pod's mean over its window, since a queue varies with every batch."""
     rows_per_second: float | None
-    """Received before admission, over all pods with a full window, terminating ones and those just gone too."""
+    """Rows received before admission, over all pods with a full window, including terminating and just deleted pods."""
     age_seconds: float | None
-    """Of the oldest of the newest samples."""
+    """Age of the oldest of the pods' newest samples."""
 
     @property
     def absent(self) -> bool:
-        """Whether more than half of the Ready pods have no sample: the pool says nothing."""
+        """Whether more than half of the Ready pods have no sample."""
         return 2 * (self.ready - self.sampled) > self.ready
 
     @property
@@ -55,29 +55,29 @@ class MeasuredDemand:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredService:
-    """How the Ready pods did their work in the window."""
+    """Service of the Ready pods over their windows."""
 
     duty: float | None
     """Mean over Ready pods, 0 to 1."""
     duty_source: UtilizationSource | None
     sums: CurveSumsTuple | None
-    """Service-curve sums over all Ready pods; None where no batch ended."""
+    """Service-curve sums over all Ready pods; None if no batch ended."""
     batch_p99_seconds: float | None
     out_of_memory_splits: float
     pod_seconds: float = 0.0
-    """The windows' lengths together."""
+    """Total length of the windows."""
 
 
 def demand(
     pods: Sequence[LawPod],
     windows: Mapping[str, Window],
     gone: Mapping[str, Window],
-    asked: float,
+    store_now: float,
 ) -> MeasuredDemand:
-    """Return the pool's demand; `asked` is now by the clock of the samples, `gone` are pods that just went."""
+    """Return the pool's demand; `store_now` is the present time by the clock of the samples, `gone` are windows of just deleted pods."""
     ready = [pod.uid for pod in pods if pod.ready and not pod.terminating]
     fresh = {
-        uid: window for uid, window in windows.items() if sample_age(window, asked) is not None
+        uid: window for uid, window in windows.items() if sample_age(window, store_now) is not None
     }
     waiting = {
         uid: value
@@ -89,8 +89,8 @@ def demand(
         for uid, window in fresh.items()
         if (rate := per_second(full_window(window), "rows_received")) is not None
     }
-    past = lost_rates(windows, gone, ready, rates, asked)
-    ages = [sample_age(fresh[uid], asked) or 0.0 for uid in waiting]
+    past = lost_rates(windows, gone, ready, rates, store_now)
+    ages = [sample_age(fresh[uid], store_now) or 0.0 for uid in waiting]
     return MeasuredDemand(
         ready=len(ready),
         sampled=len(waiting),
@@ -105,20 +105,20 @@ def demand(
 
 
 def service(
-    pods: Sequence[LawPod], windows: Mapping[str, Window], asked: float, since: float
+    pods: Sequence[LawPod], windows: Mapping[str, Window], store_now: float, since: float
 ) -> MeasuredService:
-    """Return how Ready pods worked since `since` (by the samples' clock): full windows only."""
+    """Return the service of Ready pods since `since` (by the samples' clock), from full windows only."""
     used = [
         window
         for pod in pods
         if pod.ready
         and not pod.terminating
-        and sample_age(held := windows.get(pod.uid, ()), asked) is not None
-        and (window := full_window(held, since))
+        and sample_age(pod_window := windows.get(pod.uid, ()), store_now) is not None
+        and (window := full_window(pod_window, since))
     ]
     grown = total(growth(window) for window in used)
     sums = curve_sums(grown)
-    duties = [found for window in used if (found := _duty(window)) is not None]
+    duties = [duty for window in used if (duty := _duty(window)) is not None]
     return MeasuredService(
         duty=sum(value for value, _ in duties) / len(duties) if duties else None,
         duty_source=_least([source for _, source in duties]),
@@ -133,17 +133,17 @@ _TRUST = (UtilizationSource.ENGINE, UtilizationSource.NVML, UtilizationSource.DC
 
 
 def _least(sources: list[UtilizationSource]) -> UtilizationSource | None:
-    """Return the least direct of the sources in use: the status promises no more than that."""
+    """Return the least direct of the sources in use, which the status reports."""
     return min(sources, key=_TRUST.index, default=None)
 
 
 def _duty(window: Window) -> tuple[float, UtilizationSource] | None:
-    """Return a pod's duty: what the device says, else the rate of its engine's busy time."""
+    """Return a pod's duty: from the device, else the rate of its engine's busy time."""
     newest = window[-1]
     if newest.duty_source in {UtilizationSource.DCGM, UtilizationSource.NVML}:
-        said = mean(window, "gpu_utilization")
-        if said is not None:
-            return min(said, 1.0), newest.duty_source
+        measured_duty = mean(window, "gpu_utilization")
+        if measured_duty is not None:
+            return min(measured_duty, 1.0), newest.duty_source
     busy = per_second(window, "seconds")
     if busy is None:
         busy = mean(window, "gpu_utilization")

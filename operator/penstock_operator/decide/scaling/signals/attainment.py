@@ -1,8 +1,8 @@
-"""How many requests were on time, by the pods' own counters. Pure.
+"""Attainment: the number of requests within the objectives, from the pods' counters. Pure.
 
-Good is completed within the objectives, the one that most missed; all are those that ended, however, and those refused for
-want of room. Requests that the client spoilt are in neither. Counters are differenced per pod UID, so that a pod that
-goes takes nothing back, and one that restarts begins anew.
+A request is good if it completed within every objective; of several objectives the one missed most often counts. The total
+includes every end of a request and refusals for lack of capacity, but no client errors. Counters are differenced per pod UID,
+so that a pod that goes away subtracts nothing and a restarted pod starts from zero.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,22 +15,23 @@ Buckets = Sequence[tuple[float, float]]
 """(upper bound in seconds, cumulative count), ascending."""
 
 SILENT_POD_SECONDS = 300.0
-"""A pod not heard of for so long is gone."""
+"""Time without samples after which a pod is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """What is on time, in milliseconds; None: any."""
+    """Latency limits, in milliseconds; None is no limit."""
 
     request: int | None = None
     first_token: int | None = None
-    """Of requests that generate text, as the next."""
+    """Time to first token, of requests that generate text."""
     output_token: int | None = None
+    """Time per output token, of requests that generate text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attainment:
-    """Requests of one pool since it was met; both only grow."""
+    """Requests of one pool since the operator started; both counts only grow."""
 
     good: float = 0.0
     total: float = 0.0
@@ -41,28 +42,31 @@ class Attainment:
 def advance(before: Attainment, samples: Iterable[PodSample], objectives: Objectives) -> Attainment:
     """Return the counts with new samples; without an objective every completed request is good."""
     fresh = sorted(
-        (one for one in samples if is_new(before, one) and _whole(one)), key=lambda one: one.time
+        (sample for sample in samples if is_new(before, sample) and _whole(sample)),
+        key=lambda sample: sample.time,
     )
     if not fresh:
         return before
     good, total, last = before.good, before.total, dict(before.last)
     for sample in fresh:
-        held = last.get(sample.uid)
-        if held is not None and sample.time <= held.time:
+        previous = last.get(sample.uid)
+        if previous is not None and sample.time <= previous.time:
             continue
-        if held is not None:
-            more = _grown(held, sample, objectives)
+        if previous is not None:
+            more = _grown(previous, sample, objectives)
             good, total = good + more[0], total + more[1]
         last[sample.uid] = sample
     newest = fresh[-1].time
-    kept = {uid: one for uid, one in last.items() if newest - one.time <= SILENT_POD_SECONDS}
+    kept = {
+        uid: sample for uid, sample in last.items() if newest - sample.time <= SILENT_POD_SECONDS
+    }
     return Attainment(good, total, kept)
 
 
 def is_new(before: Attainment, sample: PodSample) -> bool:
-    """Tell whether a sample is newer than the one that its pod was last counted by; most of a round are not."""
-    held = before.last.get(sample.uid)
-    return held is None or not sample.time <= held.time
+    """Return whether a sample is newer than the last one counted of its pod; most samples of a round are not."""
+    previous = before.last.get(sample.uid)
+    return previous is None or not sample.time <= previous.time
 
 
 def within(buckets: Sequence[tuple[float, float]], limit: float) -> float:
@@ -86,12 +90,12 @@ def _whole(sample: PodSample) -> bool:
 
 
 def _grown(before: PodSample, after: PodSample, objectives: Objectives) -> tuple[float, float]:
-    """Return (good, all) between two samples of a pod; none where a counter fell: the process began anew."""
+    """Return (good, total) between two samples of a pod; zeros if a counter fell, because the process restarted."""
     total = (after.requests_settled or 0.0) - (before.requests_settled or 0.0)
     begun, ended = _histograms(before, objectives), _histograms(after, objectives)
     late = [
-        (whole - within(now, limit)) - (held - within(then, limit))
-        for (then, held, limit), (now, whole, _) in zip(begun, ended, strict=True)
+        (whole - within(now, limit)) - (before_whole - within(then, limit))
+        for (then, before_whole, limit), (now, whole, _) in zip(begun, ended, strict=True)
     ]
     completed = ended[0][1] - begun[0][1]
     if total < 0 or completed < 0 or min(late) < 0:
@@ -103,11 +107,15 @@ def _histograms(
     sample: PodSample, objectives: Objectives
 ) -> tuple[tuple[Buckets, float, float], ...]:
     """Return (histogram, its observations, its limit in seconds); an answer of one token has no time between tokens."""
-    told = sample.generation
-    tokens = ((), ()) if told is None else (told.first_token_buckets, told.output_token_buckets)
+    generation = sample.generation
+    tokens = (
+        ((), ())
+        if generation is None
+        else (generation.first_token_buckets, generation.output_token_buckets)
+    )
     each = (sample.request_duration_buckets, *tokens)
     limits = (objectives.request, objectives.first_token, objectives.output_token)
     return tuple(
-        (one, one[-1][1] if one else 0.0, inf if limit is None else limit / 1000)
-        for one, limit in zip(each, limits, strict=True)
+        (histogram, histogram[-1][1] if histogram else 0.0, inf if limit is None else limit / 1000)
+        for histogram, limit in zip(each, limits, strict=True)
     )

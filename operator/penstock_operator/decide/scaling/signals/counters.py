@@ -1,4 +1,4 @@
-"""Samples made ready for differencing: raw counters, flat, and what they grew by. Pure."""
+"""Points of a window: the raw counters of a sample, and their growth between two samples. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from penstock_operator.observed import (
 
 
 class CurveSumsTuple(NamedTuple):
-    """`CurveSums`, as reckoned with: a tuple, for there are dozens of them in every pool's every tick."""
+    """`CurveSums` as a tuple, which is cheaper: every tick of a pool handles dozens of them."""
 
     epoch: int = 0
     batches: float = 0.0
@@ -31,21 +31,21 @@ SUMS = CurveSumsTuple._fields[1:]
 
 
 class LatencyCounts(NamedTuple):
-    """Cumulative counts by upper bound in seconds, as they stand or as they grew."""
+    """Cumulative counts by upper bound in seconds: totals or growth."""
 
     bounds: tuple[float, ...] = ()
     counts: tuple[float, ...] = ()
 
     def within(self, bounds: Iterable[float]) -> "LatencyCounts":
         """Return the part under those bounds."""
-        held = dict(zip(*self, strict=True))
-        shared = tuple(one for one in bounds if one in held)
-        return LatencyCounts(shared, tuple(held[one] for one in shared))
+        by_bound = dict(zip(*self, strict=True))
+        shared = tuple(bound for bound in bounds if bound in by_bound)
+        return LatencyCounts(shared, tuple(by_bound[bound] for bound in shared))
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """By how much counters grew, by name, and batches of each duration."""
+    """Growth of counters, by name, and of batches, by duration."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
     batches: LatencyCounts = field(default_factory=LatencyCounts)
@@ -54,22 +54,22 @@ class Growth:
 NO_GROWTH = Growth()
 
 
-def sums_of(told: "CurveSums | CurveSumsTuple") -> CurveSumsTuple:
-    """Return the sums that a pod told, as a tuple."""
+def sums_of(sums: "CurveSums | CurveSumsTuple") -> CurveSumsTuple:
+    """Return a pod's sums as a tuple."""
     return CurveSumsTuple(
-        told.epoch,
-        told.batches,
-        told.cost_units,
-        told.cost_units_squared,
-        told.seconds,
-        told.cost_unit_seconds,
-        told.seconds_squared,
+        sums.epoch,
+        sums.batches,
+        sums.cost_units,
+        sums.cost_units_squared,
+        sums.seconds,
+        sums.cost_unit_seconds,
+        sums.seconds_squared,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One sample in a window; what was NaN, negative or infinite is absent, as what was missing."""
+    """One sample in a window; NaN, negative and infinite values are absent, as missing ones."""
 
     time: float
     waiting: float | None
@@ -82,21 +82,21 @@ class Point:
     """Batches by their duration."""
     running: float | None = None
     generation: GenerationSample | None = None
-    """As it was told."""
+    """Sums of generation, unchanged."""
 
 
 def point(sample: PodSample) -> Point:
     """Return the sample as a point of a window."""
-    found: dict[str, float | None] = {
+    values: dict[str, float | None] = {
         "requests_received": sample.requests_received,
         "rows_received": sample.rows_received,
         "out_of_memory_splits": sample.out_of_memory_splits,
     }
     if sample.generation is not None:
-        found["generated_tokens"] = sample.generation.generated_tokens
-        found["completed"] = _completed(sample)
+        values["generated_tokens"] = sample.generation.generated_tokens
+        values["completed"] = _completed(sample)
     if sample.curve is not None:
-        found.update(zip(SUMS, sums_of(sample.curve)[1:], strict=True))
+        values.update(zip(SUMS, sums_of(sample.curve)[1:], strict=True))
     return Point(
         time=sample.time,
         waiting=measured(sample.waiting),
@@ -104,7 +104,7 @@ def point(sample: PodSample) -> Point:
         duty_source=sample.duty_source,
         epoch=None if sample.curve is None else sample.curve.epoch,
         counters={
-            key: value for key, value in found.items() if value is not None and is_measured(value)
+            key: value for key, value in values.items() if value is not None and is_measured(value)
         },
         batches=_histogram(sample.batch_duration_buckets),
         running=measured(sample.running),
@@ -113,17 +113,17 @@ def point(sample: PodSample) -> Point:
 
 
 def _completed(sample: PodSample) -> float | None:
-    """Return the requests that the pod completed; None where it does not tell how long they took."""
+    """Return the requests that the pod completed; None if it publishes no latency histogram."""
     return sample.request_duration_buckets[-1][1] if sample.request_duration_buckets else None
 
 
-def _histogram(told: Iterable[tuple[float, float]]) -> LatencyCounts:
-    sound = [one for one in told if is_measured(one[1])]
+def _histogram(pairs: Iterable[tuple[float, float]]) -> LatencyCounts:
+    sound = [pair for pair in pairs if is_measured(pair[1])]
     return LatencyCounts(*zip(*sound, strict=True)) if sound else LatencyCounts()
 
 
 def born(first: Point, created: float) -> Point:
-    """Return the point of zeros that a pod began with when it was created."""
+    """Return the point of zeros at a pod's creation."""
     zeros = dict.fromkeys(first.counters, 0.0)
     bounds = first.batches.bounds
     return Point(
@@ -132,26 +132,26 @@ def born(first: Point, created: float) -> Point:
 
 
 def restarted(before: Point, after: Point) -> bool:
-    """Return whether any counter fell, or the sums began a new epoch: then none can be differenced."""
+    """Return whether a counter fell or the sums are of a new epoch, so that no counter can be differenced."""
     if None not in {before.epoch, after.epoch} and before.epoch != after.epoch:
         return True
     new = after.counters
     if any(new.get(key, old) < old for key, old in before.counters.items()):
         return True
-    one, other = _alike(before.batches, after.batches)
-    return any(map(lt, other.counts, one.counts))
+    old_batches, other = _alike(before.batches, after.batches)
+    return any(map(lt, other.counts, old_batches.counts))
 
 
-def _alike(one: LatencyCounts, other: LatencyCounts) -> tuple[LatencyCounts, LatencyCounts]:
-    """Return both under the bounds that both have: mostly all of them."""
-    if one.bounds == other.bounds:
-        return one, other
-    shared = other.within(one.bounds)
-    return one.within(shared.bounds), shared
+def _alike(first: LatencyCounts, other: LatencyCounts) -> tuple[LatencyCounts, LatencyCounts]:
+    """Return both histograms at their common bounds."""
+    if first.bounds == other.bounds:
+        return first, other
+    shared = other.within(first.bounds)
+    return first.within(shared.bounds), shared
 
 
 def growth(window: Sequence[Point]) -> Growth:
-    """Return by how much each counter grew over the window; one absent at either end is absent."""
+    """Return the growth of each counter over the window; a counter absent at either end is absent."""
     if len(window) < 2:
         return NO_GROWTH
     first, last = window[0].counters, window[-1].counters
@@ -169,7 +169,7 @@ def growth(window: Sequence[Point]) -> Growth:
 
 
 def per_second(window: Sequence[Point], key: str) -> float | None:
-    """Return the rate of one counter over the window, or None where it cannot be said."""
+    """Return the rate of one counter over the window; None if it is unknown."""
     if len(window) < 2 or window[-1].time <= window[0].time:
         return None
     first, last = window[0].counters.get(key), window[-1].counters.get(key)
@@ -180,7 +180,7 @@ def per_second(window: Sequence[Point], key: str) -> float | None:
 
 def mean(window: Sequence[Point], gauge: str) -> float | None:
     """Return the mean of a gauge over the window; points where it is absent do not count."""
-    said = [value for one in window if (value := getattr(one, gauge)) is not None]
+    said = [value for point in window if (value := getattr(point, gauge)) is not None]
     return sum(said) / len(said) if said else None
 
 
@@ -190,31 +190,33 @@ def total(growths: Iterable[Growth]) -> Growth:
     if len(known) == 1:
         return known[0]
     added: dict[str, float] = {}
-    for one in known:
-        for key, value in one.counters.items():
+    for part in known:
+        for key, value in part.counters.items():
             added[key] = added.get(key, 0.0) + value
-    return Growth(added, _added([one.batches for one in known]))
+    return Growth(added, _added([part.batches for part in known]))
 
 
 def _added(histograms: Sequence[LatencyCounts]) -> LatencyCounts:
     """Return the counts added bound by bound: pods of several versions may have several sets of bounds."""
-    bounds = {one.bounds for one in histograms}
+    bounds = {histogram.bounds for histogram in histograms}
     if len(bounds) == 1:
-        counts = zip(*(one.counts for one in histograms), strict=True)
+        counts = zip(*(histogram.counts for histogram in histograms), strict=True)
         return LatencyCounts(bounds.pop(), tuple(map(sum, counts)))
     added: dict[float, float] = {}
-    for one in histograms:
-        for bound, count in zip(*one, strict=True):
+    for histogram in histograms:
+        for bound, count in zip(*histogram, strict=True):
             added[bound] = added.get(bound, 0.0) + count
-    return LatencyCounts(tuple(sorted(added)), tuple(added[one] for one in sorted(added)))
+    return LatencyCounts(
+        tuple(sorted(added)), tuple(added[histogram] for histogram in sorted(added))
+    )
 
 
 def curve_sums(grown: Growth) -> CurveSumsTuple | None:
     """Return the service-curve sums of a growth; None where one is absent or there was no batch."""
-    found = grown.counters
-    if found.get("batches", 0.0) <= 0 or not all(name in found for name in SUMS):
+    counters = grown.counters
+    if counters.get("batches", 0.0) <= 0 or not all(name in counters for name in SUMS):
         return None
-    return CurveSumsTuple(0, *(found[name] for name in SUMS))
+    return CurveSumsTuple(0, *(counters[name] for name in SUMS))
 
 
 def buckets(grown: Growth) -> tuple[tuple[float, float], ...]:

@@ -1,4 +1,4 @@
-"""What pods teach about their like, whatever it is: by pod while they live, by revision once they are gone. Pure."""
+"""Knowledge about pods by revision: per pod while it lives, merged by revision afterwards. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -9,11 +9,11 @@ from penstock_operator.decide.scaling.law import LawPod
 
 
 class RevisionSample(Protocol):
-    """What one pod taught."""
+    """Knowledge from one pod."""
 
     @property
     def revision(self) -> str | None:
-        """Of its template: pods of one revision serve alike."""
+        """Revision of the pod's template: pods of one revision perform alike."""
 
 
 T = TypeVar("T", bound=RevisionSample)
@@ -21,22 +21,22 @@ T = TypeVar("T", bound=RevisionSample)
 
 @dataclass(frozen=True)
 class RevisionKnowledge(Generic[T]):
-    """What all pods taught. Without slots: Python 3.11 cannot call `RevisionKnowledge[T]` with them."""
+    """Knowledge from all pods. It has no slots, because Python 3.11 cannot call `RevisionKnowledge[T]` with them."""
 
     pods: Mapping[str, T] = field(default_factory=dict)
     gone: Mapping[str | None, T] = field(default_factory=dict)
-    """Of pods that are gone, by revision; only while pods of that revision live."""
+    """Merged knowledge from deleted pods, by revision, while pods of that revision live."""
 
     def of_revision(self, revision: str | None) -> tuple[T, ...]:
-        """Return all that is known of pods of one revision."""
-        found = [one for one in self.pods.values() if one.revision == revision]
+        """Return the knowledge from pods of one revision."""
+        samples = [sample for sample in self.pods.values() if sample.revision == revision]
         past = self.gone.get(revision)
-        return tuple(found if past is None else [*found, past])
+        return tuple(samples if past is None else [*samples, past])
 
     def of_main_revision(self) -> tuple[str | None, tuple[T, ...]]:
-        """Return the revision that most pods run, and all that is known of it; nothing where no pod is known."""
-        counts = Counter(one.revision for one in self.pods.values())
-        revision = max(counts, key=lambda one: (counts[one], one or ""), default=None)
+        """Return the revision of most pods and the knowledge of it; (None, ()) without pods."""
+        counts = Counter(sample.revision for sample in self.pods.values())
+        revision = max(counts, key=lambda name: (counts[name], name or ""), default=None)
         return revision, self.of_revision(revision) if counts else ()
 
     def updated(
@@ -45,17 +45,17 @@ class RevisionKnowledge(Generic[T]):
         learn: Callable[[T | None, LawPod], T | None],
         merged: Callable[[T, T], T],
     ) -> "RevisionKnowledge[T]":
-        """Return it with what each live pod teaches now; what pods that are gone knew is merged by revision."""
+        """Return the knowledge after each live pod's new samples; deleted pods are merged by revision."""
         live = {pod.uid: pod for pod in pods}
         known = {
-            uid: found
+            uid: sample
             for uid, pod in live.items()
-            if (found := learn(self.pods.get(uid), pod)) is not None
+            if (sample := learn(self.pods.get(uid), pod)) is not None
         }
         revisions = {pod.revision for pod in pods}
-        gone = {key: one for key, one in self.gone.items() if key in revisions}
-        for uid, one in self.pods.items():
-            if uid not in live and one.revision in revisions:
-                before = gone.get(one.revision)
-                gone[one.revision] = one if before is None else merged(before, one)
+        gone = {key: past for key, past in self.gone.items() if key in revisions}
+        for uid, past in self.pods.items():
+            if uid not in live and past.revision in revisions:
+                before = gone.get(past.revision)
+                gone[past.revision] = past if before is None else merged(before, past)
         return RevisionKnowledge(known, gone)

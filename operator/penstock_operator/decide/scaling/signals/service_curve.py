@@ -1,7 +1,7 @@
-"""How long a batch takes, from the counters that pods publish. Pure.
+"""The service curve: the time of a batch as a function of its size, from the counters that pods publish. Pure.
 
-`t(b) = a + c*b` by least squares, from differences of sums alone: no labels, no buckets. The 99th
-percentile comes from histogram buckets, sharpened by what the sums prove about it.
+`t(b) = a + c*b` by least squares, from differences of sums alone, without labels or buckets. The 99th percentile comes from
+histogram buckets and is bounded by the sums.
 """
 
 from collections.abc import Sequence
@@ -13,21 +13,21 @@ from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.observed import MEASURED_MAX, measured
 
 AnySums = CurveSums | CurveSumsTuple
-"""As pods tell them, or as the law reckons with them."""
+"""Sums as published or as a tuple."""
 MIN_BATCHES = 8
-"""Fewer batches do not tell a slope from chance."""
+"""Batches that a fit needs to separate a slope from noise."""
 MAX_RELATIVE_ERROR = 0.1
-"""The slope is used for b only while its standard error moves t(b) by less than this share."""
+"""The slope is used for b only if its standard error changes t(b) by less than this share."""
 
 MIN_BATCHES_FOR_ERROR = 3
-"""Batches that a line with an error needs."""
+"""Batches that a standard error needs."""
 SAME = 1e-6
-"""Sizes whose variance is under this share of their square are one size."""
+"""Batch sizes whose variance is below this share of their square count as one size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceCurve:
-    """`seconds = a + c * rows`, and how sure the slope is."""
+    """`seconds = a + c * rows`, with the standard error of the slope."""
 
     a: float
     c: float
@@ -36,7 +36,7 @@ class ServiceCurve:
     """Standard error of `c`."""
 
     def seconds(self, rows: float) -> float | None:
-        """Return t(rows); None where the slope is too unsure to say, that far from the mean batch."""
+        """Return t(rows); None if the slope is too uncertain that far from the mean batch."""
         value = self.a + self.c * rows
         doubt = self.slope_error * abs(rows - self.mean_rows)
         sure = doubt <= MAX_RELATIVE_ERROR * value
@@ -44,10 +44,10 @@ class ServiceCurve:
 
 
 def fit(sums: AnySums, least: float = MIN_BATCHES) -> ServiceCurve | None:
-    """Return the least-squares line through the batches; None where all sizes are (nearly) one.
+    """Return the least-squares line through the batches; None if all sizes are (nearly) equal.
 
-    With fewer than `least` batches there is none either; sizes chosen to tell the slope need fewer.
-    A line below 0 at b = 0 is refitted through the origin. A falling one is no service curve.
+    It needs `least` batches; a warm-up, whose sizes are chosen to determine the slope, needs fewer. A line below 0 at b = 0 is
+    refitted through the origin. A falling line is rejected.
     """
     n = sums.batches
     if n < max(least, MIN_BATCHES_FOR_ERROR):
@@ -69,9 +69,9 @@ def fit(sums: AnySums, least: float = MIN_BATCHES) -> ServiceCurve | None:
 
 
 def r_squared(sums: AnySums) -> float | None:
-    """Return which share of the variance of batch times the least-squares line explains, 0 to 1.
+    """Return the coefficient of determination of the least-squares line, 0 to 1.
 
-    None where all sizes, or all times, are (nearly) one.
+    None if all sizes, or all times, are (nearly) equal.
     """
     n = sums.batches
     if n < MIN_BATCHES_FOR_ERROR:
@@ -88,9 +88,8 @@ def r_squared(sums: AnySums) -> float | None:
 def batch_seconds(sums: AnySums | None, rows: float) -> float | None:
     """Return t(rows): by the fitted line, else the mean batch scaled up to `rows`.
 
-    Scaling as if all time were per row errs on the long side above the mean batch, which makes the law
-    slower to raise the cap and slower to give a replica back; below the mean the mean itself is taken.
-    None: there was no batch.
+    Above the mean batch the scaled time is an upper estimate, which makes the law slower to raise the cap and to scale down;
+    below the mean batch the mean time is used. None without batches.
     """
     if sums is None or sums.batches <= 0:
         return None
@@ -108,17 +107,17 @@ def quantile(q: float, buckets: Sequence[tuple[float, float]]) -> float | None:
     """Return the q-quantile of (upper bound, cumulative count), as Prometheus' `histogram_quantile`.
 
     Linear inside a bucket, the lowest of which begins at 0; in the last, infinite bucket it is the
-    highest finite bound. None: no observations, or no infinite bucket to know their number by.
+    highest finite bound. None without observations or without an infinite bucket.
     """
     if not buckets or buckets[-1][0] != inf:
         return None
-    wanted = q * buckets[-1][1]
-    if wanted <= 0:
+    target = q * buckets[-1][1]
+    if target <= 0:
         return None
     low, below = 0.0, 0.0
     for bound, cumulative in buckets:
-        if cumulative >= wanted and cumulative > below:
-            share = (wanted - below) / (cumulative - below)
+        if cumulative >= target and cumulative > below:
+            share = (target - below) / (cumulative - below)
             return low if bound == inf else low + share * (bound - low)
         low, below = (low if bound == inf else bound), max(cumulative, below)
     return None
@@ -127,8 +126,8 @@ def quantile(q: float, buckets: Sequence[tuple[float, float]]) -> float | None:
 def batch_p99_seconds(buckets: Sequence[tuple[float, float]], sums: AnySums | None) -> float | None:
     """Return the 99th percentile of batch time in seconds.
 
-    Interpolation can be wrong by a bucket's width. By Cantelli's inequality a 99th percentile is never
-    above mean + sqrt(99) standard deviations, so the smaller of the two is nearer to the truth.
+    Interpolation can be wrong by a bucket's width. By Cantelli's inequality a 99th percentile is at most mean + sqrt(99) standard
+    deviations, so the smaller of the two is the better estimate.
     """
     guessed = quantile(0.99, buckets)
     if guessed is None or sums is None or sums.batches <= 0:

@@ -1,9 +1,9 @@
-"""The first law's first valve: the batch cap (docs/design/control-law.md#utilizationband). Pure.
+"""The batch cap of UtilizationBand (docs/design/control-law.md#utilizationband). Pure.
 
 Down one step: duty above the band **and** (p99 batch time above the target, or memory pressure).
 Up one step: (duty below the band, or more than half a cap waiting per replica) **and** t(cap + 1) within
-the target. A step is 25 %, at least 1. A step up ends at the last size predicted to meet the target, where
-the prediction carries the spread just measured (p99 over t(cap)): else it would be taken back at once.
+the target. A step is 25 %, at least 1. A step up ends at the last size predicted to meet the target; the prediction includes
+the measured spread (p99 over t(cap)), so that the step is not taken back at once.
 """
 
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from penstock_operator.decide.spec.law_settings import LawSettings
 STEP_SECONDS = 30.0
 STEP_PERCENT = 25
 BATCH_SHARE = 0.45
-"""A request waits for the batch that runs when it comes, then for its own: two fit, with 10 % to spare."""
+"""Share of the objective for one batch: a request waits for the running batch and for its own, with 10 % to spare."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapInput:
-    """What the cap is decided from."""
+    """Inputs of the cap decision."""
 
     settings: LawSettings
     cap: int
     memory_bound: int | None
-    """The least cap bound of any Ready pod; None where no pod said one."""
+    """The smallest memory bound of the Ready pods, in rows; None if no pod reports one."""
     waiting_per_replica: float | None
     service: MeasuredService
-    """Since every Ready pod acknowledged the cap."""
+    """Service since every Ready pod acknowledged the cap."""
 
 
 def batch_target_seconds(settings: LawSettings) -> float | None:
-    """Return T = 0.45 * (D - window); None without an objective, and then it never binds."""
+    """Return T = 0.45 * (D - window); None without an objective."""
     if settings.objective_milliseconds is None:
         return None
     spare = settings.objective_milliseconds - settings.max_queue_delay_milliseconds
@@ -51,7 +51,7 @@ def step_size(cap: int) -> int:
 
 
 def predicted_seconds(seen: CapInput, rows: int) -> float | None:
-    """Return the batch time predicted for a cap of `rows`; None where no batch was seen."""
+    """Return the batch time predicted for a cap of `rows`; None without batches."""
     expected = batch_seconds(seen.service.sums, rows)
     now = batch_seconds(seen.service.sums, seen.cap)
     p99 = seen.service.batch_p99_seconds
@@ -61,7 +61,7 @@ def predicted_seconds(seen: CapInput, rows: int) -> float | None:
 
 
 def next_cap(seen: CapInput) -> CapMove:
-    """Return the cap after one step, or the same with what held it."""
+    """Return the cap after one step, or the same cap with the reason."""
     service, settings = seen.service, seen.settings
     high = service.duty is not None and service.duty > settings.high_percent / 100
     low = service.duty is not None and service.duty < settings.low_percent / 100
@@ -69,10 +69,10 @@ def next_cap(seen: CapInput) -> CapMove:
     if high and (reason := _too_much(seen)) is not None:
         return _down(seen, reason, busy)
     if seen.waiting_per_replica is not None and seen.waiting_per_replica > seen.cap / 2:
-        why = f"{seen.waiting_per_replica:.1f} requests wait per replica, over half the cap"
+        why = f"{seen.waiting_per_replica:.1f} requests wait per replica, more than half the cap"
         return _up(seen, CapReason.WAITING, why)
     if low:
-        return _up(seen, CapReason.LOW_DUTY, f"{busy}, under {settings.low_percent} %")
+        return _up(seen, CapReason.LOW_DUTY, f"{busy}, below {settings.low_percent} %")
     return CapMove(seen.cap, CapReason.IN_BAND, busy)
 
 
@@ -91,7 +91,7 @@ def _down(seen: CapInput, term: CapReason, busy: str) -> CapMove:
     if term is CapReason.BATCH_TIME:
         target = batch_target_seconds(seen.settings)
         p99 = seen.service.batch_p99_seconds
-        why = f"{busy} and a batch takes {_ms(p99)} at p99, over {_ms(target)}"
+        why = f"{busy} and the p99 batch time is {_ms(p99)}, over {_ms(target)}"
     else:
         why = f"{busy} and memory is tight"
     if cap >= seen.cap:
@@ -118,7 +118,7 @@ def _up(seen: CapInput, term: CapReason, why: str) -> CapMove:
             return CapMove(cap, term, why)
     predicted = predicted_seconds(seen, seen.cap + 1)
     blocked = (
-        "no batch was seen to predict a larger one by"
+        "no batch has been measured to predict a larger one"
         if predicted is None
         else f"one more row would take {_ms(predicted)}, over {_ms(target)}"
     )

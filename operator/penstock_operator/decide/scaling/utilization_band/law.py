@@ -1,7 +1,7 @@
-"""The first law: plain signals, made safe (docs/design/control-law.md#utilizationband). Pure.
+"""The law UtilizationBand (docs/design/control-law.md#utilizationband). Pure.
 
-Each tick: keep the new samples, note what the valves did, judge whether the pool can be seen at all, then
-let each valve decide. Absent signals never lower a count, and leave the cap where it is.
+Each tick: store the new samples, record changes of cap and count, judge whether signals are usable, then decide both. Absent
+signals never lower the count and leave the cap unchanged.
 """
 
 from dataclasses import dataclass, field, replace
@@ -52,33 +52,33 @@ from penstock_operator.decide.scaling.utilization_band.replicas import (
 from penstock_operator.observed import SignalSource
 
 GOOD_TICKS = 3
-"""Absence is left only after so many good ticks: signals that come and go move nothing."""
+"""Consecutive ticks with signals that end an absence, so that flapping signals change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class BandState:
-    """What the law remembers of one pool. It begins anew when the operator restarts."""
+    """The law's state of one pool; not stored through a restart."""
 
     windows: Windows = field(default_factory=Windows)
     good_ticks: int = GOOD_TICKS - 1
-    """In a row. A pool just met needs one: nothing is known to have been lost."""
+    """Consecutive ticks with signals. A new pool needs one."""
     cap: int | None = None
     """The published cap of the last tick."""
     cap_since: float = 0.0
-    """When that cap was first seen."""
+    """Time of the first tick with that cap."""
     settled_since: float | None = None
-    """When every Ready pod was first seen to obey it; None: not yet."""
+    """Time since which every Ready pod has acknowledged it; None if one has not."""
     replicas: int | None = None
     """The Deployment's count at the last tick."""
     spare_since: float | None = None
-    """Since when one replica less would have done, without a break."""
+    """Time since which one replica less suffices without interruption."""
     downs: tuple[float, ...] = ()
-    """When the count was seen to go down, in the last minute."""
+    """Times of decreases of the count in the last minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tick:
-    """One tick's findings."""
+    """Measurements at one tick."""
 
     observed: LawInput
     now: float
@@ -86,24 +86,24 @@ class _Tick:
     service: MeasuredService
     """Over the whole window."""
     settled: MeasuredService
-    """Since every Ready pod obeys the cap: what the cap is judged by."""
+    """Service since every Ready pod acknowledged the cap, by which the cap is judged."""
     available: bool
 
 
 class UtilizationBand:
-    """The first law."""
+    """The law UtilizationBand."""
 
     name = "UtilizationBand"
 
     def initial(self, now: float) -> BandState:
-        """Return the state of a pool just met."""
+        """Return the state of a new pool."""
         return BandState(cap_since=now)
 
     def step(self, state: BandState, observed: LawInput, now: float) -> tuple[BandState, Decision]:
         """Return the next state and the decision; never raises, whatever the signals."""
-        held = state.windows
+        before = state.windows
         state = noted(state, observed, now)
-        news = has_new_samples(held, state.windows)
+        news = has_new_samples(before, state.windows)
         tick = _tick(state, observed, now)
         good = _good_ticks(state.good_ticks, tick.demand, news=news)
         state = replace(state, good_ticks=good)
@@ -113,7 +113,7 @@ class UtilizationBand:
 
 
 def noted(state: BandState, observed: LawInput, now: float) -> BandState:
-    """Return the state with this round's samples, and with what the valves did since the last tick."""
+    """Return the state with this round's samples and with changes of cap and count since the last tick."""
     windows = advance_windows(state.windows, observed.signals, observed.pods, now)
     state = replace(state, windows=windows)
     if observed.cap != state.cap:
@@ -137,33 +137,33 @@ def _all_acknowledged(pods: tuple[LawPod, ...]) -> bool:
 
 
 def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
-    asked = store_time(observed.signals, now)
+    store_now = store_time(observed.signals, now)
     seen = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
-    since = asked - (now - (now if state.settled_since is None else state.settled_since))
+    since = store_now - (now - (now if state.settled_since is None else state.settled_since))
     return _Tick(
         observed=observed,
         now=now,
-        demand=demand(observed.pods, seen, state.windows.gone, asked),
-        service=service(observed.pods, seen, asked, since=0.0),
-        settled=service(observed.pods, seen, asked, since=since),
+        demand=demand(observed.pods, seen, state.windows.gone, store_now),
+        service=service(observed.pods, seen, store_now, since=0.0),
+        settled=service(observed.pods, seen, store_now, since=since),
         available=False,
     )
 
 
-def _good_ticks(before: int, found: MeasuredDemand, *, news: bool) -> int:
-    """Count only rounds with news: a pool may be looked at many times between two scrapes.
+def _good_ticks(before: int, demand: MeasuredDemand, *, news: bool) -> int:
+    """Return the consecutive ticks with signals, counting only rounds with new samples.
 
-    Without a Ready pod there is nothing to see: neither good nor bad.
+    A pool may have several ticks between two scrapes. Without a Ready pod the number is unchanged.
     """
-    if found.ready == 0:
+    if demand.ready == 0:
         return before
-    if found.absent:
+    if demand.absent:
         return 0
     return min(before + 1, GOOD_TICKS) if news else before
 
 
 def _spare_since(state: BandState, tick: _Tick, *, news: bool) -> float | None:
-    """Return since when one replica less would have done; only new samples begin it."""
+    """Return the time since which one replica less suffices; only new samples start it."""
     if not (tick.available and is_spare(_replicas_input(state, tick))):
         return None
     return tick.now if state.spare_since is None and news else state.spare_since
@@ -184,14 +184,18 @@ def _cap(state: BandState, tick: _Tick) -> CapMove:
     if not tick.available:
         return CapMove(cap, CapReason.SIGNALS_ABSENT, "signals are absent")
     if not _all_acknowledged(tick.observed.pods):
-        return CapMove(cap, CapReason.UNACKNOWLEDGED, "not every Ready pod obeys the cap yet")
+        return CapMove(
+            cap, CapReason.UNACKNOWLEDGED, "not every Ready pod has acknowledged the cap"
+        )
     if tick.now - state.cap_since < STEP_SECONDS:
-        return CapMove(cap, CapReason.STEP_INTERVAL, f"one step is taken in {STEP_SECONDS:.0f} s")
+        return CapMove(
+            cap, CapReason.STEP_INTERVAL, f"the cap changes at most once in {STEP_SECONDS:.0f} s"
+        )
     return next_cap(_cap_input(tick, cap))
 
 
 def _memory_bound(pods: tuple[LawPod, ...]) -> int | None:
-    """Return the least bound that a Ready pod said; None where none did."""
+    """Return the smallest memory bound of the Ready pods; None if no pod reports one."""
     bounds = [
         pod.cap_bound
         for pod in pods
@@ -201,7 +205,7 @@ def _memory_bound(pods: tuple[LawPod, ...]) -> int | None:
 
 
 def _effective_cap(observed: LawInput) -> int:
-    """Return the cap that pods really obey: no pod goes over its own bound."""
+    """Return the cap in effect: the published cap, limited by the pods' memory bound."""
     cap = observed.cap or observed.settings.size_min
     return min(cap, _memory_bound(observed.pods) or cap)
 
@@ -284,7 +288,7 @@ def _curve(sums: CurveSumsTuple | None) -> CurveInUse | None:
 
 
 def _outlook(observations: LawObservations) -> DemandOutlook | None:
-    """This law foretells no latency: only how busy other counts would be."""
+    """Return the outlook of other counts, without latency, which this law does not predict."""
     if observations.curve is None or observations.rows_per_second is None:
         return None
     return DemandOutlook(demand=observations.rows_per_second, curve=observations.curve)

@@ -1,8 +1,8 @@
-"""The first law's second valve: the replica count (docs/design/control-law.md#utilizationband). Pure.
+"""The replica count of UtilizationBand (docs/design/control-law.md#utilizationband). Pure.
 
-Up at once to n = ceil(waiting / target), target = max(targetPerReplica, 0.35 * cap): an absolute count, so
-replicas still loading are not asked for twice; high duty alone never adds one. Down by one only if for the
-whole stabilisation few waited and one replica less would have been enough.
+Up at once to n = ceil(waiting / target), target = max(targetPerReplica, 0.35 * cap). The count is absolute, so that loading
+replicas are not requested twice; high duty alone adds none. Down by one only if few requests waited and one replica less
+sufficed during the whole stabilization period.
 """
 
 from dataclasses import dataclass
@@ -15,25 +15,25 @@ from penstock_operator.decide.scaling.signals.service_curve import batch_seconds
 from penstock_operator.decide.spec.law_settings import LawSettings
 
 CAP_SHARE = 0.35
-"""A replica that always fills its batches holds about this share of a cap waiting, on average."""
+"""Mean number of waiting requests of a replica with full batches, as a share of the cap."""
 MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasInput:
-    """What the count is decided from."""
+    """Inputs of the count decision."""
 
     settings: LawSettings
     replicas: int
-    """What the Deployment asks for now, loading replicas included."""
+    """The Deployment's present count, including loading replicas."""
     cap: int
     demand: MeasuredDemand
     sums: CurveSumsTuple | None
-    """Service-curve sums of the window."""
+    """Service-curve sums of the windows."""
     spare_since: float | None
-    """Since when one replica less would have been enough, without a break."""
+    """Time since which one replica less suffices without interruption."""
     downs: tuple[float, ...]
-    """When the count went down, in the last minute."""
+    """Times of decreases of the count in the last minute."""
 
 
 def clamp_replicas(replicas: int, settings: LawSettings) -> int:
@@ -42,16 +42,16 @@ def clamp_replicas(replicas: int, settings: LawSettings) -> int:
 
 
 def target_per_replica(settings: LawSettings, cap: int) -> float:
-    """Return how many requests one replica may hold waiting before another is added."""
+    """Return how many requests may wait per replica before a replica is added."""
     return max(float(settings.target_per_replica), CAP_SHARE * cap)
 
 
 def is_spare(seen: ReplicasInput) -> bool:
-    """Return whether one replica less would do now. Anything absent: no.
+    """Return whether one replica less suffices now; False if a signal is absent.
 
-    Waiting is judged by its mean over the window, since one sample may catch a queue in mid-batch. A Ready
-    pod without a full window counts 100 % busy. Replicas that are not Ready carry nothing: they would go
-    first, and only the Ready ones that stay are counted on.
+    Waiting requests are judged by their mean over the window, since one sample may fall within a batch. A Ready pod without
+    a full window counts as 100 % busy. Replicas that are not Ready carry no load and are removed first, so that only the
+    remaining Ready ones count.
     """
     demand = seen.demand
     staying = min(demand.ready, seen.replicas - 1)
@@ -70,20 +70,22 @@ def is_spare(seen: ReplicasInput) -> bool:
 
 
 def next_replicas(seen: ReplicasInput, now: float) -> ReplicasMove:
-    """Return the wanted count, and what bound it."""
+    """Return the new count and its reason."""
     bounded = bounds_only(seen.settings, seen.replicas)
     if bounded is not None:
         return bounded
     waiting = seen.demand.waiting or 0.0
     target = target_per_replica(seen.settings, seen.cap)
-    wanted = ceil(waiting / target)
-    if wanted > seen.replicas:
-        return _up(seen, wanted, f"{waiting:.0f} requests wait, over {target:.1f} per replica")
+    needed = ceil(waiting / target)
+    if needed > seen.replicas:
+        return _up(
+            seen, needed, f"{waiting:.0f} requests are waiting, over {target:.1f} per replica"
+        )
     return _down(seen, now)
 
 
 def bounds_only(settings: LawSettings, replicas: int) -> ReplicasMove | None:
-    """Return the move that the bounds alone ask for; they hold at once, signals or none."""
+    """Return the change that the bounds alone require; they apply at once, with or without signals."""
     bounded = clamp_replicas(replicas, settings)
     if bounded < replicas:
         why = f"maxReplicas is {settings.max_replicas}"
@@ -94,8 +96,8 @@ def bounds_only(settings: LawSettings, replicas: int) -> ReplicasMove | None:
     return None
 
 
-def _up(seen: ReplicasInput, wanted: int, why: str) -> ReplicasMove:
-    granted = clamp_replicas(wanted, seen.settings)
+def _up(seen: ReplicasInput, needed: int, why: str) -> ReplicasMove:
+    granted = clamp_replicas(needed, seen.settings)
     if granted <= seen.replicas:
         why = f"{why}, but maxReplicas is {seen.settings.max_replicas}"
         return ReplicasMove(seen.replicas, ReplicasReason.MAX_REPLICAS, why)
@@ -107,15 +109,15 @@ def _down(seen: ReplicasInput, now: float) -> ReplicasMove:
     if n <= settings.min_replicas:
         return ReplicasMove(n, ReplicasReason.MIN_REPLICAS, "the count is at its minimum")
     if seen.spare_since is None:
-        return ReplicasMove(n, ReplicasReason.STEADY, "the replicas are needed, none more")
+        return ReplicasMove(n, ReplicasReason.STEADY, "the present replicas are needed")
     until = seen.spare_since + settings.stabilization_seconds
     if now < until:
-        why = f"one less would do, and must for {settings.stabilization_seconds} s"
+        why = f"{n - 1} replicas suffice; scaling down after {settings.stabilization_seconds} s of stabilization"
         return ReplicasMove(n, ReplicasReason.STABILIZING, why, hold_until=until)
     allowed = max(1, (n + len(seen.downs)) * settings.max_percent_per_minute // 100)
     if len(seen.downs) >= allowed:
-        why = f"one less would do, but {settings.max_percent_per_minute} % a minute is the limit"
+        why = f"{n - 1} replicas suffice; scale-down is limited to {settings.max_percent_per_minute} % a minute"
         until = seen.downs[-allowed] + MINUTE
         return ReplicasMove(n, ReplicasReason.RATE_LIMITED, why, hold_until=until)
-    why = f"one less was enough for {settings.stabilization_seconds} s"
+    why = f"{n - 1} replicas sufficed for {settings.stabilization_seconds} s"
     return ReplicasMove(n - 1, ReplicasReason.SPARE_CAPACITY, why)

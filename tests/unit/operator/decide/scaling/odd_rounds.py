@@ -1,8 +1,8 @@
-"""Rounds of signals from bytes: what hypothesis draws at once, and shrinks as bytes. Drawing each field by itself
-costs hundreds of times what the laws do with it.
+"""Rounds of signals decoded from bytes, which hypothesis draws and shrinks at once. Drawing each field by itself takes hundreds
+of times as long as the laws' steps.
 
-Half of the samples go on from their pod's last ones, so that curves are learnt and forecasts made; in the rest any
-figure may be absent, or anything a float can be.
+Half of the samples continue their pod's counters, so that curves and forecasts exist; in the rest any figure may be absent
+or any float.
 """
 
 from dataclasses import dataclass, field, replace
@@ -35,7 +35,7 @@ class Draws:
     place: int = 0
 
     def upto(self, most: int) -> int:
-        """Return a whole number from 0 to `most`."""
+        """Return an integer from 0 to `most`."""
         rounds, index = divmod(self.place, len(self.data))
         self.place += 1
         return (self.data[(index + 7 * rounds) % len(self.data)] + rounds) % 256 * (most + 1) // 256
@@ -45,7 +45,7 @@ class Draws:
         return of[self.upto(len(of) - 1)]
 
     def ordered(self, most: int) -> tuple[int, int]:
-        """Return two whole numbers from 1 on, the lesser first."""
+        """Return two integers from 1 on, the smaller first."""
         low, high = sorted((1 + self.upto(most - 1), 1 + self.upto(most - 1)))
         return low, high
 
@@ -67,8 +67,8 @@ class Counters:
         batches, rows = float(draw.upto(most)), float(1 + draw.upto(40))
         seconds = (0.1 + 0.01 * rows) * (1 + draw.upto(4) / 10)
         each = (1.0, rows, rows**2, seconds, rows * seconds, seconds**2)
-        for name, one in zip(SUMS, each, strict=True):
-            self.sums[name] += batches * one
+        for name, product in zip(SUMS, each, strict=True):
+            self.sums[name] += batches * product
         for name in ("requests_received", "rows_received", "requests_settled"):
             self.plain[name] += batches * rows + draw.upto(min(most, 20))
         x = (1.0, rows / 10, rows, rows / 20, seconds)
@@ -134,7 +134,7 @@ def _settings(draw: Draws) -> LawSettings:
 
 
 def _rounds(draw: Draws) -> list[Round]:
-    counters, now, found = {uid: Counters() for uid in UIDS}, START, []
+    counters, now, rounds = {uid: Counters() for uid in UIDS}, START, []
     settings = _settings(draw)
     usual, generates = draw.one(tuple(SignalSource)), not draw.upto(2)
     for _ in range(1 + draw.upto(23)):
@@ -146,28 +146,28 @@ def _rounds(draw: Draws) -> list[Round]:
             _sample(draw, draw.one(UIDS), counters, now, generates=generates)
             for _ in range(draw.upto(8))
         )
-        found.append(Round(settings, source, samples, tuple(_pod(draw, uid) for uid in uids), now))
-    return found
+        rounds.append(Round(settings, source, samples, tuple(_pod(draw, uid) for uid in uids), now))
+    return rounds
 
 
 def _quiet_rounds(draw: Draws) -> list[Round]:
-    """A pool that would go down: little is asked of it, and some of its pods fall silent one after another."""
-    settings, counters, found = _hasty(draw), {uid: Counters() for uid in UIDS}, []
+    """Return the rounds of a pool with low demand, some of whose pods stop publishing one after another."""
+    settings, counters, rounds = _hasty(draw), {uid: Counters() for uid in UIDS}, []
     most, generates = draw.one((0, 2, 10, 50)), not draw.upto(3)
-    heard = {uid: draw.one((24, 24, 24, 0, 4, 8, 12)) for uid in UIDS}
+    last_round = {uid: draw.one((24, 24, 24, 0, 4, 8, 12)) for uid in UIDS}
     pods = tuple(replace(_pod(draw, uid), ready=True, revision=None) for uid in UIDS)
     for index in range(8 + draw.upto(16)):
         settings = settings if draw.upto(11) else _hasty(draw)
         now = START + 5 * index
-        for held in counters.values():
-            held.grow(draw, most)
+        for counter in counters.values():
+            counter.grow(draw, most)
         samples = tuple(
-            _sound(draw, uid, held, now, generates=generates)
-            for uid, held in counters.items()
-            if index < heard[uid]
+            _sound(draw, uid, counter, now, generates=generates)
+            for uid, counter in counters.items()
+            if index < last_round[uid]
         )
-        found.append(Round(settings, SignalSource.PODS, samples, pods, now))
-    return found
+        rounds.append(Round(settings, SignalSource.PODS, samples, pods, now))
+    return rounds
 
 
 def _hasty(draw: Draws) -> LawSettings:
@@ -202,29 +202,29 @@ def _sample(
     )
 
 
-def _sound(draw: Draws, uid: str, held: Counters, when: float, *, generates: bool) -> PodSample:
+def _sound(draw: Draws, uid: str, counters: Counters, when: float, *, generates: bool) -> PodSample:
     gauges = (draw.upto(40), draw.upto(40), draw.upto(100) / 100)
     return PodSample(
         uid,
         when,
         **dict(zip(GAUGES, gauges, strict=True)),
-        **held.plain,
-        curve=CurveSums.model_validate(held.sums),
-        batch_duration_buckets=tuple((one, held.sums["batches"]) for one in BOUNDS),
-        request_duration_buckets=_in_time(draw, held.plain["requests_settled"]),
+        **counters.plain,
+        curve=CurveSums.model_validate(counters.sums),
+        batch_duration_buckets=tuple((bound, counters.sums["batches"]) for bound in BOUNDS),
+        request_duration_buckets=_in_time(draw, counters.plain["requests_settled"]),
         duty_source=draw.maybe(draw.one(tuple(UtilizationSource))),
-        generation=_steps(held, draw) if generates else None,
+        generation=_steps(counters, draw) if generates else None,
     )
 
 
-def _steps(held: Counters, draw: Draws) -> GenerationSample:
+def _steps(counters: Counters, draw: Draws) -> GenerationSample:
     return GenerationSample(
         epoch=1,
-        sums=tuple(held.steps),
-        warm_up=draw.one((None, (0.0,) * PRODUCTS, tuple(held.steps))),
-        generated_tokens=held.steps[2],
+        sums=tuple(counters.steps),
+        warm_up=draw.one((None, (0.0,) * PRODUCTS, tuple(counters.steps))),
+        generated_tokens=counters.steps[2],
         cache_usage=draw.maybe(draw.upto(100) / 100),
-        output_token_buckets=_in_time(draw, held.plain["requests_settled"]),
+        output_token_buckets=_in_time(draw, counters.plain["requests_settled"]),
     )
 
 
@@ -242,7 +242,7 @@ def _odd_steps(draw: Draws) -> GenerationSample:
 def _in_time(draw: Draws, settled: float) -> tuple[tuple[float, float], ...]:
     """Return how many requests had ended within each bound: a part of them, and all without one."""
     part = draw.upto(10) / 10
-    return tuple((one, settled if one == inf else part * settled) for one in BOUNDS)
+    return tuple((bound, settled if bound == inf else part * settled) for bound in BOUNDS)
 
 
 def _pod(draw: Draws, uid: str) -> LawPod:

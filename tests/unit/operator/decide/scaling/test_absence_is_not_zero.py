@@ -19,7 +19,9 @@ def test_losing_all_signals_moves_nothing() -> None:
     world.source = SignalSource.NONE
     world.rate = 0
     world.run(1800)
-    assert {(one.cap, one.replicas) for one in world.decisions[-300:]} == {(cap, replicas)}
+    assert {(decision.cap, decision.replicas) for decision in world.decisions[-300:]} == {
+        (cap, replicas)
+    }
     assert not world.last.metrics_available
     assert world.last.replicas_term == "SignalsAbsent"
 
@@ -60,7 +62,7 @@ def test_repeated_samples_are_no_ticks() -> None:
 @pytest.mark.parametrize("value", [nan, inf, -1.0, None])
 def test_a_bad_number_is_absent(value: float | None) -> None:
     world = World(rate=20, replicas=4, settings=FIXED_CAP).run(30)
-    world.distort = lambda one: replace(one, waiting=value, rows_received=value)
+    world.distort = lambda sample: replace(sample, waiting=value, rows_received=value)
     world.run(600)
     assert set(world.counts()) == {4}
     assert not world.last.metrics_available
@@ -69,8 +71,8 @@ def test_a_bad_number_is_absent(value: float | None) -> None:
 def test_samples_over_ten_seconds_old_are_not_used() -> None:
     """llm-d-autoscaling#368: stale series oscillate."""
     world = World(rate=0, replicas=4, settings=FIXED_CAP).run(30)
-    frozen = {one.uid: one for one in world.observed().signals.samples}
-    world.distort = lambda one: frozen[one.uid]
+    frozen = {sample.uid: sample for sample in world.observed().signals.samples}
+    world.distort = lambda sample: frozen[sample.uid]
     world.run(10)
     assert world.last.metrics_available
     world.run(600)
@@ -142,9 +144,9 @@ def test_a_restarted_container_is_no_negative_rate() -> None:
     restart(world.pods[0])
     world.run(300)
     rates = [
-        one.observations.rows_per_second
-        for one in world.decisions
-        if one.observations.rows_per_second is not None
+        decision.observations.rows_per_second
+        for decision in world.decisions
+        if decision.observations.rows_per_second is not None
     ]
     assert min(rates) >= 0
     assert max(rates) <= 151
@@ -171,6 +173,6 @@ def test_a_change_of_source_scales_nothing_down() -> None:
 
 def test_a_sample_without_counters_lets_nothing_fall() -> None:
     world = World(rate=0, replicas=3, settings=FIXED_CAP)
-    world.distort = lambda one: PodSample(uid=one.uid, time=one.time, waiting=0.0)
+    world.distort = lambda sample: PodSample(uid=sample.uid, time=sample.time, waiting=0.0)
     world.run(600)
     assert set(world.counts()) == {3}

@@ -1,4 +1,4 @@
-"""The first valve: the batch cap rises while batch time allows, and falls where it does not."""
+"""The batch cap of UtilizationBand: up while batch time allows it, down where it does not."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -82,7 +82,7 @@ def test_an_out_of_memory_split_lowers_the_cap_while_the_device_is_busy() -> Non
     world = World(rate=400, cap=16, settings=ONE_REPLICA)
     world.run(60)
     splits = iter(range(1000))
-    world.distort = lambda one: replace(one, out_of_memory_splits=float(next(splits)))
+    world.distort = lambda sample: replace(sample, out_of_memory_splits=float(next(splits)))
     world.run(40)
     assert any(decision.cap_term == "MemoryPressure" for decision in world.decisions)
     assert min(world.caps()[12:]) < world.caps()[11]
@@ -96,7 +96,7 @@ def test_the_cap_never_rises_above_what_a_pods_memory_allows() -> None:
     assert world.last.cap_term == "MemoryBound"
 
 
-def test_no_step_is_taken_before_every_ready_pod_obeys_the_last() -> None:
+def test_no_step_is_taken_before_every_ready_pod_acknowledged_the_last() -> None:
     world = World(rate=400, settings=ONE_REPLICA).run(5)
     world.acknowledges = False
     world.run(300)

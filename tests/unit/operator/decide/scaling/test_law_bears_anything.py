@@ -26,16 +26,16 @@ CASES = st.binary(min_size=16, max_size=1024).map(case)
 def bears(law: Law[Any], met: Case) -> set[str]:
     """Drive the law through the rounds, carrying out what it says, and check each decision; return the terms."""
     replicas, cap, terms = met.replicas, met.cap, set()
-    heard: dict[str, float] = {}
+    sampled: dict[str, float] = {}
     state = law.initial(START)
-    for one in met.rounds:
-        signals, short = PoolSignals(one.source, one.samples), len(one.samples) % 2 > 0
-        seen = LawInput(one.settings, signals, one.pods, replicas, cap, limited=short)
-        state, decision = law.step(state, seen, one.now)
-        if one.source is not SignalSource.NONE:
-            heard |= dict.fromkeys((sample.uid for sample in one.samples), one.now)
+    for round_ in met.rounds:
+        signals, short = PoolSignals(round_.source, round_.samples), len(round_.samples) % 2 > 0
+        seen = LawInput(round_.settings, signals, round_.pods, replicas, cap, limited=short)
+        state, decision = law.step(state, seen, round_.now)
+        if round_.source is not SignalSource.NONE:
+            sampled |= dict.fromkeys((sample.uid for sample in round_.samples), round_.now)
         stays_in_bounds(seen, decision)
-        gives_no_silent_pod_away(seen, decision, silent(seen, heard, one.now))
+        gives_no_silent_pod_away(seen, decision, silent(seen, sampled, round_.now))
         figures = [value for value in vars_of(decision.observations) if isinstance(value, float)]
         assert all(isfinite(value) for value in figures)
         assert decision.message
@@ -48,9 +48,9 @@ def ready(seen: LawInput) -> list[LawPod]:
     return [pod for pod in seen.pods if pod.ready and not pod.terminating]
 
 
-def silent(seen: LawInput, heard: Mapping[str, float], now: float) -> int:
+def silent(seen: LawInput, sampled: Mapping[str, float], now: float) -> int:
     """Return how many Ready pods have no sample young enough to be used."""
-    return sum(now - heard.get(pod.uid, 0.0) > MAX_AGE_SECONDS for pod in ready(seen))
+    return sum(now - sampled.get(pod.uid, 0.0) > MAX_AGE_SECONDS for pod in ready(seen))
 
 
 def memory_bound(seen: LawInput) -> int | None:
@@ -68,27 +68,27 @@ def stays_in_bounds(seen: LawInput, decision: Decision) -> None:
     if bound is not None:
         allowed = clamp_cap(bound, chosen)
         keeps = decision.observations.planned_cap is None and seen.cap is not None
-        held = clamp_cap(seen.cap or 1, chosen) if keeps else allowed
-        assert decision.cap <= max(allowed, held)
+        bounded = clamp_cap(seen.cap or 1, chosen) if keeps else allowed
+        assert decision.cap <= max(allowed, bounded)
 
 
 def gives_no_silent_pod_away(seen: LawInput, decision: Decision, silent: int) -> None:
     """Hold all where most are silent. Where some are, what stays carries the rest's demand and these at full duty."""
     chosen = seen.settings
-    held = min(max(seen.replicas, chosen.min_replicas), chosen.max_replicas)
+    bounded = min(max(seen.replicas, chosen.min_replicas), chosen.max_replicas)
     if seen.signals.source is SignalSource.NONE or 2 * silent > len(ready(seen)):
         assert not decision.metrics_available
     if not decision.metrics_available:
-        assert decision.replicas == held
+        assert decision.replicas == bounded
         assert seen.cap is None or decision.cap == clamp_cap(seen.cap, chosen)
-    if decision.replicas < held:
+    if decision.replicas < bounded:
         assert decision.replicas >= needed(seen, decision) + silent
 
 
 def needed(seen: LawInput, decision: Decision) -> float:
-    """Return the replicas that the pods heard of are work for: the most that a term asked, else rows a second over t(cap)'s."""
+    """Return the replicas that the measured demand needs: the largest demand of a term, else the rate over the capacity at the cap."""
     if decision.demands:
-        return max(one.replicas for one in decision.demands)
+        return max(demand.replicas for demand in decision.demands)
     rows, curve = decision.observations.rows_per_second, decision.observations.curve
     if rows is None or curve is None:
         return 0.0

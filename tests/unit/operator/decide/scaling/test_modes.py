@@ -15,8 +15,8 @@ from tests.unit.operator.decide.scaling.world import SETTINGS
 
 def said(outcome: ScalingOutcome, type: str) -> tuple[str, str]:
     """Return a condition's (status, reason)."""
-    found = {one.type: one for one in outcome.conditions}[type]
-    return found.status.value, found.reason
+    by_type = {condition.type: condition for condition in outcome.conditions}[type]
+    return by_type.status.value, by_type.reason
 
 
 def published(cap: int) -> LimitsUpdate:
@@ -52,11 +52,11 @@ def test_auto_acts_on_both_valves_and_says_so() -> None:
 
 def test_auto_hold_auto_at_eight_collapses_nothing() -> None:
     pool = busy_at_eight()
-    held = pool.edit(scaling=ScalingMode.HOLD, waiting=0.0)
-    assert held.replicas == 8
-    assert said(held, "Scaling") == ("False", "Held")
+    outcome = pool.edit(scaling=ScalingMode.HOLD, waiting=0.0)
+    assert outcome.replicas == 8
+    assert said(outcome, "Scaling") == ("False", "Held")
     pool.tick(100)
-    assert {one.replicas for one in pool.outcomes[-100:]} == {8}
+    assert {outcome_.replicas for outcome_ in pool.outcomes[-100:]} == {8}
     back = pool.edit(scaling=ScalingMode.AUTO)
     assert back.replicas in {7, 8}
     assert said(back, "Scaling") == ("True", "Acting")
@@ -65,12 +65,12 @@ def test_auto_hold_auto_at_eight_collapses_nothing() -> None:
 def test_hold_freezes_within_a_tick_while_the_queue_grows() -> None:
     pool = Pool()
     pool.tick(3)
-    held = pool.edit(scaling=ScalingMode.HOLD, waiting=500.0)
-    assert held.replicas == 1
-    assert held.desired_replicas == 1
-    assert held.acted == "Held"
-    assert held.last_decision is not None
-    assert (held.last_decision.replicas, held.last_decision.acted) == (8, "Held")
+    outcome = pool.edit(scaling=ScalingMode.HOLD, waiting=500.0)
+    assert outcome.replicas == 1
+    assert outcome.desired_replicas == 1
+    assert outcome.acted == "Held"
+    assert outcome.last_decision is not None
+    assert (outcome.last_decision.replicas, outcome.last_decision.acted) == (8, "Held")
 
 
 def test_auto_to_manual_at_eight_takes_the_count_of_the_same_edit() -> None:
@@ -87,14 +87,14 @@ def test_manual_means_what_spec_replicas_says_even_zero_or_above_max_replicas() 
     assert Pool(scaling=ScalingMode.MANUAL, spec_replicas=0, live=0).tick().replicas == 0
 
 
-def test_in_manual_nobody_asks_the_law_about_the_count() -> None:
+def test_in_manual_the_law_does_not_set_the_count() -> None:
     pool = Pool(scaling=ScalingMode.MANUAL, spec_replicas=2, live=2, waiting=500.0)
     pool.tick(3)
     assert pool.outcomes[-1].decision.replicas == 2
     assert pool.outcomes[-1].last_decision is None or pool.outcomes[-1].last_decision.replicas == 2
 
 
-def test_recommend_records_the_wish_and_keeps_spec_replicas() -> None:
+def test_recommend_records_the_recommendation_and_keeps_spec_replicas() -> None:
     pool = Pool(scaling=ScalingMode.RECOMMEND, spec_replicas=2, live=2, waiting=9.0)
     pool.tick(2)
     last = pool.outcomes[-1]
@@ -143,7 +143,7 @@ def test_recommend_batching_freezes_the_cap_and_shows_the_wish() -> None:
     )
     pool.tick(20)
     last = pool.outcomes[-1]
-    assert {one.cap for one in pool.outcomes} == {8}
+    assert {outcome.cap for outcome in pool.outcomes} == {8}
     assert last.recommended_cap == 10
     assert pool.edit(law=replace(SETTINGS, size_max=4)).cap == 4, "the range of sizes holds at once"
 
@@ -154,7 +154,7 @@ def test_from_fixed_to_auto_the_cap_starts_where_it_is() -> None:
     assert pool.edit(batching=BatchingMode.AUTO).cap == 64
 
 
-def test_an_operators_restart_takes_the_live_count_and_the_published_cap() -> None:
+def test_a_restarted_operator_takes_the_live_count_and_the_published_cap() -> None:
     pool = Pool(live=5, published=published(12), spec_replicas=1)
     outcome = pool.tick()
     assert (outcome.cap, outcome.replicas) == (12, 5)
@@ -173,7 +173,7 @@ def test_a_pool_unseen_for_long_is_a_pool_just_met() -> None:
     assert pool.tick().replicas == 3
 
 
-def test_a_deployment_scaled_by_another_hand_is_put_back() -> None:
+def test_a_deployment_scaled_by_another_writer_is_reset() -> None:
     pool = busy_at_eight()
     pool.live = 2
     assert pool.tick().replicas == 8
@@ -209,7 +209,7 @@ def test_a_foreign_deployment_says_nothing_about_our_count() -> None:
     assert pool.tick().replicas == 3
 
 
-def test_a_scale_write_that_auto_ignores_is_told_once_and_stays_visible() -> None:
+def test_a_scale_write_that_auto_ignores_is_one_event_and_stays_in_the_condition() -> None:
     pool = Pool(live=2, spec_replicas=2)
     pool.tick(2)
     ignored = pool.edit(spec_replicas=5)
@@ -226,7 +226,7 @@ def test_a_scale_write_that_auto_ignores_is_told_once_and_stays_visible() -> Non
     assert said(pool.edit(scaling=ScalingMode.MANUAL), "Scaling") == ("False", "Manual")
 
 
-def test_a_scale_write_that_is_undone_is_told_no_more_and_the_next_one_is() -> None:
+def test_a_reverted_scale_write_clears_the_condition_and_the_next_one_is_reported() -> None:
     pool = Pool(live=2, spec_replicas=2)
     pool.tick(2)
     pool.edit(spec_replicas=5)
@@ -236,8 +236,8 @@ def test_a_scale_write_that_is_undone_is_told_no_more_and_the_next_one_is() -> N
     for count in (5, 7):
         again = pool.edit(spec_replicas=count)
         assert said(again, "Scaling") == ("True", "ReplicasIgnored")
-        assert [one.message for one in again.events] == [
-            f"spec.replicas {count} is ignored while scaling.mode is Auto; the law decides."
+        assert [event.message for event in again.events] == [
+            f"spec.replicas {count} is ignored while scaling.mode is Auto; the law sets the count."
         ]
 
 
@@ -250,7 +250,7 @@ def test_an_ignored_count_can_be_undone_after_the_operator_restarted() -> None:
     undone = pool.edit(spec_replicas=2)
     assert said(undone, "Scaling") == ("True", "Acting")
     assert undone.events == ()
-    assert [one.reason for one in pool.edit(spec_replicas=5).events] == ["ReplicasIgnored"]
+    assert [event.reason for event in pool.edit(spec_replicas=5).events] == ["ReplicasIgnored"]
 
 
 def test_setting_auto_and_a_count_in_one_edit_ignores_nothing() -> None:
@@ -286,15 +286,15 @@ def test_a_replica_move_is_one_event_of_one_sentence() -> None:
     pool.tick(2)
     moved = pool.edit(waiting=10.0)
     assert [(event.reason, event.message) for event in moved.events] == [
-        ("ScaledUp", "Replicas 1 -> 3: 10 requests wait, over 4.0 per replica.")
+        ("ScaledUp", "Replicas 1 -> 3: 10 requests are waiting, over 4.0 per replica.")
     ]
 
 
 def test_an_edited_mode_is_one_event() -> None:
     pool = Pool()
     pool.tick(2)
-    held = pool.edit(scaling=ScalingMode.HOLD)
-    assert [(one.reason, one.message) for one in held.events] == [
+    outcome = pool.edit(scaling=ScalingMode.HOLD)
+    assert [(event.reason, event.message) for event in outcome.events] == [
         ("ModeChanged", "scaling.mode Auto -> Hold.")
     ]
     assert pool.tick().events == ()
@@ -341,7 +341,7 @@ def test_the_algorithm_is_chosen_live_and_the_count_stays_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("mode", [ScalingMode.HOLD, ScalingMode.RECOMMEND, ScalingMode.MANUAL])
-def test_every_law_obeys_the_modes(mode: ScalingMode) -> None:
+def test_the_modes_apply_to_every_law(mode: ScalingMode) -> None:
     pool = Pool(
         algorithm=ScalingAlgorithm.CAPACITY_AT_OBJECTIVE,
         law=replace(SETTINGS, max_replicas=20),
@@ -356,7 +356,7 @@ def test_every_law_obeys_the_modes(mode: ScalingMode) -> None:
     assert pool.outcomes[-1].decision.replicas == (2 if mode is ScalingMode.MANUAL else 20)
 
 
-def test_a_law_is_told_when_pods_were_bound_and_what_they_obey() -> None:
+def test_the_law_input_has_binding_times_and_reported_caps() -> None:
     pool = Pool(published=published(8))
     view = pool.view()
     seen = law_input(pool.effective(), view, pool.published, 1)

@@ -65,17 +65,17 @@ def seen(
     ],
 )
 def test_one_step(figures: CapInput, cap: int, term: str) -> None:
-    found = next_cap(figures)
-    assert (found.cap, str(found.term)) == (cap, term), found.why
+    move = next_cap(figures)
+    assert (move.cap, str(move.term)) == (cap, term), move.why
 
 
 def test_the_spread_just_measured_is_expected_of_a_larger_batch_too() -> None:
     """p99 is 1.7 * t(16), so 20 rows may take 238 ms at p99, over 225; 18 rows 221 ms."""
-    found = next_cap(seen(waiting=30.0, batch_p99_seconds=0.120 * 1.7))
-    assert found.cap == 18
+    move = next_cap(seen(waiting=30.0, batch_p99_seconds=0.120 * 1.7))
+    assert move.cap == 18
 
 
-def test_without_an_objective_no_prediction_is_asked_for() -> None:
+def test_without_an_objective_no_prediction_is_needed() -> None:
     free = replace(
         seen(waiting=30.0, sums=None, batch_p99_seconds=None),
         settings=replace(SETTINGS, objective_milliseconds=None),

@@ -1,4 +1,4 @@
-"""The second valve: replicas rise at once with the queue, and go one by one when none needs them."""
+"""The replica count of UtilizationBand: up at once with the queue, down one by one when spare."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -28,8 +28,8 @@ def test_a_step_of_load_is_met_by_more_replicas_at_once() -> None:
     assert world.replicas >= 3
 
 
-def test_replicas_that_still_load_are_not_asked_for_twice() -> None:
-    """n = ceil(waiting / target) is an absolute count: the same queue asks for the same n."""
+def test_loading_replicas_are_not_requested_twice() -> None:
+    """n = ceil(waiting / target) is an absolute count: the same queue needs the same n."""
     world = World(rate=0, settings=FIXED_CAP, cold_start=300).run(60)
     world.pods[0].waiting = 50
     world.a, world.rate = 1000.0, 0
@@ -38,7 +38,7 @@ def test_replicas_that_still_load_are_not_asked_for_twice() -> None:
     world.pods[0].waiting = 42
     world.run(60)
     assert world.counts()[-12:] == [3] * 12
-    assert world.made == 3
+    assert world.created_pods == 3
 
 
 def test_high_duty_alone_never_adds_a_replica() -> None:
@@ -154,7 +154,7 @@ def test_replicas_that_load_are_not_given_back_while_those_that_serve_need_them(
 
 
 HASTY = replace(FIXED_CAP, stabilization_seconds=5, target_per_replica=5000)
-"""The queue asks for none, and forbids none. Of 200 rows/s, three replicas of 100 are 67 % busy, and two cannot carry them."""
+"""The queue neither requires nor prevents replicas. At 200 rows/s, three replicas of 100 are 67 % busy, and two cannot carry them."""
 
 
 def test_a_killed_pod_takes_no_demand_with_it() -> None:
@@ -166,7 +166,7 @@ def test_a_killed_pod_takes_no_demand_with_it() -> None:
     assert set(world.counts()) == {3}
 
 
-def test_a_container_that_begins_anew_takes_no_demand_with_it() -> None:
+def test_a_restarted_container_takes_no_demand_with_it() -> None:
     """The same pod, its counters from zero."""
     world = World(rate=200, replicas=3, settings=HASTY).run(60)
     before = world.pods.pop()

@@ -108,8 +108,8 @@ def test_the_sums_sharpen_a_p99_guessed_from_wide_buckets() -> None:
 def test_the_sharpened_p99_is_never_below_the_bucket_that_holds_it(times: list[float]) -> None:
     bounds = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, inf)
     buckets = tuple((bound, float(sum(t <= bound for t in times))) for bound in bounds)
-    found = batch_p99_seconds(buckets, sums_of((1, t) for t in times))
+    p99 = batch_p99_seconds(buckets, sums_of((1, t) for t in times))
     exact = sorted(times)[-(-99 * len(times) // 100) - 1]
     low = max((bound for bound in (0.0, *bounds) if bound < exact), default=0.0)
-    assert found is not None
-    assert found >= low - 1e-9
+    assert p99 is not None
+    assert p99 >= low - 1e-9

@@ -33,11 +33,11 @@ def fed(
     source: SignalSource = SignalSource.PROMETHEUS,
     pod: LawPod = OLD,
 ) -> Windows:
-    """Return the windows after one round for each sample, each asked when it was taken."""
+    """Return the windows after one round for each sample, each at the time of its sample."""
     windows = windows or Windows()
-    for one in samples:
+    for sample in samples:
         windows = advance_windows(
-            windows, PoolSignals(source, (one,), queried_at=one.time), (pod,), one.time
+            windows, PoolSignals(source, (sample,), queried_at=sample.time), (pod,), sample.time
         )
     return windows
 
@@ -69,8 +69,8 @@ def test_a_pod_younger_than_two_scrapes_starts_at_zero() -> None:
     assert growth(windows.pods["a"]).counters["rows_received"] == 50
 
 
-def timed(time: float, *told: tuple[float, float]) -> PodSample:
-    return PodSample(uid="a", time=time, batch_duration_buckets=told)
+def timed(time: float, *buckets: tuple[float, float]) -> PodSample:
+    return PodSample(uid="a", time=time, batch_duration_buckets=buckets)
 
 
 def test_batches_grow_bound_by_bound_and_a_bound_that_only_one_scrape_has_does_not_count() -> None:
@@ -107,7 +107,7 @@ def test_samples_out_of_order_are_put_in_order_and_late_ones_are_left_out() -> N
     windows = advance_windows(
         Windows(), PoolSignals(SignalSource.PROMETHEUS, both, queried_at=1005), (OLD,), 1005
     )
-    assert [one.time for one in windows.pods["a"]] == [1000, 1005]
+    assert [point.time for point in windows.pods["a"]] == [1000, 1005]
     assert fed(sample(1002, 5), windows=windows).pods == windows.pods
 
 
@@ -119,7 +119,7 @@ def test_ages_are_by_the_stores_clock() -> None:
     assert sample_age(windows.pods["a"], 5010.5) is None
 
 
-def test_a_change_of_source_starts_anew() -> None:
+def test_a_change_of_source_clears_the_windows() -> None:
     windows = fed(*(sample(1000 + 5 * i, 10.0 * i) for i in range(5)))
     windows = fed(sample(1025, 50), windows=windows, source=SignalSource.PODS)
     assert len(windows.pods["a"]) == 1

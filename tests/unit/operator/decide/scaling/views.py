@@ -109,7 +109,7 @@ class Pool:
             revisions=(),
             pods=pods,
             signals=PoolSignals(self.source, self._samples(pods), self.problem),
-            acknowledgements={one.uid: Acknowledgement(generation, 64) for one in pods},
+            acknowledgements={pod.uid: Acknowledgement(generation, 64) for pod in pods},
         )
 
     def _samples(self, pods: tuple[PodObject, ...]) -> tuple[PodSample, ...]:
@@ -118,9 +118,9 @@ class Pool:
         rows = self.rows_per_second * self.now
         sums = CurveSums(batches=rows, cost_units=rows, cost_units_squared=rows, seconds=rows / 100)
         return tuple(
-            PodSample(one.uid, self.now, waiting=self.waiting, rows_received=rows, curve=sums)
-            for one in pods
-            if one.ready
+            PodSample(pod.uid, self.now, waiting=self.waiting, rows_received=rows, curve=sums)
+            for pod in pods
+            if pod.ready
         )
 
     def tick(self, times: int = 1) -> ScalingOutcome:

@@ -147,7 +147,7 @@ class World:
     hidden: Callable[[Replica], bool] = lambda _: False
     placed: Callable[[Replica], bool] = lambda _: True
     """Whether a node has room for it; one without room never becomes Ready."""
-    distort: Callable[[PodSample], PodSample] = lambda one: one
+    distort: Callable[[PodSample], PodSample] = lambda sample: sample
     acknowledges: bool = True
     obey: bool = True
     """Whether decisions are carried out; if not, the law only recommends."""
@@ -156,7 +156,7 @@ class World:
     pods: list[Replica] = field(default_factory=list)
     state: Any = None
     decisions: list[Decision] = field(default_factory=list)
-    made: int = 0
+    created_pods: int = 0
     duty_says: float | None = None
     seed: int | None = None
     warms_up: bool = False
@@ -168,10 +168,10 @@ class World:
 
     def _start(self, number: int, ready_at: float) -> None:
         for _ in range(number):
-            self.made += 1
+            self.created_pods += 1
             created = self.now - 1000 if ready_at == self.now else self.now
             cap = self.cap or self.settings.size_min
-            pod = Replica(f"pod-{self.made}", created, ready_at, cap)
+            pod = Replica(f"pod-{self.created_pods}", created, ready_at, cap)
             self.pods.append(pod)
             if self.warms_up:
                 self._warm_up(pod)
@@ -242,7 +242,9 @@ class World:
             if not self.hidden(pod)
         )
         if self.duty_says is not None:
-            samples = tuple(replace(one, duty_source=UtilizationSource.NVML) for one in samples)
+            samples = tuple(
+                replace(sample, duty_source=UtilizationSource.NVML) for sample in samples
+            )
         absent = self.source is SignalSource.NONE
         return LawInput(
             settings=self.settings,

@@ -1,7 +1,7 @@
-"""What is known of each pod's service curve, tick by tick. Pure.
+"""Service curves of the pods, updated at each tick. Pure.
 
-A pod's sums at first sight, warm-up and all, are its prior; what its batches add afterwards is data, forgotten
-with a half-life of busy time. So a cap that never moves does not hide the curve's slope, and drift is seen.
+The first sums of a pod, including its warm-up, are its prior; later batches are data that decays with a half-life of busy
+time. So a constant cap does not hide the slope of the curve, and drift is followed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,33 +16,33 @@ from penstock_operator.decide.scaling.signals.service_curve import AnySums, Serv
 from penstock_operator.decide.scaling.signals.windows import Window
 
 HALF_LIFE_SECONDS = 600.0
-"""Of busy time."""
+"""Half-life of data, in seconds of busy time."""
 PRIOR_BATCHES = 64.0
-"""The prior weighs at most as much as so many batches."""
+"""Maximum weight of the prior, in batches."""
 ODD_SIGMAS = 4.0
 ODD_INTERVALS = 3
-"""An interval so far off the curve is dropped; so many in a row are a real change."""
+"""Consecutive outliers that count as a real change; fewer are dropped."""
 MIN_NOISE = 0.02
-"""Of a batch's time: no fit is trusted more closely than this."""
+"""Smallest assumed standard deviation, as a share of a batch's time."""
 MIN_WARM_UP_BATCHES = 4.0
-"""Sizes chosen to tell the slope need only be so many."""
+"""Batches that a fit needs if their sizes were chosen to determine the slope."""
 MIN_BATCHES_TO_JUDGE = 32.0
-"""With fewer, nothing is odd yet."""
+"""Batches without which no interval counts as an outlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodCurve:
-    """One pod's sums: at first sight, since then, and those set aside as odd."""
+    """One pod's sums: first sample, later data, and outliers."""
 
     revision: str | None
     last: CurveSumsTuple
-    """The raw counters at the last sample used."""
+    """Raw counters at the last sample used."""
     time: float
-    """Of that sample."""
+    """Time of that sample."""
     prior: CurveSumsTuple
     data: CurveSumsTuple
     largest: float
-    """The largest batch, in cost units, that was surely seen."""
+    """Lower bound of the largest batch measured, in cost units."""
     odd: tuple[CurveSumsTuple, ...] = ()
     odd_at: float = 0.0
 
@@ -59,18 +59,18 @@ def learn_batches(
     )
 
 
-def add(sums: Iterable[CurveSumsTuple]) -> CurveSumsTuple:
-    """Return the sums added up."""
-    return _combine([(one, 1.0) for one in sums])
+def add_sums(sums: Iterable[CurveSumsTuple]) -> CurveSumsTuple:
+    """Return the total of sums."""
+    return _combine([(part, 1.0) for part in sums])
 
 
-def line(sums: CurveSumsTuple) -> ServiceCurve | None:
-    """Return the least-squares line through batches of which some may be a warm-up's."""
+def fit_line(sums: CurveSumsTuple) -> ServiceCurve | None:
+    """Return the least-squares line through batches that may include a warm-up."""
     return fit(sums, MIN_WARM_UP_BATCHES)
 
 
 def spread(sums: AnySums, fitted: ServiceCurve | None) -> float | None:
-    """Return the standard deviation of a batch's time off the fitted line, in seconds; None without one."""
+    """Return the standard deviation of batch times around the fitted line, in seconds; None without a line."""
     if fitted is None:
         return None
     a, c, n = fitted.a, fitted.c, sums.batches
@@ -88,7 +88,7 @@ def _learn(curve: PodCurve | None, window: Window, pod: LawPod) -> PodCurve | No
     for point in window:
         if curve is not None and point.time <= curve.time:
             continue
-        sums = absolute(point)
+        sums = raw_sums(point)
         if sums is None or sums.batches <= 0:
             continue
         if curve is None or _restarted(curve.last, sums):
@@ -98,11 +98,11 @@ def _learn(curve: PodCurve | None, window: Window, pod: LawPod) -> PodCurve | No
     return curve
 
 
-def absolute(point: Point) -> CurveSumsTuple | None:
-    """Return the raw sums of a sample; None where one is absent."""
-    held = [point.counters.get(name) for name in SUMS]
-    known = [one for one in held if one is not None]
-    return CurveSumsTuple(point.epoch or 0, *known) if len(known) == len(held) else None
+def raw_sums(point: Point) -> CurveSumsTuple | None:
+    """Return the raw sums of a sample; None if a sum is absent."""
+    counters = [point.counters.get(name) for name in SUMS]
+    known = [value for value in counters if value is not None]
+    return CurveSumsTuple(point.epoch or 0, *known) if len(known) == len(counters) else None
 
 
 def _restarted(before: CurveSumsTuple, after: CurveSumsTuple) -> bool:
@@ -123,13 +123,13 @@ def _grown(curve: PodCurve, sums: CurveSumsTuple, time: float) -> PodCurve:
     if len(odd) < ODD_INTERVALS:
         return replace(curve, last=sums, time=time, odd=odd)
     changed = replace(curve, data=CurveSumsTuple())
-    return _with(changed, CurveSumsTuple(), add(odd), sums, time)
+    return _with(changed, CurveSumsTuple(), add_sums(odd), sums, time)
 
 
 def _with(
     curve: PodCurve, prior: CurveSumsTuple, fresh: CurveSumsTuple, last: CurveSumsTuple, time: float
 ) -> PodCurve:
-    """Return the curve with fresh data, up to the sample of `last` and `time`."""
+    """Return the curve with new data, up to the sample of `last` and `time`."""
     kept = 0.5 ** (fresh.seconds / HALF_LIFE_SECONDS)
     return PodCurve(
         revision=curve.revision,
@@ -142,11 +142,11 @@ def _with(
 
 
 def _is_odd(curve: PodCurve, fresh: CurveSumsTuple) -> bool:
-    """Return whether an interval's time is too far from what the curve foretells of its batches."""
+    """Return whether an interval's time is too far from the curve's prediction for its batches."""
     if curve.data.batches < MIN_BATCHES_TO_JUDGE or fresh.batches <= 0:
         return False
-    known = add((curve.prior, curve.data))
-    fitted = line(known)
+    known = add_sums((curve.prior, curve.data))
+    fitted = fit_line(known)
     sigma = spread(known, fitted)
     if fitted is None or sigma is None:
         return False
@@ -158,30 +158,30 @@ def _is_odd(curve: PodCurve, fresh: CurveSumsTuple) -> bool:
 
 
 def too_far(mean: float, predicted: float, sigma: float, count: float) -> bool:
-    """Return whether the mean time of so many batches is further from the one foretold than chance explains."""
+    """Return whether the mean time of `count` batches is further from the prediction than chance explains."""
     chance = max(sigma / sqrt(count), MIN_NOISE * predicted)
     return abs(mean - predicted) > ODD_SIGMAS * chance
 
 
 def proven_size(sums: CurveSumsTuple) -> float:
-    """Return a size that at least one of the batches had: the largest is at least sum(b^2) / sum(b), at most sum(b)."""
+    """Return a lower bound of the largest batch size: sum(b^2) / sum(b), at most sum(b)."""
     if sums.cost_units <= 0:
         return 0.0
     return min(sums.cost_units_squared / sums.cost_units, sums.cost_units)
 
 
-def _merged(one: PodCurve, other: PodCurve) -> PodCurve:
-    """Return both pods' knowledge, at no more weight than one pod's."""
+def _merged(earlier: PodCurve, other: PodCurve) -> PodCurve:
+    """Return the mean of both pods' sums."""
     return replace(
         other,
-        prior=_combine([(one.prior, 0.5), (other.prior, 0.5)]),
-        data=_combine([(one.data, 0.5), (other.data, 0.5)]),
-        largest=max(one.largest, other.largest),
+        prior=_combine([(earlier.prior, 0.5), (other.prior, 0.5)]),
+        data=_combine([(earlier.data, 0.5), (other.data, 0.5)]),
+        largest=max(earlier.largest, other.largest),
     )
 
 
 def _combine(parts: Iterable[tuple[CurveSumsTuple, float]]) -> CurveSumsTuple:
-    """Return the weighted sum. Written out: this is the innermost loop of every pool's every tick."""
+    """Return the weighted sum. It is written out because it is the innermost loop of every tick of every pool."""
     batches = rows = squares = seconds = joint = time_squares = 0.0
     for (_, n, b, bb, t, bt, tt), weight in parts:
         batches += weight * n

@@ -1,8 +1,8 @@
-"""From steps and answers to the curve of a row that decodes: what the law reckons with for one-shot batches too. Pure.
+"""The capacity model of a pod that generates text, from its steps and answers; of the same form as for one-shot batches. Pure.
 
-A row that decodes brings its share of prompts and its context along, so at a given mix a step takes t(b) = a + c*b, where
-b rows decode, and an answer needs so many steps. A replica then ends b / (t(b) * steps) requests a second, and by
-Little's law b sequences run. Three things bound b: the time of a step (tokens and prompts share it), the places, and the cache.
+A decoding row brings its share of prompt tokens and context, so that at a given mix a step with b decoding rows takes
+t(b) = a + c*b, and an answer needs a number of steps. A replica completes b / (t(b) * steps) requests a second, and by Little's
+law b sequences run. Three things bound b: the time of a step (shared by tokens and prompts), the slots, and the cache.
 """
 
 from collections.abc import Sequence
@@ -31,19 +31,19 @@ from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 
 MIN_ENDS = 8.0
-"""Fewer answers do not tell how long answers are."""
+"""Completed answers that an estimate of their length needs."""
 CACHE_SHARE = 0.9
-"""Of the cache: more leads to preemption."""
+"""Usable share of the cache; more leads to preemption."""
 MIN_WALL_SECONDS = 10.0
 MAX_STRETCH = 10.0
 MIN_RUNNING = 4.0
-"""Fewer counts of running sequences do not tell what one holds."""
+"""Counted running sequences that an estimate of their cache usage needs."""
 
 
 def decode_capacity(pods: Sequence[PodSteps]) -> CapacityModel | None:
-    """Return the model of these pods together; None where the time of a step or the length of an answer is not known."""
-    known = add_steps((one.known, 1.0) for one in pods)
-    answers = add_answers((one.answers, 1.0) for one in pods)
+    """Return the model of these pods together; None if the time of a step or the length of an answer is unknown."""
+    known = add_steps((pod.known, 1.0) for pod in pods)
+    answers = add_answers((pod.answers, 1.0) for pod in pods)
     step_time_fit = fit(known)
     if step_time_fit is None or answers.ends < MIN_ENDS or answers.d <= 0 or known.d <= 0:
         return None
@@ -59,32 +59,32 @@ def decode_capacity(pods: Sequence[PodSteps]) -> CapacityModel | None:
         lines=(row,),
         sums=_as_batches(known),
         p99_ratio=_p99_ratio(step_time_fit, known, steps),
-        largest=max(one.largest for one in pods),
+        largest=max(pod.largest for pod in pods),
         r_squared=step_time_fit.r_squared,
         steps=steps,
         max_rows=_cached_rows(answers),
     )
 
 
-def initial_rows(pods: Sequence[PodSteps], seconds: float | None, most: int) -> int:
-    """Return how many rows may decode before any answer has ended: as many as the warm-up fits into a step of `seconds`."""
-    step_time_fit = fit(add_steps((one.known, 1.0) for one in pods))
+def initial_rows(pods: Sequence[PodSteps], seconds: float | None, limit: int) -> int:
+    """Return the cap before any answer has completed: the rows that fit a step of `seconds` by the warm-up, at most `limit`."""
+    step_time_fit = fit(add_steps((pod.known, 1.0) for pod in pods))
     if step_time_fit is None or seconds is None:
-        return most
+        return limit
     known = step_time_fit.steps
     each = step_time_fit.d + step_time_fit.k * known.k / known.d if known.d > 0 else 0.0
-    return most if each <= 0 else min(max(int((seconds - step_time_fit.a) / each), 1), most)
+    return limit if each <= 0 else min(max(int((seconds - step_time_fit.a) / each), 1), limit)
 
 
 def stretch(answers: AnswerSums) -> float:
-    """Return the time from step to step, while requests wait, over the step's own: clients feel pauses as well."""
+    """Return the time between steps over the time of a step, while requests wait: latency includes pauses."""
     if answers.wall < MIN_WALL_SECONDS or answers.stepped <= 0:
         return 1.0
     return min(max(answers.wall / answers.stepped, 1.0), MAX_STRETCH)
 
 
 def slowness(known: PodSteps | None, together: StepTimeFit | None) -> float:
-    """Return how much longer this pod's steps took than such steps take in its pool; 1 while few were seen."""
+    """Return the ratio of this pod's step time to the pool's; 1 with few steps."""
     if known is None or together is None or known.data.n < MIN_BATCHES_TO_JUDGE:
         return 1.0
     predicted = together.predicted(known.data)
@@ -92,21 +92,22 @@ def slowness(known: PodSteps | None, together: StepTimeFit | None) -> float:
 
 
 def _as_batches(steps: StepSums) -> CurveSumsTuple:
-    """Return the sums over steps with rows that decode for the cost of a batch."""
+    """Return the step sums as batch sums, with decoding rows as the cost of a batch."""
     return CurveSumsTuple(0, steps.n, steps.d, steps.dd, steps.t, steps.dt, steps.tt)
 
 
 def _p99_ratio(step_time_fit: StepTimeFit, known: StepSums, steps: float) -> float:
-    """Return the 99th percentile of an answer's mean step over t(b): chance evens out over the steps of an answer.
+    """Return the 99th percentile of an answer's mean step time over t(b).
 
-    The objective is about that mean. A tail of single steps, which no smaller batch shortens, must not shrink the batch.
+    The objective is on that mean, over which noise averages out. Outliers of single steps, which a smaller batch does not
+    shorten, must not shrink the batch.
     """
     spread = step_time_fit.sigma / (known.t / known.n) / sqrt(steps)
     return min(max(1 + NORMAL_P99 * spread, 1.0), MAX_P99_RATIO)
 
 
 def _cached_rows(answers: AnswerSums) -> float:
-    """Return how many sequences of the usual size the cache holds."""
+    """Return how many sequences of mean size fit in the cache."""
     if answers.running < MIN_RUNNING or answers.usage <= 0:
         return inf
     return max(CACHE_SHARE * answers.running / answers.usage, 1.0)

@@ -1,14 +1,14 @@
-"""How long a replica takes from bind to Ready. Pure.
+"""Start-up time of replicas, from binding to Ready. Pure.
 
-Only starts that were watched count: a pod that became Ready again after a bad moment tells nothing of starting.
-One that is met not Ready long after its binding may have served before, under an operator that is gone: it tells nothing either.
-A running start counts with the time it has taken once that is long; waiting for a node is not start-up.
+Only observed starts count. A pod that becomes Ready again is not a start, and neither is a pod first seen not Ready long after
+its binding, since it may have served before the operator started. A running start counts with its elapsed time once that
+exceeds the estimate. Waiting for a node is not part of a start.
 
-A start is stuck, says nothing of how long starts take, and is no help to expect, from the moment
-- its pod reports a problem or its container was restarted, which the startup probe too causes after an hour, or
+A start is stuck, and counts neither for the estimate nor as expected capacity, from the moment
+- its pod reports a problem or its container was restarted, which the startup probe also causes after an hour, or
 - it takes longer than 10 minutes and than 3 times the 90th percentile of finished starts: of lognormal starts of the
   usual width one in 4,000 takes so long.
-So a pod that never becomes Ready lengthens the hold of scale-down for at most so long.
+So a pod that never becomes Ready lengthens the scale-down hold only until then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,37 +19,37 @@ from penstock_operator.decide.scaling.law import LawPod
 
 PRIOR_P90_SECONDS = 120.0
 PRIOR_SIGMA = 0.5
-"""Of the logarithm: start-up times are about lognormal."""
+"""Standard deviation of the logarithm: start-up times are about lognormal."""
 NORMAL_P90 = 1.2816
 MAX_STARTS = 32
-"""Starts remembered."""
+"""Maximum number of stored starts."""
 MIN_STARTS_FOR_QUANTILE = 10
-"""From so many finished starts on, their own quantile is taken."""
+"""Finished starts from which on their empirical quantile is used."""
 MIN_SECONDS, MAX_SECONDS = 1.0, 1800.0
 STUCK_SECONDS = 600.0
-"""A start may take this long whatever is known of others, as Kubernetes' own progressDeadlineSeconds."""
+"""Minimum time before a start counts as stuck, the same as the default progressDeadlineSeconds."""
 STUCK_FACTOR = 3.0
-"""Of the 90th percentile of finished starts: z = 1.28 + ln(3) / 0.5 = 3.5."""
+"""Multiple of the 90th percentile of finished starts: z = 1.28 + ln(3) / 0.5 = 3.5."""
 WATCHED_FROM_START_SECONDS = 60.0
-"""A start is watched if it is met so soon after its binding: an idle pool is looked at every 30 s."""
+"""Maximum age of a start at its first tick if it is to count: an idle pool has a tick every 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """Starts under way, since when by pod UID, and the last finished ones in seconds."""
+    """Running starts, as start times by pod UID, and the last finished ones, in seconds."""
 
     running: Mapping[str, float] = field(default_factory=dict)
     finished: tuple[float, ...] = ()
     served: frozenset[str] = frozenset()
-    """Living pods that were Ready once: they start no more."""
+    """Live pods that have been Ready."""
     met_late: frozenset[str] = frozenset()
-    """Those under way that were met long after their binding: nobody knows how long they start."""
+    """Running starts first seen long after their binding, whose duration is unknown."""
     failing: frozenset[str] = frozenset()
-    """Those under way whose pod reports a problem, or was restarted."""
+    """Running starts whose pod reports a problem or was restarted."""
 
 
 def watch(startup: Startup, pods: Sequence[LawPod], now: float) -> Startup:
-    """Return what is known after this tick."""
+    """Return the starts after this tick."""
     finished = startup.finished
     served = {pod.uid for pod in pods if pod.ready or pod.uid in startup.served}
     running: dict[str, float] = {}
@@ -73,7 +73,7 @@ def watch(startup: Startup, pods: Sequence[LawPod], now: float) -> Startup:
 
 
 def p90_seconds(startup: Startup, now: float) -> float:
-    """Return the 90th percentile: of a lognormal with a prior while starts are few, later their own."""
+    """Return the 90th percentile of start-up, in seconds: of a lognormal with a prior for few starts, later the empirical one."""
     known = list(startup.finished)
     guess, longest = _lognormal_p90(known), stuck_seconds(startup)
     known += [
@@ -87,15 +87,15 @@ def p90_seconds(startup: Startup, now: float) -> float:
 
 
 def stuck_seconds(startup: Startup) -> float:
-    """Return how long a start may take before it counts as stuck."""
+    """Return the time after which a start counts as stuck, in seconds."""
     return max(STUCK_SECONDS, STUCK_FACTOR * _p90(startup.finished))
 
 
-def started_seconds(startup: Startup, most: float, now: float) -> float:
-    """Return how long the running starts that are not stuck have taken together, each at most `most`."""
+def started_seconds(startup: Startup, limit: float, now: float) -> float:
+    """Return the total elapsed time of the running starts that are not stuck, each at most `limit` seconds."""
     longest = stuck_seconds(startup)
     return sum(
-        min(max(now - began, 0.0), most)
+        min(max(now - began, 0.0), limit)
         for uid, began in startup.running.items()
         if now - began <= longest and uid not in startup.failing
     )
@@ -109,10 +109,10 @@ def _p90(seconds: Sequence[float]) -> float:
 
 
 def _lognormal_p90(seconds: Sequence[float]) -> float:
-    """One start's weight for the prior's middle, four for its width."""
+    """Return the 90th percentile with a prior that weighs one start for the mean and four for the width."""
     prior = log(PRIOR_P90_SECONDS) - NORMAL_P90 * PRIOR_SIGMA
-    logs = [log(max(one, MIN_SECONDS)) for one in seconds]
+    logs = [log(max(value, MIN_SECONDS)) for value in seconds]
     middle = (prior + sum(logs)) / (1 + len(logs))
-    off = sum((one - middle) ** 2 for one in logs)
+    off = sum((value - middle) ** 2 for value in logs)
     sigma = sqrt((4 * PRIOR_SIGMA**2 + off) / (4 + len(logs)))
     return exp(middle + NORMAL_P90 * sigma)

@@ -1,7 +1,7 @@
-"""What is known of each pod's steps and answers, tick by tick. Pure.
+"""Step sums of the pods that generate text, updated at each tick. Pure.
 
-As `capacity.curves` for batches: what a pod told at first sight, and its warm-up, are its prior; what it does afterwards is
-data, forgotten with a half-life of busy time. What answers need changes with the callers, so that is forgotten sooner.
+As for batches (`batch_curves`), the first sums of a pod and its warm-up are its prior; later steps are data that decays with a
+half-life of busy time. The needs of answers change with the clients and decay faster.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,32 +30,32 @@ from penstock_operator.decide.scaling.signals.per_revision import RevisionKnowle
 from penstock_operator.decide.scaling.signals.windows import Window
 
 ANSWERS_SECONDS = 120.0
-"""The half-life of what answers need, in busy time. All else is forgotten, doubted and bounded as of batches, a step being one."""
+"""Half-life of answer sums, in seconds of busy time. All other constants are those of batches, with a step as a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSteps:
-    """One pod's steps: at first sight, since then, and those set aside as odd."""
+    """One pod's steps: first sample, later data, and outliers."""
 
     revision: str | None
     epoch: int
     last: StepSums
-    """The raw sums at the last sample used."""
+    """Raw sums at the last sample used."""
     ended: float
-    """The completed requests at that sample."""
+    """Completed requests at that sample."""
     time: float
     prior: StepSums
     data: StepSums = NO_STEPS
     answers: AnswerSums = NO_ANSWERS
     largest: float = 0.0
-    """The most rows that surely decoded in one step."""
+    """Lower bound of the most rows decoded in one step."""
     waited: bool = False
-    """Whether requests waited at that sample."""
+    """Whether requests were waiting at that sample."""
     odd: tuple[StepSums, ...] = ()
 
     @property
     def known(self) -> StepSums:
-        """Return all of it."""
+        """Return prior and data together."""
         return add_steps([(self.data, 1.0), (self.prior, 1.0)])
 
 
@@ -65,7 +65,7 @@ StepCurves = RevisionKnowledge[PodSteps]
 def learn_steps(
     before: StepCurves, windows: Mapping[str, Window], pods: Sequence[LawPod]
 ) -> StepCurves:
-    """Return what is known with each pod's new samples."""
+    """Return the curves with each pod's new samples."""
     return before.updated(
         pods, lambda known, pod: _learn(known, windows.get(pod.uid, ()), pod), _merged
     )
@@ -75,15 +75,17 @@ def _learn(known: PodSteps | None, window: Window, pod: LawPod) -> PodSteps | No
     for point in window:
         if known is not None and point.time <= known.time:
             continue
-        told = point.generation
-        sums = None if told is None else parse_steps(told.sums)
-        if told is None or sums is None:
+        generation = point.generation
+        sums = None if generation is None else parse_steps(generation.sums)
+        if generation is None or sums is None:
             continue
-        again = known is None or told.epoch < known.epoch or _fell(known, told.epoch, sums)
+        again = (
+            known is None or generation.epoch < known.epoch or _fell(known, generation.epoch, sums)
+        )
         if known is None or again:
-            known = _met(point, sums, told.epoch, pod)
+            known = _met(point, sums, generation.epoch, pod)
         else:
-            known = _grown(known, point, sums, told.epoch)
+            known = _grown(known, point, sums, generation.epoch)
     return known
 
 
@@ -92,9 +94,11 @@ def _fell(known: PodSteps, epoch: int, sums: StepSums) -> bool:
 
 
 def _met(point: Point, sums: StepSums, epoch: int, pod: LawPod) -> PodSteps:
-    told = point.generation
-    warm_up = (parse_steps(told.warm_up) if told is not None else None) or NO_STEPS
-    prior = add_steps([(one, min(1.0, PRIOR_BATCHES / max(one.n, 1.0))) for one in (warm_up, sums)])
+    generation = point.generation
+    warm_up = (parse_steps(generation.warm_up) if generation is not None else None) or NO_STEPS
+    prior = add_steps(
+        [(steps, min(1.0, PRIOR_BATCHES / max(steps.n, 1.0))) for steps in (warm_up, sums)]
+    )
     largest = max(proven_rows(warm_up), proven_rows(sums))
     ended = point.counters.get("completed", 0.0)
     return PodSteps(
@@ -107,7 +111,7 @@ def _waits(point: Point) -> bool:
 
 
 def _grown(known: PodSteps, point: Point, sums: StepSums, epoch: int) -> PodSteps:
-    """Take in an interval; of one in which an epoch ended, what the old one still counted is lost."""
+    """Return the steps with a new interval; at a new epoch the last counts of the old one are lost."""
     fresh = sums if epoch > known.epoch else add_steps([(sums, 1.0), (known.last, -1.0)])
     ended = point.counters.get("completed", known.ended)
     ends = max(ended - known.ended, 0.0)
@@ -138,7 +142,7 @@ def _grown(known: PodSteps, point: Point, sums: StepSums, epoch: int) -> PodStep
 
 
 def _timed(known: PodSteps, fresh: StepSums) -> PodSteps:
-    """Add what an interval says of a step's time, unless it is too far off."""
+    """Return the steps with an interval's step times, unless it is an outlier."""
     if fresh.n <= 0:
         return known
     if not _is_odd(known, fresh):
@@ -146,7 +150,7 @@ def _timed(known: PodSteps, fresh: StepSums) -> PodSteps:
     odd = (*known.odd, fresh)
     if len(odd) < ODD_INTERVALS:
         return replace(known, odd=odd)
-    return _with(known, NO_STEPS, NO_STEPS, add_steps((one, 1.0) for one in odd))
+    return _with(known, NO_STEPS, NO_STEPS, add_steps((interval, 1.0) for interval in odd))
 
 
 def _with(known: PodSteps, prior: StepSums, data: StepSums, fresh: StepSums) -> PodSteps:
@@ -156,7 +160,7 @@ def _with(known: PodSteps, prior: StepSums, data: StepSums, fresh: StepSums) -> 
 
 
 def _is_odd(known: PodSteps, fresh: StepSums) -> bool:
-    """Return whether an interval's time is too far from what the plane foretells of its steps."""
+    """Return whether an interval's time is too far from the fit's prediction for its steps."""
     step_time_fit = fit(known.known) if known.data.n >= MIN_BATCHES_TO_JUDGE else None
     if step_time_fit is None:
         return False
@@ -166,16 +170,16 @@ def _is_odd(known: PodSteps, fresh: StepSums) -> bool:
 
 
 def proven_rows(steps: StepSums) -> float:
-    """Return how many rows decoded in at least one of the steps."""
+    """Return a lower bound of the most rows decoded in one step."""
     return 0.0 if steps.d <= 0 else min(steps.dd / steps.d, steps.d)
 
 
-def _merged(one: PodSteps, other: PodSteps) -> PodSteps:
-    """Return both pods' knowledge, at no more weight than one pod's."""
+def _merged(earlier: PodSteps, other: PodSteps) -> PodSteps:
+    """Return the mean of both pods' sums."""
     return replace(
         other,
-        prior=add_steps([(one.prior, 0.5), (other.prior, 0.5)]),
-        data=add_steps([(one.data, 0.5), (other.data, 0.5)]),
-        answers=add_answers([(one.answers, 0.5), (other.answers, 0.5)]),
-        largest=max(one.largest, other.largest),
+        prior=add_steps([(earlier.prior, 0.5), (other.prior, 0.5)]),
+        data=add_steps([(earlier.data, 0.5), (other.data, 0.5)]),
+        answers=add_answers([(earlier.answers, 0.5), (other.answers, 0.5)]),
+        largest=max(earlier.largest, other.largest),
     )

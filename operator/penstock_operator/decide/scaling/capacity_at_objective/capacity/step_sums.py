@@ -1,7 +1,7 @@
-"""15 sums over steps of generation, and what answers needed of them. Pure.
+"""Sums over generation steps, and over the answers that they served. Pure.
 
-The sums are those of the products of x = (1, p, d, k, t), row by row of the upper triangle: p prefill tokens in units of
-256, d rows that decode, k tokens read from the cache in units of 4096, t seconds (docs/design/runtime.md#service-curve-of-generation).
+The 15 step sums are the products of x = (1, p, d, k, t), row by row of the upper triangle: p prefill tokens in units of
+256, d decoding rows, k tokens read from the cache in units of 4096, t seconds (docs/design/runtime.md#service-curve-of-generation).
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from penstock_operator.observed import is_measured
 
 
 class StepSums(NamedTuple):
-    """The sums; all zero where no step was seen."""
+    """The step sums; zeros without steps."""
 
     n: float = 0.0
     p: float = 0.0
@@ -31,47 +31,47 @@ class StepSums(NamedTuple):
 
 
 class AnswerSums(NamedTuple):
-    """What sequences took of steps and cache, old ones fading."""
+    """Use of steps and cache by sequences, with decay."""
 
     ends: float = 0.0
-    """Requests that were completed."""
+    """Completed requests."""
     p: float = 0.0
-    """As `StepSums`, over the same time."""
+    """The sums p, d and k of `StepSums` over the same time."""
     d: float = 0.0
     k: float = 0.0
     running: float = 0.0
-    """The sum of the sequences that ran, over the samples at which they were counted."""
+    """Sum of running sequences over the samples that count them."""
     usage: float = 0.0
-    """The sum of the share of the cache that they held then."""
+    """Sum of the cache usage, as a share, over the same samples."""
     wall: float = 0.0
-    """Seconds in which requests waited all the time, so that one step followed the other."""
+    """Seconds during which requests waited without interruption, so that steps were consecutive."""
     stepped: float = 0.0
-    """How many of them steps took."""
+    """Seconds of steps within `wall`."""
 
 
 NO_STEPS, NO_ANSWERS = StepSums(), AnswerSums()
 
 
-def parse_steps(told: Sequence[float] | None) -> StepSums | None:
-    """Return the sums that a pod told; None where they are none: too few, negative, NaN, absurd."""
-    if told is None or len(told) != len(NO_STEPS):
+def parse_steps(values: Sequence[float] | None) -> StepSums | None:
+    """Return a pod's step sums; None if they are invalid: too few, negative, NaN or out of range."""
+    if values is None or len(values) != len(NO_STEPS):
         return None
-    return StepSums(*told) if all(map(is_measured, told)) else None
+    return StepSums(*values) if all(map(is_measured, values)) else None
 
 
 def weighted(parts: Iterable[tuple[Sequence[float], float]], width: int) -> list[float]:
-    """Return the weighted sum of vectors, none of its elements below 0."""
+    """Return the weighted sum of vectors, with elements of at least 0."""
     total = [0.0] * width
     for values, weight in parts:
         total = [old + weight * new for old, new in zip(total, values, strict=True)]
-    return [max(one, 0.0) for one in total]
+    return [max(value, 0.0) for value in total]
 
 
 def add_steps(parts: Iterable[tuple[StepSums, float]]) -> StepSums:
-    """Return the weighted sum of sums of steps."""
+    """Return the weighted sum of step sums."""
     return StepSums(*weighted(parts, len(NO_STEPS)))
 
 
 def add_answers(parts: Iterable[tuple[AnswerSums, float]]) -> AnswerSums:
-    """Return the weighted sum of answers."""
+    """Return the weighted sum of answer sums."""
     return AnswerSums(*weighted(parts, len(NO_ANSWERS)))

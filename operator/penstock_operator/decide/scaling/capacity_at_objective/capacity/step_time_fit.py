@@ -1,7 +1,7 @@
-"""How long a step takes: t = a + p * prefill + d * rows + k * context, by non-negative least squares. Pure.
+"""The fit of a step's time, t = a + p * prefill + d * rows + k * context, by non-negative least squares. Pure.
 
-A warm-up's steps are summed in at a bounded weight, which is a ridge towards what they tell: where traffic moves two of
-the three together, as rows and context mostly are, they say which of them costs what (Hoerl and Kennard 1970).
+Warm-up steps are added at a bounded weight, which acts as a ridge: where traffic changes two of the three together, as it
+usually does rows and context, the warm-up separates their costs (Hoerl and Kennard 1970).
 """
 
 from collections.abc import Sequence
@@ -13,53 +13,55 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums i
 
 MIN_STEPS = 4.0
 SINGULAR = 1e-9
-"""Of a diagonal: what is added to it, and under what a pivot is none."""
+"""Relative regularization of the diagonal, and the limit below which a pivot counts as zero."""
 Vector = tuple[float, ...]
 Matrix = list[list[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimeFit:
-    """Seconds of a step, and how far steps stray from them."""
+    """Fitted time of a step, and the noise around it."""
 
     a: float
     p: float
-    """For 256 tokens of prompts."""
+    """Seconds per 256 prefill tokens."""
     d: float
-    """For a row that decodes."""
+    """Seconds per decoding row."""
     k: float
-    """For 4096 tokens read."""
+    """Seconds per 4096 tokens read from the cache."""
     sigma: float
-    """The standard deviation of a step's time off the plane, in seconds."""
+    """Standard deviation of step times around the fit, in seconds."""
     r_squared: float | None
-    """Which share of the variance of times it explains; None where all took as long."""
+    """Coefficient of determination; None if all steps took equally long."""
     steps: StepSums
 
     def seconds(self, p: float, d: float, k: float) -> float:
-        """Return the time of a step, in its sums' units."""
+        """Return the time of a step in seconds; arguments in the units of the sums."""
         return self.a + self.p * p + self.d * d + self.k * k
 
     def predicted(self, steps: StepSums) -> float:
-        """Return the time of all these steps together."""
+        """Return the predicted total time of these steps."""
         return self.a * steps.n + self.p * steps.p + self.d * steps.d + self.k * steps.k
 
     def slope_error(self, p: float, k: float) -> float:
-        """Return the standard error of the time of one row more, with so much of prompts and context beside it."""
+        """Return the standard error of the time of one more row with its prompt and context."""
         direction = (0.0, p, 1.0, k)
         moved = solve(_gram(self.steps), direction)
         if moved is None:
             return 0.0
-        variance = sum(one * other for one, other in zip(direction, moved, strict=True))
+        variance = sum(left * other for left, other in zip(direction, moved, strict=True))
         return self.sigma * sqrt(max(variance, 0.0))
 
 
 def fit(steps: StepSums) -> StepTimeFit | None:
-    """Return the plane through the steps; None where they are too few."""
+    """Return the fit of the steps; None if they are too few."""
     if steps.n < MIN_STEPS or steps.t <= 0:
         return None
     gram, right = _gram(steps), (steps.t, steps.pt, steps.dt, steps.kt)
     best = _least_squares(gram, right)
-    missed = steps.tt - sum(one * other for one, other in zip(best, right, strict=True))
+    missed = steps.tt - sum(
+        coefficient * other for coefficient, other in zip(best, right, strict=True)
+    )
     spread = steps.tt - steps.t**2 / steps.n
     explained = None if spread <= SINGULAR * steps.tt else min(max(1 - missed / spread, 0.0), 1.0)
     a, p, d, k = best
@@ -79,23 +81,25 @@ def _gram(steps: StepSums) -> Matrix:
 
 
 def _least_squares(gram: Matrix, right: Vector) -> Vector:
-    """Return the non-negative coefficients of least error: the best of all sets of terms that may be other than 0."""
+    """Return the non-negative coefficients of least error, over all subsets of nonzero terms."""
     whole = solve(gram, right)
     if whole is not None and min(whole) >= 0:
         return whole
-    found = [(0.0, (0.0,) * len(right))]
+    candidates = [(0.0, (0.0,) * len(right))]
     for count in range(1, len(right) + 1):
         for chosen in combinations(range(len(right)), count):
             part = solve([[gram[i][j] for j in chosen] for i in chosen], [right[i] for i in chosen])
             if part is not None and min(part) >= 0:
-                gained = sum(one * right[at] for one, at in zip(part, chosen, strict=True))
-                held = dict(zip(chosen, part, strict=True))
-                found.append((gained, tuple(held.get(at, 0.0) for at in range(len(right)))))
-    return max(found)[1]
+                gained = sum(
+                    coefficient * right[at] for coefficient, at in zip(part, chosen, strict=True)
+                )
+                nonzero = dict(zip(chosen, part, strict=True))
+                candidates.append((gained, tuple(nonzero.get(at, 0.0) for at in range(len(right)))))
+    return max(candidates)[1]
 
 
 def solve(gram: Matrix, right: Sequence[float]) -> Vector | None:
-    """Return x of gram x = right, by Gauss and Jordan; None where gram is (nearly) singular. It is symmetric, at most 4 wide."""
+    """Solve gram x = right by Gauss-Jordan elimination; None if gram, which is symmetric and at most 4x4, is nearly singular."""
     size = len(right)
     rows = [[*row, value] for row, value in zip(gram, right, strict=True)]
     for at in range(size):

@@ -1,10 +1,10 @@
-"""Demand at the time when a replica asked for now would serve. Pure.
+"""The demand forecast: the demand at the time when a replica requested now is Ready. Pure.
 
-A damped trend (Gardner and McKenzie 1985, in continuous time), plus the distribution of what forecasts like it missed by
-at just this distance. Two things are learned beside: how much of a departure from the hour's mean is left when the forecast is
-due (`stays`: traffic that does not persist is not chased), and whether demand climbs now by more than chance explains: a
-ramp beyond doubt is believed to go on, a doubtful one is not. Where no objective prices misses, a quantile of them is
-taken, whose level is learned: up where a miss was felt, down a little while none is.
+A damped trend (Gardner and McKenzie 1985, in continuous time), plus the distribution of the errors of similar forecasts at the
+same horizon. Two quantities are learned: the share of a departure from the hourly mean that remains when the forecast is due
+(`persistence`: traffic that does not persist is not followed), and whether demand rises by more than chance explains: a
+significant ramp is extrapolated, a doubtful one is not. Without an objective the forecast is a quantile of the errors, whose
+level rises after a harmful error and falls slowly otherwise.
 """
 
 from dataclasses import dataclass, field, replace
@@ -22,32 +22,32 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_erro
 LEVEL_SECONDS = 45.0
 TREND_SECONDS = 180.0
 SURE_SIGMAS = 2.5
-"""The level never lags further behind what comes than chance explains."""
+"""Maximum lag of the level behind the rate, in standard deviations."""
 SCRAPES_IN_RATE = 3
 NOISE_SHARE = 0.05
-"""Of each new difference."""
+"""Weight of each new difference in the noise estimate."""
 ODD = 6.0
 DAMPING_SECONDS = 40.0
-"""A trend is believed to go on for about so long."""
+"""Time constant of the trend's damping."""
 MEAN_SECONDS = 3600.0
-"""Of the mean that demand may return to."""
+"""Time constant of the mean that demand may return to."""
 DOUBT = 720.0
-"""Samples' weight of the prior that a departure stays whole: an hour of them must speak against it to halve it."""
+"""Weight, in samples, of the prior that a departure persists: an hour of contrary samples halves it."""
 RAMP_SCRAPES = 7
-"""A ramp is judged over 30 s."""
+"""Scrapes over which a ramp is judged: 30 s."""
 RAMP_DOUBT = 30.0
-"""A slope's square must be so many times its variance to be believed at all; then in part, in the end whole."""
+"""Ratio of a slope's square to its variance from which on the slope counts in part, and for larger ratios nearly in full."""
 RAMP_SECONDS = 60.0
-"""A ramp is believed to go on for so long."""
+"""Time for which a ramp is extrapolated."""
 MAX_RAMP = 1.5
-"""A ramp adds at most this multiple of the level."""
+"""Maximum rise by a ramp, as a multiple of the level."""
 MAX_TREND = 0.5
-"""A trend adds or takes at most this share of the level."""
+"""Maximum change by a trend, as a share of the level."""
 MAX_PENDING = 400
 INITIAL_LEVEL, MIN_LEVEL, MAX_LEVEL = 0.9, 0.6, 0.995
 UP_STEP, DOWN_STEP = 0.01, 0.0002
 MISS_SECONDS = 60.0
-"""A forecast due longer ago than this, for lack of samples, is judged no more."""
+"""Age after which a due forecast is discarded, if samples were missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +56,22 @@ class Forecast:
 
     due: float
     expected: float
-    """Rows a second, as `most` and the others."""
-    most: float
+    """Rows a second, as all other fields."""
+    upper: float
     """Its upper value."""
     departure: float
-    """Of the level from the mean, when it was made."""
+    """Departure of the level from the mean at the time of the forecast."""
     climb: float
-    """What trend or ramp were to add."""
+    """Predicted rise by trend or ramp."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecaster:
-    """What is remembered of the demand and of the forecasts made."""
+    """State of the forecaster: demand, pending forecasts and past errors."""
 
     time: float | None = None
     begun: float | None = None
-    """When the first sample came."""
+    """Time of the first sample."""
     level: float = 0.0
     """Rows a second."""
     trend: float = 0.0
@@ -79,50 +79,50 @@ class Forecaster:
     newest: float | None = None
     """Rows a second between the last two scrapes."""
     last: float | None = None
-    """The one before."""
+    """The rate before `newest`."""
     noise: float | None = None
-    """The variance of such rates around a slow course."""
+    """Variance of such rates around a slow course."""
     newer: tuple[tuple[float, float], ...] = ()
-    """(time, rate between two scrapes), the last of them."""
+    """The last (time, rate between two scrapes) pairs."""
     mean: float = 0.0
-    """Rows a second, over an hour."""
+    """Mean rate over an hour, in rows a second."""
     departed: float = 0.0
-    """The sum of squared departures from the mean, of forecasts judged."""
+    """Sum of squared departures from the mean, over judged forecasts."""
     stayed: float = 0.0
-    """The sum of departures times what was left of them when the forecasts were due."""
+    """Sum of departures times their remainders when the forecasts were due."""
     judgements: float = 0.0
-    """How many of them, old ones fading."""
+    """Number of judged forecasts, with decay."""
     pending: tuple[Forecast, ...] = ()
     """Oldest first."""
     errors: ForecastErrors = field(default_factory=ForecastErrors)
-    """Of forecasts that were due."""
+    """Errors of forecasts that were due."""
     quantile_level: float = INITIAL_LEVEL
 
 
 @dataclass(frozen=True, slots=True)
 class DemandSample:
-    """A new sample of the demand, and whether a forecast may be blamed for it."""
+    """A new sample of the demand, and whether forecasts are judged by it."""
 
     rate: float
-    """Rows a second over the last 15 s."""
+    """Rate over the last 15 s, in rows a second."""
     newest: float
     """Rows a second between the last two scrapes."""
     felt: bool
-    """Whether the Ready pods are so busy that a miss hurts."""
+    """Whether the Ready pods are so busy that a too low forecast is harmful."""
     judged: bool
-    """Not while something else (a bound, a bridge) decides."""
+    """Whether the quantile level is updated: False while a bound or a bridge sets the count or the cap."""
 
 
 def advance(before: Forecaster, sample: DemandSample, horizon: float, now: float) -> Forecaster:
-    """Return the forecaster after a new sample of the demand; what is made from the first few is not judged."""
-    after = _judged(_smoothed(_listened(before, sample, now), sample.rate, now), sample, now)
+    """Return the forecaster after a new sample; forecasts from the first few samples are not judged."""
+    after = _judged(_smoothed(_with_noise(before, sample, now), sample.rate, now), sample, now)
     if now - (after.begun or now) < LEVEL_SECONDS:
         return after
     rise = climb(after, horizon)
     expected = _settled(after, rise)
-    most = expected + max(headroom(after, expected), 0.0)
-    made = Forecast(now + horizon, expected, most, after.level - after.mean, rise)
-    return replace(after, pending=(*after.pending, made)[-MAX_PENDING:])
+    upper = expected + max(headroom(after, expected), 0.0)
+    forecast = Forecast(now + horizon, expected, upper, after.level - after.mean, rise)
+    return replace(after, pending=(*after.pending, forecast)[-MAX_PENDING:])
 
 
 def expected_demand(forecaster: Forecaster, horizon: float) -> float:
@@ -131,13 +131,13 @@ def expected_demand(forecaster: Forecaster, horizon: float) -> float:
 
 
 def _settled(forecaster: Forecaster, rise: float) -> float:
-    """Return the demand after what is left of a departure from the mean, and what trend or ramp add."""
+    """Return the demand from the persisting share of a departure from the mean, plus the rise by trend or ramp."""
     departure = forecaster.level - forecaster.mean
     return max(forecaster.mean + persistence(forecaster) * departure + rise, 0.0)
 
 
 def persistence(forecaster: Forecaster) -> float:
-    """Return the share of a departure from the mean that is left when a forecast is due: 0 to 1, at first 1."""
+    """Return the share of a departure from the mean that remains when a forecast is due: 0 to 1, initially 1."""
     if forecaster.judgements <= 0 or forecaster.departed <= 0:
         return 1.0
     prior = DOUBT * forecaster.departed / forecaster.judgements
@@ -145,16 +145,16 @@ def persistence(forecaster: Forecaster) -> float:
 
 
 def climb(forecaster: Forecaster, horizon: float) -> float:
-    """Return what trend and ramp add in `horizon` seconds, in rows a second."""
+    """Return the rise by trend and ramp in `horizon` seconds, in rows a second."""
     slope, sure = ramp(forecaster)
     rise = min(slope * min(horizon, RAMP_SECONDS), MAX_RAMP * forecaster.level)
     return (1 - sure) * _drift(forecaster, horizon) + sure * rise
 
 
 def ramp(forecaster: Forecaster) -> tuple[float, float]:
-    """Return how fast demand climbs, in rows a second each second, and how far that is beyond chance, 0 to 1.
+    """Return the slope of demand, in rows a second each second, and its significance, 0 to 1.
 
-    Least squares over the last scrapes; the doubt is shrunk away as by James and Stein (1961), 1 - RAMP_DOUBT / z^2.
+    Least squares over the last scrapes, with shrinkage after James and Stein (1961), 1 - RAMP_DOUBT / z^2.
     """
     known = forecaster.newer
     if len(known) < RAMP_SCRAPES or forecaster.noise is None:
@@ -174,34 +174,34 @@ def _drift(forecaster: Forecaster, horizon: float) -> float:
 
 
 def upper_demand(forecaster: Forecaster, horizon: float) -> float:
-    """Return the demand that is exceeded as seldom as the learned level says."""
+    """Return the quantile of demand at the learned level."""
     expected = expected_demand(forecaster, horizon)
     return expected + max(headroom(forecaster, expected), 0.0)
 
 
 def likely_demands(forecaster: Forecaster, expected: float) -> list[tuple[float, float]]:
-    """Return (share, demand) around the `middle` one, by what came of such forecasts; the shares add up to 1."""
+    """Return the distribution of demand around `expected` as (share, demand), from past errors; the shares add up to 1."""
     known = likely_errors(forecaster.errors, expected, forecaster.level)
     return [(share, max(expected + by, 0.0)) for share, by in at_points(known)]
 
 
 def headroom(forecaster: Forecaster, expected: float) -> float:
-    """Return the quantile of such forecasts' misses at the learned level, in rows a second."""
+    """Return the quantile of similar forecasts' errors at the learned level, in rows a second."""
     known = likely_errors(forecaster.errors, expected, forecaster.level)
     return quantile(known, forecaster.quantile_level)
 
 
 def _judged(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
-    due = [one for one in before.pending if one.due <= now]
+    due = [forecast for forecast in before.pending if forecast.due <= now]
     if not due:
         return before
     last = due[-1]
-    pending = tuple(one for one in before.pending if one.due > now)
+    pending = tuple(forecast for forecast in before.pending if forecast.due > now)
     if now - last.due > MISS_SECONDS:
         return replace(before, pending=pending)
     level = before.quantile_level
     if sample.judged:
-        level += UP_STEP if before.level > last.most and sample.felt else -DOWN_STEP
+        level += UP_STEP if before.level > last.upper and sample.felt else -DOWN_STEP
     return replace(
         _compared(before, last),
         pending=pending,
@@ -211,7 +211,7 @@ def _judged(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
 
 
 def _compared(before: Forecaster, last: Forecast) -> Forecaster:
-    """Learn what was left of a departure from the mean."""
+    """Return the forecaster with the remainder of a departure from the mean."""
     left = before.level - last.climb - before.mean
     fading = 1 - 1 / MAX_ERRORS
     return replace(
@@ -222,8 +222,8 @@ def _compared(before: Forecaster, last: Forecast) -> Forecaster:
     )
 
 
-def _listened(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
-    """Learn the noise from second differences, in which a ramp cancels; one that stands out by far is a step."""
+def _with_noise(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
+    """Return the forecaster with the noise updated from second differences, in which a ramp cancels; an outlier is a step."""
     newer = (*before.newer, (now, sample.newest))[-RAMP_SCRAPES:]
     noise = before.noise
     if before.newest is not None and before.last is not None:

@@ -1,4 +1,4 @@
-"""What is asked of the pool, counted at the door, over windows of several lengths. Pure. None is absent."""
+"""Demand of the pool, counted before admission, over windows of several lengths. Pure. None is absent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from penstock_operator.decide.scaling.signals.windows import (
 RECENT_SECONDS = 15.0
 RECENT_SCRAPES = 3
 MAX_OVERLOAD = 2.0
-"""Refused callers try again: demand counts at most this multiple of what was admitted."""
+"""Maximum ratio of demand to admitted rows, since rejected clients retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,17 @@ class PoolDemand:
     """Demand of a pool, in rows and seconds."""
 
     rate: float | None
-    """Over the whole window."""
+    """Rate over the whole window."""
     recent: float | None
-    """Over the last 15 s."""
+    """Rate over the last 15 s."""
     newest: float | None
-    """Between the last two scrapes."""
+    """Rate between the last two scrapes."""
     backlog: float
-    """Rows that wait, over the sampled Ready pods."""
+    """Waiting rows, over the sampled Ready pods."""
     imbalance: float | None
-    """k: the busiest Ready pod's rate over the mean, beyond what chance explains; at least 1."""
+    """k: the busiest Ready pod's rate over the mean, in excess of chance; at least 1."""
     unevenness: float | None
-    """The squared coefficient of variation of the Ready pods' rates over 15 s, beyond what chance explains."""
+    """The squared coefficient of variation of the Ready pods' rates over 15 s, in excess of chance."""
     dispersion: float | None
     """Variance over mean of a pod's arrivals between scrapes, in rows."""
 
@@ -45,35 +45,39 @@ def load(
     pods: Sequence[LawPod],
     windows: Mapping[str, Window],
     gone: Mapping[str, Window],
-    asked: float,
+    store_now: float,
     slack_rows: float,
 ) -> PoolDemand:
-    """Return the demand by all pods with fresh windows, and those just gone.
+    """Return the demand from all pods with recent windows and from just deleted ones.
 
-    `slack_rows` a pod may be received and not yet admitted for all that the counters tell.
+    `slack_rows` per pod may be received and not yet admitted between two reads of the counters.
     """
-    fresh = {uid: one for uid, one in windows.items() if sample_age(one, asked) is not None}
+    fresh = {
+        uid: window for uid, window in windows.items() if sample_age(window, store_now) is not None
+    }
     ready = [
         fresh[pod.uid] for pod in pods if pod.ready and not pod.terminating and pod.uid in fresh
     ]
-    whole = {uid: window for uid, one in fresh.items() if (window := full_window(one))}
+    whole = {uid: window for uid, recent in fresh.items() if (window := full_window(recent))}
     full = list(whole.values())
     serving = {pod.uid for pod in pods if pod.ready}
-    past = lost_rates(windows, gone, serving, whole, asked)
+    past = lost_rates(windows, gone, serving, whole, store_now)
     dispersion = _dispersion(ready)
     return PoolDemand(
-        rate=_total([_clamped(one, slack_rows) for one in full], past),
-        recent=_total([_clamped(tail(one, RECENT_SECONDS), slack_rows) for one in full], past),
-        newest=_total([per_second(one[-2:], "rows_received") for one in full], past),
-        backlog=sum((one[-1].waiting or 0.0) * rows_per_request(one) for one in ready),
-        imbalance=_imbalance([one for one in ready if full_window(one)], dispersion),
-        unevenness=_unevenness([one for one in ready if full_window(one)], dispersion),
+        rate=_total([_clamped(window, slack_rows) for window in full], past),
+        recent=_total(
+            [_clamped(tail(window, RECENT_SECONDS), slack_rows) for window in full], past
+        ),
+        newest=_total([per_second(window[-2:], "rows_received") for window in full], past),
+        backlog=sum((window[-1].waiting or 0.0) * rows_per_request(window) for window in ready),
+        imbalance=_imbalance([window for window in ready if full_window(window)], dispersion),
+        unevenness=_unevenness([window for window in ready if full_window(window)], dispersion),
         dispersion=dispersion,
     )
 
 
 def tail(window: Window, seconds: float) -> Window:
-    """Return the window's last seconds, at least `RECENT_SCRAPES` samples of it."""
+    """Return the last `seconds` of the window, at least `RECENT_SCRAPES` samples."""
     oldest, first = window[-1].time - seconds - 0.5, max(len(window) - RECENT_SCRAPES, 0)
     while first > 0 and window[first - 1].time >= oldest:
         first -= 1
@@ -81,7 +85,7 @@ def tail(window: Window, seconds: float) -> Window:
 
 
 def rows_per_request(window: Sequence[Point]) -> float:
-    """Return the mean rows of a request over the window; 1 where nothing came."""
+    """Return the mean rows of a request over the window; 1 without requests."""
     requests, rows = _grown(window, "requests_received"), _grown(window, "rows_received")
     if requests is None or rows is None or requests <= 0:
         return 1.0
@@ -95,15 +99,18 @@ def _grown(window: Sequence[Point], key: str) -> float | None:
 
 
 def _clamped(window: Window, slack_rows: float) -> float | None:
-    """Return received rows a second, at most twice what was admitted (served, or waiting more)."""
+    """Return the received rate, in rows a second, at most twice the admitted rate (served rows plus growth of the queue)."""
     received = per_second(window, "rows_received")
     served = per_second(window, "completed" if window[-1].generation is not None else "cost_units")
     if received is None or served is None:
         return received
     span = window[-1].time - window[0].time
     each = rows_per_request(window)
-    held = [((one.waiting or 0.0) + (one.running or 0.0)) * each for one in (window[0], window[-1])]
-    admitted = max(served + (held[1] - held[0]) / span, 0.0)
+    rows_held = [
+        ((point.waiting or 0.0) + (point.running or 0.0)) * each
+        for point in (window[0], window[-1])
+    ]
+    admitted = max(served + (rows_held[1] - rows_held[0]) / span, 0.0)
     return min(received, MAX_OVERLOAD * admitted + slack_rows / span)
 
 
@@ -113,20 +120,20 @@ def _total(rates: Sequence[float | None], past: Sequence[float]) -> float | None
 
 
 def _counts(window: Window) -> list[float]:
-    """Return what came between scrapes, at the rate of the mean interval."""
+    """Return the rows received between scrapes, scaled to the mean interval."""
     mean_seconds = (window[-1].time - window[0].time) / (len(window) - 1)
-    said = [(one.time, one.counters.get("rows_received")) for one in window]
+    totals = [(point.time, point.counters.get("rows_received")) for point in window]
     return [
         (later - earlier) / (end - begin) * mean_seconds
-        for (begin, earlier), (end, later) in pairwise(said)
+        for (begin, earlier), (end, later) in pairwise(totals)
         if earlier is not None and later is not None and later >= earlier and end > begin
     ]
 
 
 def _dispersion(windows: Sequence[Window]) -> float | None:
-    """Return the mean square of successive differences over twice the mean: a trend is no dispersion.
+    """Return the mean square of successive differences over twice the mean, so that a trend does not count as dispersion.
 
-    The largest difference of a window is left out: neither is a step.
+    The largest difference of each window is left out, so that a step does not count either
     (von Neumann et al. 1941, "The mean square successive difference".)
     """
     squares, steps, total, number = 0.0, 0, 0.0, 0
@@ -143,7 +150,7 @@ def _dispersion(windows: Sequence[Window]) -> float | None:
 
 
 def _imbalance(windows: Sequence[Window], dispersion: float | None) -> float | None:
-    grown = [found for one in windows if (found := _grown(one, "rows_received")) is not None]
+    grown = [rows for window in windows if (rows := _grown(window, "rows_received")) is not None]
     if not grown or sum(grown) <= 0:
         return None
     mean = sum(grown) / len(grown)
@@ -152,10 +159,10 @@ def _imbalance(windows: Sequence[Window], dispersion: float | None) -> float | N
 
 
 def _unevenness(windows: Sequence[Window], dispersion: float | None) -> float | None:
-    tails = [tail(one, RECENT_SECONDS) for one in windows]
-    grown = [found for one in tails if (found := _grown(one, "rows_received")) is not None]
+    tails = [tail(window, RECENT_SECONDS) for window in windows]
+    grown = [rows for recent in tails if (rows := _grown(recent, "rows_received")) is not None]
     if len(grown) < 2 or sum(grown) <= 0:
         return None
     mean = sum(grown) / len(grown)
-    variance = sum((one - mean) ** 2 for one in grown) / (len(grown) - 1)
+    variance = sum((rows - mean) ** 2 for rows in grown) / (len(grown) - 1)
     return max(variance / mean**2 - max(dispersion or 1.0, 1.0) / mean, 0.0)

@@ -1,4 +1,4 @@
-"""`CapacityAtObjective` in charge of a pool on fake time: the table's rows as stories (docs/design/control-law.md#capacityatobjective)."""
+"""Closed-loop tests of `CapacityAtObjective` on a simulated pool (docs/design/control-law.md#capacityatobjective)."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -38,7 +38,7 @@ def test_the_cap_comes_from_the_objective_before_any_load() -> None:
     assert world.last.cap_term == CapReason.OBJECTIVE
 
 
-def test_steady_demand_is_held_without_a_turn() -> None:
+def test_steady_demand_keeps_the_count_stable() -> None:
     world = pool(rate=200.0, replicas=4).run(1200)
     assert set(world.counts()[60:]) <= {4, 5}
     assert world.last.observations.utilization is not None
@@ -50,9 +50,9 @@ def test_a_step_is_answered_within_a_start_and_the_cap_returns() -> None:
     planned = world.last.cap
     world.rate = 500.0
     world.run(30)
-    assert world.replicas >= 6, "asked for before anything has started"
+    assert world.replicas >= 6, "requested before any replica has started"
     world.run(90)
-    assert CapReason.BRIDGE in {one.cap_term for one in world.decisions}
+    assert CapReason.BRIDGE in {decision.cap_term for decision in world.decisions}
     assert max(world.caps()) > planned
     world.run(200)
     assert world.last.cap_term != CapReason.BRIDGE
@@ -60,14 +60,14 @@ def test_a_step_is_answered_within_a_start_and_the_cap_returns() -> None:
     assert 7 <= world.replicas <= 16
 
 
-def test_what_starts_is_not_asked_for_twice() -> None:
+def test_starting_replicas_are_not_requested_twice() -> None:
     world = pool(rate=100.0, replicas=2, cold_start=120.0).run(300)
     world.rate = 300.0
     world.run(110)
     assert world.replicas <= 12, "300 rows/s are 4 replicas' work; the rest drains what waits"
 
 
-def test_demand_that_falls_is_given_back_with_care() -> None:
+def test_falling_demand_scales_down_after_the_hold_and_gradually() -> None:
     world = pool(rate=600.0, replicas=10).run(300)
     world.rate, now = 100.0, len(world.decisions)
     world.run(110)
@@ -81,7 +81,7 @@ def test_demand_that_falls_is_given_back_with_care() -> None:
 def test_an_even_load_never_flaps() -> None:
     world = pool(rate=300.0, replicas=6).run(3600)
     moves = [after - before for before, after in pairwise(world.counts()[60:]) if after != before]
-    turns = sum((one > 0) != (other > 0) for one, other in pairwise(moves))
+    turns = sum((before > 0) != (other > 0) for before, other in pairwise(moves))
     assert turns <= 1
 
 
@@ -107,30 +107,32 @@ def test_losing_all_signals_moves_nothing() -> None:
     world.source = SignalSource.NONE
     world.rate = 0.0
     world.run(1800)
-    assert {(one.cap, one.replicas) for one in world.decisions[-300:]} == {(cap, replicas)}
+    assert {(decision.cap, decision.replicas) for decision in world.decisions[-300:]} == {
+        (cap, replicas)
+    }
     assert world.last.replicas_term == ReplicasReason.SIGNALS_ABSENT
     assert not world.last.metrics_available
 
 
 @dataclass
 class Spoiled(CapacityAtObjective):
-    """The law, told NaN for every figure of every pod while `spoils`."""
+    """The law with NaN for every figure of every pod while `spoils`."""
 
     spoils: bool = False
 
     def step(
         self, state: CapacityState, observed: LawInput, now: float
     ) -> tuple[CapacityState, Decision]:
-        told = observed.signals.samples
+        samples = observed.signals.samples
         if self.spoils:
-            told = tuple(map(_nan, told))
-        signals = replace(observed.signals, samples=told)
+            samples = tuple(map(_nan, samples))
+        signals = replace(observed.signals, samples=samples)
         return super().step(state, replace(observed, signals=signals), now)
 
 
-def _nan(one: PodSample) -> PodSample:
+def _nan(sample: PodSample) -> PodSample:
     return replace(
-        one, waiting=nan, running=nan, rows_received=nan, requests_received=nan, curve=None
+        sample, waiting=nan, running=nan, rows_received=nan, requests_received=nan, curve=None
     )
 
 
@@ -142,15 +144,15 @@ def test_figures_that_are_nan_for_two_minutes_move_nothing(rate: float) -> None:
     law.spoils, world.rate = True, rate
     world.run(120)
     blind = world.decisions[-24:]
-    assert {(one.cap, one.replicas) for one in blind} == {(cap, replicas)}
-    assert not any(one.metrics_available for one in blind)
+    assert {(decision.cap, decision.replicas) for decision in blind} == {(cap, replicas)}
+    assert not any(decision.metrics_available for decision in blind)
     law.spoils, world.rate = False, 250.0
     world.run(60)
     assert world.last.metrics_available
     assert min(world.counts()[-12:]) >= replicas
 
 
-def test_signals_that_come_and_go_never_lower_the_count() -> None:
+def test_flapping_signals_never_lower_the_count() -> None:
     """keda#4249: a fallback that flutters."""
     world = pool(rate=0.0, replicas=4)
     for i in range(200):
@@ -163,7 +165,7 @@ def test_a_ready_pod_without_samples_frees_no_capacity() -> None:
     world = pool(
         rate=60.0, replicas=4, settings=replace(ROOMY, guards=Guards(stabilization_seconds=60))
     )
-    world.hidden = lambda one: one.uid == "pod-1"
+    world.hidden = lambda pod: pod.uid == "pod-1"
     world.run(600)
     assert world.replicas >= 2, (
         "45 rows/s are seen: one replica's work, and one that counts as busy"
@@ -196,33 +198,34 @@ def test_the_start_is_measured_and_the_forecast_reaches_as_far() -> None:
     assert world.last.observations.startup_seconds < 60
 
 
-def test_every_decision_says_why_in_words() -> None:
+def test_every_decision_has_a_message() -> None:
     world = pool(rate=100.0)
     for rate in (100.0, 900.0, 10.0):
         world.rate = rate
         world.run(400)
     assert all(
-        one.message.startswith("cap ") and "; replicas " in one.message for one in world.decisions
+        decision.message.startswith("cap ") and "; replicas " in decision.message
+        for decision in world.decisions
     )
-    said = {str(one.replicas_term) for one in world.decisions}
+    said = {str(decision.replicas_term) for decision in world.decisions}
     assert said >= {"Backlog", "Stabilizing", "SpareCapacity"}
 
 
-def test_a_pod_that_does_not_obey_counts_at_its_own_cap() -> None:
+def test_a_pod_without_acknowledgement_counts_at_its_own_cap() -> None:
     world = pool(rate=100.0, replicas=2).run(120)
-    obeying = world.last.observations.utilization
+    before = world.last.observations.utilization
     world.acknowledges = False
     for pod in world.pods:
         pod.cap = 2
     world.obey = False
     world.run(5)
-    assert obeying is not None
+    assert before is not None
     assert world.last.observations.utilization is not None
-    assert world.last.observations.utilization > 3 * obeying
+    assert world.last.observations.utilization > 3 * before
 
 
-def test_busy_pods_that_serve_less_than_their_curve_says_are_told_until_they_do() -> None:
-    """Somebody else computes on the device: it is busy, and half of the time not with batches."""
+def test_busy_pods_below_their_curve_are_reported_until_they_recover() -> None:
+    """Another process uses the device, which is busy with other work half of the time."""
     world = pool(rate=60.0, replicas=1, obey=False)
     world.run(60)
     assert world.last.observations.off_curve is None
@@ -235,7 +238,7 @@ def test_busy_pods_that_serve_less_than_their_curve_says_are_told_until_they_do(
     world.duty_says = 0.5
     world.run(30)
     assert world.last.observations.off_curve is not None, (
-        "it stands while there is nothing to judge by"
+        "it is kept while the pods are not busy enough to judge"
     )
     world.duty_says, world.rate = 0.99, 75.0
     world.run(120)

@@ -33,20 +33,20 @@ def lived(rates: list[float], served: float = 0.0, waiting: float = 0.0, rows: i
 
 
 def seen(windows: dict[str, Window], gone: dict[str, Window] | None = None) -> PoolDemand:
-    asked = max(one[-1].time for one in windows.values())
+    asked = max(window[-1].time for window in windows.values())
     return load([pod(uid) for uid in windows], windows, gone or {}, asked, slack_rows=0.0)
 
 
 def test_demand_is_what_arrives_over_all_pods() -> None:
-    found = seen({"a": lived([10.0] * 6, served=10), "b": lived([20.0] * 6, served=20)})
-    assert (found.rate, found.recent, found.newest) == (30, 30, 30)
+    demand = seen({"a": lived([10.0] * 6, served=10), "b": lived([20.0] * 6, served=20)})
+    assert (demand.rate, demand.recent, demand.newest) == (30, 30, 30)
 
 
 def test_shorter_windows_see_a_step_sooner() -> None:
-    found = seen({"a": lived([10.0, 10.0, 10.0, 10.0, 10.0, 40.0], served=20)})
-    assert found.rate == pytest.approx(15)
-    assert found.recent == pytest.approx(20)
-    assert found.newest == pytest.approx(40)
+    demand = seen({"a": lived([10.0, 10.0, 10.0, 10.0, 10.0, 40.0], served=20)})
+    assert demand.rate == pytest.approx(15)
+    assert demand.recent == pytest.approx(20)
+    assert demand.newest == pytest.approx(40)
 
 
 def test_refused_load_counts_up_to_twice_what_was_admitted() -> None:
@@ -59,17 +59,17 @@ def test_what_waits_was_admitted() -> None:
 
 
 def test_a_backlog_is_counted_in_rows() -> None:
-    found = seen({"a": lived([80.0] * 6, served=80, waiting=8.0, rows=8)})
-    assert found.backlog == pytest.approx(240)
+    demand = seen({"a": lived([80.0] * 6, served=80, waiting=8.0, rows=8)})
+    assert demand.backlog == pytest.approx(240)
 
 
 def test_a_deleted_pod_is_no_dip_in_demand() -> None:
     """Half of the demand moves from a pod that ends to one that stays."""
     before, after = lived([20.0] * 3, served=20), lived([20.0] * 3 + [40.0] * 3, served=30)
     alone = seen({"stays": after})
-    found = seen({"stays": after}, gone={"went": before})
+    demand = seen({"stays": after}, gone={"went": before})
     assert alone.rate == pytest.approx(30)
-    assert found.rate == pytest.approx(40)
+    assert demand.rate == pytest.approx(40)
 
 
 def test_the_busiest_pod_stands_out_beyond_chance() -> None:
@@ -77,10 +77,10 @@ def test_the_busiest_pod_stands_out_beyond_chance() -> None:
     assert seen(even).imbalance == 1
     assert seen(even).unevenness == 0
     skewed = {**even, "e": lived([80.0] * 6)}
-    found = seen(skewed)
-    assert found.imbalance == pytest.approx(80 / 32, rel=0.05)
-    assert found.unevenness is not None
-    assert found.unevenness > 0.5
+    demand = seen(skewed)
+    assert demand.imbalance == pytest.approx(80 / 32, rel=0.05)
+    assert demand.unevenness is not None
+    assert demand.unevenness > 0.5
 
 
 def test_bursts_are_dispersion_and_a_trend_or_a_step_is_not() -> None:
@@ -94,5 +94,5 @@ def test_bursts_are_dispersion_and_a_trend_or_a_step_is_not() -> None:
 
 
 def test_nothing_seen_is_absent() -> None:
-    found = load([pod("a")], {}, {}, 1000.0, 0.0)
-    assert (found.rate, found.recent, found.newest, found.imbalance) == (None,) * 4
+    demand = load([pod("a")], {}, {}, 1000.0, 0.0)
+    assert (demand.rate, demand.recent, demand.newest, demand.imbalance) == (None,) * 4

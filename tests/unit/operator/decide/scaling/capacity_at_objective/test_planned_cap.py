@@ -57,7 +57,9 @@ def test_without_an_objective_the_cap_is_the_least_that_serves_nearly_all_that_t
     assert (plan.cap, plan.term) == (36, CapReason.KNEE)
     assert "90 %" in cap_move(plan, seen).why
     dear = replace(seen, model=replace(CURVE, lines=(ServiceCurve(0.002, 0.05, 16, 0.0),)))
-    assert next_plan(BatchPlan(), dear, 0.0).cap == 1, "a batch of many is no cheaper: nobody waits"
+    assert next_plan(BatchPlan(), dear, 0.0).cap == 1, (
+        "larger batches cost no less per row, so no request waits"
+    )
     cheap = replace(seen, model=replace(CURVE, lines=(ServiceCurve(5.0, 0.01, 16, 0.0),)))
     assert next_plan(BatchPlan(), cheap, 0.0).cap == 57
     floor = replace(seen, settings=replace(seen.settings, size_min=48))
@@ -97,18 +99,18 @@ def test_never_beyond_a_quarter_more_than_the_largest_batch_measured() -> None:
     assert (plan.cap, plan.term) == (20, CapReason.MEASURED_RANGE)
 
 
-def test_up_by_a_quarter_a_minute_and_only_when_all_obey() -> None:
+def test_up_by_a_quarter_a_minute_and_only_after_all_acknowledged() -> None:
     plan, now = replace(planned(now=0.0), cap=8), 0.0
     for expected in (10, 13, 17, 22, 28, 34, 34):
         now += 60
         assert planned(plan, now - 1).cap == plan.cap
-        unheard = planned(plan, now, settled=False)
-        assert unheard.cap == plan.cap
+        unacknowledged = planned(plan, now, settled=False)
+        assert unacknowledged.cap == plan.cap
         plan = planned(plan, now)
         assert plan.cap == expected
 
 
-def test_a_fit_that_breathes_moves_nothing_down() -> None:
+def test_small_changes_of_the_fit_do_not_lower_the_cap() -> None:
     plan = planned()
     slower = replace(CURVE, lines=(ServiceCurve(0.11, 0.01, 16, 0.0),))
     assert planned(plan, model=slower).cap == 34
@@ -138,7 +140,7 @@ def test_a_backlog_is_bridged_while_replicas_start() -> None:
     assert cap_move(plan, busy).term is CapReason.BRIDGE
     assert plan.cap == 34, "capacity is still planned with b*"
     plan = next_plan(plan, replace(busy, backlog_per_pod=0.0), 1015.0)
-    assert plan.bridge == 64, "kept while they start: every change is told to every pod"
+    assert plan.bridge == 64, "kept while they start: every change is pushed to every pod"
     plan = planned(plan, 1020.0)
     assert plan.bridge is None
     assert cap_move(plan, SEEN).cap == 34

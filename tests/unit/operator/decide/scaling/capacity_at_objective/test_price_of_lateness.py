@@ -1,4 +1,4 @@
-"""Late requests have a price, learned from what was late; a count is worth it, or not."""
+"""The price of late requests is learned from counts, and the cheapest count follows from it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 INF = float("inf")
 
 
-def told(time: float, settled: float, good: float, uid: str = "a") -> PodSample:
+def sample(time: float, settled: float, good: float, uid: str = "a") -> PodSample:
     buckets = ((1.0, good), (INF, settled))
     return PodSample(uid, time, requests_settled=settled, request_duration_buckets=buckets)
 
@@ -29,23 +29,23 @@ def looked(before: Lateness, *samples: PodSample, now: float) -> tuple[Lateness,
     return count_late(before, PoolSignals(SignalSource.PODS, samples), 1000, now)
 
 
-def test_what_was_late_beyond_the_share_allowed_is_told_in_seconds_of_traffic() -> None:
-    first, late = looked(Lateness(), told(1.0, 100.0, 100.0), now=5.0)
+def test_lateness_beyond_the_allowed_share_is_in_seconds_of_traffic() -> None:
+    first, late = looked(Lateness(), sample(1.0, 100.0, 100.0), now=5.0)
     assert late == 0.0, "nothing can be said of one sample"
-    _, late = looked(first, told(6.0, 600.0, 550.0), now=10.0)
+    _, late = looked(first, sample(6.0, 600.0, 550.0), now=10.0)
     assert late == pytest.approx(0.5 - 5 * ALLOWED_SHARE)
 
 
 def test_the_same_samples_twice_say_nothing_new() -> None:
-    first, _ = looked(Lateness(), told(1.0, 100.0, 100.0), now=5.0)
-    again, late = looked(first, told(1.0, 100.0, 100.0), now=10.0)
+    first, _ = looked(Lateness(), sample(1.0, 100.0, 100.0), now=5.0)
+    again, late = looked(first, sample(1.0, 100.0, 100.0), now=10.0)
     assert late == 0.0
     assert again.lateness_price == INITIAL_PRICE
 
 
-def test_pods_that_do_not_tell_and_pools_without_objective_have_no_lateness() -> None:
+def test_pods_without_counts_and_pools_without_objective_have_no_lateness() -> None:
     assert looked(Lateness(), PodSample("a", 1.0), now=5.0)[1] is None
-    signals = PoolSignals(SignalSource.PODS, (told(1.0, 1.0, 0.0),))
+    signals = PoolSignals(SignalSource.PODS, (sample(1.0, 1.0, 0.0),))
     assert count_late(Lateness(lateness_price=50.0), signals, None, 5.0) == (Lateness(), None)
 
 
@@ -59,16 +59,16 @@ def test_the_price_rises_with_what_was_late_and_stays_in_its_bounds() -> None:
     assert reprice(replace(known, lateness_price=MIN_PRICE), -1e9).lateness_price == MIN_PRICE
 
 
-def test_counts_that_are_no_counts_are_not_told() -> None:
-    first, _ = looked(Lateness(), told(1.0, 100.0, 100.0), now=5.0)
+def test_invalid_counts_are_ignored() -> None:
+    first, _ = looked(Lateness(), sample(1.0, 100.0, 100.0), now=5.0)
     for odd in (float("nan"), -1.0, INF):
-        after, late = looked(first, told(6.0, odd, 550.0), told(6.0, 600.0, odd, "b"), now=10.0)
+        after, late = looked(first, sample(6.0, odd, 550.0), sample(6.0, 600.0, odd, "b"), now=10.0)
         assert late == 0.0
         assert after.counted.total == 0.0
 
 
 class Cliff(dict[int, float]):
-    """Nobody is late under the edge, all above."""
+    """No request is late below the edge, all above it."""
 
     def __init__(self, edge_percent: int) -> None:
         super().__init__()
@@ -82,11 +82,11 @@ def cliff(edge: float) -> Callable[[float], Cliff]:
     return lambda _: Cliff(round(100 * edge))
 
 
-def test_a_sure_demand_gets_just_the_count_at_which_nobody_is_late() -> None:
+def test_a_certain_demand_gets_the_smallest_count_without_late_requests() -> None:
     assert cheapest_count([(1.0, 10.0)], 10.0, 20.0, cliff(0.5)) == pytest.approx(20.0, rel=0.1)
 
 
-def test_lateness_that_costs_less_than_replicas_is_borne() -> None:
+def test_lateness_cheaper_than_replicas_is_accepted() -> None:
     assert cheapest_count([(1.0, 10.0)], 10.0, 0.5, cliff(0.5)) == 10.0
 
 

@@ -1,4 +1,4 @@
-"""The second law's count (docs/design/control-law.md#replica-count): the most that any need asks for, given back with care; the user's guards."""
+"""The replica count of CapacityAtObjective (docs/design/control-law.md#replica-count): the largest need, the hold before scale-down, and the user's guards."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     CountInput,
     largest_need,
     next_count,
-    noted,
+    record_need,
     utilization,
 )
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
@@ -49,7 +49,7 @@ def guarded(**guards: int) -> CountInput:
 def settled(seen: CountInput, now: float = 1000.0) -> ReplicasMove:
     """Decide as after a long time of the same."""
     need = largest_need(seen)
-    count = noted(Count(begun=0.0), need.surely, 1e9, now)
+    count = record_need(Count(begun=0.0), need.with_margin, 1e9, now)
     return next_count(count, seen, need, now)
 
 
@@ -64,7 +64,7 @@ def test_where_no_lateness_is_predicted_all_pods_count_as_busy_as_the_busiest() 
     uneven = replace(even, uneven=2.0)
     need = largest_need(uneven)
     assert (need.replicas, need.term) == (5, ReplicasReason.FORECAST)
-    assert "the busiest of which has 2.00 times the mean" in need.why
+    assert "the busiest has 2.00 times the mean load" in need.why
     assert utilization(uneven) == 2 * utilization(even) == 1.0
     assert settled(replace(uneven, replicas=6)).term is ReplicasReason.STEADY, "no pod too many"
 
@@ -80,18 +80,18 @@ def test_a_backlog_is_to_be_gone_30_seconds_after_help_came() -> None:
     assert (need.replicas, need.term) == (8, ReplicasReason.BACKLOG)
 
 
-def test_what_the_ready_pods_will_have_served_is_not_asked_for_again() -> None:
+def test_rows_that_the_ready_pods_will_serve_need_no_replicas() -> None:
     seen = replace(SEEN, load=load(200.0, backlog=5000.0), spare_seconds=None)
     assert largest_need(seen).term is not ReplicasReason.BACKLOG, "200 spare for 60 s serve 12000"
 
 
-def test_what_starts_is_not_asked_for_twice() -> None:
+def test_starting_replicas_are_not_requested_twice() -> None:
     """Two replicas that have been starting for 55 s each serve 11000 rows before a new one could."""
     seen = replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None)
     assert largest_need(replace(seen, started_seconds=110.0)).term is not ReplicasReason.BACKLOG
 
 
-def test_panic_believes_the_last_scrape() -> None:
+def test_panic_uses_the_last_scrape() -> None:
     seen = replace(SEEN, load=load(300.0, backlog=1000.0, newest=1200.0))
     need = largest_need(seen)
     assert (need.replicas, need.term) == (15, ReplicasReason.PANIC)
@@ -102,16 +102,16 @@ def test_panic_believes_the_last_scrape() -> None:
 
 def test_up_at_once_and_never_over_the_maximum() -> None:
     assert settled(replace(SEEN, forecast=2000.0)).replicas == 25
-    held = settled(replace(SEEN, forecast=20_000.0, settings=replace(PLAIN, max_replicas=4)))
-    assert (held.replicas, held.term) == (4, ReplicasReason.MAX_REPLICAS)
+    move = settled(replace(SEEN, forecast=20_000.0, settings=replace(PLAIN, max_replicas=4)))
+    assert (move.replicas, move.term) == (4, ReplicasReason.MAX_REPLICAS)
 
 
 def test_down_only_after_the_whole_hold() -> None:
     seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0)
     need = largest_need(seen)
-    count = noted(Count(begun=0.0), 8, 120.0, 1000.0)
+    count = record_need(Count(begun=0.0), 8, 120.0, 1000.0)
     for now, expected in ((1060.0, 8), (1119.0, 8), (1121.0, 6)):
-        count = noted(count, need.replicas, 120.0, now)
+        count = record_need(count, need.replicas, 120.0, now)
         assert next_count(count, seen, need, now).replicas == expected
 
 
@@ -119,23 +119,23 @@ def test_the_hold_is_the_specs_or_a_start() -> None:
     seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0, startup_seconds=400.0)
     young = Count(begun=700.0)
     need = largest_need(seen)
-    held = next_count(noted(young, need.replicas, 400.0, 1000.0), seen, need, 1000.0)
-    assert (held.term, held.hold_until) == (ReplicasReason.STABILIZING, 1100.0)
-    asked = replace(seen, settings=replace(PLAIN, guards=Guards(stabilization_seconds=30)))
-    moved = next_count(noted(young, need.replicas, 30.0, 1000.0), asked, need, 1000.0)
+    move = next_count(record_need(young, need.replicas, 400.0, 1000.0), seen, need, 1000.0)
+    assert (move.term, move.hold_until) == (ReplicasReason.STABILIZING, 1100.0)
+    configured = replace(seen, settings=replace(PLAIN, guards=Guards(stabilization_seconds=30)))
+    moved = next_count(record_need(young, need.replicas, 30.0, 1000.0), configured, need, 1000.0)
     assert moved.term is ReplicasReason.SPARE_CAPACITY
 
 
-def test_at_most_a_quarter_a_minute_is_given_back() -> None:
+def test_scale_down_is_at_most_a_quarter_a_minute() -> None:
     seen = replace(SEEN, replicas=20, ready=20, capacity_ready=2000.0)
     assert settled(seen).replicas == 15
     need = largest_need(seen)
-    count = noted(Count(begun=0.0, downs=((970.0, 6),)), need.replicas, 1e9, 1000.0)
-    held = next_count(count, seen, need, 1000.0)
-    assert (held.replicas, held.term, held.hold_until) == (20, ReplicasReason.RATE_LIMITED, 1030.0)
+    count = record_need(Count(begun=0.0, downs=((970.0, 6),)), need.replicas, 1e9, 1000.0)
+    move = next_count(count, seen, need, 1000.0)
+    assert (move.replicas, move.term, move.hold_until) == (20, ReplicasReason.RATE_LIMITED, 1030.0)
 
 
-def test_a_need_that_is_met_by_a_hair_gives_nothing_back() -> None:
+def test_a_need_within_the_dead_band_does_not_scale_down() -> None:
     seen = replace(SEEN, forecast=239.0, replicas=4)
     assert largest_need(seen).replicas == 3
     assert settled(seen).replicas == 4
@@ -158,7 +158,7 @@ def test_a_pod_without_a_window_counts_as_busy() -> None:
 
 
 def test_the_built_in_targets_guard_nothing() -> None:
-    """queueDepth 4 and 50 to 90 % stand for every pool; only what somebody asked for is a guard."""
+    """queueDepth 4 and 50 to 90 % are the defaults of every pool; only values set by the user are guards."""
     assert largest_need(replace(SEEN, waiting=4000.0)).term is ReplicasReason.FORECAST
 
 

@@ -1,4 +1,4 @@
-"""`CapacityAtObjective` while replicas are asked for that never serve: both valves go on deciding (dynamo#14251)."""
+"""`CapacityAtObjective` while requested replicas never become Ready: cap and count still change (dynamo#14251)."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ NEVER = 1e9
 
 
 def overloaded(**changes: object) -> World:
-    """One replica that serves 76 rows/s has two minutes of 200 rows/s; whatever else is asked for never serves."""
+    """One replica that serves 76 rows/s has two minutes of 200 rows/s; further replicas never become Ready."""
     world = World(settings=ROOMY, a=0.1, c=0.01, seed=3, rate=50.0, cap=32, warms_up=True,
                   law=CapacityAtObjective(), **changes)  # type: ignore[arg-type]  # fmt: skip
     world.run(300)
@@ -27,14 +27,14 @@ def placed(pod: Replica) -> bool:
 
 def turns(counts: list[int]) -> int:
     moves = [after - before for before, after in pairwise(counts) if after != before]
-    return sum((one > 0) != (other > 0) for one, other in pairwise(moves))
+    return sum((before > 0) != (other > 0) for before, other in pairwise(moves))
 
 
-def test_a_pod_that_no_node_has_room_for_freezes_neither_valve() -> None:
+def test_an_unschedulable_pod_freezes_neither_cap_nor_count() -> None:
     world = overloaded(placed=placed)
     assert len(world.ready) == 1
     high, planned = world.replicas, world.last.observations.planned_cap
-    assert high > 4, "asked for, whether they can be had or not"
+    assert high > 4, "requested, whether or not they can be placed"
     assert world.last.cap_term == CapReason.BRIDGE
     down = len(world.decisions)
     world.rate = 5.0
@@ -53,8 +53,8 @@ def test_the_time_that_a_pod_waits_for_a_node_is_not_taken_for_its_start() -> No
     assert world.run(600).last.observations.startup_seconds == before
 
 
-def test_a_pod_that_loads_for_ever_is_given_back_soon_after_its_start_counts_as_stuck() -> None:
-    """Until then it may be a large model, and what is asked for now is held for a start; the cap waits for nobody."""
+def test_a_pod_that_never_loads_is_removed_soon_after_its_start_counts_as_stuck() -> None:
+    """Until then it may be a large model, and the count is held for a start-up; the cap is not held."""
     world = overloaded()
     high, planned = world.replicas, world.last.observations.planned_cap
     assert world.last.cap_term == CapReason.BRIDGE

@@ -44,9 +44,9 @@ class Pod:
         sample = point(PodSample(self.uid, self.now, curve=sums))
         pod = LawPod(self.uid, True, False, True, None, revision="one")
         self.curves = learn_batches(self.curves, {self.uid: window(sample)}, (pod,))
-        found = model(self.curves.of_revision("one"))
-        assert found is not None
-        return found
+        curve = model(self.curves.of_revision("one"))
+        assert curve is not None
+        return curve
 
 
 def window(*points: Point) -> tuple[Point, ...]:
@@ -54,26 +54,26 @@ def window(*points: Point) -> tuple[Point, ...]:
 
 
 def test_warm_up_alone_gives_the_curve() -> None:
-    found = Pod().scrape()
-    assert found.identified
-    assert found.seconds(20) == pytest.approx(0.3, rel=0.02)
-    assert found.capacity(20) == pytest.approx(20 / 0.3, rel=0.02)
+    curve = Pod().scrape()
+    assert curve.identified
+    assert curve.seconds(20) == pytest.approx(0.3, rel=0.02)
+    assert curve.capacity(20) == pytest.approx(20 / 0.3, rel=0.02)
 
 
 def test_a_cap_that_never_moves_does_not_hide_the_slope() -> None:
     pod = Pod()
     for _ in range(200):
         pod.run(*[8] * 10)
-        found = pod.scrape()
-    assert found.seconds(24) == pytest.approx(0.34, rel=0.03)
+        curve = pod.scrape()
+    assert curve.seconds(24) == pytest.approx(0.34, rel=0.03)
 
 
 def test_without_warm_up_one_size_tells_no_slope_and_errs_on_the_long_side() -> None:
     pod = Pod(warm=False)
     pod.run(*[8] * 50)
-    found = pod.scrape()
-    assert not found.identified
-    assert found.seconds(16) == pytest.approx(2 * 0.18), "as if all time were per row"
+    curve = pod.scrape()
+    assert not curve.identified
+    assert curve.seconds(16) == pytest.approx(2 * 0.18), "as if all time were per row"
 
 
 def test_nothing_is_planned_far_beyond_what_was_measured() -> None:
@@ -92,8 +92,8 @@ def test_one_odd_interval_is_dropped_and_three_are_a_real_change() -> None:
     for interval in range(3):
         assert pod.scrape().seconds(16) == pytest.approx(before.seconds(16)), interval
         pod.run(*[4, 8, 12, 16] * 5, extra=0.2)
-        found = pod.scrape()
-    assert found.seconds(16) == pytest.approx(0.46, rel=0.02), "the old curve is forgotten at once"
+        curve = pod.scrape()
+    assert curve.seconds(16) == pytest.approx(0.46, rel=0.02), "the old curve is forgotten at once"
 
 
 def test_slow_drift_is_followed() -> None:
@@ -101,8 +101,8 @@ def test_slow_drift_is_followed() -> None:
     for _ in range(400):
         pod.a *= 1.001
         pod.run(*[4, 8, 12, 16] * 5)
-        found = pod.scrape()
-    assert found.seconds(16) == pytest.approx(pod.a + 0.16, rel=0.1)
+        curve = pod.scrape()
+    assert curve.seconds(16) == pytest.approx(pod.a + 0.16, rel=0.1)
 
 
 def test_a_restarted_pod_begins_with_its_new_warm_up() -> None:
@@ -121,9 +121,9 @@ def test_what_a_pod_taught_outlives_it_while_its_revision_lives() -> None:
     pod.scrape()
     sibling = LawPod("other", True, False, True, None, revision="one")
     after = learn_batches(pod.curves, {}, (sibling,))
-    found = model(after.of_revision("one"))
-    assert found is not None
-    assert found.seconds(20) == pytest.approx(0.3, rel=0.05)
+    curve = model(after.of_revision("one"))
+    assert curve is not None
+    assert curve.seconds(20) == pytest.approx(0.3, rel=0.05)
     stranger = LawPod("third", True, False, True, None, revision="two")
     assert learn_batches(after, {}, (stranger,)).of_revision("one") == ()
 

@@ -73,7 +73,7 @@ def test_a_pod_that_is_ready_again_started_nothing() -> None:
     assert known.finished == ()
 
 
-def test_a_pod_first_met_long_after_its_binding_tells_nothing_of_starting() -> None:
+def test_a_pod_first_seen_long_after_its_binding_is_no_start() -> None:
     """An operator just begun meets pods of days ago that are not Ready for a while: they may have served before."""
     known = watch(Startup(), [pod("a")], 5000.0)
     assert p90_seconds(known, 5000.0) == pytest.approx(120)
@@ -130,12 +130,14 @@ def test_steady_demand_is_forecast_as_it_is_and_its_headroom_is_unlearned() -> N
     assert known.quantile_level < forecast.INITIAL_LEVEL
 
 
-def test_what_is_forecast_from_the_first_few_samples_is_held_against_nobody() -> None:
+def test_forecasts_from_the_first_few_samples_are_not_judged() -> None:
     """A pool just met, at a third of its usual load for 10 s: that says nothing about later forecasts."""
     met = story([100.0] * 2 + [300.0] * 60)
-    assert max(abs(one.by) for one in met.errors.latest) < 100
+    assert max(abs(error.by) for error in met.errors.latest) < 100
     late = story([100.0] * 20 + [300.0] * 60)
-    assert max(one.by for one in late.errors.latest) > 150, "a forecast made from enough is judged"
+    assert max(error.by for error in late.errors.latest) > 150, (
+        "a forecast made from enough is judged"
+    )
 
 
 def test_a_trend_is_followed_and_damped() -> None:
@@ -145,7 +147,7 @@ def test_a_trend_is_followed_and_damped() -> None:
     assert far < known.level * (1 + forecast.MAX_TREND) + 1e-9
 
 
-def test_a_ramp_beyond_doubt_is_believed_to_go_on_for_a_minute() -> None:
+def test_a_significant_ramp_is_extrapolated_for_a_minute() -> None:
     known = story([100.0, 101.0, 99.0] * 20 + [100.0 + 10 * i for i in range(1, 9)])
     slope, sure = forecast.ramp(known)
     assert slope == pytest.approx(2.0, rel=0.05)
@@ -184,7 +186,7 @@ def test_headroom_is_learned_from_misses_at_just_this_distance() -> None:
     )
 
 
-def test_only_a_miss_that_hurts_raises_the_level() -> None:
+def test_only_a_harmful_error_raises_the_level() -> None:
     rates = [100.0] * 60 + [100.0 + 8 * i for i in range(30)]
     calm, hurt = story(rates), story(rates, felt=True)
     assert hurt.quantile_level > calm.quantile_level
@@ -198,7 +200,7 @@ def test_forecasts_that_nothing_came_to_judge_are_forgotten() -> None:
     assert replace(later, pending=()).quantile_level == known.quantile_level
 
 
-def test_a_step_beyond_chance_is_believed_at_once_and_noise_is_not() -> None:
+def test_a_step_beyond_chance_is_followed_at_once_and_noise_is_not() -> None:
     step = story([100.0, 101.0, 99.0] * 30 + [300.0])
     assert step.level > 250
     noisy = story([100.0, 160.0, 60.0, 120.0, 40.0] * 20 + [160.0])

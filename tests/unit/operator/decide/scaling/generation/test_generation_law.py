@@ -56,7 +56,7 @@ def test_the_cap_is_what_the_time_of_a_token_allows() -> None:
     assert 0.035 <= step <= 0.05
 
 
-def test_a_tighter_objective_lowers_the_cap_live_and_asks_for_more_replicas() -> None:
+def test_a_tighter_objective_lowers_the_cap_live_and_needs_more_replicas() -> None:
     pool = Pool(rate=12.0, replicas=3).run(400)
     cap, replicas = pool.last.cap, pool.last.replicas
     pool.settings = replace(pool.settings, output_token_milliseconds=30)
@@ -112,7 +112,7 @@ def test_single_steps_that_stall_do_not_shrink_the_batch() -> None:
 
 
 def test_pauses_between_steps_are_part_of_what_a_replica_can_do() -> None:
-    """The sums tell of steps alone; here half as long again passes between them, and four may run where many wait."""
+    """The sums include steps alone; here pauses add half of each step's time, and four sequences run while many wait."""
     few = replace(
         SETTINGS, size_max=4, output_token_milliseconds=None, first_token_milliseconds=None
     )
@@ -133,7 +133,7 @@ def test_a_small_cache_bounds_what_a_replica_can_do() -> None:
     assert tight.last.replicas > roomy.last.replicas
 
 
-def test_without_a_warm_up_nothing_beyond_what_was_seen_is_believed() -> None:
+def test_without_a_warm_up_the_plan_stays_within_the_measured_range() -> None:
     pool = Pool(rate=1.0, replicas=1, warms_up=False).run(200)
     model = decode_capacity(tuple(pool.state.step_curves.pods.values()))
     assert model is not None
@@ -156,26 +156,26 @@ def test_a_prompt_queue_longer_than_the_first_token_may_wait_is_a_panic() -> Non
     pool.run(200)
     pool.rate = 40.0
     pool.run(20)
-    terms = {one.term for decision in pool.decisions[-4:] for one in decision.demands}
+    terms = {demand.term for decision in pool.decisions[-4:] for demand in decision.demands}
     assert ReplicasReason.PANIC in terms
 
 
-def test_latency_by_batches_is_not_foretold_of_generation() -> None:
+def test_latency_is_not_predicted_for_generation() -> None:
     pool = Pool(rate=3.0, settings=replace(SETTINGS, objective_milliseconds=20_000)).run(200)
     assert pool.last.observations.predicted_p99_seconds is None
     assert pool.last.outlook is not None
     assert pool.last.outlook.dispersion is None
 
 
-def test_what_was_learnt_outlives_the_operator() -> None:
+def test_step_curves_survive_a_restart() -> None:
     pool = Pool(rate=3.0, replicas=2).run(300)
     kept = to_checkpoint(pool.state)
     again = from_checkpoint(CapacityAtObjective().initial(pool.now), kept, pool.now, pool.now)
-    found, before = (
+    after, before = (
         decode_capacity(again.step_curves.of_revision("one")),
         decode_capacity(tuple(pool.state.step_curves.pods.values())),
     )
-    assert found is not None
+    assert after is not None
     assert before is not None
-    assert found.capacity(30) == pytest.approx(before.capacity(30) or inf, rel=0.02)
-    assert found.max_rows == pytest.approx(before.max_rows, rel=0.02)
+    assert after.capacity(30) == pytest.approx(before.capacity(30) or inf, rel=0.02)
+    assert after.max_rows == pytest.approx(before.max_rows, rel=0.02)

@@ -34,18 +34,18 @@ def test_steps_of_all_sorts_tell_each_cost() -> None:
         (chance.choice((0, 0, 64, 256)), rows, rows * chance.uniform(50, 500))
         for rows in (chance.randint(1, 60) for _ in range(400))
     ]
-    found = fit(steps(shapes, noise=0.02))
-    assert found is not None
-    for one, real, share in (
-        (found.a, DEVICE.a, 0.05),
-        (found.p, DEVICE.p, 0.05),
-        (found.d, DEVICE.d, 0.1),
-        (found.k, DEVICE.k, 0.1),
+    fitted = fit(steps(shapes, noise=0.02))
+    assert fitted is not None
+    for cost, real, share in (
+        (fitted.a, DEVICE.a, 0.05),
+        (fitted.p, DEVICE.p, 0.05),
+        (fitted.d, DEVICE.d, 0.1),
+        (fitted.k, DEVICE.k, 0.1),
     ):
-        assert one == pytest.approx(real, rel=share)
-    assert found.r_squared is not None
-    assert 0.95 < found.r_squared <= 1
-    assert 0 < found.sigma < 0.02 * 0.1
+        assert cost == pytest.approx(real, rel=share)
+    assert fitted.r_squared is not None
+    assert 0.95 < fitted.r_squared <= 1
+    assert 0 < fitted.sigma < 0.02 * 0.1
 
 
 def test_where_rows_and_context_grow_together_the_warm_up_tells_them_apart() -> None:
@@ -54,9 +54,9 @@ def test_where_rows_and_context_grow_together_the_warm_up_tells_them_apart() -> 
     warm_up = steps(
         [(0.0, rows, context * rows) for rows in (1, 4, 16, 64) for context in (17, 193)]
     )
-    found = fit(add_steps([(traffic, 1.0), (warm_up, 1.0)]))
-    assert found is not None
-    assert found.seconds(0.0, 30, 30 * 800 / 4096) == pytest.approx(
+    fitted = fit(add_steps([(traffic, 1.0), (warm_up, 1.0)]))
+    assert fitted is not None
+    assert fitted.seconds(0.0, 30, 30 * 800 / 4096) == pytest.approx(
         DEVICE.seconds(0, 30, 30 * 800), rel=0.01
     )
 
@@ -65,9 +65,9 @@ def test_no_cost_is_below_0_whatever_chance_says() -> None:
     falling = [
         StepSums(*sums_of(0, rows, 10 * rows, 0.1 - 0.0005 * rows)) for rows in (1, 20, 40, 60)
     ] * 3
-    found = fit(add_steps((one, 1.0) for one in falling))
-    assert found is not None
-    assert min(found.a, found.p, found.d, found.k) >= 0
+    fitted = fit(add_steps((step, 1.0) for step in falling))
+    assert fitted is not None
+    assert min(fitted.a, fitted.p, fitted.d, fitted.k) >= 0
 
 
 def test_too_few_steps_tell_nothing() -> None:
@@ -76,16 +76,16 @@ def test_too_few_steps_tell_nothing() -> None:
 
 
 def test_steps_all_alike_are_told_as_they_are() -> None:
-    found = fit(steps([(0.0, 8, 800)] * 50))
-    assert found is not None
-    assert found.seconds(0.0, 8, 800 / 4096) == pytest.approx(DEVICE.seconds(0, 8, 800), rel=1e-6)
+    fitted = fit(steps([(0.0, 8, 800)] * 50))
+    assert fitted is not None
+    assert fitted.seconds(0.0, 8, 800 / 4096) == pytest.approx(DEVICE.seconds(0, 8, 800), rel=1e-6)
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=15, max_size=15))
-def test_any_sums_are_borne(told: list[float]) -> None:
-    sums = parse_steps(told)
-    found = None if sums is None else fit(sums)
-    assert found is None or min(found.a, found.p, found.d, found.k) >= 0
+def test_any_sums_are_borne(values: list[float]) -> None:
+    sums = parse_steps(values)
+    fitted = None if sums is None else fit(sums)
+    assert fitted is None or min(fitted.a, fitted.p, fitted.d, fitted.k) >= 0
 
 
 def test_a_singular_system_has_no_answer() -> None:

@@ -95,20 +95,20 @@ class Replica:
 
     def warm(self, most: int) -> None:
         """Time steps of 1, 2, 4 .. rows over two contexts, and two prompts."""
-        found = [0.0] * 15
+        total = [0.0] * 15
         shapes = [(32, 0, 32), (256, 0, 256)]
         rows = 1
         while rows <= most:
             shapes += [(0, rows, 17 * rows), (0, rows, 193 * rows)]
             rows *= 2
         for shape in shapes:
-            told = sums_of(*shape, self.device.seconds(*shape))
-            found = [old + new for old, new in zip(found, told, strict=True)]
-        self.warm_up = tuple(found)
+            products = sums_of(*shape, self.device.seconds(*shape))
+            total = [old + new for old, new in zip(total, products, strict=True)]
+        self.warm_up = tuple(total)
 
     def held(self) -> int:
         """Return the tokens that running sequences hold."""
-        return sum(one.fed + one.tokens for one in self.running)
+        return sum(sequence.fed + sequence.tokens for sequence in self.running)
 
     def live(self, until: float, noise: Callable[[], float]) -> None:
         """Step until `until`."""
@@ -120,40 +120,48 @@ class Replica:
             self._step(noise())
 
     def _admit(self) -> None:
-        held = self.held()
+        tokens = self.held()
         while self.waiting and len(self.running) < self.cap:
             size = self.waiting[0].prompt + self.waiting[0].left
-            if held + size > self.device.cache:
+            if tokens + size > self.device.cache:
                 return
-            held += size
+            tokens += size
             self.running.append(self.waiting.pop(0))
 
     def _step(self, noise: float) -> None:
-        decoding = [one for one in self.running if one.fed == one.prompt]
+        decoding = [sequence for sequence in self.running if sequence.fed == sequence.prompt]
         prefill, context, budget = 0, 0, BUDGET - len(decoding)
-        for one in self.running:
-            if one.fed < one.prompt and budget > 0:
-                chunk = min(budget, one.prompt - one.fed)
-                one.fed, prefill, budget = one.fed + chunk, prefill + chunk, budget - chunk
-                context += one.fed
-        context += sum(one.fed + one.tokens for one in decoding)
+        for sequence in self.running:
+            if sequence.fed < sequence.prompt and budget > 0:
+                chunk = min(budget, sequence.prompt - sequence.fed)
+                sequence.fed, prefill, budget = (
+                    sequence.fed + chunk,
+                    prefill + chunk,
+                    budget - chunk,
+                )
+                context += sequence.fed
+        context += sum(sequence.fed + sequence.tokens for sequence in decoding)
         seconds = self.device.seconds(prefill, len(decoding), context) * noise
         self.at += seconds * (1 + self.pause)
-        told = sums_of(prefill, len(decoding), context, seconds)
-        self.sums = [old + new for old, new in zip(self.sums, told, strict=True)]
-        for one in [one for one in self.running if one.fed == one.prompt]:
-            self._emit(one)
+        products = sums_of(prefill, len(decoding), context, seconds)
+        self.sums = [old + new for old, new in zip(self.sums, products, strict=True)]
+        for sequence in [sequence for sequence in self.running if sequence.fed == sequence.prompt]:
+            self._emit(sequence)
 
-    def _emit(self, one: Sequence) -> None:
-        one.tokens, one.left, self.generated = one.tokens + 1, one.left - 1, self.generated + 1
-        if one.tokens == 1:
-            one.first = self.at
-        if one.left == 0:
-            self.running.remove(one)
-            self.whole[bisect_left(BOUNDS, self.at - one.arrived)] += 1
-            self.first_tokens[bisect_left(BOUNDS, one.first - one.arrived)] += 1
-            if one.tokens > 1:
-                each = (self.at - one.first) / (one.tokens - 1)
+    def _emit(self, sequence: Sequence) -> None:
+        sequence.tokens, sequence.left, self.generated = (
+            sequence.tokens + 1,
+            sequence.left - 1,
+            self.generated + 1,
+        )
+        if sequence.tokens == 1:
+            sequence.first = self.at
+        if sequence.left == 0:
+            self.running.remove(sequence)
+            self.whole[bisect_left(BOUNDS, self.at - sequence.arrived)] += 1
+            self.first_tokens[bisect_left(BOUNDS, sequence.first - sequence.arrived)] += 1
+            if sequence.tokens > 1:
+                each = (self.at - sequence.first) / (sequence.tokens - 1)
                 self.tokens[bisect_left(BOUNDS, each)] += 1
 
     def sample(self, now: float) -> PodSample:
@@ -183,7 +191,7 @@ class Replica:
 
 def cumulative(counts: list[int]) -> tuple[tuple[float, float], ...]:
     """Return (upper bound, cumulative count)."""
-    return tuple((one, float(sum(counts[: i + 1]))) for i, one in enumerate(BOUNDS))
+    return tuple((bound, float(sum(counts[: i + 1]))) for i, bound in enumerate(BOUNDS))
 
 
 @dataclass
@@ -208,7 +216,7 @@ class Pool:
     pods: list[Replica] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     state: Any = None
-    made: int = 0
+    created_pods: int = 0
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)  # noqa: S311 - a story, not a secret
@@ -245,8 +253,8 @@ class Pool:
     def _arrive(self, until: float) -> None:
         serving = self.ready
         while self.due < until:
-            pod = serving[self.made % len(serving)]
-            self.made += 1
+            pod = serving[self.created_pods % len(serving)]
+            self.created_pods += 1
             answer = max(1, round(self.random.expovariate(1 / self.answer)))
             pod.waiting.append(Sequence(self.due, self.prompt, answer))
             pod.received += 1
@@ -297,7 +305,7 @@ class Pool:
     def _start(self, number: int, ready_at: float) -> None:
         for _ in range(number):
             created = self.now - 1000 if ready_at == self.now else self.now
-            name = f"pod-{len(self.pods)}-{self.now:.0f}-{self.made}"
+            name = f"pod-{len(self.pods)}-{self.now:.0f}-{self.created_pods}"
             pod = Replica(name, created, ready_at, self.cap or 1, self.device, self.pause)
             if self.warms_up:
                 pod.warm(self.settings.size_max)

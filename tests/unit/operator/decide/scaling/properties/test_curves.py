@@ -59,7 +59,7 @@ POD = LawPod("a", ready=True, terminating=False, acknowledged=True, cap_bound=No
 
 
 def sound(*values: float | None) -> bool:
-    return all(one is None or (isfinite(one) and one >= 0) for one in values)
+    return all(value is None or (isfinite(value) and value >= 0) for value in values)
 
 
 @holds(sums=ALL_SUMS, rows=ROWS)
@@ -82,7 +82,7 @@ def test_one_line_says_longer_times_for_larger_batches(
 ) -> None:
     line = fit(sums)
     if line is not None:
-        less, more = (line.seconds(one) for one in sorted(rows))
+        less, more = (line.seconds(size) for size in sorted(rows))
         assert less is None or more is None or less <= more
 
 
@@ -121,22 +121,22 @@ def test_a_model_says_times_and_capacities_that_are_some(
     limits: tuple[float, float],
     top: int,
 ) -> None:
-    found = model(pods_of(*sums))
-    if found is not None:
-        bears_questions(found, rows)
-        low, high = (found.largest_within(limit, top) for limit in sorted(limits))
+    curve_model = model(pods_of(*sums))
+    if curve_model is not None:
+        bears_questions(curve_model, rows)
+        low, high = (curve_model.largest_within(limit, top) for limit in sorted(limits))
         assert 0 <= low <= high <= top
 
 
-def bears_questions(found: CapacityModel, rows: int) -> None:
-    seconds, capacity = found.seconds(rows), found.capacity(rows)
-    assert sound(seconds, capacity, found.largest)
-    assert 1 <= found.p99_ratio <= 3
-    assert 0 <= found.intercept(rows) <= 1
-    seen = curve_in_use(found, rows)
+def bears_questions(curve_model: CapacityModel, rows: int) -> None:
+    seconds, capacity = curve_model.seconds(rows), curve_model.capacity(rows)
+    assert sound(seconds, capacity, curve_model.largest)
+    assert 1 <= curve_model.p99_ratio <= 3
+    assert 0 <= curve_model.intercept(rows) <= 1
+    seen = curve_in_use(curve_model, rows)
     assert sound(seen.a, seen.c, seen.mean_rows, seen.largest_rows)
-    served = MeasuredService(0.99, None, found.sums, None, 0.0, 60.0)
-    off = off_curve(None, served, found)
+    served = MeasuredService(0.99, None, curve_model.sums, None, 0.0, 60.0)
+    off = off_curve(None, served, curve_model)
     assert off is None or isfinite(off)
 
 
@@ -145,17 +145,21 @@ def test_a_models_capacity_rises_with_the_batch_where_one_line_says_both(
     sums: CurveSumsTuple, rows: tuple[int, int]
 ) -> None:
     line = fit(sums)
-    found = model(pods_of((CurveSumsTuple(), sums)))
-    if line is not None and found is not None and len(found.lines) == 1:
+    curve_model = model(pods_of((CurveSumsTuple(), sums)))
+    if line is not None and curve_model is not None and len(curve_model.lines) == 1:
         less, more = sorted(rows)
         if None not in (line.seconds(less), line.seconds(more)):
-            assert (found.capacity(less) or 0) <= (found.capacity(more) or 0) * (1 + 1e-9)
+            assert (curve_model.capacity(less) or 0) <= (curve_model.capacity(more) or 0) * (
+                1 + 1e-9
+            )
 
 
 def point(
     time: float, sums: CurveSumsTuple, steps: StepSums | None, epoch: int, completed: float
 ) -> Point:
-    told = None if steps is None else GenerationSample(epoch, tuple(steps), tuple(steps), 0.0, 0.5)
+    generation = (
+        None if steps is None else GenerationSample(epoch, tuple(steps), tuple(steps), 0.0, 0.5)
+    )
     counters = dict(zip(CurveSumsTuple._fields[1:], sums[1:], strict=True))
     return Point(
         time,
@@ -166,21 +170,21 @@ def point(
         {**counters, "completed": completed},
         LatencyCounts(),
         3.0,
-        told,
+        generation,
     )
 
 
 @holds(
-    told=st.lists(st.tuples(ALL_SUMS, ALL_STEPS, st.integers(0, 2), MEASURED), max_size=12),
+    samples=st.lists(st.tuples(ALL_SUMS, ALL_STEPS, st.integers(0, 2), MEASURED), max_size=12),
     adds=st.booleans(),
 )
 def test_what_pods_teach_is_finite_whatever_their_counters_do(
-    told: list[tuple[CurveSumsTuple, StepSums, int, float]], adds: bool
+    samples: list[tuple[CurveSumsTuple, StepSums, int, float]], adds: bool
 ) -> None:
     """Counters that grow, fall, begin an epoch or jump; `adds`: they only grow."""
     known, learnt = BatchCurves(), StepCurves()
     total, whole = CurveSumsTuple(), StepSums()
-    for at, (sums, steps, epoch, completed) in enumerate(told):
+    for at, (sums, steps, epoch, completed) in enumerate(samples):
         if adds:
             total = CurveSumsTuple(
                 0, *(old + new for old, new in zip(total[1:], sums[1:], strict=True))
@@ -191,16 +195,16 @@ def test_what_pods_teach_is_finite_whatever_their_counters_do(
         )
         known = batch_curves.learn_batches(known, {"a": window}, (POD,))
         learnt = learn_steps(learnt, {"a": window}, (POD,))
-    for one in known.pods.values():
-        assert sound(*one.prior, *one.data, one.largest)
+    for pod_curve in known.pods.values():
+        assert sound(*pod_curve.prior, *pod_curve.data, pod_curve.largest)
     for each in learnt.pods.values():
         assert sound(*each.prior, *each.data, *each.answers, each.largest)
-    for found in (
+    for curve_model in (
         model(known.of_revision(None)),
         decode_capacity.decode_capacity(learnt.of_revision(None)),
     ):
-        if found is not None:
-            bears_questions(found, 7)
+        if curve_model is not None:
+            bears_questions(curve_model, 7)
     data = serialize.steps_to_checkpoint(learnt)
     for past in serialize.steps_from_checkpoint(data, 0.0).gone.values():
         assert sound(*past.data, *past.answers, past.largest)
@@ -229,11 +233,11 @@ def test_a_pace_says_times_and_capacities_that_are_some(
     steps: StepSums, answers: AnswerSums, rows: int
 ) -> None:
     assert 1 <= decode_capacity.stretch(answers) <= decode_capacity.MAX_STRETCH
-    found = decode_capacity.decode_capacity([pod_steps(steps, answers)])
-    if found is not None:
-        bears_questions(found, rows)
-        assert (found.steps or 0) >= 1
-        assert found.max_rows >= 1
+    curve_model = decode_capacity.decode_capacity([pod_steps(steps, answers)])
+    if curve_model is not None:
+        bears_questions(curve_model, rows)
+        assert (curve_model.steps or 0) >= 1
+        assert curve_model.max_rows >= 1
 
 
 @holds(
@@ -245,13 +249,13 @@ def test_the_first_rows_rise_with_the_time_of_a_step(
     steps: StepSums, seconds: tuple[float, float], most: int
 ) -> None:
     pods = [pod_steps(steps, AnswerSums())]
-    few, many = (decode_capacity.initial_rows(pods, one, most) for one in sorted(seconds))
+    few, many = (decode_capacity.initial_rows(pods, limit, most) for limit in sorted(seconds))
     assert 1 <= few <= many <= most == decode_capacity.initial_rows(pods, None, most)
 
 
-@holds(told=st.lists(st.floats(), max_size=16))
-def test_sums_of_steps_are_measurements_or_none(told: list[float]) -> None:
-    steps = parse_steps(told)
+@holds(values=st.lists(st.floats(), max_size=16))
+def test_sums_of_steps_are_measurements_or_none(values: list[float]) -> None:
+    steps = parse_steps(values)
     assert steps is None or sound(*steps)
 
 
@@ -261,8 +265,8 @@ def test_sums_of_steps_are_measurements_or_none(told: list[float]) -> None:
 )
 def test_a_system_is_solved_or_singular(gram: list[list[float]], right: list[float]) -> None:
     symmetric = [[gram[min(i, j)][max(i, j)] for j in range(3)] for i in range(3)]
-    found = solve(symmetric, right)
-    assert found is None or all(map(isfinite, found))
+    solution = solve(symmetric, right)
+    assert solution is None or all(map(isfinite, solution))
 
 
 @holds(cap=st.integers(1, 4096))

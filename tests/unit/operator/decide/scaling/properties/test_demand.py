@@ -65,7 +65,7 @@ def test_a_forecast_is_a_demand(samples: list[tuple[float, DemandSample]], horiz
     assert isfinite(forecast.climb(known, horizon))
     likely = forecast.likely_demands(known, expected)
     assert sum(share for share, _ in likely) == pytest.approx(1)
-    demands = [one for _, one in likely]
+    demands = [demand_ for _, demand_ in likely]
     assert all(0 <= low <= high for low, high in pairwise(demands))
     assert forecast.MIN_LEVEL <= known.quantile_level <= forecast.MAX_LEVEL
     assert len(known.pending) <= forecast.MAX_PENDING
@@ -90,22 +90,22 @@ def test_misses_have_quantiles_that_rise(
     misses: list[ForecastError], expected: float, level: float, at: tuple[float, float]
 ) -> None:
     known = ForecastErrors()
-    for one in misses:
-        known = known.add(one)
+    for share in misses:
+        known = known.add(share)
     assert known == ForecastErrors.of(misses)
     assert len(known.latest) <= MAX_ERRORS
-    found = likely_errors(known, expected, level)
-    assert list(found) == sorted(found)
-    low, high = (quantile(found, one) for one in sorted(at))
-    slack = 1e-9 * max(map(abs, found))
-    assert found[0] - slack <= low <= high + slack
-    assert high <= found[-1] + slack
-    assert sum(share for share, _ in at_points(found)) == pytest.approx(1)
+    errors = likely_errors(known, expected, level)
+    assert list(errors) == sorted(errors)
+    low, high = (quantile(errors, share) for share in sorted(at))
+    slack = 1e-9 * max(map(abs, errors))
+    assert errors[0] - slack <= low <= high + slack
+    assert high <= errors[-1] + slack
+    assert sum(share for share, _ in at_points(errors)) == pytest.approx(1)
 
 
 def test_misses_beyond_those_kept_are_forgotten_oldest_first() -> None:
     known = ForecastErrors.of(
-        ForecastError(float(one % 7), float(one)) for one in range(MAX_ERRORS)
+        ForecastError(float(number % 7), float(number)) for number in range(MAX_ERRORS)
     )
     known = known.add(ForecastError(1.0, -1.0))
     assert len(known.latest) == len(known.alike) == MAX_ERRORS
@@ -120,7 +120,7 @@ COUNTS = st.lists(MEASURED, min_size=1, max_size=8)
 WINDOWS = st.lists(
     st.tuples(COUNTS, COUNTS, MEASURED, st.booleans(), st.booleans()), min_size=0, max_size=6
 )
-"""Of each pod: rows and batches between scrapes, what waits, whether it is Ready, and whether it tells of rows."""
+"""Per pod: rows and batches between scrapes, the queue, whether it is Ready, and whether it publishes rows."""
 
 
 def window_of(
@@ -136,22 +136,28 @@ def window_of(
     return tuple(points)
 
 
-@holds(told=WINDOWS, late=st.floats(0, 40), slack=st.integers(1, 4096).map(float))
+@holds(pods_drawn=WINDOWS, late=st.floats(0, 40), slack=st.integers(1, 4096).map(float))
 def test_demand_is_measured_or_absent(
-    told: list[tuple[list[float], list[float], float, bool, bool]], late: float, slack: float
+    pods_drawn: list[tuple[list[float], list[float], float, bool, bool]], late: float, slack: float
 ) -> None:
-    pods = [pod(number, ready=one[3]) for number, one in enumerate(told)]
+    pods = [pod(number, ready=drawn[3]) for number, drawn in enumerate(pods_drawn)]
     windows = {
         str(number): window_of(rows, busy, waiting, tells=tells)
-        for number, (rows, busy, waiting, _, tells) in enumerate(told)
+        for number, (rows, busy, waiting, _, tells) in enumerate(pods_drawn)
     }
-    asked = 1000 + max([one[-1].time - 1000 for one in windows.values()], default=0.0) + late
-    found = load(pods, windows, {}, asked, slack)
-    ready = sum(one.ready for one in pods)
-    for rate in (found.rate, found.recent, found.newest, found.backlog, found.dispersion):
+    asked = 1000 + max([drawn[-1].time - 1000 for drawn in windows.values()], default=0.0) + late
+    measured = load(pods, windows, {}, asked, slack)
+    ready = sum(drawn.ready for drawn in pods)
+    for rate in (
+        measured.rate,
+        measured.recent,
+        measured.newest,
+        measured.backlog,
+        measured.dispersion,
+    ):
         assert rate is None or (isfinite(rate) and rate >= 0)
-    assert found.imbalance is None or 1 <= found.imbalance <= max(ready, 1)
-    assert found.unevenness is None or 0 <= found.unevenness <= ready * (1 + 1e-9)
+    assert measured.imbalance is None or 1 <= measured.imbalance <= max(ready, 1)
+    assert measured.unevenness is None or 0 <= measured.unevenness <= ready * (1 + 1e-9)
     seen = demand(pods, windows, {}, asked)
     assert 0 <= seen.sampled <= seen.ready == ready
     assert 0 <= seen.unmeasured <= ready
@@ -172,9 +178,9 @@ STARTS = st.lists(
 )
 
 
-@holds(told=STARTS, steps=st.lists(st.floats(0, 4000), max_size=8))
+@holds(starts=STARTS, steps=st.lists(st.floats(0, 4000), max_size=8))
 def test_start_up_is_between_a_second_and_half_an_hour(
-    told: list[tuple[int, bool, bool, float | None, float | None]], steps: list[float]
+    starts: list[tuple[int, bool, bool, float | None, float | None]], steps: list[float]
 ) -> None:
     known, now = Startup(), 1e6
     for at, passed in enumerate([0.0, *steps]):
@@ -185,7 +191,7 @@ def test_start_up_is_between_a_second_and_half_an_hour(
                 scheduled_since=None if bound is None else 1e6 + bound,
                 ready_since=None if since is None else 1e6 + since, failing=failing,
             )
-            for uid, ready, failing, bound, since in told[5 * at : 5 * at + 10]
+            for uid, ready, failing, bound, since in starts[5 * at : 5 * at + 10]
         ]  # fmt: skip
         known = watch(known, pods, now)
         p90 = p90_seconds(known, now)
@@ -198,14 +204,14 @@ def test_start_up_is_between_a_second_and_half_an_hour(
 
 
 @holds(
-    told=st.lists(st.tuples(st.floats(0, 100), MEASURED, MEASURED, MEASURED), max_size=12),
+    samples=st.lists(st.tuples(st.floats(0, 100), MEASURED, MEASURED, MEASURED), max_size=12),
     objective=OBJECTIVES,
 )
 def test_the_price_of_lateness_stays_inside_its_bounds(
-    told: list[tuple[float, float, float, float]], objective: int | None
+    samples: list[tuple[float, float, float, float]], objective: int | None
 ) -> None:
     known, now, price = lateness_price.Lateness(), 1000.0, lateness_price.INITIAL_PRICE
-    for passed, settled, within, all_of_them in told:
+    for passed, settled, within, all_of_them in samples:
         now += passed
         buckets = (
             (0.05, min(within, all_of_them)),

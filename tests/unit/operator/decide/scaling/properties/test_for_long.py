@@ -21,7 +21,9 @@ MODULES = (test_curves, test_demand, test_latency, test_memory, test_valves, tes
 
 
 def test_every_module_has_its_properties_here() -> None:
-    assert {name.rpartition(".")[0] for name in PROPERTIES} == {one.__name__ for one in MODULES}
+    assert {name.rpartition(".")[0] for name in PROPERTIES} == {
+        module.__name__ for module in MODULES
+    }
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""What the law remembers: windows, checkpoints and replayed minutes, whatever a store or a ConfigMap says."""
+"""Properties of the law's state: windows, checkpoints and replayed minutes from arbitrary data."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.capacity_at_objective.backfill import earlier, rebuilt
+from penstock_operator.decide.scaling.capacity_at_objective.backfill import before_present, replay
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import expected_demand
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
@@ -35,8 +35,8 @@ from penstock_operator.observed import (
 from tests.unit.operator.decide.scaling.properties.holds import holds
 from tests.unit.operator.decide.scaling.properties.walks import WALKS, Walk, walked
 
-BELIEVED = 1e12
-"""Rows a second that a checkpoint may tell of."""
+MAX_DEMAND = 1e12
+"""Largest valid demand of a checkpoint, in rows a second."""
 ANYTHING = st.one_of(st.none(), st.floats(), st.sampled_from((-1.0, 5e-324, 1e16)))
 FLOATS = st.one_of(st.floats(), st.floats(0, 1e6))
 """NaN, infinite and negative ones too."""
@@ -107,12 +107,12 @@ def test_windows_hold_measurements_in_order_and_within_their_bounds(
 def holds_measurements(window: windows.Window) -> None:
     assert 0 < len(window) <= windows.MAX_SAMPLES
     assert all(later.time > earlier.time for earlier, later in pairwise(window))
-    for one in window:
-        assert all(map(is_measured, (*one.counters.values(), *one.batches.counts)))
-        assert all(value is None or is_measured(value) for value in (one.waiting, one.running))
+    for point in window:
+        assert all(map(is_measured, (*point.counters.values(), *point.batches.counts)))
+        assert all(value is None or is_measured(value) for value in (point.waiting, point.running))
     grown = counters.growth(window)
-    assert all(isfinite(one) and one >= 0 for one in grown.counters.values())
-    assert all(one >= 0 for one in grown.batches.counts)
+    assert all(isfinite(growth) and growth >= 0 for growth in grown.counters.values())
+    assert all(count >= 0 for count in grown.batches.counts)
     for name in grown.counters:
         rate = counters.per_second(window, name)
         assert rate is None or 0 <= rate <= MEASURED_MAX
@@ -160,8 +160,8 @@ def test_what_is_kept_of_a_memory_is_the_same_when_it_is_kept_again(walk: Walk) 
     data = json.loads(json.dumps(to_checkpoint(last), allow_nan=False))
     known = from_checkpoint(law.initial(at), data, at, at)
     again = to_checkpoint(known)
-    assert [round(one, 1) for one in known.startup.finished] == data.get("starts", [])
-    if last.forecaster.time is not None and max(data["level"], data["mean"]) <= BELIEVED:
+    assert [round(seconds, 1) for seconds in known.startup.finished] == data.get("starts", [])
+    if last.forecaster.time is not None and max(data["level"], data["mean"]) <= MAX_DEMAND:
         assert again["level"] == data["level"]
         assert again["price"] == data["price"]
         assert known.forecaster.mean == pytest.approx(last.forecaster.mean, rel=1e-3)
@@ -175,6 +175,6 @@ def test_any_past_can_be_replayed(samples: list[PodSample], asked: float) -> Non
     past = PoolSignals(SignalSource.PROMETHEUS, tuple(samples), queried_at=asked)
     present = PoolSignals(SignalSource.PROMETHEUS, (), queried_at=asked)
     law = CapacityAtObjective()
-    known = rebuilt(law.initial(1e9), earlier(past, present), PODS, asked, 1e9)
+    known = replay(law.initial(1e9), before_present(past, present), PODS, asked, 1e9)
     is_sound(known, 1e9)
     assert known.count.needs == ()

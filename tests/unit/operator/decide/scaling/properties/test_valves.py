@@ -16,7 +16,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     largest_need,
     needs,
     next_count,
-    noted,
+    record_need,
     utilization,
 )
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand, MeasuredService
@@ -66,7 +66,7 @@ COUNT_INPUT = st.builds(
 def test_needs_are_counts_and_rise_with_demand(seen: CountInput, more: float) -> None:
     for need in needs(seen):
         assert 0 <= need.exact <= 1e6
-        assert need.replicas <= need.surely
+        assert need.replicas <= need.with_margin
     assert utilization(seen) >= 0
     recent = (seen.load.recent or 0.0) + more
     load = replace(seen.load, recent=recent, backlog=seen.load.backlog + more)
@@ -84,12 +84,12 @@ def test_the_next_count_is_inside_its_bounds_and_never_under_what_is_needed(
     assert hold >= 0
     for passed, number in asked:
         now += passed
-        count = noted(count, number, hold, now)
+        count = record_need(count, number, hold, now)
         falling = [most for _, most in count.needs]
         assert falling == sorted(falling, reverse=True)
         assert falling[-1] == number
     need = largest_need(seen)
-    move = next_count(noted(count, need.surely, hold, now), seen, need, now)
+    move = next_count(record_need(count, need.with_margin, hold, now), seen, need, now)
     assert clamp_replicas(move.replicas, settings) == move.replicas
     assert move.hold_until is None or isfinite(move.hold_until)
     if move.replicas < min(seen.replicas, settings.max_replicas):
@@ -124,11 +124,11 @@ PLAN_INPUT = st.builds(
 @holds(seen=st.lists(st.tuples(st.floats(0, 120), PLAN_INPUT), min_size=1, max_size=8))
 def test_the_planned_cap_is_inside_its_range(seen: list[tuple[float, PlanInput]]) -> None:
     plan, now = BatchPlan(), 1000.0
-    for passed, one in seen:
+    for passed, inputs in seen:
         now += passed
-        plan = batch_cap.next_plan(plan, one, now)
-        move = batch_cap.cap_move(plan, one)
-        settings, bound = one.settings, one.memory_bound
+        plan = batch_cap.next_plan(plan, inputs, now)
+        move = batch_cap.cap_move(plan, inputs)
+        settings, bound = inputs.settings, inputs.memory_bound
         assert clamp_cap(move.cap, settings) == move.cap
         assert bound is None or move.cap <= max(bound, settings.size_min)
         assert batch_cap.MIN_TRUST <= plan.trust <= 1
@@ -142,9 +142,9 @@ def test_a_longer_objective_never_asks_for_a_smaller_cap(
     seen: PlanInput, milliseconds: tuple[int, int]
 ) -> None:
     caps = []
-    for one in sorted(milliseconds):
+    for objective in sorted(milliseconds):
         settings = replace(
-            seen.settings, objective_milliseconds=one, output_token_milliseconds=None
+            seen.settings, objective_milliseconds=objective, output_token_milliseconds=None
         )
         longest = batch_cap.max_batch_seconds(settings, seen.model.steps)
         wait = batch_cap.max_wait_seconds(settings, seen.model.steps)
@@ -160,7 +160,7 @@ SERVICE = st.builds(
     MeasuredService,
     duty=st.one_of(st.none(), st.floats(0, 1)),
     duty_source=st.none(),
-    sums=st.one_of(st.none(), ALL_SUMS.filter(lambda one: one.batches > 0)),
+    sums=st.one_of(st.none(), ALL_SUMS.filter(lambda sums: sums.batches > 0)),
     batch_p99_seconds=MAYBE,
     out_of_memory_splits=MEASURED,
 )
@@ -180,14 +180,14 @@ def test_one_step_of_the_cap_stays_inside_its_range(
     waiting: float | None,
     service: MeasuredService,
 ) -> None:
-    held = clamp_cap(cap, settings)
-    seen = CapInput(settings, held, bound, waiting, service)
+    clamped = clamp_cap(cap, settings)
+    seen = CapInput(settings, clamped, bound, waiting, service)
     move = next_cap(seen)
     assert clamp_cap(move.cap, settings) == move.cap
-    assert bound is None or move.cap <= max(held, bound)
-    predicted, target = predicted_seconds(seen, held + 1), batch_target_seconds(settings)
+    assert bound is None or move.cap <= max(clamped, bound)
+    predicted, target = predicted_seconds(seen, clamped + 1), batch_target_seconds(settings)
     assert predicted is None or (isfinite(predicted) and predicted >= 0)
-    if move.cap > held and target is not None:
+    if move.cap > clamped and target is not None:
         assert (predicted_seconds(seen, move.cap) or inf) <= target
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import to_checkpoint
 from penstock_operator.decide.scaling.law import Law
-from penstock_operator.decide.scaling.law_memory import observed
+from penstock_operator.decide.scaling.law_memory import observe_without_decision
 from penstock_operator.decide.scaling.report.alternatives import alternatives
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
@@ -32,10 +32,14 @@ def test_a_law_bears_any_walk(law: Law[Any], walk: Walk) -> None:
             getattr(decision.observations, name)
             for name in decision.observations.__dataclass_fields__
         )
-        assert all(isfinite(one) for one in figures if isinstance(one, float))
-        assert all(isfinite(one.replicas) and one.replicas >= 0 for one in decision.demands)
+        assert all(isfinite(figure) for figure in figures if isinstance(figure, float))
+        assert all(
+            isfinite(demand.replicas) and demand.replicas >= 0 for demand in decision.demands
+        )
         assert decision.hold_until is None or isfinite(decision.hold_until)
-        assert all(isfinite(one.utilization) for one in alternatives(decision, chosen))
-        observed(state, seen, now)
+        assert all(
+            isfinite(alternative.utilization) for alternative in alternatives(decision, chosen)
+        )
+        observe_without_decision(state, seen, now)
     if law.name == "CapacityAtObjective":
         json.dumps(to_checkpoint(state), allow_nan=False)

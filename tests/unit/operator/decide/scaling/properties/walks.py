@@ -24,7 +24,7 @@ from tests.unit.operator.decide.scaling.properties.values import SETTINGS
 TICK = 5.0
 START = 1_700_000_000.0
 MAX_PODS = 24
-"""That are simulated; a law may ask for more, which then never come."""
+"""Maximum simulated pods; a law may request more, which are never created."""
 ODD = (nan, inf, -inf, -1.0, 0.0, 5e-324, 1e-300, 1e15, 1e16, 1e308)
 
 
@@ -97,7 +97,7 @@ class WalkingPod:
 
     def sample(self, now: float, walk: Walk) -> PodSample:
         """Return what a scrape finds."""
-        told = GenerationSample(1, tuple(self.steps), None, self.steps[2], 0.4)
+        generation = GenerationSample(1, tuple(self.steps), None, self.steps[2], 0.4)
         sums: dict[str, Any] = dict(zip(SUMS, self.sums, strict=True))
         return PodSample(
             self.uid, now, self.waiting, min(self.waiting, 8.0), self.rows, self.rows,
@@ -106,7 +106,7 @@ class WalkingPod:
             out_of_memory_splits=0.0, gpu_utilization=0.5, duty_source=UtilizationSource.NVML,
             requests_settled=self.sums[1],
             request_duration_buckets=((0.5, self.sums[1] / 2), (inf, self.sums[1])),
-            generation=told if walk.generates else None,
+            generation=generation if walk.generates else None,
         )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ class WalkingPool:
 
     walk: Walk
     now: float = START
-    made: int = 0
+    created_pods: int = 0
     pods: list[WalkingPod] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -126,35 +126,35 @@ class WalkingPool:
             self._add(0.0)
 
     def _add(self, start: float) -> None:
-        self.made += 1
-        self.pods.append(WalkingPod(f"pod-{self.made}", self.now, self.now + start))
+        self.created_pods += 1
+        self.pods.append(WalkingPod(f"pod-{self.created_pods}", self.now, self.now + start))
 
     def scale(self, replicas: int) -> None:
-        """Let a decision come true, within MAX_PODS; a start in eight lasts for ever."""
+        """Apply a decision, within MAX_PODS; one start in eight never ends."""
         wanted = min(replicas, MAX_PODS)
         del self.pods[wanted:]
         while len(self.pods) < wanted:
             self._add(self.random.choice((5.0, 30.0, 60.0, 60.0, 60.0, 90.0, 200.0, inf)))
 
     def tick(self, cap: int) -> PoolSignals:
-        """Live through a tick; return what is told at its end."""
+        """Simulate a tick; return the samples at its end."""
         random, walk = self.random, self.walk
         self.now += random.choice((TICK, TICK, TICK, TICK, 7.0)) if walk.trouble else TICK
         self.rate = min(self.rate * random.choice((0.7, 1.0, 1.0, 1.3)), 1e7)
-        ready = [one for one in self.pods if self.is_ready(one)]
-        for at, one in enumerate(ready):
+        ready = [pod for pod in self.pods if self.is_ready(pod)]
+        for at, pod in enumerate(ready):
             even = (1 - walk.skew) / len(ready)
             share = even + (walk.skew if at == 0 else 0.0)
-            one.serve(walk, self.rate * TICK * share, cap, random)
+            pod.serve(walk, self.rate * TICK * share, cap, random)
             if random.random() < walk.trouble:
-                random.choice((one.restart, lambda one=one: self._take_down(one)))()
+                random.choice((pod.restart, lambda pod=pod: self._take_down(pod)))()
         if random.random() < walk.trouble:
             return PoolSignals(SignalSource.NONE, problem="a gap")
-        told = [one.sample(self.now, walk) for one in ready if random.random() >= walk.trouble]
-        return PoolSignals(SignalSource.PODS, tuple(map(self._distorted, told)))
+        samples = [pod.sample(self.now, walk) for pod in ready if random.random() >= walk.trouble]
+        return PoolSignals(SignalSource.PODS, tuple(map(self._distorted, samples)))
 
     def is_ready(self, pod: WalkingPod) -> bool:
-        """Tell whether a pod serves."""
+        """Return whether a pod is Ready."""
         return pod.ready_at <= self.now and pod.down_until <= self.now
 
     def _take_down(self, pod: WalkingPod) -> None:
@@ -172,11 +172,11 @@ class WalkingPool:
         """Return the pods as a law sees them."""
         return tuple(
             LawPod(
-                one.uid, ready=self.is_ready(one), terminating=False, acknowledged=True,
-                cap_bound=None, created=one.created, scheduled_since=one.created,
-                ready_since=one.ready_at if self.is_ready(one) else None, revision="one",
+                pod.uid, ready=self.is_ready(pod), terminating=False, acknowledged=True,
+                cap_bound=None, created=pod.created, scheduled_since=pod.created,
+                ready_since=pod.ready_at if self.is_ready(pod) else None, revision="one",
             )
-            for one in self.pods
+            for pod in self.pods
         )  # fmt: skip
 
 
