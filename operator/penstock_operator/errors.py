@@ -1,13 +1,13 @@
-"""The operator's own exceptions.
+"""Exceptions of the operator.
 
-PenstockError
-├── ConfigError            the environment or kubeconfig is wrong: the operator does not start
-├── NotLeading             a write was held back: the Lease is not (or no longer) ours
-└── ClusterError           an answer of the API server, with status, reason and message
-    ├── NotFound           404
-    ├── Conflict           409: somebody else wrote first; look again
-    ├── Rejected           400, 403, 413, 422: asking again unchanged will not help
-    └── Unavailable        429, 5xx, no answer: asking again later may help
+OperatorError
+├── OperatorConfigError    the environment or kubeconfig is wrong: the operator does not start
+├── NotLeading             a write was not sent: this process does not hold the Lease
+└── ClusterError           an error response of the API server, with status, reason and message
+    ├── ObjectNotFound     404, 410
+    ├── Conflict           409: another writer was first; read the object again
+    ├── Rejected           400, 403, 413, 422: the same request will be rejected again
+    └── Unavailable        429, 5xx, no response: the same request may succeed later
 """
 
 import json
@@ -15,19 +15,19 @@ from typing import Any
 
 
 class OperatorError(Exception):
-    """Anything the operator raises on purpose."""
+    """Base of the operator's exceptions."""
 
 
 class OperatorConfigError(OperatorError):
-    """The configuration names a field that is missing, unknown or out of range."""
+    """A setting is missing, unknown or out of range."""
 
 
 class NotLeading(OperatorError):
-    """A write was held back because the Lease is not ours."""
+    """A write was not sent because this process does not hold the Lease."""
 
 
 class ClusterError(OperatorError):
-    """An answer of the API server that is not a success (meta/v1, `Status`)."""
+    """An error response of the API server (meta/v1 `Status`)."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -45,30 +45,30 @@ class Conflict(ClusterError):
 
 
 class Rejected(ClusterError):
-    """The API server understood the request and refuses it."""
+    """The API server rejects the request."""
 
 
 class Unavailable(ClusterError):
-    """The API server cannot answer now."""
+    """The API server is overloaded or cannot be reached."""
 
 
 def cluster_error(status: int, body: bytes) -> ClusterError:
-    """Return the error for a non-2xx answer; `body` is a meta/v1 `Status` in JSON, or anything."""
-    said = _status_object(body)
-    reason = str(said.get("reason") or f"Http{status}")
-    message = str(said.get("message") or body[:512].decode(errors="replace") or "no message")
-    return _kind_of(status)(status, reason, message)
+    """Return the error for a non-2xx response; `body` need not be a meta/v1 `Status`."""
+    fields = _status_object(body)
+    reason = str(fields.get("reason") or f"Http{status}")
+    message = str(fields.get("message") or body[:512].decode(errors="replace") or "no message")
+    return _error_class(status)(status, reason, message)
 
 
 def _status_object(body: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(body)
+        fields = json.loads(body)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
-def _kind_of(status: int) -> type[ClusterError]:
+def _error_class(status: int) -> type[ClusterError]:
     if status in (404, 410):
         return ObjectNotFound
     if status == 409:

@@ -1,4 +1,4 @@
-"""What is: the frozen values that `observe/` hands to `decide/`. Times are Unix seconds."""
+"""Snapshot of the cluster: the frozen values that `observe/` passes to `decide/`. Times are Unix seconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from penstock_api.types.status import PoolStatus
 
 @dataclass(frozen=True, slots=True)
 class PoolObject:
-    """An `InferencePool` as last seen."""
+    """An `InferencePool` as last read."""
 
     uid: str
     namespace: str
@@ -30,7 +30,7 @@ class PoolObject:
 
     @classmethod
     def of(cls, meta: Mapping[str, Any], spec: PoolSpec, status: PoolStatus) -> "PoolObject":
-        """Return the pool of this metadata, in the API server's words; spec and status are read by the caller."""
+        """Return the pool with this `metadata`; the caller has parsed spec and status."""
         return cls(
             uid=meta["uid"],
             namespace=meta["namespace"],
@@ -48,7 +48,7 @@ class PoolObject:
 
 @dataclass(frozen=True, slots=True)
 class PolicyObject:
-    """An `InferencePolicy` as last seen."""
+    """An `InferencePolicy` as last read."""
 
     uid: str
     name: str
@@ -59,7 +59,7 @@ class PolicyObject:
 
 @dataclass(frozen=True, slots=True)
 class ChildObject:
-    """A namespaced object under one of a pool's child names, whoever owns it."""
+    """A namespaced object under one of a pool's child names, whatever its owner."""
 
     kind: str
     namespace: str
@@ -70,14 +70,14 @@ class ChildObject:
     """UID of the controlling owner reference, or None."""
     deleting: bool
     manifest: Mapping[str, Any]
-    """The object as the API server gave it, without `status` and `metadata.managedFields`."""
+    """The object as the API server returned it, without `status` and `metadata.managedFields`."""
     status: Mapping[str, Any] = field(default_factory=dict)
     """The part of `status` that decisions read (Deployments only)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodProblem:
-    """Why a pod is not serving, in Kubernetes' own words."""
+    """Why a pod does not serve: reason and message from its Kubernetes status."""
 
     reason: str
     """CamelCase: `Unschedulable`, `ImagePullBackOff`, `ModelLoadFailed`, `OOMKilled`, ..."""
@@ -103,15 +103,15 @@ class PodObject:
     problem: PodProblem | None
     restarts: int
     image: str | None = None
-    """The runtime container's image by digest, once the kubelet has said it."""
+    """The runtime container's image by digest; None until the kubelet reports it."""
     scheduled_since: float | None = None
-    """When it was bound to a node."""
+    """Time of binding to a node."""
     tls_name: str | None = None
-    """The name that its certificate is for; None: it speaks plain HTTP."""
+    """DNS name in its certificate; None: it serves plain HTTP."""
 
 
 class SignalSource(StrEnum):
-    """Where this tick's samples came from."""
+    """Source of this tick's samples."""
 
     PROMETHEUS = "Prometheus"
     PODS = "Pods"
@@ -119,7 +119,7 @@ class SignalSource(StrEnum):
 
 
 class UtilizationSource(StrEnum):
-    """What measured GPU utilisation."""
+    """Source of a GPU utilization."""
 
     DCGM = "Dcgm"
     NVML = "Nvml"
@@ -127,49 +127,48 @@ class UtilizationSource(StrEnum):
 
 
 MEASURED_MIN, MEASURED_MAX = 1e-30, 1e15
-"""Of a queue, counter or duration that is not 0; their squares, fourth powers and ratios are then all numbers."""
+"""Range of a nonzero queue length, counter or duration, so that its squares, fourth powers and ratios stay finite."""
 
 
 def is_measured(value: float) -> bool:
-    """Tell whether a value is a measurement: 0, or between MEASURED_MIN and MEASURED_MAX; NaN is none."""
+    """Return whether a value is a measurement: 0, or between MEASURED_MIN and MEASURED_MAX; NaN is not."""
     return value == 0 or MEASURED_MIN <= value <= MEASURED_MAX
 
 
 def measured(value: float | None) -> float | None:
-    """Return `value` if it is a measurement. Else None, absent."""
+    """Return `value` if it is a measurement, otherwise None (absent)."""
     return value if value is not None and is_measured(value) else None
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationSample:
-    """What a pod that generates text reported beside what every pod does; None is absent."""
+    """The additional metrics of a pod that generates text; None is absent."""
 
     epoch: int
-    """Of `sums`; what an earlier epoch counted is no part of them."""
+    """Epoch of `sums`; counts of earlier epochs are not part of them."""
     sums: tuple[float, ...]
-    """15 sums over steps, as `penstock_api.limits.GenerationCurveSums`."""
+    """15 sums over steps, in the order of `penstock_api.limits.GenerationCurveSums`."""
     warm_up: tuple[float, ...] | None = None
-    """Those of epoch 0, which are the steps that were timed at load; None once later ones took their place."""
+    """Sums of epoch 0, the steps that were timed during the load; None once a later epoch has replaced them."""
     generated_tokens: float | None = None
     cache_usage: float | None = None
-    """Share of the KV cache that running sequences hold, 0 to 1."""
+    """Share of the KV cache in use by running sequences, 0 to 1."""
     first_token_buckets: tuple[tuple[float, float], ...] = ()
-    """Of completed requests, as `PodSample.batch_duration_buckets`."""
+    """Time to first token of completed requests, as `PodSample.batch_duration_buckets`."""
     output_token_buckets: tuple[tuple[float, float], ...] = ()
-    """The mean time between tokens after the first, of the same."""
+    """Time per output token of completed requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSample:
-    """What one pod reported: gauges as they stand, and raw counters that only grow.
+    """One scrape of a pod: gauges, and raw counters that only grow.
 
-    NaN, negative and infinite values never get in here: the observer turns them into None.
-    None is absent, which is not zero.
+    The observer replaces NaN, negative and infinite values by None. None is absent, which is not zero.
     """
 
     uid: str
     time: float
-    """When the store took it, by the store's own clock."""
+    """Time of the scrape, by the clock of Prometheus."""
     waiting: float | None = None
     running: float | None = None
     requests_received: float | None = None
@@ -185,51 +184,51 @@ class PodSample:
     """0 to 1."""
     duty_source: UtilizationSource | None = None
     requests_settled: float | None = None
-    """Admitted requests that ended, however, and refused ones where the fault was not their client's."""
+    """Admitted requests that ended with any outcome, and refusals that were not the client's fault."""
     request_duration_buckets: tuple[tuple[float, float], ...] = ()
-    """Of completed requests, from the door to the end, as `batch_duration_buckets`."""
+    """Durations of completed requests, from arrival to the last byte, as `batch_duration_buckets`."""
     generation: GenerationSample | None = None
-    """Only of a pod that generates text."""
+    """None unless the pod generates text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSignals:
-    """All samples of one pool in one round, and how they were had."""
+    """All samples of one pool in one round, and their source."""
 
     source: SignalSource
     samples: tuple[PodSample, ...] = ()
     """In any order; a pod may have several, of different times."""
     problem: str = ""
-    """Why a better source was not used, in words; empty when it was."""
+    """Why the preferred source was not used; empty if it was."""
     queried_at: float | None = None
-    """The store's own clock when it was asked: ages are against it. None: the operator's clock."""
+    """Time of the query by the clock of Prometheus, from which ages are computed. None: the operator's clock."""
     url: str = ""
-    """Of the Prometheus that answered; empty where another source did."""
+    """URL of the Prometheus that answered; empty for another source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """The last answer of a pod's control API to this operator."""
+    """The last response of a pod's control API."""
 
     generation: int | None
-    """None: it could not be reached, or refused."""
+    """Limits generation in force; None: the pod could not be reached, or refused."""
     effective_max: int | None
     problem: str = ""
     loading: Loading | None = None
-    """How far its load has come, where it loads and obeys nothing yet."""
+    """Progress of a load; None once the model is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The API server's last refusal of a write of one child (quota, admission, validation).
+    """The API server's last rejection of a write of one child (quota, admission, validation).
 
-    Kept until a write of that child succeeds; decisions turn it into a condition, never into silence.
+    Kept until a write of that child succeeds; decisions report it in a condition.
     """
 
     kind: str
     name: str
     reason: str
-    """The API server's own CamelCase reason: `Forbidden`, `Invalid`, ..."""
+    """CamelCase reason of the API server: `Forbidden`, `Invalid`, ..."""
     message: str
 
 
@@ -240,7 +239,7 @@ class PoolView:
     pool: PoolObject
     namespace_labels: Mapping[str, str]
     children: Mapping[tuple[str, str], ChildObject]
-    """By (kind, name): the pool's child names that exist, whoever owns them."""
+    """Existing objects under the pool's child names, whatever their owner, by (kind, name)."""
     revisions: tuple[ChildObject, ...]
     """ControllerRevisions controlled by the pool, oldest first."""
     pods: tuple[PodObject, ...]
@@ -249,14 +248,14 @@ class PoolView:
     """By pod UID."""
     rejections: tuple[Rejection, ...] = ()
     past: PoolSignals | None = None
-    """What a store still has of the last minutes, of a pool just met; samples without what only people read."""
+    """Samples of the last minutes from Prometheus, for a pool without a law state; only the metrics that a law needs."""
     settings_record: str | None = None
-    """What the operator keeps of the pool's settings in its own namespace, as JSON."""
+    """The pool's settings record in the operator's namespace, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolLabels:
-    """What selectors of policies read of a pool, due or not."""
+    """The labels of a pool that policies select by."""
 
     uid: str
     namespace: str
@@ -266,22 +265,22 @@ class PoolLabels:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSkew:
-    """How a CRD as it is served differs from the one that this operator was built with: field paths, the topmost."""
+    """Difference between the served CRD and the one this operator was built with, as topmost field paths."""
 
     lacking: frozenset[str] = frozenset()
-    """It is older: these are unknown to it."""
+    """Fields that the served CRD, an older one, does not have."""
     unknown: frozenset[str] = frozenset()
-    """It is newer: these are unknown to this operator."""
+    """Fields of the served CRD, a newer one, that this operator does not know."""
 
     def sentence(self) -> str:
-        """Return what differs and what to do about it; empty where nothing does."""
+        """Return the difference and the remedy; empty if there is none."""
         parts = []
         if self.lacking:
-            told = f"lacks {_listed(self.lacking)}, which this operator knows and does without"
-            parts.append(f"{told}: upgrade the CRDs (helm upgrade, or kubectl apply -f crds/)")
+            lacking = f"lacks {_listed(self.lacking)}, which this operator leaves out"
+            parts.append(f"{lacking}: upgrade the CRDs (helm upgrade, or kubectl apply -f crds/)")
         if self.unknown:
-            told = f"has {_listed(self.unknown)}, which this operator does not know"
-            parts.append(f"{told}: upgrade the operator")
+            unknown = f"has {_listed(self.unknown)}, which this operator does not know"
+            parts.append(f"{unknown}: upgrade the operator")
         return "; and it ".join(parts)
 
 
@@ -296,17 +295,17 @@ def _listed(paths: frozenset[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The cluster, as one pass sees it."""
+    """The input of one decide step."""
 
     pools: tuple[PoolView, ...]
-    """Only the pools that are due."""
+    """The pools that are due."""
     policies: tuple[PolicyObject, ...]
     policies_readable: bool
     lease_transitions: Mapping[str, int]
-    """By namespace of the pools: of the Lease that counts there."""
+    """`leaseTransitions` of the Lease that counts in each namespace of the pools."""
     control_keys: Mapping[str, str]
-    """Public keys for the pods' settings: kid -> base64 of the raw Ed25519 key."""
+    """Public keys for the pods' settings: key id -> base64 of the raw Ed25519 key."""
     all_pools: tuple[PoolLabels, ...] = ()
-    """Every pool that is not being deleted: `matchedPools` of a policy counts over these."""
+    """Every pool that is not being deleted; `matchedPools` of a policy counts these."""
     pool_schema: SchemaSkew = AS_BUILT
-    """How the served CRD of pools differs."""
+    """Difference of the served CRD of pools."""

@@ -1,1 +1,1 @@
-"""Make it so: writes, pushes, status and Events. Decides nothing."""
+"""Act step: writes children, statuses, limits and Events; decides nothing."""

@@ -1,4 +1,4 @@
-"""Children: plain create where absent, server-side apply where ours, delete by UID. Never force on a stranger."""
+"""Writes of children: create if absent, server-side apply if owned by the pool, delete by UID; foreign objects are never written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,23 +21,23 @@ MANAGER = {"fieldManager": names.FIELD_MANAGER}
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Writes children; every answer goes to the store, so that the next pass need not wait for the watch."""
+    """Writes children, and stores each response, so that the next pass need not wait for the watch."""
 
     writer: Writer
     store: ObjectStore
 
     async def write(self, view: PoolView, write: ChildWrite) -> None:
-        """Make one write of a plan that was made from `view`.
+        """Execute one write of a plan that was made from `view`.
 
         Raises:
-            Conflict: the child changed, appeared or is not ours: look again.
+            Conflict: the child changed, appeared, or is not owned by the pool: read it again.
             ClusterError, NotLeading: as `Writer.write`.
         """
         kind = kinds.BY_KIND[write.kind]
         if write.write is Write.CREATE:
             await self._create(kind, write.manifest)
         elif write.write is Write.APPLY:
-            await self._apply(kind, write.manifest, _ours(view, write))
+            await self._apply(kind, write.manifest, _owned(view, write))
         else:
             await self._delete(kind, write.manifest["metadata"])
 
@@ -45,26 +45,28 @@ class Children:
         path = kind.path(manifest["metadata"]["namespace"])
         await self._send(kind, "create", ApiRequest("POST", path, manifest, MANAGER))
 
-    async def _apply(self, kind: ResourceKind, manifest: Json, held: ChildObject) -> None:
-        path = kind.path(held.namespace, held.name)
-        metadata = {**manifest["metadata"], "uid": held.uid}
-        if held.uid in self.store.created_plainly:
-            metadata |= await self._hand_over(kind, held, metadata.get("resourceVersion"))
+    async def _apply(self, kind: ResourceKind, manifest: Json, child: ChildObject) -> None:
+        path = kind.path(child.namespace, child.name)
+        metadata = {**manifest["metadata"], "uid": child.uid}
+        if child.uid in self.store.created_without_apply:
+            metadata |= await self._move_ownership(kind, child, metadata.get("resourceVersion"))
         query = {**MANAGER, "force": "true"}
         body = {**manifest, "metadata": metadata}
         await self._send(kind, "apply", ApiRequest("PATCH", path, body, query, APPLY))
 
-    async def _hand_over(self, kind: ResourceKind, held: ChildObject, version: str | None) -> Json:
-        """Turn what our plain create owns into what our applies own; return the resourceVersion to go on from.
+    async def _move_ownership(
+        self, kind: ResourceKind, child: ChildObject, version: str | None
+    ) -> Json:
+        """Move field ownership from the plain create to applies; return the new resourceVersion.
 
-        Otherwise a field that is left out of an apply would stay for ever, owned by the create (the same
-        turn that client-go's `csaupgrade` does).
+        Otherwise a field that a later apply leaves out would stay forever, owned by the create. client-go's `csaupgrade`
+        does the same.
         """
-        path = kind.path(held.namespace, held.name)
+        path = kind.path(child.namespace, child.name)
         live = (await self.writer.cluster.get(path))["metadata"]
-        if version not in (None, live["resourceVersion"]) or live["uid"] != held.uid:
-            raise Conflict(409, "Conflict", f"{kind.kind} {held.name} changed since it was read")
-        fields = handed_over(live.get("managedFields") or [])
+        if version not in (None, live["resourceVersion"]) or live["uid"] != child.uid:
+            raise Conflict(409, "Conflict", f"{kind.kind} {child.name} changed since it was read")
+        fields = apply_owned(live.get("managedFields") or [])
         patch = [
             {"op": "replace", "path": "/metadata/managedFields", "value": fields},
             {
@@ -95,14 +97,16 @@ class Children:
         return answer
 
 
-def handed_over(managed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return managed fields in which our Update entry has become our Apply entry."""
-    applied = any(_is_ours(one, "Apply") for one in managed)
-    kept = [one for one in managed if not (applied and _is_ours(one, "Update"))]
-    return [{**one, "operation": "Apply"} if _is_ours(one, "Update") else one for one in kept]
+def apply_owned(managed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return managed fields in which the operator's Update entry is replaced by an Apply entry."""
+    applied = any(_is_own(entry, "Apply") for entry in managed)
+    kept = [entry for entry in managed if not (applied and _is_own(entry, "Update"))]
+    return [
+        {**entry, "operation": "Apply"} if _is_own(entry, "Update") else entry for entry in kept
+    ]
 
 
-def _is_ours(entry: Json, operation: str) -> bool:
+def _is_own(entry: Json, operation: str) -> bool:
     return (
         entry.get("manager") == names.FIELD_MANAGER
         and entry.get("operation") == operation
@@ -110,11 +114,11 @@ def _is_ours(entry: Json, operation: str) -> bool:
     )
 
 
-def _ours(view: PoolView, write: ChildWrite) -> ChildObject:
-    """Return the child as the plan saw it, if the pool controls it; a stranger is never applied to."""
+def _owned(view: PoolView, write: ChildWrite) -> ChildObject:
+    """Return the child in the view. Raises `Conflict` if the pool does not control it."""
     name = write.manifest["metadata"]["name"]
-    among = {(one.kind, one.name): one for one in view.revisions} | dict(view.children)
-    held = among.get((write.kind, name))
-    if held is None or held.controller_uid != view.pool.uid:
+    children = {(child.kind, child.name): child for child in view.revisions} | dict(view.children)
+    child = children.get((write.kind, name))
+    if child is None or child.controller_uid != view.pool.uid:
         raise Conflict(409, "NotOurs", f"{write.kind} {name} is not controlled by this pool")
-    return held
+    return child

@@ -1,4 +1,4 @@
-"""core/v1 Events on pools: one per pool and reason a minute, whatever the plan says (docs/design/design.md#writing)."""
+"""Events on pools (core/v1): at most one for each pool and reason a minute (docs/design/design.md#writing)."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observed import PoolObject
 
 EVENT = ResourceKind("Event", "", "v1", "events")
-EVERY_SECONDS = 60.0
+INTERVAL_SECONDS = 60.0
 MESSAGE_LENGTH = 1024
 
 
 @dataclass(slots=True)
 class Events:
-    """Posts Events, and remembers which it posted lately."""
+    """Posts Events, and limits their rate."""
 
     writer: Writer
     _posted: dict[tuple[str, str], float] = field(default_factory=dict)
 
     async def post(self, pool: PoolObject, note: EventNote, now: float) -> bool:
-        """Post an Event unless one of its reason was posted within the minute; return whether it was.
+        """Post an Event unless one with its reason was posted within a minute; return whether it was posted.
 
         Raises:
             ClusterError, NotLeading: as `Writer.write`.
@@ -38,12 +38,12 @@ class Events:
         return True
 
     def forget(self, uid: str) -> None:
-        """Drop what is remembered of a pool that is gone."""
+        """Drop the rate limit of a deleted pool."""
         self._posted = {key: at for key, at in self._posted.items() if key[0] != uid}
 
     def _due(self, uid: str, reason: str, now: float) -> bool:
         last = self._posted.get((uid, reason))
-        if last is not None and now - last < EVERY_SECONDS:
+        if last is not None and now - last < INTERVAL_SECONDS:
             return False
         self._posted[uid, reason] = now
         return True

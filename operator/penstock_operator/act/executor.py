@@ -1,4 +1,4 @@
-"""One pool's plan, made so: status, children and pods side by side; what came of it is handed back."""
+"""Execution of a pool's plan: writes status, children and limits concurrently, and returns the results."""
 
 import asyncio
 import logging
@@ -22,17 +22,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ActResults:
-    """What came of a plan."""
+    """Results of a plan."""
 
     acknowledgements: Mapping[str, Acknowledgement] = field(default_factory=dict)
     rejected: dict[ChildKey, Rejection] = field(default_factory=dict)
     failure: ClusterError | None = None
-    """The API server could not, or somebody else wrote first: visit again soon."""
+    """The API server failed, or another writer was first: the pool is requeued with back-off."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolActs:
-    """Carries out plans, one pool at a time; pools do not wait for each other."""
+    """Executes the plans of single pools."""
 
     children: Children
     statuses: Statuses
@@ -47,55 +47,59 @@ class PoolActs:
         should_retry: Callable[[ChildWrite], bool],
         now: float,
     ) -> ActResults:
-        """Carry out a plan made from `view`.
+        """Execute a plan that was made from `view`.
 
         Raises:
-            NotLeading: the Lease is not ours; nothing more was written.
+            NotLeading: this process lost the Lease; nothing more was written.
         """
-        acted = ActResults()
-        _, _, acted.acknowledgements, _ = await asyncio.gather(
-            self._status(plan, acted, now),
-            self._children(plan, view, acted, should_retry),
+        results = ActResults()
+        _, _, results.acknowledgements, _ = await asyncio.gather(
+            self._status(plan, results, now),
+            self._children(plan, view, results, should_retry),
             control.push(plan.pushes),
-            self._record(plan, acted),
+            self._record(plan, results),
         )
         if plan.checkpoint is not None:
-            await self._keep(plan, view, plan.checkpoint)
+            await self._write_checkpoint(plan, view, plan.checkpoint)
         for note in plan.events:
             try:
                 await self.events.post(view.pool, note, now)
             except ClusterError as error:
-                log.warning("an Event was lost: %s", error, extra=_about(plan, reason=note.reason))
-        return acted
+                log.warning(
+                    "an Event could not be posted: %s",
+                    error,
+                    extra=_about(plan, reason=note.reason),
+                )
+        return results
 
-    async def _keep(self, plan: PoolPlan, view: PoolView, write: ChildWrite) -> None:
-        """Keep the law's memory if it can be kept: without it a restart begins anew, and that is all."""
+    async def _write_checkpoint(self, plan: PoolPlan, view: PoolView, write: ChildWrite) -> None:
+        """Write the law's checkpoint; a failure is only logged, because without it a law starts with no memory."""
         try:
             await self.children.write(view, write)
         except ClusterError as error:
-            log.info("the law's memory was not kept: %s", error, extra=_about(plan))
+            log.info("the checkpoint could not be written: %s", error, extra=_about(plan))
 
-    async def _status(self, plan: PoolPlan, acted: ActResults, now: float) -> None:
+    async def _status(self, plan: PoolPlan, results: ActResults, now: float) -> None:
         try:
             await self.statuses.write_pool(plan.uid, plan.status, now)
         except ObjectNotFound:
-            return  # deleted meanwhile: its event is on the way
+            return  # the pool was deleted; its event will arrive
         except ClusterError as error:
-            acted.failure = error
+            results.failure = error
 
-    async def _record(self, plan: PoolPlan, acted: ActResults) -> None:
+    async def _record(self, plan: PoolPlan, results: ActResults) -> None:
         try:
             await self.records.keep(plan.uid, plan.record)
         except ObjectNotFound:
-            return  # gone already
+            return  # the record was deleted already
         except ClusterError as error:
-            acted.failure = error
+            results.failure = error
 
     async def _children(
         self,
         plan: PoolPlan,
         view: PoolView,
-        acted: ActResults,
+        results: ActResults,
         should_retry: Callable[[ChildWrite], bool],
     ) -> None:
         for write in plan.writes:
@@ -105,18 +109,19 @@ class PoolActs:
             try:
                 await self.children.write(view, write)
             except (Rejected, ObjectNotFound) as error:
-                acted.rejected[key] = Rejection(*key, error.reason, error.message)
-                log.warning("%s %s was refused: %s", *key, error, extra=_about(plan))
+                results.rejected[key] = Rejection(*key, error.reason, error.message)
+                log.warning("%s %s was rejected: %s", *key, error, extra=_about(plan))
             except ClusterError as error:
-                acted.failure = error
+                results.failure = error
                 return
             else:
-                _say(plan, write, key)
+                _log_write(plan, write, key)
 
 
-def _say(plan: PoolPlan, write: ChildWrite, key: ChildKey) -> None:
-    text = "%s %s %s"
-    log.info(text, write.write.value.lower(), *key, extra=_about(plan, kind=key[0], child=key[1]))
+def _log_write(plan: PoolPlan, write: ChildWrite, key: ChildKey) -> None:
+    log.info(
+        "%s %s %s", write.write.value.lower(), *key, extra=_about(plan, kind=key[0], child=key[1])
+    )
 
 
 def _about(plan: PoolPlan, **more: object) -> Mapping[str, Mapping[str, object]]:

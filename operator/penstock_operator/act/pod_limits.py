@@ -1,4 +1,4 @@
-"""Bring running pods to the wanted limits, and hear what they obey (docs/design/design.md#live-limits)."""
+"""Pushes of live limits to pods, and their acknowledgements (docs/design/design.md#live-limits)."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ LIMIT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
+class _Endpoint:
     """One endpoint of one pod."""
 
     ip: str
@@ -30,7 +30,7 @@ class _Where:
 
 
 class PodControl:
-    """Speaks to the control API of pods, a bounded number at a time."""
+    """Client of the control API of pods, with a bounded number of concurrent calls."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class PodControl:
     ) -> None:
         """`session` is a `http.new_session()` that trusts the pods' authority.
 
-        `clock` gives Unix seconds; `leading` allows each call.
+        `clock` returns Unix seconds; `leading` returns whether calls are allowed.
         """
         self._session = session
         self._signer = signer
@@ -50,20 +50,20 @@ class PodControl:
         self._gate = asyncio.Semaphore(CONNECTIONS)
 
     async def push(self, pushes: Iterable[LimitsPush]) -> Mapping[str, Acknowledgement]:
-        """PATCH each pod's limits; return its answer by pod UID. Raises `NotLeading`, never for a pod's sake.
+        """PATCH each pod's limits; return the responses by pod UID. Raises `NotLeading`; a pod's failure is in its response.
 
-        The generation in an answer is the one the pod obeys by then, which may still be the one before.
+        A response contains the generation in force, which may still be the previous one.
         """
-        return await self._each({one.pod_uid: self._patch(one) for one in pushes})
+        return await self._each({push.pod_uid: self._patch(push) for push in pushes})
 
     async def read(
         self, pods: Iterable[PodObject], generation: int = 0
     ) -> Mapping[str, Acknowledgement]:
-        """GET each pod's state; return what it obeys by pod UID. Never raises for a pod's sake."""
+        """GET each pod's state; return the responses by pod UID. Raises `NotLeading`; a pod's failure is in its response."""
         return await self._each(
             {
-                pod.uid: self._ask(
-                    pod.uid, generation, "GET", _Where(pod.ip, PATH_STATE, pod.tls_name)
+                pod.uid: self._call(
+                    pod.uid, generation, "GET", _Endpoint(pod.ip, PATH_STATE, pod.tls_name)
                 )
                 for pod in pods
                 if pod.ip is not None and not pod.host_network
@@ -71,73 +71,75 @@ class PodControl:
         )
 
     async def _each(
-        self, asked: Mapping[str, Coroutine[None, None, Acknowledgement]]
+        self, calls: Mapping[str, Coroutine[None, None, Acknowledgement]]
     ) -> Mapping[str, Acknowledgement]:
-        return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+        return dict(zip(calls, await asyncio.gather(*calls.values()), strict=True))
 
     async def _patch(self, push: LimitsPush) -> Acknowledgement:
         body = push.update.model_dump_json(by_alias=True).encode()
-        where = _Where(push.ip, PATH_LIMITS, push.tls_name)
-        return await self._ask(push.pod_uid, push.update.generation, "PATCH", where, body)
+        endpoint = _Endpoint(push.ip, PATH_LIMITS, push.tls_name)
+        return await self._call(push.pod_uid, push.update.generation, "PATCH", endpoint, body)
 
-    async def _ask(
+    async def _call(
         self,
         uid: str,
         generation: int,
         method: str,
-        where: "_Where",
+        endpoint: "_Endpoint",
         body: bytes | None = None,
     ) -> Acknowledgement:
-        path = where.path
+        path = endpoint.path
         try:
             async with self._gate:
                 if not self._leading():
-                    raise NotLeading("the Lease is not ours")
+                    raise NotLeading("this process does not hold the Lease")
                 token = self._signer.token(uid, generation, self._clock())
                 headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-                url = pod_url(where.ip, CLUSTER_PORT, path, where.tls_name)
-                what = HttpCall(method, url, LIMIT_BYTES, headers, body, tls_name=where.tls_name)
-                answer = await call(self._session, what)
+                url = pod_url(endpoint.ip, CLUSTER_PORT, path, endpoint.tls_name)
+                request = HttpCall(
+                    method, url, LIMIT_BYTES, headers, body, tls_name=endpoint.tls_name
+                )
+                answer = await call(self._session, request)
         except CallFailed as error:
             return Acknowledgement(None, None, f"{path} {error}")
         return acknowledgement(path, *answer)
 
 
 def acknowledgement(path: str, status: int, body: bytes) -> Acknowledgement:
-    """Return what a pod's answer says; numbers are range-checked by the types of `penstock_api`."""
+    """Return the acknowledgement in a pod's response; the types of `penstock_api` check the range of numbers."""
     if status == HTTPStatus.OK:
         try:
             state = State.model_validate_json(body)
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"])) or "body"
-            return Acknowledgement(None, None, f"{path} answered a bad state: {field}")
+            return Acknowledgement(None, None, f"{path} answered with an invalid state: {field}")
         return Acknowledgement(state.generation, state.effective_max)
-    problem = f"{path} answered {status}{_said(body)}"
+    problem = f"{path} answered {status}{_error_text(body)}"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         return Acknowledgement(None, None, problem, _loading(body))
     if status == HTTPStatus.CONFLICT:
-        return Acknowledgement(_held_generation(body), None, problem)
+        return Acknowledgement(_current_generation(body), None, problem)
     return Acknowledgement(None, None, problem)
 
 
-def _said(body: bytes) -> str:
-    """Return the pod's own error text, shortened."""
+def _error_text(body: bytes) -> str:
+    """Return the error text in a response, shortened."""
     error = _member(body, "error")
     return f": {error[:200]}" if isinstance(error, str) else ""
 
 
 def _loading(body: bytes) -> Loading | None:
-    """Return how far a pod's load has come, where it says so."""
+    """Return the progress of a load in a response; None if there is none."""
     try:
         return Loading.model_validate_json(json.dumps(_member(body, "loading")))
     except ValidationError:
         return None
 
 
-def _held_generation(body: bytes) -> int | None:
-    """Return the generation that a pod obeys, from its refusal of an older one."""
-    held = _member(body, "generation")
-    return held if type(held) is int and 0 <= held < 2**63 else None
+def _current_generation(body: bytes) -> int | None:
+    """Return the generation in force, from the refusal of an older one."""
+    generation = _member(body, "generation")
+    return generation if type(generation) is int and 0 <= generation < 2**63 else None
 
 
 def _member(body: bytes, name: str) -> object:

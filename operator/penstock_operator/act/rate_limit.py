@@ -1,7 +1,7 @@
-"""How fast the operator may write: one token bucket for everything, conditions first.
+"""Rate limit of writes: one token bucket for all, with statuses before children before Events.
 
-docs/design/design.md#writing: 50 writes a second. Without it, a restart over thousands of pools would be a flood
-of writes that the API server must fend off by priority and fairness.
+50 writes a second (docs/design/design.md#writing). Without it a restart with thousands of pools would send bursts that the
+API server must limit by priority and fairness.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ BURST = 50.0
 
 
 class Urgency(IntEnum):
-    """Who goes first when there is a queue."""
+    """Priority of queued writes, the lowest first."""
 
     CONDITION = 0
     CHILD = 1
@@ -24,7 +24,7 @@ class Urgency(IntEnum):
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Tokens come at `rate` a second, up to `burst`; `now` in monotonic seconds."""
+    """Token bucket with `rate` tokens a second, up to `burst`; `now` in monotonic seconds."""
 
     rate: float = WRITES_PER_SECOND
     burst: float = BURST
@@ -32,7 +32,7 @@ class TokenBucket:
     updated: float = 0.0
 
     def take(self, now: float) -> float:
-        """Take a token and return 0.0, or take none and return the seconds until there is one."""
+        """Take a token and return 0.0, or take none and return the seconds until the next one."""
         grown = self.tokens + max(0.0, now - self.updated) * self.rate
         self.tokens, self.updated = min(self.burst, grown), max(now, self.updated)
         if self.tokens >= 1.0:
@@ -43,19 +43,19 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class WriteBudget:
-    """Lets writers through one by one, the most urgent first, in order of asking."""
+    """Admits writers one by one, by urgency and then in order of arrival."""
 
     bucket: TokenBucket
     clock: Callable[[], float]
     _waiting: list[tuple[Urgency, int, asyncio.Future[None]]] = field(default_factory=list)
-    _asked: int = 0
+    _sequence: int = 0
     _timer: asyncio.TimerHandle | None = None
 
     async def turn(self, urgency: Urgency) -> None:
-        """Return when it is this writer's turn."""
+        """Wait for this writer's turn."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._asked += 1
-        heapq.heappush(self._waiting, (urgency, self._asked, future))
+        self._sequence += 1
+        heapq.heappush(self._waiting, (urgency, self._sequence, future))
         if self._timer is None:
             self._serve()
         await future
@@ -63,7 +63,7 @@ class WriteBudget:
     def _serve(self) -> None:
         self._timer = None
         while self._waiting:
-            if self._waiting[0][2].done():  # cancelled while it waited
+            if self._waiting[0][2].done():  # cancelled while waiting
                 heapq.heappop(self._waiting)
                 continue
             pause = self.bucket.take(self.clock())

@@ -1,7 +1,7 @@
-"""The keys that the operator signs its calls to pods with: a Secret in its own namespace.
+"""Signing keys for calls to pods, in a Secret in the operator's own namespace.
 
-A key is published before it signs: pods read public keys from their ConfigMap, which the kubelet refreshes
-within about 90 s, so a new key rests for `RIPENING_SECONDS` and the old public key stays for a day.
+A key is published before it signs: pods read the public keys from their ConfigMap, which the kubelet refreshes within
+about 90 s. So a new key signs after `PUBLISH_SECONDS`, and a replaced public key stays for a day.
 """
 
 import json
@@ -22,13 +22,13 @@ from penstock_operator.net.tokens import BadSigningKey, Signer
 SECRET = ResourceKind("Secret", "", "v1", "secrets")
 FIELD = "keys.json"
 ROTATE_SECONDS = 30 * 86_400.0
-RIPENING_SECONDS = 600.0
+PUBLISH_SECONDS = 600.0
 RETIRE_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SigningKey:
-    """One signing key and when it was made, in Unix seconds."""
+    """A signing key and its creation time in Unix seconds."""
 
     signer: Signer
     created: float
@@ -36,43 +36,42 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SigningKeys:
-    """All keys, oldest first; never empty."""
+    """The key ring: oldest first, never empty."""
 
     keys: tuple[SigningKey, ...]
 
     def signer(self, now: float) -> Signer:
-        """Return the newest key that pods have had time to read; the oldest if none has ripened."""
-        ripe = [one for one in self.keys if now - one.created >= RIPENING_SECONDS]
-        return (ripe[-1] if ripe else self.keys[0]).signer
+        """Return the newest key that pods have had time to read, or the oldest if there is none."""
+        published = [key for key in self.keys if now - key.created >= PUBLISH_SECONDS]
+        return (published[-1] if published else self.keys[0]).signer
 
     def public_keys(self) -> Mapping[str, str]:
         """Return every public key by its id."""
-        return {one.signer.kid: one.signer.public_key() for one in self.keys}
+        return {key.signer.kid: key.signer.public_key() for key in self.keys}
 
 
 def rotated(ring: SigningKeys | None, now: float) -> SigningKeys:
-    """Return the ring as it should be now: with a young enough key, without keys long replaced."""
+    """Return the ring with a new key if the last one is old, and without keys that were replaced long ago."""
     keys = list(ring.keys) if ring else []
     if not keys or now - keys[-1].created >= ROTATE_SECONDS:
         keys.append(SigningKey(Signer.generate(), now))
-    replaced = pairwise(keys)
-    old = {one.signer.kid for one, newer in replaced if now - newer.created >= RETIRE_SECONDS}
-    return SigningKeys(tuple(one for one in keys if one.signer.kid not in old))
+    old = {key.signer.kid for key, newer in pairwise(keys) if now - newer.created >= RETIRE_SECONDS}
+    return SigningKeys(tuple(key for key in keys if key.signer.kid not in old))
 
 
 def encode(ring: SigningKeys) -> Mapping[str, str]:
     """Return the Secret's `data`."""
-    keys = [{"created": one.created, "pem": one.signer.pem().decode()} for one in ring.keys]
+    keys = [{"created": key.created, "pem": key.signer.pem().decode()} for key in ring.keys]
     return {FIELD: b64encode(json.dumps(keys).encode()).decode()}
 
 
 def decode(data: Mapping[str, str]) -> SigningKeys | None:
-    """Return the ring of a Secret's `data`, or None where it cannot be used and must be made anew."""
+    """Return the ring in a Secret's `data`, or None if it is unusable and must be replaced."""
     try:
         stored = json.loads(b64decode(data[FIELD]))
         keys = tuple(
-            SigningKey(Signer.from_pem(one["pem"].encode()), float(one["created"]))
-            for one in stored
+            SigningKey(Signer.from_pem(entry["pem"].encode()), float(entry["created"]))
+            for entry in stored
         )
     except (KeyError, TypeError, AttributeError, BadSigningKey, ValueError):
         return None
@@ -84,24 +83,24 @@ def _created(key: SigningKey) -> float:
 
 
 async def load_keys(writer: Writer, namespace: str, now: float) -> SigningKeys:
-    """Return the keys, after creating or rotating them where that is due.
+    """Return the keys, after creating or rotating them if that is due.
 
     Raises:
-        Conflict: another operator was faster: load again.
+        Conflict: another operator wrote first: load again.
         ClusterError, NotLeading: as `Writer.write`.
     """
     path = SECRET.path(namespace, names.SIGNING_KEY_SECRET)
     try:
-        held = await writer.cluster.get(path)
+        secret = await writer.cluster.get(path)
     except ObjectNotFound:
         ring = rotated(None, now)
         request = ApiRequest("POST", SECRET.path(namespace), _manifest(namespace, ring, {}))
         await writer.write(SECRET, "create", request, Urgency.CONDITION)
         return ring
-    before = decode(held.get("data") or {})
+    before = decode(secret.get("data") or {})
     ring = rotated(before, now)
     if before is None or kids(ring.keys) != kids(before.keys):
-        version = {"resourceVersion": held["metadata"]["resourceVersion"]}
+        version = {"resourceVersion": secret["metadata"]["resourceVersion"]}
         request = ApiRequest("PUT", path, _manifest(namespace, ring, version))
         await writer.write(SECRET, "update", request, Urgency.CONDITION)
     return ring
@@ -109,7 +108,7 @@ async def load_keys(writer: Writer, namespace: str, now: float) -> SigningKeys:
 
 def kids(keys: Iterable[SigningKey]) -> list[str]:
     """Return the ids of keys, in order."""
-    return [one.signer.kid for one in keys]
+    return [key.signer.kid for key in keys]
 
 
 def _manifest(namespace: str, ring: SigningKeys, more: Mapping[str, str]) -> Mapping[str, Any]:

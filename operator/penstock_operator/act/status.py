@@ -1,7 +1,7 @@
-"""Status: conditions and counts as soon as they change, samples only now and then.
+"""Writes of statuses: conditions and counts as soon as they change, samples at most once a minute.
 
-An unchanged cluster costs no write at all; a sample that wobbles inside its dead band costs none either
-(docs/design/design.md#writing). Statuses are applied server-side, so that other writers' conditions stay.
+An unchanged cluster causes no write, nor does a sample that stays within its dead band (docs/design/design.md#writing).
+Statuses are applied server-side, so that other writers' conditions stay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 
 SAMPLE_SECONDS = 60.0
 JITTER_SECONDS = 15.0
-WORDS_SECONDS = 10.0
-"""A condition whose words alone changed may be rewritten this often."""
+MESSAGE_SECONDS = 10.0
+"""Least time between writes in which only the message of a condition changes."""
 DEAD_BAND = 0.1
-"""Share of the held value within which a sample is the same."""
+"""Relative change below which a sample counts as unchanged."""
 FLOORS: Mapping[str, float] = {
     "signalAgeSeconds": 15.0,
     "gpuUtilizationPercent": 5.0,
@@ -48,74 +48,76 @@ FLOORS: Mapping[str, float] = {
     "replicaHours": 0.5,
     "actualReplicaHours": 0.5,
 }
-"""Below this difference a sample is the same, whatever its share."""
+"""Absolute change below which a sample counts as unchanged."""
 DECIDED = ("algorithm", "cap", "replicas")
-"""What of a decision is worth a write at once: what it did, not how it says so."""
+"""Fields of a decision whose change is written at once."""
 
 HOURS = ("replicaHours", "actualReplicaHours")
-"""What of a candidate only ever grows: a sample."""
+"""Fields of a candidate that count as samples, because they only grow."""
 
 Json = Mapping[str, Any]
 
 
-def worth_writing(held: Json, wanted: Json, last_written: float | None, now: float) -> bool:
-    """Return whether `wanted` should be written over `held` (statuses in JSON; times in seconds).
+def worth_writing(current: Json, desired: Json, last_written: float | None, now: float) -> bool:
+    """Return whether the desired status should replace the current one (statuses in JSON; times in seconds).
 
-    `last_written` None: this operator has not written it yet.
+    `last_written` None: this process has not written it yet.
     """
-    if _facts(held) != _facts(wanted):
+    if _facts(current) != _facts(desired):
         return True
     age = float("inf") if last_written is None else now - last_written
-    if age >= WORDS_SECONDS and _words(held) != _words(wanted):
+    if age >= MESSAGE_SECONDS and _messages(current) != _messages(desired):
         return True
-    return age >= SAMPLE_SECONDS and samples_moved(held, wanted)
+    return age >= SAMPLE_SECONDS and samples_changed(current, desired)
 
 
-def policy_worth_writing(held: Json, wanted: Json, last_written: float | None, now: float) -> bool:
-    """Return whether a policy's status should be written over the one held.
+def policy_worth_writing(
+    current: Json, desired: Json, last_written: float | None, now: float
+) -> bool:
+    """Return whether a policy's desired status should replace the current one.
 
-    Where only figures and words differ, as a budget's do with the load, now and then is enough.
+    Changes of figures and messages alone, as those of a budget with the load, are written less often.
     """
-    if held == wanted:
+    if current == desired:
         return False
-    if last_written is None or now - last_written >= WORDS_SECONDS:
+    if last_written is None or now - last_written >= MESSAGE_SECONDS:
         return True
-    return _policy_facts(held) != _policy_facts(wanted)
+    return _policy_facts(current) != _policy_facts(desired)
 
 
-def samples_moved(held: Json, wanted: Json) -> bool:
-    """Return whether a sample left its dead band, or the last decision reads differently."""
-    before, after = _samples(held), _samples(wanted)
-    if any(_moved(key, before.get(key), after.get(key)) for key in {*before, *after}):
+def samples_changed(current: Json, desired: Json) -> bool:
+    """Return whether a sample left its dead band, or the text of the last decision changed."""
+    before, after = _samples(current), _samples(desired)
+    if any(_changed(key, before.get(key), after.get(key)) for key in {*before, *after}):
         return True
-    old, new = held.get("lastDecision") or {}, wanted.get("lastDecision") or {}
+    old, new = current.get("lastDecision") or {}, desired.get("lastDecision") or {}
     return {**old, "time": ""} != {**new, "time": ""}
 
 
 def _samples(status: Json) -> dict[str, object]:
-    tried = status.get("candidate") or {}
-    hours = {key: tried[key] for key in HOURS if key in tried}
+    candidate = status.get("candidate") or {}
+    hours = {key: candidate[key] for key in HOURS if key in candidate}
     return {**_flat(status.get("scaling") or {}), **hours}
 
 
 def _flat(samples: Json) -> dict[str, object]:
-    """Return the samples by path: `curve` holds several."""
-    found: dict[str, object] = {}
+    """Return the samples by path: `curve` contains several."""
+    by_path: dict[str, object] = {}
     for key, value in samples.items():
         nested = value.items() if isinstance(value, Mapping) else ()
-        found |= {f"{key}.{name}": one for name, one in nested} if nested else {key: value}
-    return found
+        by_path |= {f"{key}.{name}": leaf for name, leaf in nested} if nested else {key: value}
+    return by_path
 
 
 def _facts(status: Json) -> Json:
-    """What is written at once: everything but samples, words and times."""
+    """Return the parts that are written at once: all but samples, messages and times."""
     facts = {key: value for key, value in status.items() if key not in ("scaling", "lastDecision")}
     facts["conditions"] = [
-        {key: one.get(key) for key in ("type", "status", "reason", "observedGeneration")}
-        for one in status.get("conditions") or ()
+        {key: condition.get(key) for key in ("type", "status", "reason", "observedGeneration")}
+        for condition in status.get("conditions") or ()
     ]
-    tried = status.get("candidate") or {}
-    facts["candidate"] = {key: one for key, one in tried.items() if key not in HOURS}
+    candidate = status.get("candidate") or {}
+    facts["candidate"] = {key: value for key, value in candidate.items() if key not in HOURS}
     decision = status.get("lastDecision") or {}
     facts["decided"] = [decision.get(key) for key in DECIDED]
     facts["source"] = (status.get("scaling") or {}).get("source")
@@ -124,17 +126,17 @@ def _facts(status: Json) -> Json:
 
 def _policy_facts(status: Json) -> list[object]:
     conditions = [
-        [one.get(key) for key in ("type", "status", "reason")]
-        for one in status.get("conditions") or ()
+        [condition.get(key) for key in ("type", "status", "reason")]
+        for condition in status.get("conditions") or ()
     ]
     return [status.get("observedGeneration"), status.get("matchedPools"), conditions]
 
 
-def _words(status: Json) -> list[str]:
-    return [one.get("message", "") for one in status.get("conditions") or ()]
+def _messages(status: Json) -> list[str]:
+    return [condition.get("message", "") for condition in status.get("conditions") or ()]
 
 
-def _moved(key: str, old: object, new: object) -> bool:
+def _changed(key: str, old: object, new: object) -> bool:
     if old is None or new is None or key not in FLOORS:
         return old != new and key != "holdUntil"
     before, after = float(str(old)), float(str(new))
@@ -143,31 +145,34 @@ def _moved(key: str, old: object, new: object) -> bool:
 
 @dataclass(slots=True)
 class Statuses:
-    """Writes the statuses of pools and policies; remembers when it last did."""
+    """Writes the statuses of pools and policies."""
 
     writer: Writer
     store: ObjectStore
     schemas: ServedSchemas
-    """What an older CRD lacks is left out: the API server would refuse the whole status."""
+    """Fields that an older CRD lacks are left out, because the API server would reject the whole status."""
     _written: dict[str, float] = field(default_factory=dict)
-    _told: dict[str, int] = field(default_factory=dict)
+    """Time of the last write, by UID."""
+    _unreadable: dict[str, int] = field(default_factory=dict)
+    """Last generation that was reported unreadable, by UID."""
 
-    async def write_pool(self, uid: str, wanted: PoolStatus, now: float) -> bool:
-        """Write a pool's status if that is worth it; return whether it was written."""
+    async def write_pool(self, uid: str, desired: PoolStatus, now: float) -> bool:
+        """Write a pool's status if it changed enough; return whether it was written."""
         pool = self.store.pools.get(uid)
         if pool is None:
             return False
-        held, body = _json(pool.status), self._sayable(kinds.POOL, wanted)
-        if not worth_writing(held, body, self._written.get(uid), now):
+        body = self._supported(kinds.POOL, desired)
+        if not worth_writing(_json(pool.status), body, self._written.get(uid), now):
             return False
         self._written[uid] = now + jitter(uid)
         await self._apply(kinds.POOL, uid, (pool.namespace, pool.name), body)
         return True
 
     async def write_policy(self, plan: PolicyPlan, now: float) -> bool:
-        """Write a policy's status if that is worth it; return whether it was written."""
-        policy = next((one for one in self.store.policies.values() if one.name == plan.name), None)
-        body = self._sayable(kinds.POLICY, plan.status)
+        """Write a policy's status if it changed enough; return whether it was written."""
+        policies = self.store.policies.values()
+        policy = next((each for each in policies if each.name == plan.name), None)
+        body = self._supported(kinds.POLICY, plan.status)
         if policy is None:
             return False
         last = self._written.get(policy.uid)
@@ -178,24 +183,24 @@ class Statuses:
         return True
 
     async def write_unreadable(self, pool: Unreadable, status: PoolStatus) -> None:
-        """Say on a pool that this operator cannot read it, once for each of its generations."""
-        if self._told.get(pool.uid) != pool.generation:
-            self._told[pool.uid] = pool.generation
-            body = self._sayable(kinds.POOL, status)
+        """Write the status of a pool with an unreadable spec, once for each generation."""
+        if self._unreadable.get(pool.uid) != pool.generation:
+            self._unreadable[pool.uid] = pool.generation
+            body = self._supported(kinds.POOL, status)
             await self._apply(kinds.POOL, pool.uid, (pool.namespace, pool.name), body)
 
     def forget(self, uid: str) -> None:
-        """Drop what is remembered of a pool that is gone."""
+        """Drop the write history of a deleted pool."""
         self._written.pop(uid, None)
-        self._told.pop(uid, None)
+        self._unreadable.pop(uid, None)
 
-    def _sayable(self, kind: ResourceKind, status: PoolStatus | PolicyStatus) -> dict[str, Any]:
-        """Return a status in JSON, less what the served CRD has no field for."""
+    def _supported(self, kind: ResourceKind, status: PoolStatus | PolicyStatus) -> dict[str, Any]:
+        """Return a status in JSON, without the fields that the served CRD lacks."""
         body = _json(status)
         for path in self.schemas.of(kind.kind).lacking:
             part, _, below = path.partition(".")
             if part == "status":
-                leave_out(body, below.split("."))
+                drop_field(body, below.split("."))
         return body
 
     async def _apply(
@@ -217,21 +222,21 @@ class Statuses:
         self.store.upsert(kind, answer)
 
 
-def leave_out(value: object, path: Sequence[str]) -> None:
+def drop_field(value: object, path: Sequence[str]) -> None:
     """Drop a field from JSON, in every item where the path passes a list."""
     if isinstance(value, list):
-        for one in value:
-            leave_out(one, path)
+        for item in value:
+            drop_field(item, path)
     elif isinstance(value, dict):
         name, *below = path
         if below:
-            leave_out(value.get(name), below)
+            drop_field(value.get(name), below)
         else:
             value.pop(name, None)
 
 
 def jitter(uid: str) -> float:
-    """Return 0 to 15 s, always the same for a pool, so that many pools' samples do not come at once."""
+    """Return 0 to 15 s, constant for a pool, so that the samples of many pools are not written at once."""
     return (sum(uid.encode()) % 97) / 97 * JITTER_SECONDS
 
 

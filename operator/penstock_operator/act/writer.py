@@ -1,4 +1,4 @@
-"""The one gate that every write to the API server goes through: budget, then Lease, then request."""
+"""Gate for every write to the API server: rate limit, then Lease, then request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ JSON_PATCH = "application/json-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Sends writes while the Lease is ours."""
+    """Sends writes while this process holds the Lease."""
 
     cluster: ApiClient
     budget: WriteBudget
     leading: Callable[[str | None], bool]
-    """Whether the Lease is ours that counts in a namespace; None: for what is in none."""
+    """Returns whether this process may write in a namespace; None: to cluster-scoped objects."""
 
     async def write(
         self, kind: ResourceKind, verb: str, request: ApiRequest, urgency: Urgency
     ) -> Json:
-        """Send a write and return the object as the API server answered it.
+        """Send a write and return the object in the response.
 
         Raises:
-            NotLeading: the Lease is not ours at the moment of sending, first or again.
-            ClusterError: what the API server said.
+            NotLeading: this process did not hold the Lease right before an attempt.
+            ClusterError: the error response of the API server.
         """
         await self.budget.turn(urgency)
         outcome = "ok"
@@ -46,4 +46,4 @@ class Writer:
 
     def _permit(self, namespace: str | None) -> None:
         if not self.leading(namespace):
-            raise NotLeading("the Lease is not ours")
+            raise NotLeading("this process does not hold the Lease")

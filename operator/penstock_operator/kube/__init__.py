@@ -1,1 +1,1 @@
-"""The API server: its client, the kinds, the served scope, and the Leases."""
+"""Access to the API server: client, kinds, served scope and Leases."""

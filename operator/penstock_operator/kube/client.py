@@ -1,7 +1,7 @@
-"""The API server, at the level of requests: JSON in, JSON out, typed errors.
+"""HTTP client of the API server: requests and responses in JSON, with typed errors.
 
-`kubernetes.aio` finds and renews the credentials; its client is left aside, because every object here is already
-plain JSON, and its generic calls change from release to release.
+`kubernetes.aio` finds and renews the credentials. Its client is not used: every object here is plain JSON already, and
+its generic calls change from release to release.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 15.0
 RETRY_SECONDS = (0.2, 1.0)
-"""Pauses before the second and third attempt; the pass's own back-off does the rest."""
+"""Pauses before the second and third attempt; after them the reconciler requeues with back-off."""
 CONNECTIONS = 32
-"""At once: more would wait in the API server instead, and each costs both sides a TLS handshake first."""
-KEPT_SECONDS = 60.0
-"""How long an idle one is kept, for the next tick's: an idle pool's comes every 30 s."""
+"""Most concurrent connections: more would wait in the API server, after a TLS handshake each."""
+KEEPALIVE_SECONDS = 60.0
+"""Idle time before a connection closes; longer than the 30 s between visits of an idle pool."""
 CHUNK = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -43,7 +43,7 @@ _Prepared = tuple[str, str, dict[str, str], bytes | None]
 
 
 class Listed(Struct, frozen=True):
-    """Of an object, what tells whether it was seen as it is."""
+    """UID and resourceVersion of a listed object."""
 
     uid: str
     version: str = field(name="resourceVersion")
@@ -58,7 +58,7 @@ class _Rest(Struct):
 
 
 class _Page(Struct):
-    """One chunk of a list; of the rest of each object's metadata, most of it `managedFields`, nothing is made."""
+    """One chunk of a list; the rest of each object's metadata, mostly `managedFields`, is not decoded."""
 
     metadata: _Rest
     items: list[_Item] | None = None
@@ -73,10 +73,10 @@ def in_cluster() -> bool:
 
 
 async def connect() -> Configuration:
-    """Return how to reach the API server: from inside the cluster, else by kubeconfig.
+    """Return the configuration of the pod's service account, or else of the kubeconfig.
 
     Raises:
-        ConfigError: neither is there.
+        OperatorConfigError: there is neither.
     """
     configuration = Configuration()
     try:
@@ -85,13 +85,15 @@ async def connect() -> Configuration:
         else:
             await load_kube_config(client_configuration=configuration, persist_config=False)
     except ConfigException as error:
-        raise OperatorConfigError(f"no way to reach the API server: {error}") from error
+        raise OperatorConfigError(
+            f"no service account and no kubeconfig for the API server: {error}"
+        ) from error
     return configuration
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request, ready to be sent."""
+    """A request to the API server."""
 
     method: str
     path: str
@@ -102,13 +104,13 @@ class ApiRequest:
 
     @property
     def namespace(self) -> str | None:
-        """The namespace of the object that it is about; None: it is in none."""
-        _, found, rest = self.path.partition("/namespaces/")
-        return rest.partition("/")[0] if found and "/" in rest else None
+        """The namespace of the object; None: it is cluster-scoped."""
+        _, separator, rest = self.path.partition("/namespaces/")
+        return rest.partition("/")[0] if separator and "/" in rest else None
 
 
 class ApiClient:
-    """Requests to one API server; methods raise `ClusterError` of the kind that fits."""
+    """Client of one API server; methods raise subclasses of `ClusterError`."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -125,7 +127,7 @@ class ApiClient:
     async def list_metadata(
         self, kind: ResourceKind, namespace: str | None = None
     ) -> AsyncIterator[Listed]:
-        """Yield every object of a kind (in one namespace, or all), in the API server's own chunks."""
+        """Yield every object of a kind, in one namespace or all, from a chunked list."""
         query = {"limit": str(CHUNK)}
         if kind.label_selector:
             query["labelSelector"] = kind.label_selector
@@ -139,10 +141,10 @@ class ApiClient:
             query = {**query, "continue": page.metadata.more}
 
     async def send(self, request: ApiRequest, permit: Callable[[], None] | None = None) -> Json:
-        """Return the JSON answer; 429, 5xx and lost connections are tried three times.
+        """Return the JSON response; 429, 5xx and lost connections are retried twice.
 
-        `permit` is called right before each attempt and may raise. A repeated POST may answer 409 for its
-        own first attempt: callers treat 409 as "look again".
+        `permit` is called right before each attempt and may raise. A repeated POST may get 409 because of its own first
+        attempt; callers answer 409 by reading the object again.
         """
         return _json(*await self._answer(request, permit))
 
@@ -158,7 +160,7 @@ class ApiClient:
             except Unavailable as error:
                 if pause is None:
                     raise
-                log.debug("%s %s: %s; again in %s s", request.method, request.path, error, pause)
+                log.debug("%s %s: %s; retrying in %s s", request.method, request.path, error, pause)
                 await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
@@ -184,7 +186,7 @@ class ApiClient:
 
 
 def _session(configuration: Configuration) -> aiohttp.ClientSession:
-    """Return a session by the configuration's certificates, deaf to proxies in the environment."""
+    """Return a session with the configuration's certificates; proxies in the environment are ignored."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
@@ -192,7 +194,7 @@ def _session(configuration: Configuration) -> aiohttp.ClientSession:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=CONNECTIONS, keepalive_timeout=KEPT_SECONDS, ssl=context
+            limit=CONNECTIONS, keepalive_timeout=KEEPALIVE_SECONDS, ssl=context
         ),
         timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
         headers={"User-Agent": "penstock-operator"},
@@ -206,7 +208,7 @@ def _json(status: int, data: bytes) -> Json:
     except ValueError as error:
         raise ClusterError(status, "NotJson", str(error)) from error
     if not isinstance(value, dict):
-        raise ClusterError(status, "NotAnObject", "the answer is not a JSON object")
+        raise ClusterError(status, "NotAnObject", "the response is not a JSON object")
     return value
 
 

@@ -1,16 +1,16 @@
-"""The kinds this operator reads or writes: where each lives at the API server, and which are listed by label."""
+"""Resource kinds that the operator reads or writes: API group, URL path and label selector."""
 
 from dataclasses import dataclass
 
 from penstock_api import names
 
 POOL_OBJECTS = names.LABEL_POOL_UID
-"""Child kinds are listed and watched only where this label is present: foreign objects never are."""
+"""Label by which child kinds are listed and watched, so that foreign objects never are."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """One kind of object, by the names its URL is made of."""
+    """One kind of object, with the parts of its URL."""
 
     kind: str
     group: str
@@ -21,14 +21,14 @@ class ResourceKind:
 
     @property
     def api_version(self) -> str:
-        """`v1` or `apps/v1`, as manifests write it."""
+        """`apiVersion` of manifests, such as `v1` or `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
         """Return the URL path of the collection, or of one object of it."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        place = f"/namespaces/{namespace}" if namespace is not None else ""
-        return f"{root}{place}/{self.plural}" + (f"/{name}" if name is not None else "")
+        scope = f"/namespaces/{namespace}" if namespace is not None else ""
+        return f"{root}{scope}/{self.plural}" + (f"/{name}" if name is not None else "")
 
 
 POOL = ResourceKind(names.POOL_KIND, names.GROUP, names.VERSION, names.POOL_PLURAL)
@@ -55,12 +55,12 @@ NETWORK_POLICY = ResourceKind(
 POD = ResourceKind("Pod", "", "v1", "pods", label_selector=POOL_OBJECTS)
 
 NAMED_CHILDREN = (DEPLOYMENT, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, SERVICE_ACCOUNT)
-"""Children whose names follow from the pool's: their absence is confirmed by name."""
+"""Children whose names follow from the pool's; their absence is confirmed by a GET."""
 GUARDED_CHILDREN = (*NAMED_CHILDREN, NETWORK_POLICY)
-"""The same where pools have a NetworkPolicy."""
+"""Named children of pools that have a NetworkPolicy."""
 CHILDREN = (*GUARDED_CHILDREN, REVISION)
 WATCHED = (POOL, POLICY, NAMESPACE, *CHILDREN, REPLICA_SET, POD)
-BY_KIND = {one.kind: one for one in WATCHED}
+BY_KIND = {kind.kind: kind for kind in WATCHED}
 
 
 def child_name(kind: ResourceKind, pool_name: str) -> str:

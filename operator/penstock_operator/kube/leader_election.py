@@ -1,8 +1,8 @@
-"""Leadership by a coordination/v1 Lease, renewed from its own thread on a monotonic clock.
+"""Leader election by a coordination/v1 Lease, renewed from its own thread on a monotonic clock.
 
-The thread shares nothing with the event loop, so a long pass cannot lose the Lease; `valid` is asked before
-each write and answers from the moment the last renewal was *sent*, so that a process that was stopped for
-longer than the deadline writes nothing when it wakes (as client-go's leaderelection: 15/10/2 s).
+The thread shares nothing with the event loop, so a long pass cannot lose the Lease. `valid` is checked before each
+write and counts from the time at which the last renewal was *sent*, so that a process that was paused for longer than
+the deadline writes nothing when it resumes. Durations are those of client-go: 15, 10 and 2 s.
 """
 
 import http.client
@@ -20,15 +20,15 @@ from penstock_operator.kube.lease_client import CALL_SECONDS, Json, LeaseClient
 log = logging.getLogger(__name__)
 
 DURATION_SECONDS = 15.0
-"""After this long without a renewal others may take the Lease."""
+"""Time without a renewal after which another process may take the Lease."""
 DEADLINE_SECONDS = 10.0
-"""After this long without a renewal the holder stops writing."""
+"""Time without a renewal after which the holder stops writing."""
 RETRY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedLease:
-    """What a Lease object says, and since when (monotonic seconds) it has said so, as seen from here."""
+    """A Lease as last read; `unchanged_since` is in monotonic seconds of this process."""
 
     holder: str
     transitions: int
@@ -37,20 +37,22 @@ class ObservedLease:
     unchanged_since: float
 
 
-def may_take(held: ObservedLease, identity: str, now: float, heir_of: str | None = None) -> bool:
-    """Return whether `identity` may write itself into the Lease: its own, free, inherited, or run out.
+def may_take(
+    lease: ObservedLease, identity: str, now: float, inherits_from: str | None = None
+) -> bool:
+    """Return whether `identity` may take the Lease: it is its own, free, inherited, or expired.
 
-    `heir_of` begins the identities of holders that are known to act no longer. Only the local clock is used: the
-    holder's times are another machine's.
+    `inherits_from` is the prefix of holders that are known to have stopped. Expiry uses the local clock only: the times
+    in the Lease are another machine's.
     """
-    free = held.holder in ("", identity)
-    inherited = heir_of is not None and held.holder.startswith(heir_of)
-    return free or inherited or now >= held.unchanged_since + held.duration_seconds
+    free = lease.holder in ("", identity)
+    inherited = inherits_from is not None and lease.holder.startswith(inherits_from)
+    return free or inherited or now >= lease.unchanged_since + lease.duration_seconds
 
 
-def next_transitions(held: ObservedLease, identity: str) -> int:
-    """Return `leaseTransitions` after taking: one more for every change of holder."""
-    return held.transitions + (0 if held.holder == identity else 1)
+def next_transitions(lease: ObservedLease, identity: str) -> int:
+    """Return `leaseTransitions` after `identity` takes the Lease: one more if the holder changes."""
+    return lease.transitions + (0 if lease.holder == identity else 1)
 
 
 def still_valid(renewed_at: float | None, now: float) -> bool:
@@ -59,41 +61,41 @@ def still_valid(renewed_at: float | None, now: float) -> bool:
 
 
 class Leadership:
-    """Holds the Lease from a thread of its own."""
+    """Competes for one Lease from its own thread."""
 
     def __init__(
         self,
         client: LeaseClient,
         holder: str,
         may_compete: Callable[[], bool] = lambda: True,
-        heir_of: str | None = None,
+        inherits_from: str | None = None,
     ) -> None:
-        """`may_compete` False: the Lease is left to others, and given back if it is held.
+        """While `may_compete` is False, the Lease is left to others, and released if this process holds it.
 
-        `heir_of` begins the identities of holders that act no longer once `may_compete` is True.
+        `inherits_from` is the prefix of holders that have stopped once `may_compete` is True.
         """
         self._client = client
         self._may_compete = may_compete
-        self._heir_of = heir_of
+        self._inherits_from = inherits_from
         self._identity = f"{holder}_{uuid.uuid4().hex[:8]}"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._renewed_at: float | None = None
         self._transitions = 0
-        self._held: ObservedLease | None = None
+        self._observed: ObservedLease | None = None
         self._failure = ""
 
     def start(self) -> None:
-        """Begin to compete for the Lease."""
+        """Start to compete for the Lease."""
         self._thread.start()
 
-    def tell_to_stop(self) -> None:
-        """Let the thread stop by itself; `stop` waits for it."""
+    def request_stop(self) -> None:
+        """Request the thread to stop, without waiting for it."""
         self._stopping.set()
 
     def stop(self) -> None:
-        """Stop renewing and give the Lease back, so that the next holder need not wait it out."""
-        self.tell_to_stop()
+        """Stop renewing and release the Lease, so that the next holder need not wait for its expiry."""
+        self.request_stop()
         self._thread.join(timeout=2 * CALL_SECONDS)
 
     def valid(self, now: float | None = None) -> bool:
@@ -102,7 +104,7 @@ class Leadership:
 
     @property
     def transitions(self) -> int:
-        """`leaseTransitions` of the Lease as last held by us."""
+        """`leaseTransitions` at the last time this process took the Lease."""
         return self._transitions
 
     def _run(self) -> None:
@@ -112,37 +114,37 @@ class Leadership:
                 if self._may_compete():
                     self._compete()
                 else:
-                    self._stand_aside()
+                    self._standby()
                 self._failure = ""
             except (ClusterError, OSError, http.client.HTTPException, ValueError) as error:
-                again = str(error) == self._failure
+                repeated = str(error) == self._failure
                 self._failure = str(error)
                 log.log(
-                    logging.DEBUG if again else logging.WARNING,
+                    logging.DEBUG if repeated else logging.WARNING,
                     "the Lease %s could not be renewed: %s",
                     self._client.place,
                     error,
                 )
             if self.valid() != was:
-                log.info("%s %s", "leading" if self.valid() else "standing by", self._client.place)
+                log.info("%s %s", "leading" if self.valid() else "standby", self._client.place)
             self._stopping.wait(RETRY_SECONDS)
         self._release()
 
     def _compete(self) -> None:
         started = time.monotonic()
-        held = self._observe(started)
-        if held is not None and not may_take(held, self._identity, started, self._heir_of):
+        lease = self._observe(started)
+        if lease is not None and not may_take(lease, self._identity, started, self._inherits_from):
             self._renewed_at = None
             return
-        transitions = 0 if held is None else next_transitions(held, self._identity)
+        transitions = 0 if lease is None else next_transitions(lease, self._identity)
         try:
-            self._client.write(self._spec(transitions), held.version if held else None)
+            self._client.write(self._spec(transitions), lease.version if lease else None)
         except Conflict:
-            return  # another was faster; what was valid stays valid until its deadline
+            return  # another process was first; the last renewal stays valid until its deadline
         self._transitions, self._renewed_at = transitions, started
 
-    def _stand_aside(self) -> None:
-        """Watch the Lease run out, so that once it may be competed for no time is lost."""
+    def _standby(self) -> None:
+        """Release the Lease and observe its expiry, so that no time is lost once this process may compete."""
         self._release()
         self._observe(time.monotonic())
 
@@ -152,16 +154,16 @@ class Leadership:
         except ObjectNotFound:
             return None
         version = lease["metadata"]["resourceVersion"]
-        if self._held is None or self._held.version != version:
+        if self._observed is None or self._observed.version != version:
             spec = lease.get("spec") or {}
-            self._held = ObservedLease(
+            self._observed = ObservedLease(
                 holder=spec.get("holderIdentity") or "",
                 transitions=spec.get("leaseTransitions") or 0,
                 duration_seconds=float(spec.get("leaseDurationSeconds") or DURATION_SECONDS),
                 version=version,
                 unchanged_since=now,
             )
-        return self._held
+        return self._observed
 
     def _spec(self, transitions: int, holder: str | None = None) -> Json:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -178,8 +180,8 @@ class Leadership:
             return
         self._renewed_at = None
         try:
-            held = self._observe(time.monotonic())
-            if held is not None and held.holder == self._identity:
-                self._client.write(self._spec(held.transitions, holder=""), held.version)
+            lease = self._observe(time.monotonic())
+            if lease is not None and lease.holder == self._identity:
+                self._client.write(self._spec(lease.transitions, holder=""), lease.version)
         except (ClusterError, OSError, http.client.HTTPException, ValueError) as error:
-            log.warning("the Lease could not be given back: %s", error)
+            log.warning("the Lease could not be released: %s", error)

@@ -1,4 +1,4 @@
-"""The Lease object itself, over a connection of its own for each call, apart from the event loop."""
+"""Synchronous client of one Lease object, for the election thread."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class LeaseClient:
-    """The Lease, read and written over a connection of its own for each call."""
+    """Reads and writes one Lease; each call opens a connection."""
 
     def __init__(self, configuration: Configuration, namespace: str, name: str) -> None:
         self._url = urlsplit(configuration.host)
@@ -29,15 +29,15 @@ class LeaseClient:
 
     @property
     def place(self) -> str:
-        """Return where the Lease is, for logs."""
+        """Return namespace and name for logs."""
         return f"by {self._namespace}/{self._name}"
 
     def read(self) -> Json:
-        """Return the Lease; raises `ObjectNotFound` and the other `ClusterError`s."""
+        """Return the Lease. Raises `ClusterError`."""
         return self._call("GET", f"{self._path}/{self._name}", None)
 
     def write(self, spec: Json, version: str | None) -> Json:
-        """Create the Lease, or replace the one at `version`; raises `Conflict` when another was faster."""
+        """Create the Lease, or replace it at `version`. Raises `Conflict` if another process was first."""
         metadata = {"name": self._name, "namespace": self._namespace}
         if version is not None:
             metadata["resourceVersion"] = version

@@ -1,8 +1,8 @@
-"""The installation's own Lease, and one of each namespace it serves by name.
+"""The Leases of an installation: its own, and one in each namespace that it serves by name.
 
-The own one tells which of the installation's processes acts; a namespace's tells which installation acts there, so
-that two cannot share one. A namespace's is only competed for by the process that holds the own one, and which of the
-installation's processes held it before does not matter to that one: without the own Lease none of them acts.
+The own Lease elects the replica that acts; the Lease of a namespace elects the installation that acts there. Only the
+holder of the own Lease competes for those of namespaces, and it takes them over from other replicas of its installation
+at once: without the own Lease none of them acts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,59 +17,59 @@ from penstock_operator.kube.lease_client import LeaseClient
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """Every Lease of an installation."""
+    """All Leases of an installation."""
 
     own: Leadership
     within: Mapping[str, Leadership] = field(default_factory=dict)
-    """By namespace; none in scope Cluster, where the own one counts everywhere."""
+    """By namespace; empty in scope Cluster, where the own Lease counts everywhere."""
 
     @classmethod
     def of(
         cls, configuration: Configuration, own: str, holder: str, namespaces: tuple[str, ...]
     ) -> "Leases":
         """Return the Leases of the installation in namespace `own` that serves `namespaces` by name."""
-        first = Leadership(LeaseClient(configuration, own, names.LEASE_NAME), holder)
-        ours = f"{own}_"  # a namespace's name has no such letter, so no other's begins alike
+        installation = Leadership(LeaseClient(configuration, own, names.LEASE_NAME), holder)
+        prefix = f"{own}_"  # no namespace name contains `_`, so the prefix is unambiguous
         within = {
-            one: Leadership(
-                LeaseClient(configuration, one, names.NAMESPACE_LEASE_NAME),
-                f"{ours}{holder}",
-                first.valid,
-                heir_of=ours,
+            namespace: Leadership(
+                LeaseClient(configuration, namespace, names.NAMESPACE_LEASE_NAME),
+                f"{prefix}{holder}",
+                installation.valid,
+                inherits_from=prefix,
             )
-            for one in namespaces
+            for namespace in namespaces
         }
-        return cls(first, within)
+        return cls(installation, within)
 
     def start(self) -> None:
-        """Begin to compete."""
-        for one in self._all():
-            one.start()
+        """Start to compete."""
+        for leadership in self._all():
+            leadership.start()
 
     def stop(self) -> None:
-        """Give all of them back: the namespaces' before the own, for the next leader needs those too."""
-        held = list(self._all())[::-1]
-        for one in held:
-            one.tell_to_stop()
-        for one in held:
-            one.stop()
+        """Release all of them, the own one last, because the next leader needs those of the namespaces too."""
+        leases = list(self._all())[::-1]
+        for leadership in leases:
+            leadership.request_stop()
+        for leadership in leases:
+            leadership.stop()
 
     def valid(self, now: float | None = None) -> bool:
-        """Return whether this process acts for the installation at `now` (monotonic; None: this moment)."""
+        """Return whether this process holds the own Lease at `now`, in monotonic seconds; None: at this moment."""
         return self.own.valid(now)
 
     def valid_in(self, namespace: str | None, now: float | None = None) -> bool:
-        """Return whether it may write in a namespace; None: to what is in none."""
-        other = self.within.get(namespace) if namespace is not None else None
-        return self.own.valid(now) and (other is None or other.valid(now))
+        """Return whether this process may write in a namespace; None: to cluster-scoped objects."""
+        within = self.within.get(namespace) if namespace is not None else None
+        return self.own.valid(now) and (within is None or within.valid(now))
 
     def transitions_in(self, namespace: str) -> int:
-        """Return `leaseTransitions` of the Lease that counts in a namespace, as last held by us."""
+        """Return `leaseTransitions` of the Lease that counts in a namespace."""
         return self.within.get(namespace, self.own).transitions
 
     def led(self) -> frozenset[str]:
-        """Return the namespaces whose own Lease is held."""
-        return frozenset(one for one in self.within if self.valid_in(one))
+        """Return the namespaces whose Lease this process holds."""
+        return frozenset(filter(self.valid_in, self.within))
 
     def _all(self) -> Iterator[Leadership]:
         yield self.own

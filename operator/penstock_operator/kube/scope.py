@@ -1,10 +1,8 @@
-"""Which part of the cluster an installation serves, and where it therefore lists and watches what. Pure.
+"""Served scope of an installation: which namespaces it serves, and which kinds it lists and watches in each.
 
-Cluster: every namespace, by one list and watch a kind. Namespaces: those that are named, each by lists and watches of
-its own, so that exactly a Role in each is needed and one that is lost takes no other with it. Policies and the
-operator's own namespace are places of their own then.
-
-What this installation was told to serve, and what it may read of that: asked once, at start.
+Cluster: every namespace, with one list and watch a kind. Namespaces: those in the settings, each with its own lists and
+watches, so that a Role in each suffices and an unreadable namespace does not affect the others; policies and the
+operator's own namespace are then watched separately.
 """
 
 import logging
@@ -24,25 +22,24 @@ class WatchScope:
     namespace: str | None
     """None: the whole cluster."""
     kinds: tuple[ResourceKind, ...]
-    """Those that are listed and watched."""
 
     def __str__(self) -> str:
-        """Return its name for logs."""
+        """Return the name for logs."""
         return f"namespace {self.namespace}" if self.namespace else "the cluster"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is served."""
+    """The served namespaces and their watches."""
 
-    places: tuple[WatchScope, ...] = (WatchScope(None, WATCHED),)
+    watches: tuple[WatchScope, ...] = (WatchScope(None, WATCHED),)
     namespaces: tuple[str, ...] | None = None
-    """The namespaces that are served; None: every one."""
+    """The served namespaces; None: all."""
     policies_readable: bool = True
 
-    def may_lose(self, place: WatchScope) -> bool:
-        """Tell whether the others go on where a place cannot be read: a namespace that is gone, or not there yet."""
-        return self.namespaces is not None and place.namespace in self.namespaces
+    def is_optional(self, watch: WatchScope) -> bool:
+        """Return whether the operator goes on without a scope it cannot read: a namespace may be deleted, or not exist yet."""
+        return self.namespaces is not None and watch.namespace in self.namespaces
 
 
 CLUSTER = Scope()
@@ -51,31 +48,33 @@ CLUSTER = Scope()
 def namespaces_scope(namespaces: Sequence[str], own: str, *, policies_readable: bool) -> Scope:
     """Return the scope of an installation in namespace `own` that serves `namespaces`.
 
-    A namespace itself can be read in it, but neither listed nor watched: `Resync` asks for it by name.
+    A Role allows to read its Namespace object, but neither to list nor to watch it: `Resync` reads it by name.
     """
     within = tuple(kind for kind in WATCHED if kind not in (POLICY, NAMESPACE))
-    places = [WatchScope(one, within) for one in namespaces]
+    watches = [WatchScope(namespace, within) for namespace in namespaces]
     if own not in namespaces:
-        places.append(WatchScope(own, (CONFIG_MAP,)))  # the records of settings found good
+        watches.append(WatchScope(own, (CONFIG_MAP,)))  # the settings records
     if policies_readable:
-        places.append(WatchScope(None, (POLICY,)))
-    return Scope(tuple(places), tuple(namespaces), policies_readable)
+        watches.append(WatchScope(None, (POLICY,)))
+    return Scope(tuple(watches), tuple(namespaces), policies_readable)
 
 
 log = logging.getLogger(__name__)
 
 
 async def scope_of(config: OperatorConfig, cluster: ApiClient) -> Scope:
-    """Return the scope that the settings name.
+    """Return the scope of the settings, less the policies where this operator may not read them.
 
     Raises:
-        ClusterError: the API server would not say whether policies may be read.
+        ClusterError: the API server did not answer whether policies may be read.
     """
     if not config.served:
         return CLUSTER
     readable = await _policies_readable(cluster)
     if not readable:
-        log.warning("InferencePolicies may not be read: none applies (rbac.readPolicies)")
+        log.warning(
+            "no permission to read InferencePolicies: none applies; set rbac.readPolicies to change this"
+        )
     return namespaces_scope(config.served, config.namespace, policies_readable=readable)
 
 

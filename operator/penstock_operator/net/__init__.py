@@ -1,1 +1,1 @@
-"""Calls to pods and Prometheus: HTTP, tokens, TLS."""
+"""Calls to pods and Prometheus: HTTP client, control tokens and TLS."""

@@ -1,6 +1,6 @@
-"""Every call from the operator to a pod or a Prometheus goes through here (docs/design/design.md#outgoing-calls).
+"""HTTP client for all calls to pods and to Prometheus (docs/design/design.md#outgoing-calls).
 
-No redirects, 2 s, a bound on the answer's size, http(s) only, no proxies, no cookies, no decompression.
+No redirects, 2 s, a bounded response, http(s) only, no proxies, no cookies, no decompression.
 """
 
 import os
@@ -14,17 +14,17 @@ from yarl import URL
 
 CALL_SECONDS = 2.0
 CONNECTIONS = 128
-"""At once, over all pods and servers."""
+"""Most concurrent connections, over all pods and servers."""
 
 
 class CallFailed(Exception):
-    """No usable answer; the message says why in words that stay the same while the cause does."""
+    """No usable response; the message stays the same while the cause does, because it becomes part of a condition."""
 
 
 def new_session(trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
-    """Return a session for such calls; its owner closes it.
+    """Return a session; its owner closes it.
 
-    `trust` judges the servers' certificates; None: the system's authorities do.
+    `trust` verifies the servers' certificates; None: the system's authorities.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust or True),
@@ -43,7 +43,7 @@ def pod_url(ip: str, port: int, path: str, tls_name: str | None = None) -> URL:
 
 @dataclass(frozen=True, slots=True)
 class HttpCall:
-    """One request, and how large its answer may be."""
+    """A request, with the largest acceptable response."""
 
     method: str
     url: URL
@@ -51,29 +51,29 @@ class HttpCall:
     headers: Mapping[str, str] | None = None
     data: bytes | Mapping[str, str] | None = None
     tls: ssl.SSLContext | None = None
-    """Of https; None: the session's own, else the system's certificates."""
+    """TLS context; None: the session's own, or else the system's authorities."""
     tls_name: str | None = None
-    """The name that an https server's certificate must be for; None: the URL's own host."""
+    """DNS name that the certificate must contain; None: the URL's host."""
 
 
-async def call(session: aiohttp.ClientSession, what: HttpCall) -> tuple[int, bytes]:
-    """Return (status, body); raises `CallFailed` for a redirect, an oversized or a missing answer."""
-    if what.url.scheme not in {"http", "https"}:
-        raise CallFailed(f"{what.url.scheme} is not http or https")
+async def call(session: aiohttp.ClientSession, request: HttpCall) -> tuple[int, bytes]:
+    """Return (status, body). Raises `CallFailed` for a redirect, an oversized or a missing response."""
+    if request.url.scheme not in {"http", "https"}:
+        raise CallFailed(f"{request.url.scheme} is not http or https")
     try:
         async with session.request(
-            what.method,
-            what.url,
-            headers=what.headers,
-            data=what.data,
+            request.method,
+            request.url,
+            headers=request.headers,
+            data=request.data,
             allow_redirects=False,
-            ssl=True if what.tls is None else what.tls,
-            server_hostname=what.tls_name,
+            ssl=True if request.tls is None else request.tls,
+            server_hostname=request.tls_name,
             timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
         ) as response:
             if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
                 raise CallFailed(f"answered {response.status}, a redirect, which is never followed")
-            return response.status, await _body(response, what.limit_bytes)
+            return response.status, await _body(response, request.limit_bytes)
     except TimeoutError as error:
         raise CallFailed(f"did not answer within {CALL_SECONDS:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -90,12 +90,12 @@ async def _body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
 
 
 def _cause(error: Exception) -> str:
-    """Return the cause in words without addresses or numbers, so that they do not change by the tick."""
+    """Return the cause without addresses or numbers, so that the message does not change every tick."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its name does not resolve"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "its certificate is not for that name, or of no authority that is trusted here"
+        return "its certificate is for another name, or of an authority that is not trusted"
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return "it does not speak TLS as it should"
+        return "the TLS handshake failed"
     errno = error.os_error.errno if isinstance(error, aiohttp.ClientConnectorError) else None
     return os.strerror(errno) if errno else type(error).__name__

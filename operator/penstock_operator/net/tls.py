@@ -1,8 +1,8 @@
-"""Whose certificates the operator believes when it calls pods that speak TLS.
+"""TLS context for calls to pods, which verifies their certificates.
 
-With the administrator's authorities (PENSTOCK_POD_CA_FILE) a pod must show a certificate of theirs for
-`<pool>.<namespace>.svc`. Without, the wire is encrypted and nobody is judged: tokens are good for one call to one
-pod, and what pods answer is range-checked in either case.
+With authorities (PENSTOCK_POD_CA_FILE) a pod must have a certificate of theirs for `<pool>.<namespace>.svc`. Without,
+the connection is encrypted and not verified: a token is valid for one call to one pod, and every response is
+range-checked.
 """
 
 import hashlib
@@ -13,13 +13,13 @@ from penstock_operator.errors import OperatorConfigError
 
 
 class PodTrust:
-    """The context that pods are called with; authorities that are added to the file count without a restart."""
+    """The TLS context for calls to pods; authorities added to the file count without a restart."""
 
     def __init__(self, authorities: Path | None) -> None:
         """Read the file.
 
         Raises:
-            ConfigError: it holds no authority.
+            OperatorConfigError: it contains no authority.
         """
         self._authorities = authorities
         self._read = b""
@@ -31,10 +31,10 @@ class PodTrust:
         self.refresh()
 
     def refresh(self) -> None:
-        """Add the file's authorities if it changed; those known before count until a restart.
+        """Add the file's authorities if it changed; removed ones count until a restart.
 
         Raises:
-            ConfigError: it holds no authority; those known before stay.
+            OperatorConfigError: it contains no authority; the loaded ones stay.
         """
         if self._authorities is None:
             return
@@ -46,6 +46,6 @@ class PodTrust:
             self.context.load_verify_locations(cadata=content.decode("ascii"))
         except (OSError, ValueError) as error:
             raise OperatorConfigError(
-                f"PENSTOCK_POD_CA_FILE {self._authorities} holds no PEM of an authority: {error}"
+                f"PENSTOCK_POD_CA_FILE {self._authorities} contains no PEM certificate of an authority: {error}"
             ) from error
         self._read = digest

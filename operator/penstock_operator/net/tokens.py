@@ -1,8 +1,7 @@
-"""Short-lived tokens that prove to a pod that its operator speaks (docs/design/design.md#control-tokens).
+"""Control tokens: short-lived proofs to a pod that a call is the operator's (docs/design/design.md#control-tokens).
 
-EdDSA (RFC 8037) JSON Web Tokens (RFC 7519): `aud` is the pod's UID, so that a token shown to one pod is
-worth nothing at another; `exp` is 30 s away; `generation` is the generation of the limits it goes with; `jti` is
-new in every token, and a pod takes each once.
+EdDSA (RFC 8037) JSON Web Tokens (RFC 7519). `aud` is the pod's UID, so that a token for one pod is invalid at another;
+`exp` is 30 s ahead; `generation` is that of the limits in the same call; `jti` is unique, and a pod accepts each once.
 """
 
 import secrets
@@ -26,7 +25,7 @@ TOKEN_SECONDS = 30
 
 
 class BadSigningKey(ValueError):
-    """The stored signing key cannot be used; the message says why."""
+    """The stored signing key is unusable; the message contains the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Signer:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> Self:
-        """Return the key of an unencrypted PKCS#8 PEM; raises `BadSigningKey`."""
+        """Return the key of an unencrypted PKCS#8 PEM. Raises `BadSigningKey`."""
         try:
             key = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -63,7 +62,7 @@ class Signer:
         return sha256(self._raw_public()).hexdigest()[:16]
 
     def public_key(self) -> str:
-        """Return the raw 32-byte public key in base64, as `Observed.control_keys` carries it."""
+        """Return the raw 32-byte public key in base64, as in `Observed.control_keys`."""
         return b64encode(self._raw_public()).decode()
 
     def token(self, pod_uid: str, generation: int, now: float) -> str:

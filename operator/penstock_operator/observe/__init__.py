@@ -1,1 +1,1 @@
-"""Observation: the cluster's objects and the pools' signals; nothing is changed here."""
+"""Observe step: cluster objects and signals of pools; changes nothing in the cluster."""

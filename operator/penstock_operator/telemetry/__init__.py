@@ -1,1 +1,1 @@
-"""The operator's own metrics, the metrics of pools and policies, the decision log, and logs."""
+"""Telemetry: metrics of the operator, of pools and of policies, the decision log, and logging."""

@@ -1,7 +1,7 @@
-"""The audit of decisions: one structured log line for each, with what was seen, wanted, which term bound, what was done.
+"""Decision log: one structured line a decision, with its observations, its terms and its results.
 
-A line is due when the law decides anew, and when the count, the cap or the generation that is published moves for
-another reason: an edit, a policy, a budget. Nothing of it comes from a Secret, a request or a model.
+A line is written when the law decides, and when the published count, cap or generation changes for another reason: an
+edit, a policy or a budget. It contains no data of a Secret, a request or a model.
 """
 
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class DecisionKey:
-    """What one decision is told from the next by."""
+    """Identity of a decision, by which a new one is recognized."""
 
     decided: str | None
-    """When the law last decided, as the status says it."""
+    """Time of the law's last decision, as in the status."""
     replicas: int
     cap: int | None
     generation: int | None
 
 
 def key(plan: PoolPlan) -> DecisionKey:
-    """Return the mark of a plan's decision."""
+    """Return the key of a plan's decision."""
     decision, limits = plan.status.last_decision, plan.limits
     return DecisionKey(
         decided=decision.time if decision is not None else None,
@@ -36,7 +36,7 @@ def key(plan: PoolPlan) -> DecisionKey:
 
 
 def record(plan: PoolPlan, view: PoolView) -> dict[str, object]:
-    """Return the fields of a decision's log line; what is not known is left out."""
+    """Return the fields of a decision's log line; unknown ones are left out."""
     decision, figures, now = plan.status.last_decision, plan.figures, key(plan)
     seen = {
         "pods": len(view.pods),
@@ -49,22 +49,22 @@ def record(plan: PoolPlan, view: PoolView) -> dict[str, object]:
         "effectiveUtilization": figures.utilization,
     }
     done = {"replicas": now.replicas, "cap": now.cap, "generation": now.generation}
-    told: dict[str, object] = {"audit": "decision", "seen": _known(seen), "done": _known(done)}
+    line: dict[str, object] = {"audit": "decision", "seen": _known(seen), "done": _known(done)}
     if decision is not None:
-        asked = {one.term: one.replicas for one in decision.asked or ()}
-        told["algorithm"] = decision.algorithm
-        told["wanted"] = {"replicas": figures.desired, "cap": decision.cap}
-        told["term"] = _known(
+        demands = {demand.term: demand.replicas for demand in decision.asked or ()}
+        line["algorithm"] = decision.algorithm
+        line["wanted"] = {"replicas": figures.desired, "cap": decision.cap}
+        line["term"] = _known(
             {
                 "replicas": decision.replicas_term,
                 "cap": decision.cap_term,
-                "asked": asked or None,
+                "asked": demands or None,
                 "boundBy": decision.bound_by,
                 "holdUntil": decision.hold_until,
             }
         )
-        told["done"] = {"law": decision.acted, **_known(done)}
-    return told
+        line["done"] = {"law": decision.acted, **_known(done)}
+    return line
 
 
 def _known(given: Fields) -> dict[str, object]:

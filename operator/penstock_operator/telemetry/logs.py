@@ -1,6 +1,6 @@
-"""Structured logs: one line an event, in JSON or as text, fields as given by `fields(...)`.
+"""Structured logging: one line an event, as JSON or text, with the fields of `fields(...)`.
 
-Nothing that comes from a Secret is ever passed to a logger in this project.
+No data of a Secret is ever passed to a logger.
 """
 
 import logging
@@ -12,19 +12,19 @@ FIELDS = "penstock"
 
 
 def fields(**given: object) -> Mapping[str, Mapping[str, object]]:
-    """Return the `extra` of a log call that carries structured fields, whatever their names."""
+    """Return the `extra` of a log call with structured fields."""
     return {FIELDS: given}
 
 
 def of(record: logging.LogRecord) -> Mapping[str, object]:
-    """Return the structured fields of a record; those that kopf puts into its own are not told."""
-    held: Mapping[str, object] = getattr(record, FIELDS, {})
-    return held
+    """Return the structured fields of a record, without those of kopf."""
+    structured: Mapping[str, object] = getattr(record, FIELDS, {})
+    return structured
 
 
 def set_up(log_format: str, level: str) -> None:
-    """Send everything to standard error as `json` or `text`, from `level` up."""
+    """Log to standard error as `json` or `text`, from `level` up."""
     loglines.log_to_stderr(log_format, level, of)
-    # kopf and aiohttp say every request and event; what matters of those is said here in our words.
+    # kopf and aiohttp log every request and event; the operator logs those that matter
     for noisy in ("kopf", "aiohttp", "urllib3"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))

@@ -1,4 +1,4 @@
-"""What policies come to, as the operator's own metrics: how budgets are spent, and what candidates would do."""
+"""Metrics of policies: use of budgets, and decisions of candidates."""
 
 from prometheus_client import Gauge
 
@@ -15,73 +15,80 @@ def _gauge(name: str, text: str, labels: tuple[str, ...]) -> Gauge:
     return Gauge(f"penstock_operator_{name}", text, labels, registry=OWN)
 
 
-WANTED = _gauge("budget_wanted", "Devices that the pools of a budget want.", _BUDGET)
-GRANTED = _gauge("budget_granted", "Devices that they may have.", _BUDGET)
-USED = _gauge("budget_used", "Devices that their bound pods hold.", _BUDGET)
-REPLICAS = _gauge("candidate_replicas", "Replicas that a candidate would ask for.", _POOL)
+REQUESTED = _gauge("budget_wanted", "Devices that the pools of a budget request.", _BUDGET)
+GRANTED = _gauge("budget_granted", "Devices that the budget grants its pools.", _BUDGET)
+USED = _gauge("budget_used", "Devices that bound pods of the budget's pools use.", _BUDGET)
+REPLICAS = _gauge("candidate_replicas", "Replicas that a candidate would request.", _POOL)
 CAP = _gauge("candidate_batch_cap", "The batch cap that a candidate would publish.", _POOL)
-HOURS = _gauge("candidate_replica_hours", "Replica hours that it would have asked for.", _POOL)
-ACTUAL = _gauge("candidate_actual_replica_hours", "Those that were asked for meanwhile.", _POOL)
-_BUDGETS = (WANTED, GRANTED, USED)
-_CANDIDATES = (REPLICAS, CAP, HOURS, ACTUAL)
-_SPENT: set[tuple[str, str]] = set()
-"""(policy, resource) of the budgets that have series."""
-_TRIED: dict[tuple[str, str], str] = {}
-"""The policy whose candidate a pool has series of, by (namespace, pool)."""
+HOURS = _gauge(
+    "candidate_replica_hours", "Replica hours that a candidate would have requested.", _POOL
+)
+ACTUAL = _gauge(
+    "candidate_actual_replica_hours", "Replica hours that were requested meanwhile.", _POOL
+)
+_BUDGET_GAUGES = (REQUESTED, GRANTED, USED)
+_CANDIDATE_GAUGES = (REPLICAS, CAP, HOURS, ACTUAL)
+_EXPORTED_BUDGETS: set[tuple[str, str]] = set()
+"""(policy, resource) of the budgets with series."""
+_EXPORTED_CANDIDATES: dict[tuple[str, str], str] = {}
+"""Policy of the candidate with series, by (namespace, pool)."""
 
 
 def record_plan(plan: Plan) -> None:
-    """Set the gauges of everything that a pass planned; budgets that it does not tell of have none."""
+    """Set the gauges of a plan, and drop the series of budgets and candidates that it does not contain."""
     budgets = {
         (policy.name, each.resource_name): each
         for policy in plan.policies
         for each in policy.status.budgets or ()
     }
-    for gone in _SPENT - budgets.keys():
-        _forget_budget(gone)
+    for removed in _EXPORTED_BUDGETS - budgets.keys():
+        _forget_budget(removed)
     for key, budget in budgets.items():
-        _tell_budget(key, budget)
+        _record_budget(key, budget)
     for pool in plan.pools:
-        tried = pool.status.candidate
-        if tried is None or _TRIED.get((pool.namespace, pool.name)) != tried.policy:
+        candidate = pool.status.candidate
+        if (
+            candidate is None
+            or _EXPORTED_CANDIDATES.get((pool.namespace, pool.name)) != candidate.policy
+        ):
             forget_pool(pool.namespace, pool.name)
-        if tried is not None:
-            _tell_candidate(pool.namespace, pool.name, tried)
+        if candidate is not None:
+            _record_candidate(pool.namespace, pool.name, candidate)
 
 
 def forget_pool(namespace: str, pool: str) -> None:
-    """Drop the series of a pool that is gone, or on which that candidate is tried no more."""
-    policy = _TRIED.pop((namespace, pool), None)
+    """Drop the candidate's series of a pool: the pool was deleted, or the candidate ended."""
+    policy = _EXPORTED_CANDIDATES.pop((namespace, pool), None)
     if policy is not None:
-        for one in _CANDIDATES:
-            one.remove(namespace, pool, policy)
+        for gauge in _CANDIDATE_GAUGES:
+            gauge.remove(namespace, pool, policy)
 
 
 def forget_all() -> None:
-    """Drop every series: this process plans nothing now."""
-    for budget in _SPENT.copy():
+    """Drop every series: this process no longer decides."""
+    for budget in _EXPORTED_BUDGETS.copy():
         _forget_budget(budget)
-    for namespace, pool in tuple(_TRIED):
+    for namespace, pool in tuple(_EXPORTED_CANDIDATES):
         forget_pool(namespace, pool)
 
 
 def _forget_budget(budget: tuple[str, str]) -> None:
-    _SPENT.discard(budget)
-    for one in _BUDGETS:
-        one.remove(*budget)
+    _EXPORTED_BUDGETS.discard(budget)
+    for gauge in _BUDGET_GAUGES:
+        gauge.remove(*budget)
 
 
-def _tell_budget(budget: tuple[str, str], spent: BudgetStatus) -> None:
-    _SPENT.add(budget)
-    WANTED.labels(*budget).set(spent.wanted)
-    GRANTED.labels(*budget).set(spent.granted)
-    USED.labels(*budget).set(spent.used)
+def _record_budget(budget: tuple[str, str], status: BudgetStatus) -> None:
+    _EXPORTED_BUDGETS.add(budget)
+    REQUESTED.labels(*budget).set(status.wanted)
+    GRANTED.labels(*budget).set(status.granted)
+    USED.labels(*budget).set(status.used)
 
 
-def _tell_candidate(namespace: str, pool: str, tried: CandidateDecision) -> None:
-    _TRIED[namespace, pool] = tried.policy
-    labels = (namespace, pool, tried.policy)
-    REPLICAS.labels(*labels).set(tried.replicas)
-    CAP.labels(*labels).set(tried.cap)
-    HOURS.labels(*labels).set(float(tried.replica_hours))
-    ACTUAL.labels(*labels).set(float(tried.actual_replica_hours))
+def _record_candidate(namespace: str, pool: str, candidate: CandidateDecision) -> None:
+    _EXPORTED_CANDIDATES[namespace, pool] = candidate.policy
+    labels = (namespace, pool, candidate.policy)
+    REPLICAS.labels(*labels).set(candidate.replicas)
+    CAP.labels(*labels).set(candidate.cap)
+    HOURS.labels(*labels).set(float(candidate.replica_hours))
+    ACTUAL.labels(*labels).set(float(candidate.actual_replica_hours))

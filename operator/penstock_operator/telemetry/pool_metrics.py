@@ -1,7 +1,7 @@
-"""What metrics tell of each pool: one row a pool, turned into text when it is asked for.
+"""Metrics of pools: one row a pool, rendered to text at each scrape.
 
-prometheus_client keeps an object a series and looks through all of them to drop one, and its text takes 20 microseconds a
-line: with eighteen series a pool, half of the operator's time at 1,000 pools (measured). A row holds what they all are read from.
+prometheus_client has one object for each series, scans all of them to drop one, and takes 20 microseconds to render a
+line: with 18 series a pool, half of the operator's CPU at 1,000 pools. Here one row contains the values of all series.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from penstock_operator.decide.plan import PlanFigures
 
@@ -18,19 +19,19 @@ LABELS = ("namespace", "pool")
 
 @dataclass(slots=True)
 class PoolRow:
-    """What is told of one pool."""
+    """The metric values of one pool."""
 
     last_decision: float
-    """Unix seconds."""
+    """Time in Unix seconds."""
     ready: int
     unacknowledged: int
-    """Ready pods that do not obey the published limits yet."""
+    """Ready pods that have not acknowledged the published limits."""
     figures: PlanFigures
     reversals: float = 0.0
     good: float = 0.0
     requests: float = 0.0
     rising: bool | None = None
-    """Whether the granted count last went up; None before it first moved."""
+    """Whether the granted count last increased; None before its first change."""
 
 
 Read = Callable[[PoolRow], float | None]
@@ -38,53 +39,53 @@ Read = Callable[[PoolRow], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of every pool; what is not known has none."""
+    """One series of every pool; an unknown value has none."""
 
     name: str
     text: str
     read: Read
     counts: bool = False
-    """Whether it is a counter, or else a gauge."""
+    """True for a counter, False for a gauge."""
 
 
 SERIES: tuple[Series, ...] = (
-    Series("last_decision_timestamp_seconds", "When a pool was last decided on.",
+    Series("last_decision_timestamp_seconds", "Time of the last decision on a pool.",
            lambda row: row.last_decision),
-    Series("unacknowledged_pods", "Ready pods that do not obey the published limits yet.",
+    Series("unacknowledged_pods", "Ready pods that have not acknowledged the published limits.",
            lambda row: row.unacknowledged),
     Series("replicas_ready", "Replicas that are Ready.", lambda row: row.ready),
-    Series("replicas_wanted", "Replicas that the law wants.", lambda row: row.figures.desired),
-    Series("replicas_granted", "Replicas that the Deployment asks for.",
+    Series("replicas_wanted", "Replicas that the control law requests.", lambda row: row.figures.desired),
+    Series("replicas_granted", "Replicas that the Deployment requests.",
            lambda row: row.figures.granted),
-    Series("at_limit", "1 while a bound, a budget or the cluster keeps replicas from a pool.",
+    Series("at_limit", "1 while a bound, a budget or the cluster limits the replicas of a pool.",
            lambda row: row.figures.at_limit),
-    Series("signals_absent", "1 while Ready pods cannot be seen.",
+    Series("signals_absent", "1 while there are no signals of Ready pods.",
            lambda row: row.figures.signals_absent),
-    Series("replicas_contested", "1 while another writer keeps changing the replicas.",
+    Series("replicas_contested", "1 while another writer keeps changing the replica count.",
            lambda row: row.figures.contested),
-    Series("demand_rows_per_second", "Rows received, refused ones too.",
+    Series("demand_rows_per_second", "Rows received, including refused ones.",
            lambda row: row.figures.demand),
     Series("forecast_rows_per_second",
-           "Rows expected when a replica asked for now would serve, with headroom.",
+           "Rows forecast for when a replica requested now would serve, with headroom.",
            lambda row: row.figures.forecast),
     Series("forecast_error_rows_per_second",
-           "Rows that came, less those that were forecast for now a start-up ago.",
+           "Rows received, minus the forecast for now from one start-up ago.",
            lambda row: row.figures.forecast_error),
     Series("effective_utilization_ratio", "Demand over the capacity of the Ready pods.",
            lambda row: row.figures.utilization),
     Series("imbalance_ratio", "The busiest pod's demand over the mean pod's.",
            lambda row: row.figures.imbalance),
-    Series("startup_p90_seconds", "Start-up of a replica, binding to Ready.",
+    Series("startup_p90_seconds", "Start-up time of a replica, from binding to Ready.",
            lambda row: row.figures.startup_seconds),
     Series("signal_age_seconds", "Age of the oldest sample used.",
            lambda row: row.figures.signal_age_seconds),
-    Series("reversals_total", "Turns of the granted count: up after down, or down after up.",
+    Series("reversals_total", "Reversals of the granted count: up after down, or down after up.",
            lambda row: row.reversals, counts=True),
     Series("objective_good_total",
-           "Requests completed within every objective of the pool; all completed ones where it has none.",
+           "Requests completed within every objective of the pool; all completed ones if it has none.",
            lambda row: row.good, counts=True),
     Series("objective_requests_total",
-           "Requests that ended, however, or were refused for want of room; those that clients spoilt left out.",
+           "Requests that ended with any outcome or were refused for lack of capacity, without client errors.",
            lambda row: row.requests, counts=True),
 )  # fmt: skip
 
@@ -96,35 +97,35 @@ class PoolTable(Collector):
     rows: dict[tuple[str, str], PoolRow] = field(default_factory=dict)
 
     def forget(self, namespace: str, pool: str) -> None:
-        """Drop a pool that is gone."""
+        """Drop the row of a pool."""
         self.rows.pop((namespace, pool), None)
 
     def text(self) -> str:
-        """Return all series in Prometheus' text format; names of namespaces and pools need no escaping."""
+        """Return all series in the Prometheus text format; names of namespaces and pools need no escaping."""
         rows = [
             (f'{{namespace="{namespace}",pool="{pool}"}}', row)
             for (namespace, pool), row in tuple(self.rows.items())
         ]
-        return "".join(_lines(one, rows) for one in SERIES)
+        return "".join(_lines(series, rows) for series in SERIES)
 
+    @override
     def collect(self) -> Iterator[Metric]:
-        """Yield all series as prometheus_client has them."""
-        for one in SERIES:
-            family = (CounterMetricFamily if one.counts else GaugeMetricFamily)(
-                PREFIX + one.name, one.text, labels=LABELS
+        for series in SERIES:
+            family = (CounterMetricFamily if series.counts else GaugeMetricFamily)(
+                PREFIX + series.name, series.text, labels=LABELS
             )
             for labels, row in tuple(self.rows.items()):
-                if (value := one.read(row)) is not None:
+                if (value := series.read(row)) is not None:
                     family.add_metric(labels, value)
             yield family
 
 
-def _lines(one: Series, rows: list[tuple[str, PoolRow]]) -> str:
-    name, read = PREFIX + one.name, one.read
-    kind = "counter" if one.counts else "gauge"
-    told = [
+def _lines(series: Series, rows: list[tuple[str, PoolRow]]) -> str:
+    name, read = PREFIX + series.name, series.read
+    kind = "counter" if series.counts else "gauge"
+    lines = [
         f"{name}{labels} {float(value)!r}\n"
         for labels, row in rows
         if (value := read(row)) is not None
     ]
-    return f"# HELP {name} {one.text}\n# TYPE {name} {kind}\n{''.join(told)}"
+    return f"# HELP {name} {series.text}\n# TYPE {name} {kind}\n{''.join(lines)}"

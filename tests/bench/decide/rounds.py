@@ -13,7 +13,7 @@ from penstock_api import names
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.net.http import new_session
 from penstock_operator.observe.signals.promql import QUERY, QUERY_DURATIONS, QUERY_PODS
-from penstock_operator.observe.signals.samples import DURATIONS, WANTED
+from penstock_operator.observe.signals.samples import DURATIONS, SAMPLE_METRICS
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import SignalSource
@@ -35,7 +35,7 @@ LABELS: dict[str, tuple[dict[str, str], ...]] = {
     names.METRIC_GENERATION_CURVE: tuple(
         {"epoch": epoch, "term": term} for epoch in "01" for term in names.GENERATION_TERMS
     ),
-    **{metric: BUCKETS for metric in (*WANTED, *DURATIONS) if metric.endswith("_bucket")},
+    **{metric: BUCKETS for metric in (*SAMPLE_METRICS, *DURATIONS) if metric.endswith("_bucket")},
 }
 """Labels of the metrics, in addition to those of their target."""
 PART = re.compile(r',instance=~"([^"]*)"')
@@ -50,7 +50,7 @@ async def measure_queries(pools: int) -> dict[str, float]:
     answered: list[int] = []
     now, addresses = time.time(), [_address(index) for index in range(pools * PODS)]
     texts = {
-        QUERY: series_of_pod(now, WANTED, SCRAPES),
+        QUERY: series_of_pod(now, SAMPLE_METRICS, SCRAPES),
         QUERY_DURATIONS: series_of_pod(now, DURATIONS, SCRAPES),
     }
 

@@ -187,7 +187,7 @@ async def test_slow_scrapes_are_not_waited_for(tmp_path: Path, session: ClientSe
             return observed
 
         def reported(candidate: PoolSignals) -> bool:
-            return "scrapes more slowly than every 5 s" in candidate.problem
+            return "scrapes less often than every 5 s" in candidate.problem
 
         await until(observe, reported)
         for _ in range(6):

@@ -38,7 +38,7 @@ TOLD = frozenset(words())
 
 def own_metrics() -> list[str]:
     """Return the names of the operator's metrics, without their prefix."""
-    assert policy_metrics.WANTED  # registered with the others
+    assert policy_metrics.REQUESTED  # registered with the others
     families = [one.name + ("_total" if one.type == "counter" else "") for one in OWN.collect()]
     return [one.removeprefix(PREFIX) for one in families] + [one.name for one in SERIES]
 

@@ -19,7 +19,7 @@ QUERIES += [one["query"] for one in DASHBOARD["templating"]["list"] if one["type
 
 def known() -> set[str]:
     """Return every metric name of the runtime and of the operator, as scraped, without `_bucket` and its like."""
-    assert policy_metrics.WANTED, "registered with the operator's own"
+    assert policy_metrics.REQUESTED, "registered with the operator's own"
     operator = {
         name
         for family in REGISTRY.collect()

@@ -1,4 +1,4 @@
-"""The operator asks servers of this process: a busy machine answers late, and only who never answers is silent."""
+"""Timeouts of the operator's HTTP calls: long, because a busy machine answers its own tests late."""
 
 import pytest
 
@@ -7,11 +7,11 @@ from penstock_operator.net import http
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every call be answered."""
+    """Lengthen the timeout so that every call is answered."""
     monkeypatch.setattr(http, "CALL_SECONDS", 60.0)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
-    """Wait as long as the operator does for a server that never answers."""
+    """Use the operator's own timeout, for servers that never answer."""
     monkeypatch.setattr(http, "CALL_SECONDS", 2.0)

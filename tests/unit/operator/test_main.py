@@ -1,4 +1,4 @@
-"""The operator's process ends, also where something in it will not."""
+"""The operator's process exits, even if a task ignores its cancellation."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ STUBBORN = """
 import asyncio, sys
 from penstock_operator import __main__ as program
 
-async def stays():
+async def never_ends():
     while True:
         try:
             await asyncio.sleep(3600)
@@ -16,7 +16,7 @@ async def stays():
             pass
 
 async def run(config):
-    run.task = asyncio.create_task(stays())
+    run.task = asyncio.create_task(never_ends())
     await asyncio.sleep(0)
     {ends}
 
@@ -26,8 +26,10 @@ program.main()
 ENVIRON = {"PENSTOCK_NAMESPACE": "system", "PENSTOCK_DEFAULT_RUNTIME_IMAGE": "image:1"}
 
 
-def test_a_task_that_will_not_end_keeps_no_process_alive_and_the_reason_is_told() -> None:
-    environ = {key: one for key, one in os.environ.items() if not key.startswith("PENSTOCK_")}
+def test_a_task_that_ignores_cancellation_does_not_keep_the_process_and_the_error_is_logged() -> (
+    None
+):
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
     program = STUBBORN.format(ends="raise RuntimeError('the watch broke')")
     done = subprocess.run(
         (sys.executable, "-c", program),

@@ -1,1 +1,1 @@
-"""Kubernetes objects: handlers, watches, the cache, and the lists that keep it right."""
+"""Kubernetes objects: handlers, watches, the object store, and its resync."""

@@ -1,8 +1,7 @@
-"""Is a child really absent? The store lists by label, so a foreign object under a child's name is not in it.
+"""Confirmation of absent children: the store lists by label, so it does not contain a foreign object under a child's name.
 
-Absence is confirmed by a GET of the name before anything is created (docs/design/design.md#observing). What is
-found there is remembered for a while, so that a pool in conflict costs a few reads a minute and heals by
-itself once the name is free.
+A GET of the name confirms the absence before anything is created (docs/design/design.md#observing). Foreign objects are
+cached for a few seconds, so that a pool in conflict costs few reads and recovers once the name is free.
 """
 
 import asyncio
@@ -17,76 +16,76 @@ from penstock_operator.observe.cluster.views import child_keys
 from penstock_operator.observed import ChildObject, PoolObject
 from penstock_operator.reconcile_state import ChildKey
 
-FOUND_SECONDS = 4.0
-"""How long a foreign object is believed to be still there: less than a tick, so that a freed name heals in one."""
+CACHE_SECONDS = 4.0
+"""Time for which a foreign object is cached: less than a tick, so that a freed name is noticed at the next one."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Foreign:
     child: ChildObject
     at: float
 
 
 @dataclass(slots=True)
 class Confirmations:
-    """What GETs found under the child names that the store lacks."""
+    """Foreign objects under child names that the store lacks."""
 
     cluster: ApiClient
     store: ObjectStore
     named: tuple[ResourceKind, ...] = NAMED_CHILDREN
-    """The kinds of children that every pool is to have."""
-    _found: dict[str, dict[ChildKey, _Found]] = field(default_factory=dict)
+    """The kinds of children that every pool has."""
+    _foreign: dict[str, dict[ChildKey, _Foreign]] = field(default_factory=dict)
 
     async def confirm(self, pool: PoolObject, now: float) -> dict[ChildKey, ChildObject]:
-        """Return what is under the pool's child names though the store lacks it.
+        """Return the objects under the pool's child names that the store lacks.
 
         Raises:
-            ClusterError: the API server would not say; nothing may be created on that footing.
+            ClusterError: a GET failed, so nothing may be created.
         """
         missing = [
             (kind, name)
             for kind, name in child_keys(pool, self.named)
             if self.store.by_name(kind, pool.namespace, name) is None
         ]
-        known = self._found.get(pool.uid, {})
+        known = self._foreign.get(pool.uid, {})
         answers = await asyncio.gather(
-            *(self._look(kind, pool.namespace, name, known, now) for kind, name in missing)
+            *(self._get(kind, pool.namespace, name, known, now) for kind, name in missing)
         )
-        found = {
-            (kind.kind, name): one
-            for (kind, name), one in zip(missing, answers, strict=True)
-            if one is not None
+        foreign = {
+            (kind.kind, name): answer
+            for (kind, name), answer in zip(missing, answers, strict=True)
+            if answer is not None
         }
-        self._remember(pool.uid, found)
-        return {key: one.child for key, one in found.items()}
+        self._cache(pool.uid, foreign)
+        return {key: entry.child for key, entry in foreign.items()}
 
     def has_foreign(self, pool_uid: str) -> bool:
-        """Return whether anything was found under a name that the pool's children should have."""
-        return pool_uid in self._found
+        """Return whether a foreign object has a name that the pool's children need."""
+        return pool_uid in self._foreign
 
     def forget(self, pool_uid: str) -> None:
-        """Look again at the next visit."""
-        self._found.pop(pool_uid, None)
+        """Drop the cache of a pool, so that the next visit reads again."""
+        self._foreign.pop(pool_uid, None)
 
-    async def _look(
+    async def _get(
         self,
         kind: ResourceKind,
         namespace: str,
         name: str,
-        known: dict[ChildKey, _Found],
+        known: dict[ChildKey, _Foreign],
         now: float,
-    ) -> _Found | None:
-        held = known.get((kind.kind, name))
-        if held is not None and now - held.at < FOUND_SECONDS:
-            return held
+    ) -> _Foreign | None:
+        cached = known.get((kind.kind, name))
+        if cached is not None and now - cached.at < CACHE_SECONDS:
+            return cached
         try:
             raw = await self.cluster.get(kind.path(namespace, name))
         except ObjectNotFound:
             return None
-        return _Found(convert.child_object(kind.kind, raw), now)
+        return _Foreign(convert.child_object(kind.kind, raw), now)
 
-    def _remember(self, pool_uid: str, found: dict[ChildKey, _Found]) -> None:
-        if found:
-            self._found[pool_uid] = found
+    def _cache(self, pool_uid: str, foreign: dict[ChildKey, _Foreign]) -> None:
+        if foreign:
+            self._foreign[pool_uid] = foreign
         else:
-            self._found.pop(pool_uid, None)
+            self._foreign.pop(pool_uid, None)

@@ -1,4 +1,4 @@
-"""Raw objects of the API server -> slim frozen records. Nothing here waits or changes anything."""
+"""Conversion of raw API objects to slim frozen records. Pure."""
 
 import hashlib
 import json
@@ -25,25 +25,25 @@ DEPLOYMENT_STATUS = (
 )  # fmt: skip
 """The part of a Deployment's status that decisions read."""
 SERVER_FIELDS = frozenset({"managedFields", "resourceVersion", "generation", "selfLink"})
-"""Metadata that changes without anybody's edit, or says nothing about one."""
+"""Metadata that changes without an edit."""
 VOLATILE_ANNOTATIONS = frozenset({"deployment.kubernetes.io/revision"})
 Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A pod with the label of a pool; whether it belongs to it is for its owners to say."""
+    """A pod with the label of a pool; ownership is checked by its controllers."""
 
     namespace: str
     controller_uid: str | None
     finished: bool
-    """Succeeded or Failed: it holds nothing any more and never comes back."""
+    """Succeeded or Failed: it uses no device and does not restart."""
     pod: PodObject
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSetRecord:
-    """A link between pods and their Deployment."""
+    """The link between pods and their Deployment."""
 
     uid: str
     controller_uid: str | None
@@ -51,7 +51,7 @@ class ReplicaSetRecord:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRecord:
-    """A namespace: policies select by its labels, and nothing is made in one that is going."""
+    """Labels of a namespace, by which policies select, and whether it is terminating."""
 
     name: str
     labels: Mapping[str, str]
@@ -62,7 +62,7 @@ def pool_object(raw: Json) -> PoolObject:
     """Return the pool.
 
     Raises:
-        ValidationError: its spec is of a newer schema than this operator knows.
+        ValidationError: its spec has a newer schema than this operator knows.
     """
     return PoolObject.of(
         raw["metadata"], PoolSpec.model_validate(raw["spec"]), _status(PoolStatus, raw)
@@ -73,7 +73,7 @@ def policy_object(raw: Json) -> PolicyObject:
     """Return the policy.
 
     Raises:
-        ValidationError: its spec is of a newer schema than this operator knows.
+        ValidationError: its spec has a newer schema than this operator knows.
     """
     meta = raw["metadata"]
     return PolicyObject(
@@ -86,24 +86,24 @@ def policy_object(raw: Json) -> PolicyObject:
 
 
 def namespace_record(raw: Json) -> NamespaceRecord:
-    """Return what policies and the pass read of the namespace."""
+    """Return the record of a namespace."""
     meta = raw["metadata"]
     return NamespaceRecord(meta["name"], meta.get("labels") or {}, "deletionTimestamp" in meta)
 
 
 def interned(value: Any) -> Any:
-    """Return JSON with each text held once, however many objects say it: thousands of pools' children differ in few words."""
+    """Return JSON with interned strings: the children of thousands of pools share most of theirs."""
     if isinstance(value, str):
         return sys.intern(value)
     if isinstance(value, dict):
-        return {sys.intern(key): interned(one) for key, one in value.items()}
+        return {sys.intern(key): interned(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [interned(one) for one in value]
+        return [interned(item) for item in value]
     return value
 
 
 def child_object(kind: str, raw: Json) -> ChildObject:
-    """Return the child with its whole manifest, less what only the API server writes."""
+    """Return the child with its manifest, without the fields that only the API server writes."""
     meta = raw["metadata"]
     slim = {key: value for key, value in raw.items() if key != "status"}
     slim["metadata"] = {key: value for key, value in meta.items() if key != "managedFields"}
@@ -123,14 +123,14 @@ def child_object(kind: str, raw: Json) -> ChildObject:
 
 
 def replica_set_record(raw: Json) -> ReplicaSetRecord:
-    """Return who controls the ReplicaSet."""
+    """Return the UID of the ReplicaSet and of its controller."""
     return ReplicaSetRecord(raw["metadata"]["uid"], controller_uid(raw["metadata"]))
 
 
 def pod_record(raw: Json) -> PodRecord:
-    """Return the pod as decisions read it, its problem included."""
+    """Return the pod as decisions read it, with its problem."""
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     scheduled, ready = conditions.get("PodScheduled", {}), conditions.get("Ready", {})
     containers = status.get("containerStatuses") or ()
     pod = PodObject(
@@ -146,8 +146,8 @@ def pod_record(raw: Json) -> PodRecord:
         host_network=bool(spec.get("hostNetwork")),
         revision=(meta.get("labels") or {}).get(names.LABEL_REVISION),
         problem=pod_problem(raw),
-        restarts=sum(one.get("restartCount", 0) for one in containers),
-        image=next((one["imageID"] for one in containers if one.get("imageID")), None),
+        restarts=sum(container.get("restartCount", 0) for container in containers),
+        image=next((each["imageID"] for each in containers if each.get("imageID")), None),
         scheduled_since=_since(scheduled, "True"),
         tls_name=_tls_name(meta),
     )
@@ -156,7 +156,7 @@ def pod_record(raw: Json) -> PodRecord:
 
 
 def _tls_name(meta: Json) -> str | None:
-    """Return the name of the pod's Service, where the pod's own template says that it speaks TLS."""
+    """Return the DNS name of the pod's Service if its template enables TLS."""
     if (meta.get("annotations") or {}).get(names.ANNOTATION_SCHEME) != "https":
         return None
     return f"{(meta.get('labels') or {}).get(names.LABEL_POOL)}.{meta['namespace']}.svc"
@@ -171,13 +171,13 @@ def controller_uid(meta: Json) -> str | None:
 
 
 def child_digest(child: ChildObject) -> str:
-    """Return a digest that changes when somebody edits the child, or its pods' counts or conditions change."""
+    """Return a digest that changes with an edit of the child, and with its replica counts and conditions."""
     meta = {k: v for k, v in child.manifest["metadata"].items() if k not in SERVER_FIELDS}
-    notes = meta.get("annotations") or {}
-    meta["annotations"] = {k: v for k, v in notes.items() if k not in VOLATILE_ANNOTATIONS}
+    annotations = meta.get("annotations") or {}
+    meta["annotations"] = {k: v for k, v in annotations.items() if k not in VOLATILE_ANNOTATIONS}
     conditions = [
-        (one.get("type"), one.get("status"), one.get("reason"), one.get("message"))
-        for one in child.status.get("conditions") or ()
+        tuple(condition.get(key) for key in ("type", "status", "reason", "message"))
+        for condition in child.status.get("conditions") or ()
     ]
     return digest(
         {**child.manifest, "metadata": meta, "status": {**child.status, "conditions": conditions}}
@@ -185,7 +185,7 @@ def child_digest(child: ChildObject) -> str:
 
 
 def digest(value: object) -> str:
-    """Return a short digest of anything JSON can say."""
+    """Return a short digest of a JSON value."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
@@ -202,18 +202,18 @@ def _since(condition: Json, status: str) -> float | None:
 
 
 def _status(model: type[Model], raw: Json) -> Model:
-    """A status that this operator cannot read is as good as none: it will be written anew."""
+    """Return the status, or an empty one if it cannot be parsed: it will be written again."""
     try:
         return model.model_validate(raw.get("status") or {})
     except ValidationError:
         return model()
 
 
-def created_plainly(meta: Json) -> bool:
-    """Whether our own plain create still owns fields, beside or instead of our applies."""
+def created_without_apply(meta: Json) -> bool:
+    """Return whether a plain create of the operator, not an apply, still owns fields."""
     return any(
-        one.get("manager") == names.FIELD_MANAGER
-        and one.get("operation") == "Update"
-        and not one.get("subresource")
-        for one in meta.get("managedFields") or ()
+        entry.get("manager") == names.FIELD_MANAGER
+        and entry.get("operation") == "Update"
+        and not entry.get("subresource")
+        for entry in meta.get("managedFields") or ()
     )

@@ -1,8 +1,8 @@
-"""Are the CRDs that the API server serves the ones that this operator was built with? Asked of its OpenAPI.
+"""CRD skew: the difference between the served CRDs and those that this operator was built with, from OpenAPI.
 
-Reading CRDs is a right over the cluster that the operator does not have; what they say is published to everybody. An older
-one lacks fields: a status that names them would be refused whole, so they are left out. A newer one has fields that this
-operator cannot read: a pool that uses one says so itself (`SpecNotUnderstood`).
+The operator has no right to read CRDs, but every client may read the OpenAPI document. An older CRD lacks fields: the API
+server would reject a status that contains them, so they are left out. A newer CRD has fields that this operator cannot
+parse: a pool that uses one reports `SpecNotUnderstood`.
 """
 
 import logging
@@ -29,7 +29,7 @@ Json = Mapping[str, Any]
 
 
 def field_paths(schema: Json) -> frozenset[str]:
-    """Return every path below spec and status that a structural schema has a property for; lists are passed through."""
+    """Return the path of every property of spec and status in a structural schema, through lists too."""
     properties = schema.get("properties", {})
     return frozenset(
         path
@@ -54,45 +54,45 @@ def known_paths(kind: str) -> frozenset[str]:
 
 def topmost(paths: frozenset[str]) -> frozenset[str]:
     """Return the paths whose parent is not among them."""
-    return frozenset(one for one in paths if one.rpartition(".")[0] not in paths)
+    return frozenset(path for path in paths if path.rpartition(".")[0] not in paths)
 
 
 def skew_of(document: Json) -> Mapping[str, SchemaSkew]:
-    """Return how each kind differs in the OpenAPI document of the group; a kind that is not served is left out."""
-    found = {}
+    """Return the skew of each served kind in the OpenAPI document of the group."""
+    skews = {}
     for schema in ((document.get("components") or {}).get("schemas") or {}).values():
-        for one in schema.get("x-kubernetes-group-version-kind") or ():
-            if one.get("group") == names.GROUP and one.get("kind") in KINDS:
-                kind, served = one["kind"], field_paths(schema)
+        for gvk in schema.get("x-kubernetes-group-version-kind") or ():
+            if gvk.get("group") == names.GROUP and gvk.get("kind") in KINDS:
+                kind, served = gvk["kind"], field_paths(schema)
                 known = known_paths(kind)
-                found[kind] = SchemaSkew(topmost(known - served), topmost(served - known))
-    return found
+                skews[kind] = SchemaSkew(topmost(known - served), topmost(served - known))
+    return skews
 
 
 @dataclass(slots=True)
 class ServedSchemas:
-    """What was last found out, by kind."""
+    """Skew of each kind at the last refresh."""
 
     cluster: ApiClient
     skews: Mapping[str, SchemaSkew] = field(default_factory=dict)
 
     def of(self, kind: str) -> SchemaSkew:
-        """Return how the served schema of a kind differs from the known one."""
+        """Return the skew of a kind."""
         return self.skews.get(kind, SchemaSkew())
 
     async def refresh(self) -> bool:
-        """Ask again; return whether anything is different from before. What could not be asked stays as it was."""
+        """Read the schemas again; return whether a skew changed. After a failure the last skews stay."""
         try:
-            found = skew_of(await self.cluster.get(PATH))
+            skews = skew_of(await self.cluster.get(PATH))
         except ClusterError as error:
-            log.warning("the schemas of the CRDs could not be read: %s", error)
+            log.warning("the OpenAPI schemas of the CRDs could not be read: %s", error)
             return False
-        if found == self.skews:
+        if skews == self.skews:
             return False
-        for kind, one in found.items():
-            if one != self.of(kind):
+        for kind, skew in skews.items():
+            if skew != self.of(kind):
                 log.warning(
-                    "the CRD of %s %s", kind, one.sentence() or "is this operator's own again"
+                    "the CRD of %s %s", kind, skew.sentence() or "matches this operator again"
                 )
-        self.skews = found
+        self.skews = skews
         return True

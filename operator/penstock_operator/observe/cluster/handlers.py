@@ -1,12 +1,11 @@
-"""kopf, and nothing but kopf: every handler hands what it saw to the store and wakes the pass.
+"""kopf handlers and settings: each event goes to the object store and makes its pools due.
 
-Only `on.event`, `startup` and `login`: the other kinds of handler write annotations or finalizers, from a
-standby too (docs/design/design.md#observing). A 403 on any watched kind ends the operator.
+Only `on.event` and `login` handlers are registered: the other kinds write annotations or finalizers, on a standby too
+(docs/design/design.md#observing). kopf retries every refused request without end, 403 included; `Resync` decides whether
+a refusal ends the operator.
 
-What kopf would keep of each object to find what changed: nothing, for every pass looks at all there is.
-
-kopf's own storages copy each object of each event three times over to compare it with the one before, for handlers of
-changes, of which we have none: an eighth of all CPU while 1,000 pools start (measured). These copy nothing, and write nothing.
+NullDiffBase and NullProgress replace kopf's storages, which copy each object of each event to detect changes for handlers
+that do not exist here.
 """
 
 import time
@@ -15,7 +14,7 @@ from typing import Any
 
 import kopf
 from kopf._cogs.configs.progress import (
-    ProgressRecord,  # kopf's own top level does not name the type
+    ProgressRecord,  # not exported by kopf's top level
 )
 from kopf._cogs.structs.dicts import FieldSpec  # likewise
 
@@ -26,34 +25,34 @@ from penstock_operator.observe.cluster.relist import Enqueue, Resync, Watched
 
 CHUNK = 500
 REQUEST_SECONDS = 30.0
-LINGER_SECONDS = 0.5
-"""How long kopf keeps a task, a queue and the last event of an object that nothing happens to. At kopf's own 5 s, a start over
-thousands of objects holds all of them at once: some 15 KB each (measured)."""
+IDLE_SECONDS = 0.5
+"""Time for which kopf keeps a task, a queue and the last event of an idle object, some 15 KB each. With kopf's default of
+5 s, a start with thousands of objects keeps all of them at once."""
 
 
 class EndlessBackoff:
-    """kopf's pauses between attempts, without an end: an API server that restarts is no reason to end."""
+    """Pauses between kopf's attempts, without end: the operator survives a restart of the API server."""
 
     def __iter__(self) -> Iterator[float]:
-        """Yield 1, 2, 4 and then 8 s for ever."""
+        """Yield 1, 2, 4 and then 8 s forever."""
         yield from (1.0, 2.0, 4.0)
         while True:
             yield 8.0
 
 
 def registry(
-    store: ObjectStore, resync: Resync, enqueue: Enqueue, place: WatchScope
+    store: ObjectStore, resync: Resync, enqueue: Enqueue, watch: WatchScope
 ) -> kopf.OperatorRegistry:
-    """Return kopf's registry with a handler for every kind that is watched in a place."""
-    made = kopf.OperatorRegistry()
-    kopf.on.login(registry=made)(log_in)
-    for kind in place.kinds:
-        _watch(made, (place, kind), store, resync, enqueue)
-    return made
+    """Return kopf's registry with a handler for every watched kind."""
+    handlers = kopf.OperatorRegistry()
+    kopf.on.login(registry=handlers)(log_in)
+    for kind in watch.kinds:
+        _register(handlers, (watch, kind), store, resync, enqueue)
+    return handlers
 
 
-def _watch(
-    made: kopf.OperatorRegistry,
+def _register(
+    handlers: kopf.OperatorRegistry,
     watched: Watched,
     store: ObjectStore,
     resync: Resync,
@@ -61,8 +60,8 @@ def _watch(
 ) -> None:
     kind = watched[1]
 
-    @kopf.on.event(kind.group, kind.version, kind.plural, registry=made, id=kind.plural)
-    async def seen(event: Any, **_: Any) -> None:
+    @kopf.on.event(kind.group, kind.version, kind.plural, registry=handlers, id=kind.plural)
+    async def on_event(event: Any, **_: Any) -> None:
         meta = event["object"]["metadata"]
         if event["type"] is None:
             resync.relisted(watched, time.monotonic())
@@ -73,65 +72,65 @@ def _watch(
 
 
 def log_in(**more: Any) -> kopf.ConnectionInfo | None:
-    """Return credentials: the pod's own, else the kubeconfig's."""
+    """Return the credentials of the pod's service account, or else of the kubeconfig."""
     return kopf.login_with_service_account(**more) or kopf.login_with_kubeconfig(**more)
 
 
 def settings() -> kopf.OperatorSettings:
-    """Return kopf's settings: it reads, in chunks and by label, and does nothing else."""
-    made = kopf.OperatorSettings()
-    made.posting.enabled = False
-    made.peering.standalone = True
-    made.scanning.disabled = True
-    made.persistence.diffbase_storage = NullDiffBase()
-    made.persistence.progress_storage = NullProgress()
-    made.queueing.idle_timeout = LINGER_SECONDS
-    made.watching.chunk_size = CHUNK
-    made.networking.request_timeout = REQUEST_SECONDS
-    made.networking.error_backoffs = EndlessBackoff()
+    """Return kopf's settings: it lists in chunks, selects by label, and writes nothing."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    settings.persistence.diffbase_storage = NullDiffBase()
+    settings.persistence.progress_storage = NullProgress()
+    settings.queueing.idle_timeout = IDLE_SECONDS
+    settings.watching.chunk_size = CHUNK
+    settings.networking.request_timeout = REQUEST_SECONDS
+    settings.networking.error_backoffs = EndlessBackoff()
     for kind in WATCHED:
         if kind.label_selector:
             key = (kind.group, kind.version, kind.plural)
-            made.watching.label_selectors[key] = kind.label_selector
-    return made
+            settings.watching.label_selectors[key] = kind.label_selector
+    return settings
 
 
 class NullDiffBase(kopf.DiffBaseStorage):
-    """Every object is like any other."""
+    """Stores nothing for the detection of changes."""
 
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[FieldSpec] | None = None
     ) -> kopf.BodyEssence:
-        """Return what is compared: nothing."""
+        """Return an empty essence to compare."""
         del body, extra_fields
         return kopf.BodyEssence()
 
     def fetch(self, *, body: kopf.Body) -> None:
-        """Return what was kept: nothing."""
+        """Return None: nothing is stored."""
         del body
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
 
 class NullProgress(kopf.ProgressStorage):
-    """No handler is ever under way."""
+    """Stores nothing about the progress of handlers: event handlers have none."""
 
     def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> None:
-        """Return how far a handler has come: none has begun."""
+        """Return None: no handler has progress."""
         del key, body
 
     def store(
         self, *, key: kopf.HandlerId, record: ProgressRecord, body: kopf.Body, patch: kopf.Patch
     ) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     def purge(self, *, key: kopf.HandlerId, body: kopf.Body, patch: kopf.Patch) -> None:
-        """Forget what was never kept."""
+        """Delete nothing."""
 
     def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
         """Write nothing."""
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        """Return what is left without progress: all of it, itself."""
+        """Return the essence unchanged."""
         return essence

@@ -1,8 +1,8 @@
-"""Why a pod is not serving, read from its own status in Kubernetes' own words.
+"""Pod problems: the reason and message in a pod's status why it does not serve.
 
-What shows where: the scheduler's message (also a missing PersistentVolumeClaim) in the condition
-`PodScheduled`; an image or a referenced ConfigMap or Secret in a container's `waiting`; a model that
-will not load in the termination message, as `Reason: text` (docs/design/runtime.md#model-loading); a quota in the Deployment.
+The scheduler's message, also for a missing PersistentVolumeClaim, is in the condition `PodScheduled`; a problem with an
+image or a referenced ConfigMap or Secret in a container's `waiting`; a failed model load in the termination message, as
+`Reason: text` (docs/design/runtime.md#model-loading); an exceeded quota in the Deployment.
 """
 
 import re
@@ -14,15 +14,15 @@ from penstock_operator.observed import PodProblem
 Json = Mapping[str, Any]
 
 HARMLESS = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""Reasons of `waiting` that a healthy start goes through."""
+"""Reasons of `waiting` during a healthy start."""
 RETRYING = frozenset({"CrashLoopBackOff", "RunContainerError"})
-"""Reasons of `waiting` that only repeat that the last run ended; the run itself says why."""
+"""Reasons of `waiting` that only state that the last run ended; its own status contains the cause."""
 MESSAGE_LENGTH = 1024
-_SAID = re.compile(r"^([A-Z][A-Za-z0-9]{2,62}): (.*)$", re.DOTALL)
+_TERMINATION_MESSAGE = re.compile(r"^([A-Z][A-Za-z0-9]{2,62}): (.*)$", re.DOTALL)
 
 
 def pod_problem(pod: Json) -> PodProblem | None:
-    """Return what keeps this pod (core/v1, raw) from serving, or None."""
+    """Return the problem that keeps this pod (core/v1, raw) from serving, or None."""
     status: Json = pod.get("status") or {}
     statuses = [
         *(status.get("initContainerStatuses") or ()),
@@ -32,24 +32,25 @@ def pod_problem(pod: Json) -> PodProblem | None:
 
 
 def _unscheduled(status: Json) -> PodProblem | None:
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return _problem(one.get("reason") or "Unschedulable", one.get("message") or "")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            reason = condition.get("reason") or "Unschedulable"
+            return _problem(reason, condition.get("message") or "")
     return None
 
 
 def _failed_pod(status: Json, statuses: list[Json]) -> PodProblem | None:
-    """A whole pod that failed: evicted, refused by the kubelet, or at its deadline."""
+    """Return the problem of a failed pod: evicted, rejected by the kubelet, or past its deadline."""
     if status.get("phase") != "Failed":
         return None
     if status.get("reason"):
         return _problem(status["reason"], status.get("message") or "")
-    return _first(statuses) or _problem("PodFailed", "the pod failed and says no reason")
+    return _first(statuses) or _problem("PodFailed", "the pod failed without a reason")
 
 
 def _first(statuses: Iterable[Json]) -> PodProblem | None:
-    found = (_container_problem(one) for one in statuses)
-    return next((one for one in found if one is not None), None)
+    problems = map(_container_problem, statuses)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def _container_problem(status: Json) -> PodProblem | None:
@@ -64,21 +65,21 @@ def _container_problem(status: Json) -> PodProblem | None:
     if reason not in HARMLESS:
         return _problem(reason, waiting.get("message") or "")
     if status.get("ready"):
-        return None  # it serves: what ended its last run is over
+        return None  # it serves: the end of its last run no longer matters
     return ended
 
 
 def _ended(terminated: Json | None) -> PodProblem | None:
-    """What a container that ended with an error said, or what the kubelet says of it."""
+    """Return the problem of a container that ended with an error, from its own message or the kubelet's."""
     if not terminated or (terminated.get("exitCode") == 0 and not terminated.get("signal")):
         return None
-    said = (terminated.get("message") or "").strip()
-    match = _SAID.match(said)
+    text = (terminated.get("message") or "").strip()
+    match = _TERMINATION_MESSAGE.match(text)
     if match:
         return _problem(match[1], match[2])
     reason = terminated.get("reason") or "Error"
     code = f"the container ended with code {terminated.get('exitCode')}"
-    return _problem(reason, f"{code}: {_last_line(said)}" if said else code)
+    return _problem(reason, f"{code}: {_last_line(text)}" if text else code)
 
 
 def _last_line(text: str) -> str:

@@ -1,7 +1,9 @@
-"""Is the store complete, and free of ghosts? Compared with metadata-only lists of every kind, place by place.
+"""Resync of the object store: compares it with metadata-only lists of every kind, to complete it and to drop stale objects.
 
-`kopf` neither says when its first listing is over nor what vanished while a watch was down. The list answers
-both: objects that it lacks are gone; objects that the store lacks are still to come (docs/design/design.md#observing).
+kopf neither reports when its first listing ends nor which objects were deleted while a watch was down. A list shows
+both: stored objects that it lacks are deleted; listed objects that the store lacks are still on their way
+(docs/design/design.md#observing). A refusal (403, 404) ends the operator while it starts, and is logged later; a
+namespace that is served by name is instead skipped until it can be read.
 """
 
 import logging
@@ -16,19 +18,20 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 
 log = logging.getLogger(__name__)
 
-EVERY_SECONDS = 120.0
+INTERVAL_SECONDS = 120.0
 NAMESPACE_SECONDS = 15.0
-"""How often a namespace is read that may not be watched: its labels select policies, and it may be going."""
+"""How often a namespace is read that may not be watched: its labels select policies, and it may be terminating."""
 AFTER_RELIST_SECONDS = 2.0
-"""A re-list arrives as many events: wait for the burst to be over."""
+"""Time for the burst of events after a relist to pass."""
 
 Enqueue = Callable[[frozenset[str] | None], None]
+"""Makes pools due, by UID; None is every pool."""
 Watched = tuple[WatchScope, ResourceKind]
 
 
 @dataclass(slots=True)
 class Resync:
-    """Keeps the store honest; `enqueue` is told the pools that a ghost mattered to."""
+    """Compares the store with the API server, and enqueues the pools that a stale object affected."""
 
     cluster: ApiClient
     store: ObjectStore
@@ -36,93 +39,96 @@ class Resync:
     scope: Scope = CLUSTER
     _due: dict[Watched, float] = field(default_factory=dict)
     _complete: set[Watched] = field(default_factory=set)
-    _lost: set[WatchScope] = field(default_factory=set)
-    _arriving: dict[Watched, int] = field(default_factory=dict)
-    """How many objects had been seen at the last turn, of kinds that are not complete."""
+    _unreadable: set[WatchScope] = field(default_factory=set)
+    _arrived: dict[Watched, int] = field(default_factory=dict)
+    """Objects in the store at the last round, of kinds that are not complete."""
     _compared: dict[Watched, int] = field(default_factory=dict)
-    """How many had been seen when they were last compared."""
+    """Objects in the store at the last comparison."""
 
     @property
     def complete(self) -> bool:
-        """Whether the store has held all there was, of every kind, at least once; lost places aside."""
-        return all(self._holds(place) for place in self.scope.places if place not in self._lost)
+        """Whether the store has contained all objects of every kind at least once, unreadable namespaces aside."""
+        return all(self._is_complete(w) for w in self.scope.watches if w not in self._unreadable)
 
     def relisted(self, watched: Watched, now: float) -> None:
-        """Note that a watch began anew: what vanished meanwhile was not said."""
+        """Schedule a comparison because a watch restarted: deletions in between sent no event."""
         if watched in self._complete:
             self._due[watched] = min(
-                self._due.get(watched, now + EVERY_SECONDS), now + AFTER_RELIST_SECONDS
+                self._due.get(watched, now + INTERVAL_SECONDS), now + AFTER_RELIST_SECONDS
             )
 
-    def lose(self, place: WatchScope) -> None:
-        """Note that a namespace cannot be read any more, or not yet: nothing is done there until all was seen again."""
-        self._lost.add(place)
-        if place.namespace is not None:
-            self.store.partial.add(place.namespace)
-        self._complete -= {(place, kind) for kind in place.kinds}
-
     async def round(self, now: float) -> None:
-        """Compare every kind that is due, or not complete yet, with the API server.
+        """Compare every kind that is due or not complete with the API server.
 
         Raises:
-            ClusterError: the API server would not list.
+            ClusterError: a list failed.
         """
-        for place in self.scope.places:
+        for watch in self.scope.watches:
             try:
-                await self._place(place, now)
+                await self._compare_due(watch, now)
             except (ObjectNotFound, Rejected) as error:
-                if not self.scope.may_lose(place):
+                if not self.scope.is_optional(watch):
                     raise
-                if place not in self._lost:
-                    log.warning("%s cannot be read: %s", place, error)
-                self.lose(place)
-                self._due |= {(place, kind): now + NAMESPACE_SECONDS for kind in place.kinds}
+                self._mark_unreadable(watch, error, now)
             else:
-                if place in self._lost and self._holds(place):
-                    log.info("%s can be read", place)
-                    self._lost.discard(place)
-                    self.store.partial.discard(place.namespace or "")
-                    self.enqueue(None)
+                self._mark_readable(watch)
 
-    async def _place(self, place: WatchScope, now: float) -> None:
-        if self.scope.may_lose(place) and now >= self._due.get((place, NAMESPACE), 0.0):
-            self._due[place, NAMESPACE] = now + NAMESPACE_SECONDS
-            path = NAMESPACE.path(None, place.namespace)
+    def _mark_unreadable(self, watch: WatchScope, error: Exception, now: float) -> None:
+        """Stop acting in a namespace that cannot be read, until all of its objects were read again."""
+        if watch not in self._unreadable:
+            log.warning("%s cannot be read: %s", watch, error)
+        self._unreadable.add(watch)
+        if watch.namespace is not None:
+            self.store.partial.add(watch.namespace)
+        self._complete -= {(watch, kind) for kind in watch.kinds}
+        self._due |= {(watch, kind): now + NAMESPACE_SECONDS for kind in watch.kinds}
+
+    def _mark_readable(self, watch: WatchScope) -> None:
+        if watch in self._unreadable and self._is_complete(watch):
+            log.info("%s can be read again", watch)
+            self._unreadable.discard(watch)
+            self.store.partial.discard(watch.namespace or "")
+            self.enqueue(None)
+
+    async def _compare_due(self, watch: WatchScope, now: float) -> None:
+        if self.scope.is_optional(watch) and now >= self._due.get((watch, NAMESPACE), 0.0):
+            self._due[watch, NAMESPACE] = now + NAMESPACE_SECONDS
+            path = NAMESPACE.path(None, watch.namespace)
             self.enqueue(self.store.upsert(NAMESPACE, await self.cluster.get(path)))
-        for kind in place.kinds:
-            watched = (place, kind)
+        for kind in watch.kinds:
+            watched = (watch, kind)
             due = now >= self._due.get(watched, 0.0)
-            waits = watched not in self._complete and place not in self._lost
-            if due or (waits and self._settled(watched)):
+            incomplete = watched not in self._complete and watch not in self._unreadable
+            if due or (incomplete and self._has_settled(watched)):
                 await self._compare(watched)
                 self._due[watched] = now + (
-                    EVERY_SECONDS if watched in self._complete else NAMESPACE_SECONDS
+                    INTERVAL_SECONDS if watched in self._complete else NAMESPACE_SECONDS
                 )
 
-    def _settled(self, watched: Watched) -> bool:
-        """Return whether a kind's first listing has come to rest since it was last compared: comparing costs a list."""
-        place, kind = watched
-        seen = self.store.count(kind, place.namespace)
-        before, self._arriving[watched] = self._arriving.get(watched), seen
-        return seen == before and seen != self._compared.get(watched)
+    def _has_settled(self, watched: Watched) -> bool:
+        """Return whether no object arrived since the last round, but some since the last comparison, which costs a list."""
+        watch, kind = watched
+        count = self.store.count(kind, watch.namespace)
+        before, self._arrived[watched] = self._arrived.get(watched), count
+        return count == before and count != self._compared.get(watched)
 
     async def _compare(self, watched: Watched) -> None:
-        place, kind = watched
-        before = self.store.known(kind, place.namespace)
+        watch, kind = watched
+        before = self.store.known(kind, watch.namespace)
         self._compared[watched] = len(before)
         listed = {
-            one.uid: int(one.version)
-            async for one in self.cluster.list_metadata(kind, place.namespace)
+            item.uid: int(item.version)
+            async for item in self.cluster.list_metadata(kind, watch.namespace)
         }
         for uid in before.keys() - listed.keys():
-            # Seen before the list began and not in it: gone, or its label is.
-            log.info("%s %s was gone unseen", kind.kind, uid)
+            # In the store before the list began and not in it: it is deleted, or lost its label.
+            log.info("removed stale %s %s: deleted without an event", kind.kind, uid)
             self.enqueue(self.store.remove(kind, uid, before[uid]))
-        missing = listed.keys() - self.store.known(kind, place.namespace).keys()
+        missing = listed.keys() - self.store.known(kind, watch.namespace).keys()
         if not missing:
             self._complete.add(watched)
         elif watched in self._complete:
-            log.warning("%d objects of %s have not been seen yet", len(missing), kind.kind)
+            log.warning("%d objects of %s have not arrived by watch yet", len(missing), kind.kind)
 
-    def _holds(self, place: WatchScope) -> bool:
-        return all((place, kind) in self._complete for kind in place.kinds)
+    def _is_complete(self, watch: WatchScope) -> bool:
+        return all((watch, kind) in self._complete for kind in watch.kinds)

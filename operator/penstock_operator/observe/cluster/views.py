@@ -1,4 +1,4 @@
-"""The store -> what decisions read about one pool, with ownership followed by UIDs."""
+"""Pool views: what decisions read of one pool, from the object store, with ownership checked by UID."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,61 +22,61 @@ from penstock_operator.reconcile_state import ChildKey
 
 @dataclass(frozen=True, slots=True)
 class ObservedExtras:
-    """What was learnt about a pool elsewhere than from watched objects."""
+    """Observations of a pool that do not come from watched objects."""
 
     confirmed: Mapping[ChildKey, ChildObject]
-    """What a GET found under child names that the store lacks."""
+    """Objects under child names that the store lacks, read by GET."""
     signals: PoolSignals
     acknowledgements: Mapping[str, Acknowledgement]
     rejections: tuple[Rejection, ...] = ()
     past: PoolSignals | None = None
 
 
-def pool_view(store: ObjectStore, pool: PoolObject, heard: ObservedExtras) -> PoolView:
-    """Return everything decisions read about the pool."""
+def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> PoolView:
+    """Return everything that decisions read of the pool."""
     pods = tuple(owned_pods(store, pool.uid))
     live = {pod.uid for pod in pods}
     return PoolView(
         pool=pool,
         namespace_labels=namespace_labels(store, pool.namespace),
-        children={**heard.confirmed, **named_children(store, pool)},
+        children={**extras.confirmed, **named_children(store, pool)},
         revisions=tuple(_revisions(store, pool.uid)),
         pods=pods,
-        signals=heard.signals,
-        acknowledgements={uid: one for uid, one in heard.acknowledgements.items() if uid in live},
-        rejections=heard.rejections,
-        past=heard.past,
-        settings_record=None if (record := record_of(store, pool.uid)) is None else _kept(record),
+        signals=extras.signals,
+        acknowledgements={uid: ack for uid, ack in extras.acknowledgements.items() if uid in live},
+        rejections=extras.rejections,
+        past=extras.past,
+        settings_record=None if (record := record_of(store, pool.uid)) is None else _text(record),
     )
 
 
 def record_of(store: ObjectStore, pool_uid: str) -> ChildObject | None:
-    """Return the ConfigMap in the operator's own namespace in which a pool's settings are kept."""
+    """Return the ConfigMap with a pool's settings record, in the operator's own namespace."""
     name = names.RECORD_PREFIX + pool_uid
     return store.by_name(kinds.CONFIG_MAP, store.own_namespace, name)
 
 
-def _kept(record: ChildObject) -> str | None:
+def _text(record: ChildObject) -> str | None:
     data: Mapping[str, str] = record.manifest.get("data") or {}
     return data.get(names.RECORD_FILE)
 
 
 def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, ChildObject]:
-    """Return the children that the store holds under the pool's child names, whoever owns them."""
-    found = {}
+    """Return the stored objects under the pool's child names, whatever their owner."""
+    children = {}
     for kind, name in child_keys(pool):
         child = store.by_name(kind, pool.namespace, name)
         if child is not None:
-            found[kind.kind, name] = child
-    # left over from a time when pools had one, it is still to be taken away
+            children[kind.kind, name] = child
+    # a NetworkPolicy from before the setting was removed is still to be deleted
     policy = store.by_name(kinds.NETWORK_POLICY, pool.namespace, pool.name + names.CHILD_SUFFIX)
     if policy is not None:
-        found[kinds.NETWORK_POLICY.kind, policy.name] = policy
-    # its absence need not be confirmed: a pool without a memory learns anew
-    memory = store.by_name(kinds.CONFIG_MAP, pool.namespace, pool.name + names.MEMORY_SUFFIX)
-    if memory is not None:
-        found[kinds.CONFIG_MAP.kind, memory.name] = memory
-    return found
+        children[kinds.NETWORK_POLICY.kind, policy.name] = policy
+    # its absence need not be confirmed: a pool without a checkpoint learns again
+    checkpoint = store.by_name(kinds.CONFIG_MAP, pool.namespace, pool.name + names.MEMORY_SUFFIX)
+    if checkpoint is not None:
+        children[kinds.CONFIG_MAP.kind, checkpoint.name] = checkpoint
+    return children
 
 
 def child_keys(
@@ -87,13 +87,13 @@ def child_keys(
 
 
 def owned_pods(store: ObjectStore, pool_uid: str) -> Iterator[PodObject]:
-    """Yield the pods whose ReplicaSet's Deployment is controlled by the pool, all by UID, oldest first; finished ones left out.
+    """Yield the unfinished pods whose ReplicaSet's Deployment is controlled by the pool, by UID, oldest first.
 
-    A label alone proves nothing: whoever may create pods can write one.
+    A label alone proves nothing: anyone with the right to create pods can set it.
     """
     records = [store.pods[uid] for uid in store.of_pool(pool_uid) if uid in store.pods]
-    records = [one for one in records if not one.finished]
-    for record in sorted(records, key=lambda one: (one.pod.created, one.pod.uid)):
+    records = [record for record in records if not record.finished]
+    for record in sorted(records, key=lambda record: (record.pod.created, record.pod.uid)):
         replica_set = store.replica_sets.get(record.controller_uid or "")
         deployment = store.children.get(replica_set.controller_uid or "") if replica_set else None
         if deployment is not None and deployment.controller_uid == pool_uid:
@@ -101,19 +101,19 @@ def owned_pods(store: ObjectStore, pool_uid: str) -> Iterator[PodObject]:
 
 
 def namespace_labels(store: ObjectStore, namespace: str) -> Mapping[str, str]:
-    """Return a namespace's labels; none while it has not been seen."""
+    """Return a namespace's labels; empty until it has been read."""
     record = store.namespaces.get(namespace)
     return record.labels if record else {}
 
 
 def is_terminating(store: ObjectStore, pool: PoolObject) -> bool:
-    """Return whether the pool or its namespace is being deleted: nothing is to be made there any more."""
+    """Return whether the pool or its namespace is being deleted, so that nothing is created any more."""
     record = store.namespaces.get(pool.namespace)
     return pool.deleting or (record is not None and record.deleting)
 
 
 def all_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[PoolLabels, ...]:
-    """Return what selectors read of every pool in some namespaces that is not being deleted."""
+    """Return the labels of every pool in these namespaces that is not being deleted."""
     return tuple(
         PoolLabels(pool.uid, pool.namespace, namespace_labels(store, pool.namespace), pool.labels)
         for pool in store.pools.values()
@@ -122,11 +122,11 @@ def all_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[PoolLabe
 
 
 def _revisions(store: ObjectStore, pool_uid: str) -> Iterator[ChildObject]:
-    mine = [
+    owned = [
         store.children[uid]
         for uid in store.of_pool(pool_uid)
         if uid in store.children
         and store.children[uid].kind == kinds.REVISION.kind
         and store.children[uid].controller_uid == pool_uid
     ]
-    yield from sorted(mine, key=lambda one: (one.manifest.get("revision") or 0, one.name))
+    yield from sorted(owned, key=lambda child: (child.manifest.get("revision") or 0, child.name))

@@ -1,7 +1,8 @@
-"""kopf's watches, one set a place. One that is refused is asked for again and again by kopf itself.
+"""kopf watches of the served scope: one set of watches for each `WatchScope`, which fail independently.
 
-kopf's own `operator` takes every task of the process with it when it ends, and the last one started takes the
-signals; so its tasks are waited for here, and the signals are ours.
+kopf itself retries a watch that is refused, 403 included, forever (`handlers.EndlessBackoff`); `Resync` decides what a
+refusal means. kopf's own `operator` ends every task of the process with it, and its last one takes the signal handlers;
+so the watches here wait for kopf's tasks, and install the signal handlers after it.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import kopf
-from kopf._cogs.clients.errors import APIError  # kopf's own top level does not name it
+from kopf._cogs.clients.errors import APIError  # not exported by kopf's top level
 from kopf._core.engines.peering import Identity  # likewise
 
 from penstock_operator.kube.scope import Scope, WatchScope
@@ -21,99 +22,99 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Enqueue, Resync
 
 WATCHER = "watcher for "
-"""What kopf calls its tasks that watch one kind in one place."""
-END_SECONDS = 1.0
+"""Prefix of the names of kopf's tasks that watch one kind."""
+CANCEL_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Watches:
-    """Watches every place of a scope and fills the store."""
+    """Watches every part of a scope and fills the store."""
 
     scope: Scope
     store: ObjectStore
     resync: Resync
     enqueue: Enqueue
     identity: str
-    """Said where kopf would ask the password file for a user: the image's 65532 has no entry there."""
+    """Identity for kopf, which would otherwise look up the user: the image's 65532 has no password entry."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set, by a signal too: the watches end."""
+    """Set to end the watches; a signal sets it too."""
 
     async def run(self) -> None:
-        """Watch until told to stop.
+        """Watch until `stopping` is set.
 
         Raises:
-            Exception: whatever ended a watch; none ends of itself.
+            Exception: the error that ended a watch; none ends by itself.
         """
-        parts = [
-            asyncio.create_task(self._watch(place), name=f"watch {place}")
-            for place in self.scope.places
+        tasks = [
+            asyncio.create_task(self._watch(watch), name=f"watch {watch}")
+            for watch in self.scope.watches
         ]
-        parts.append(asyncio.create_task(_until(self.stopping), name="signals"))
-        await _first_of(parts)
+        tasks.append(asyncio.create_task(_wait_for(self.stopping), name="signals"))
+        await _first_of(tasks)
 
-    async def _watch(self, place: WatchScope) -> None:
-        """Watch a place; begin anew where a list took longer than the API server keeps its continuation.
+    async def _watch(self, watch: WatchScope) -> None:
+        """Watch one part of the scope; start again if a list took longer than its continuation token is valid.
 
-        What was seen until then stays in the store.
+        Objects that were read until then stay in the store.
         """
         while True:
             try:
-                await self._watch_once(place)
+                await self._watch_once(watch)
             except APIError as error:
                 if error.status != HTTPStatus.GONE:
                     raise
                 log.warning(
-                    "%s: a list took so long that the API server has forgotten where it was, and begins anew;"
+                    "%s: the continuation token of a list expired; restarting the watches;"
                     " give the operator more CPU",
-                    place,
+                    watch,
                 )  # fmt: skip
             else:
                 return
 
-    async def _watch_once(self, place: WatchScope) -> None:
-        within = [place.namespace] if place.namespace is not None else []
+    async def _watch_once(self, watch: WatchScope) -> None:
+        within = [watch.namespace] if watch.namespace is not None else []
         tasks = await kopf.spawn_tasks(
-            registry=handlers.registry(self.store, self.resync, self.enqueue, place),
+            registry=handlers.registry(self.store, self.resync, self.enqueue, watch),
             settings=handlers.settings(),
             clusterwide=not within,
             namespaces=within,
             standalone=True,
             identity=Identity(self.identity),
         )
-        for number in (signal.SIGINT, signal.SIGTERM):  # after kopf, which took them
+        for number in (signal.SIGINT, signal.SIGTERM):  # after kopf, which installed its own
             asyncio.get_running_loop().add_signal_handler(number, self.stopping.set)
         try:
             await _first_of(tasks)
         finally:
-            await _end(_watchers(place))
+            await _cancel(_watchers(watch))
 
 
-def _watchers(place: WatchScope) -> set[asyncio.Task[None]]:
-    """Return kopf's tasks that watch a kind there: one that fails leaves the others behind, which nobody would ever end."""
+def _watchers(watch: WatchScope) -> set[asyncio.Task[None]]:
+    """Return kopf's tasks that watch a kind in this part of the scope: when one fails, kopf leaves the others running."""
     return {
         task
         for task in asyncio.all_tasks()
-        if task.get_name().startswith(WATCHER) and task.get_name().endswith(f"@{place.namespace}")
+        if task.get_name().startswith(WATCHER) and task.get_name().endswith(f"@{watch.namespace}")
     }
 
 
-async def _end(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel until they have ended: one that is just about to ask again may miss a word."""
+async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: one that is about to reconnect may lose a cancellation."""
     while tasks:
         for task in tasks:
             task.cancel()
-        _, tasks = await asyncio.wait(tasks, timeout=END_SECONDS)
+        _, tasks = await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
 
 
-async def _until(stopping: asyncio.Event) -> None:
+async def _wait_for(stopping: asyncio.Event) -> None:
     await stopping.wait()
-    log.info("told to stop")
+    log.info("stopping")
 
 
 async def _first_of(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Wait for the first task to end, end the others, and raise what it raised."""
+    """Wait for the first task to end, cancel the others, and raise its error."""
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -1,1 +1,1 @@
-"""Signals of pools: from Prometheus, from the pods, from DCGM."""
+"""Signals of pools: from Prometheus, the pods and the DCGM exporter."""

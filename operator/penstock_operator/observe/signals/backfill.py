@@ -1,4 +1,4 @@
-"""What the servers still have of the last minutes, for pools that this process meets with pods already serving."""
+"""Backfill: the last minutes from Prometheus, for pools with serving pods that this process visits first."""
 
 import asyncio
 import logging
@@ -17,33 +17,35 @@ log = logging.getLogger(__name__)
 
 
 async def observe_past(
-    session: aiohttp.ClientSession, pools: Sequence[PoolPods], rounds: SharedQueries
+    session: aiohttp.ClientSession, pools: Sequence[PoolPods], queries: SharedQueries
 ) -> Mapping[str, PoolSignals]:
-    """Return the past of each pool by its UID, as far as its server tells it; never raises for a server's sake.
+    """Return the past of each pool by its UID; a pool without one is left out.
 
-    Where a server has too many series to be asked about in one answer, pools go on from their checkpoints alone.
+    If a server fails, or has too many series for one response, its pools start from their checkpoints alone.
     """
     by_server: dict[MetricsServer, list[PoolPods]] = defaultdict(list)
     for pool in pools:
         if pool.server is not None:
             by_server[pool.server].append(pool)
-    found = await asyncio.gather(
-        *(_read(session, server, each, rounds) for server, each in by_server.items())
+    answers = await asyncio.gather(
+        *(_read(session, server, each, queries) for server, each in by_server.items())
     )
-    return {uid: signals for one in found for uid, signals in one.items()}
+    return {uid: signals for answer in answers for uid, signals in answer.items()}
 
 
 async def _read(
     session: aiohttp.ClientSession,
     server: MetricsServer,
     pools: Sequence[PoolPods],
-    rounds: SharedQueries,
+    queries: SharedQueries,
 ) -> Mapping[str, PoolSignals]:
     try:
-        told = await rounds.query_past(session, server)
+        query_round = await queries.query_past(session, server)
     except CallFailed as error:
-        log.info("the last minutes are not known, only checkpoints: %s", error)
+        log.info(
+            "the last minutes could not be read, so pools start from their checkpoints: %s", error
+        )
         return {}
-    if not told.targets:
+    if not query_round.targets:
         return {}
-    return {pool.uid: told.signals(pool.namespace, pool.pods) for pool in pools}
+    return {pool.uid: query_round.signals(pool.namespace, pool.pods) for pool in pools}

@@ -1,7 +1,7 @@
-"""How a Prometheus is asked: its certificates, credentials and headers, read from the operator's own namespace.
+"""Credentials for Prometheus: certificates, tokens and headers, from objects in the operator's own namespace.
 
-Read again every minute, so that a rotated token or certificate needs no restart. What cannot be read is the
-round's failure, in words that name the object; a value is in no message and in no log.
+Read again every minute, so that a rotated token or certificate needs no restart. An unreadable object fails the round,
+with its name in the message; secret values are never in a message or log.
 """
 
 import base64
@@ -19,37 +19,37 @@ from penstock_operator.kube.kinds import CONFIG_MAP, ResourceKind
 from penstock_operator.net.http import CallFailed
 
 SECRET = ResourceKind("Secret", "", "v1", "secrets")
-KEPT_SECONDS = 60.0
+CACHE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """Everything that a question to one server needs; it holds secrets, so it is never shown."""
+    """URL, headers and TLS context of one server; has no repr, because it contains secrets."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
-    """None: the system's certificates, where the URL is https at all."""
+    """TLS context; None: the system's authorities."""
 
 
 class CredentialsCache:
-    """The accesses of all servers, by reading what they name."""
+    """Reads and caches the credentials of all servers."""
 
     def __init__(self, cluster: ApiClient, namespace: str) -> None:
         self._cluster = cluster
         self._namespace = namespace
-        self._kept: dict[MetricsServer, tuple[float, Credentials]] = {}
+        self._cache: dict[MetricsServer, tuple[float, Credentials]] = {}
 
     async def of(self, server: MetricsServer) -> Credentials:
-        """Return how to ask `server`. Raises `CallFailed`, naming what is missing."""
+        """Return the credentials of `server`. Raises `CallFailed` with the missing object."""
         if server.ca is None and server.credentials is None:
             return plain_access(server)
         now = time.monotonic()
-        read_at, kept = self._kept.get(server, (0.0, None))
-        if kept is None or now - read_at >= KEPT_SECONDS:
-            kept = await self._read(server)
-            self._kept[server] = (now, kept)
-        return kept
+        read_at, credentials = self._cache.get(server, (0.0, None))
+        if credentials is None or now - read_at >= CACHE_SECONDS:
+            credentials = await self._read(server)
+            self._cache[server] = (now, credentials)
+        return credentials
 
     async def _read(self, server: MetricsServer) -> Credentials:
         tls = None if server.ca is None else _tls(server.ca, await self._certificates(server.ca))
@@ -71,27 +71,27 @@ class CredentialsCache:
 
     async def _data(self, kind: ResourceKind, name: str) -> Mapping[str, Any]:
         try:
-            held = await self._cluster.get(kind.path(self._namespace, name))
+            obj = await self._cluster.get(kind.path(self._namespace, name))
         except ClusterError as error:
             raise CallFailed(
-                f"{kind.kind} {name} of {self._namespace} cannot be read ({error.reason}): create it, and name it"
-                " in the chart's prometheus values"
+                f"{kind.kind} {name} of {self._namespace} cannot be read ({error.reason}): create it, and set its"
+                " name in the chart's prometheus values"
             ) from error
-        return held.get("data") or {}
+        return obj.get("data") or {}
 
 
 async def plain(server: MetricsServer) -> Credentials:
-    """Return how to ask a server that needs nothing from the cluster."""
+    """Return the credentials of a server that needs no object of the cluster."""
     return plain_access(server)
 
 
 def plain_access(server: MetricsServer) -> Credentials:
-    """Return how to ask a server by its URL and headers alone."""
+    """Return credentials with the URL and headers alone."""
     return Credentials(server.url, dict(server.headers))
 
 
 def authorization(name: str, data: Mapping[str, Any]) -> str:
-    """Return the header's value for a Secret's data. Raises `CallFailed`."""
+    """Return the `Authorization` header for a Secret's data. Raises `CallFailed`."""
     values = {
         key: _decoded(name, key, data[key])
         for key in ("token", "username", "password")
@@ -109,9 +109,13 @@ def _decoded(name: str, key: str, value: str) -> str:
     try:
         text = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise CallFailed(f"Secret {name}: key {key} is no text: write it anew") from error
+        raise CallFailed(
+            f"Secret {name}: key {key} is not UTF-8 text in base64: write it again"
+        ) from error
     if not text.strip().isprintable():
-        raise CallFailed(f"Secret {name}: key {key} holds what no header may: write it anew")
+        raise CallFailed(
+            f"Secret {name}: key {key} contains characters that a header must not have: write it again"
+        )
     return text
 
 
@@ -119,4 +123,6 @@ def _tls(ca: KeyOf, certificates: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=certificates)
     except (ssl.SSLError, ValueError) as error:
-        raise CallFailed(f"ConfigMap {ca.name}: key {ca.key} holds no PEM certificate") from error
+        raise CallFailed(
+            f"ConfigMap {ca.name}: key {ca.key} contains no PEM certificate"
+        ) from error

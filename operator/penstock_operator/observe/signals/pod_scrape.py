@@ -1,4 +1,4 @@
-"""Signals from the pods themselves: one scrape of each pod's cluster port."""
+"""Signals from the pods: one scrape of each pod's cluster port."""
 
 import asyncio
 from collections.abc import Iterable
@@ -16,22 +16,22 @@ HEADERS = {"Accept": "text/plain;version=0.0.4"}
 
 
 def reachable(pods: Iterable[PodObject]) -> list[tuple[str, PodObject]]:
-    """Return (address, pod) of those that may be spoken to: the address is their own, not the node's."""
+    """Return (address, pod) of the pods with an address of their own, not the node's."""
     return [(pod.ip, pod) for pod in pods if pod.ip is not None and not pod.host_network]
 
 
 async def read_pods(
     session: aiohttp.ClientSession, pods: Iterable[PodObject], now: float, problem: str = ""
 ) -> PoolSignals:
-    """Return what the pods answer; `problem` says why they were asked. Never raises for a pod's sake.
+    """Return the signals of the pods; `problem` is why Prometheus was not used. Failures are in the result's problem.
 
-    Samples are dated by this operator's clock, at the answer. The source is None where Ready pods are
-    there and not one answered.
+    Samples have the time of the response, by the operator's clock. The source is None if Ready pods failed and no pod
+    answered.
     """
     started = asyncio.get_running_loop().time()
     gate = asyncio.Semaphore(CONNECTIONS)
-    asked = reachable(pods)
-    answers = await asyncio.gather(*(_read(session, ip, pod, gate) for ip, pod in asked))
+    targets = reachable(pods)
+    answers = await asyncio.gather(*(_read(session, ip, pod, gate) for ip, pod in targets))
     samples = tuple(
         replace(answer, time=answer.time - started + now)
         for answer in answers
@@ -39,7 +39,7 @@ async def read_pods(
     )
     failures = [
         answer
-        for (_, pod), answer in zip(asked, answers, strict=True)
+        for (_, pod), answer in zip(targets, answers, strict=True)
         if isinstance(answer, str) and pod.ready and not pod.terminating
     ]
     if failures:
@@ -53,19 +53,19 @@ async def read_pods(
 async def _read(
     session: aiohttp.ClientSession, ip: str, pod: PodObject, gate: asyncio.Semaphore
 ) -> PodSample | str:
-    """Return a sample dated by the event loop's clock, or why there is none."""
+    """Return a sample with its time by the event loop's clock, or the problem."""
     try:
         async with gate:
             url = pod_url(ip, CLUSTER_PORT, PATH_METRICS, pod.tls_name)
-            what = HttpCall("GET", url, LIMIT_BYTES, HEADERS, tls_name=pod.tls_name)
-            status, body = await call(session, what)
+            request = HttpCall("GET", url, LIMIT_BYTES, HEADERS, tls_name=pod.tls_name)
+            status, body = await call(session, request)
         if status != 200:
             return f"{PATH_METRICS} answered {status}"
         readings = parse(body.decode())
     except (CallFailed, BadExposition) as error:
         return f"{PATH_METRICS} {error}"
     except UnicodeDecodeError:
-        return f"{PATH_METRICS} answered something that is not text"
+        return f"{PATH_METRICS} answered with something that is not text"
     if reported_uid(readings) != pod.uid:
         return f"{PATH_METRICS} was answered by another pod"
     return pod_sample(readings, pod.uid, asyncio.get_running_loop().time())

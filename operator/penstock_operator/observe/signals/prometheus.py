@@ -1,7 +1,7 @@
-"""Signals from a Prometheus server: one round for all pools (HTTP API v1, `/api/v1/query`).
+"""Signals from a Prometheus server: one round of queries for all pools (HTTP API v1, `/api/v1/query`).
 
-A range selector gives raw samples with their own timestamps, so counters are differenced here and ages
-are by the store's own clock. A range holds no staleness markers: what is gone is merely old.
+A range selector returns raw samples with timestamps, so counters are differenced here, and ages are by the clock of
+Prometheus. A range has no staleness markers: series of a deleted pod merely age.
 """
 
 import asyncio
@@ -25,43 +25,43 @@ from penstock_operator.observe.signals.pod_scrape import reachable
 from penstock_operator.observe.signals.samples import LABELS, Reading, pod_sample, reported_uid
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
-LEAST_SCRAPES = 2
-"""Fewer in the range: scraped more slowly than every 5 s, or scrapes fail."""
+MIN_SCRAPES = 2
+"""Fewer scrapes in the range mean that they fail or are more than 5 s apart."""
 FRESH_SECONDS = 10.0
 GRACE_SECONDS = 30.0
-"""A pod Ready for less may not have been found by the server's discovery and scraped twice yet."""
+"""Time after Ready in which service discovery may not have found a pod and scraped it twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
-"""Of one answer."""
+"""Largest response."""
 LIMIT_PAST_BYTES = 2 * promql.PAST_BYTES
-"""Of the answer about the past: it is larger than estimated where scrapes are closer, or pods have just gone."""
+"""Largest response about the past: it exceeds the estimate if scrapes are closer, or pods were just deleted."""
 
 Scrapes = dict[float, list[Reading]]
-"""Time of the scrape -> its readings: one scrape gives all its series one time."""
+"""Readings by time of the scrape: all series of a scrape have the same time."""
 Targets = dict[tuple[str, str], dict[str, Scrapes]]
-"""(namespace, instance) -> job -> its scrapes: a pool's pods are looked up, never searched for."""
+"""Scrapes by job, by (namespace, instance)."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRound:
-    """Everything that one server knows of all pools' pods, by one round of questions."""
+    """The responses of one server in one round of queries, for the pods of all pools."""
 
     queried_at: float
-    """The server's own clock."""
+    """Time of the round by the server's clock."""
     url: str
-    """Of the server."""
+    """URL of the server."""
     targets: Targets
     devices: Devices = field(default_factory=Devices)
 
     def signals(self, namespace: str, pods: Iterable[PodObject]) -> PoolSignals:
         """Return the signals of one pool's verified pods.
 
-        A series counts only if its instance is the cluster port of a verified pod of that pool, its namespace
-        is the pool's, and the scrape it came with names that pod's UID.
+        A series counts only if its instance is the cluster port of such a pod, its namespace is the pool's, and its
+        scrape contains the pod's UID.
         """
         samples = tuple(
             sample
             for ip, pod in reachable(pods)
-            for sample in self.devices.told(
+            for sample in self.devices.apply(
                 namespace,
                 pod.name,
                 _samples(self.targets.get((namespace, _instance(ip)), {}), pod),
@@ -73,52 +73,52 @@ class QueryRound:
 
 
 async def query(session: aiohttp.ClientSession, access: Credentials) -> QueryRound:
-    """Return a round of one server. Raises `CallFailed`.
+    """Run a round of queries against one server. Raises `CallFailed`.
 
-    A large fleet is asked about a part at a time, one after the other, so that no answer is too large and only one is
-    held as text. What the devices say is asked where they are; it is empty where no exporter is scraped.
+    A large fleet is queried in parts, one after the other, which bounds the size of each response and of the text in
+    memory. The DCGM series are empty if no exporter is scraped.
     """
-    asked, pods = await _clock(session, access, promql.QUERY_PODS)
-    told = QueryRound(asked, access.url, {})
-    for query in promql.of_now(pods):
-        await _add(session, access, told, query, LIMIT_BYTES)
-    form = {"query": QUERY_DEVICES, "time": f"{told.queried_at:.3f}"}
+    queried_at, pods = await _clock(session, access, promql.QUERY_PODS)
+    query_round = QueryRound(queried_at, access.url, {})
+    for promql_text in promql.current_queries(pods):
+        await _add(session, access, query_round, promql_text, LIMIT_BYTES)
+    form = {"query": QUERY_DEVICES, "time": f"{query_round.queried_at:.3f}"}
     devices = await _query(session, access, form, LIMIT_BYTES)
-    await asyncio.to_thread(told.devices.add, _result(devices))
-    return told
+    await asyncio.to_thread(query_round.devices.add, _result(devices))
+    return query_round
 
 
 async def _clock(
     session: aiohttp.ClientSession, access: Credentials, query: str
 ) -> tuple[float, int]:
-    """Return a server's own clock, Unix seconds, and the number that it answers with."""
+    """Return the server's time in Unix seconds, and the count that the query returns."""
     data = await _query(session, access, {"query": query}, LIMIT_BYTES)
     try:
         now, text = data["result"][0]["value"]
-        asked, count = measured(float(now)), measured(float(text))
+        queried_at, count = measured(float(now)), measured(float(text))
     except (LookupError, TypeError, ValueError, OverflowError):
-        asked = count = None
-    if asked is None or count is None:
+        queried_at = count = None
+    if queried_at is None or count is None:
         raise CallFailed("Prometheus did not answer with its time and a number of pods or series")
-    return asked, int(count)
+    return queried_at, int(count)
 
 
 async def _add(
     session: aiohttp.ClientSession, access: Credentials, to: QueryRound, query: str, limit: int
 ) -> None:
-    """Add the answer to a question, as of the round's time, of at most `limit` bytes."""
+    """Add the response to a query at the round's time, of at most `limit` bytes."""
     form = {"query": query, "time": f"{to.queried_at:.3f}"}
     answer = await _query(session, access, form, limit)
     await asyncio.to_thread(_sort, answer, to.targets)
 
 
 async def query_past(session: aiohttp.ClientSession, access: Credentials) -> QueryRound:
-    """Return what one server has of the last minutes, empty where that is too much for one answer. Raises `CallFailed`."""
-    asked, series = await _clock(session, access, promql.QUERY_PAST_SERIES)
-    told, query = QueryRound(asked, access.url, {}), promql.of_past(series)
-    if query is not None:
-        await _add(session, access, told, query, LIMIT_PAST_BYTES)
-    return told
+    """Read the last minutes from one server; empty if the response would be too large. Raises `CallFailed`."""
+    queried_at, series = await _clock(session, access, promql.QUERY_PAST_SERIES)
+    query_round, promql_text = QueryRound(queried_at, access.url, {}), promql.past_query(series)
+    if promql_text is not None:
+        await _add(session, access, query_round, promql_text, LIMIT_PAST_BYTES)
+    return query_round
 
 
 async def read_prometheus(
@@ -130,16 +130,16 @@ async def read_prometheus(
 
     Raises `CallFailed`.
     """
-    found = await query(session, Credentials(url))
-    return {uid: found.signals(*asked) for uid, asked in pods_by_pool.items()}
+    query_round = await query(session, Credentials(url))
+    return {uid: query_round.signals(*pods) for uid, pods in pods_by_pool.items()}
 
 
 def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list[PodObject]:
-    """Return the Ready pods of which the server knows too little, or nothing under 10 s old.
+    """Return the Ready pods with too few samples, or none under 10 s old, on the server.
 
-    A pod Ready for less than `GRACE_SECONDS` is not missed yet.
+    Pods that are Ready for less than `GRACE_SECONDS` are left out.
     """
-    asked = now if signals.queried_at is None else signals.queried_at
+    queried_at = now if signals.queried_at is None else signals.queried_at
     times: dict[str, list[float]] = defaultdict(list)
     for sample in signals.samples:
         times[sample.uid].append(sample.time)
@@ -147,8 +147,8 @@ def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list
     def known(pod: PodObject) -> bool:
         if pod.ready_since is not None and now - pod.ready_since < GRACE_SECONDS:
             return True
-        seen = times[pod.uid]
-        return len(seen) >= LEAST_SCRAPES and asked - max(seen) <= FRESH_SECONDS
+        scrapes = times[pod.uid]
+        return len(scrapes) >= MIN_SCRAPES and queried_at - max(scrapes) <= FRESH_SECONDS
 
     return [pod for pod in pods if pod.ready and not pod.terminating and not known(pod)]
 
@@ -159,44 +159,44 @@ async def _query(
     form: Mapping[str, str],
     limit: int,
 ) -> Any:
-    """Return `data` of a query's answer; raises `CallFailed`, naming the server."""
-    where = _endpoint(access.url)
-    question = HttpCall("POST", where, limit, access.headers, data=form, tls=access.tls)
+    """Return `data` of a query's response. Raises `CallFailed` with the server's URL."""
+    endpoint = _endpoint(access.url)
+    request = HttpCall("POST", endpoint, limit, access.headers, data=form, tls=access.tls)
     try:
-        status, body = await call(session, question)
+        status, body = await call(session, request)
         if status in (401, 403):
             raise CallFailed(
-                f"answered {status}: check the credentials that its policy or the chart names"
+                f"answered {status}: check the credentials in the policy or in the chart's prometheus values"
             )
         if status != 200:
-            raise CallFailed(f"answered {status}{_said(body)}")
+            raise CallFailed(f"answered {status}{_error_text(body)}")
         answer = await asyncio.to_thread(json.loads, body)
         if not isinstance(answer, dict) or answer.get("status") != "success":
             raise CallFailed("did not answer as Prometheus does")
         return answer.get("data")
     except CallFailed as error:
-        raise CallFailed(f"Prometheus at {where.origin()} {error}") from error
+        raise CallFailed(f"Prometheus at {endpoint.origin()} {error}") from error
     except (ValueError, RecursionError) as error:
-        text = f"Prometheus at {where.origin()} did not answer in JSON"
+        text = f"Prometheus at {endpoint.origin()} did not answer in JSON"
         raise CallFailed(text) from error
 
 
 def _endpoint(url: str) -> URL:
     try:
-        where = URL(url.rstrip("/") + "/api/v1/query")
-        where.origin()
+        endpoint = URL(url.rstrip("/") + "/api/v1/query")
+        endpoint.origin()
     except ValueError as error:
         raise CallFailed("Prometheus has no valid URL") from error
-    return where
+    return endpoint
 
 
-def _said(body: bytes) -> str:
-    """Return Prometheus' own error text, shortened, where there is one."""
+def _error_text(body: bytes) -> str:
+    """Return the error text of Prometheus, shortened; empty if there is none."""
     try:
-        said = json.loads(body)["error"]
+        text = json.loads(body)["error"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
-    return f": {str(said)[:200]}"
+    return f": {str(text)[:200]}"
 
 
 def _result(data: Any) -> list[Any]:
@@ -204,23 +204,23 @@ def _result(data: Any) -> list[Any]:
     return result if isinstance(result, list) else []
 
 
-def _sort(data: Any, found: Targets) -> None:
-    """Add an answer's readings to those of their targets; malformed series are left out."""
+def _sort(data: Any, targets: Targets) -> None:
+    """Add the readings of a response to their targets; malformed series are left out."""
     for series in _result(data):
         try:
             labels, values = series["metric"], series["values"]
             name = intern(labels["__name__"])
-            kept = {label: intern(labels[label]) for label in LABELS if label in labels}
-            jobs = found.setdefault((labels["namespace"], labels["instance"]), {})
+            own = {label: intern(labels[label]) for label in LABELS if label in labels}
+            jobs = targets.setdefault((labels["namespace"], labels["instance"]), {})
             readings = jobs.setdefault(labels.get("job", ""), defaultdict(list))
             for time, value in values:
-                readings[float(time)].append(Reading(name, kept, float(value)))
+                readings[float(time)].append(Reading(name, own, float(value)))
         except (LookupError, TypeError, ValueError, OverflowError):
             continue
 
 
 def _samples(jobs: Mapping[str, Scrapes], pod: PodObject) -> list[PodSample]:
-    """Return the samples of a pod. Where two jobs scrape it, the fresher one counts, alone."""
+    """Return the samples of a pod; if several jobs scrape it, those of the freshest."""
     by_job = (
         [
             pod_sample(readings, pod.uid, time)

@@ -1,4 +1,4 @@
-"""From what a pod exposes to a `PodSample`: the same for a scraped text and for a store's series."""
+"""Pod samples: parses metrics, scraped from a pod or read from Prometheus, into `PodSample`."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -14,7 +14,7 @@ from penstock_operator.observed import GenerationSample, PodSample, UtilizationS
 
 
 class Reading(NamedTuple):
-    """One value of one series; a tuple, for there are millions in the answer about a large fleet."""
+    """One value of one series; a tuple, because a large fleet has millions."""
 
     name: str
     labels: Mapping[str, str]
@@ -22,7 +22,7 @@ class Reading(NamedTuple):
 
 
 class BadExposition(ValueError):
-    """The text is not in Prometheus' format."""
+    """The text is not in the Prometheus exposition format."""
 
 
 _BUCKET = names.METRIC_BATCH_DURATION + "_bucket"
@@ -32,7 +32,7 @@ _OUTPUT_TOKEN_BUCKET = names.METRIC_TIME_PER_OUTPUT_TOKEN + "_bucket"
 _SUMS = names.CURVE_METRICS
 _SOURCES = {"nvml": UtilizationSource.NVML, "enginebusyshare": UtilizationSource.ENGINE}
 
-WANTED = (
+SAMPLE_METRICS = (
     names.METRIC_REQUESTS_WAITING,
     names.METRIC_REQUESTS_RUNNING,
     names.METRIC_REQUESTS_RECEIVED,
@@ -51,9 +51,9 @@ WANTED = (
     _BUCKET,
     *_SUMS.values(),
 )
-"""What every sample is made from: the rest is for people, and for `DURATIONS`."""
+"""Metrics of every sample; those in `DURATIONS` are queried separately."""
 DURATIONS = (_REQUEST_BUCKET, _FIRST_TOKEN_BUCKET, _OUTPUT_TOKEN_BUCKET)
-"""What requests on time are counted from: as many series again, so they are asked for by themselves."""
+"""Histograms from which requests on time are counted: as many series as all the others, so they have their own query."""
 HISTORY = (
     names.METRIC_REQUESTS_WAITING,
     names.METRIC_REQUESTS_RUNNING,
@@ -63,16 +63,16 @@ HISTORY = (
     names.METRIC_GENERATION_CURVE,
     *_SUMS.values(),
 )
-"""What a law's memory is rebuilt from: demand and curves."""
+"""Metrics from which a law state is rebuilt: demand and service curves."""
 LABELS = ("uid", "le", "source", "outcome", "reason", "phase", "epoch", "term")
-"""What tells series of one pod apart: a store adds labels of its own to each, which are not held."""
-_LINES = (*WANTED, *DURATIONS)
+"""Labels that distinguish the series of one pod; labels that Prometheus adds are dropped."""
+_LINES = (*SAMPLE_METRICS, *DURATIONS)
 
 
 def parse(text: str) -> tuple[Reading, ...]:
-    """Return the wanted readings of a text exposition; raises `BadExposition`.
+    """Return the readings of the known metrics in a text exposition. Raises `BadExposition`.
 
-    Only wanted lines are parsed, which is most of the cost; types and help change no value.
+    Only their lines are parsed, because parsing is most of the cost.
     """
     lines = "\n".join(line for line in text.split("\n") if line.startswith(_LINES))
     try:
@@ -82,24 +82,26 @@ def parse(text: str) -> tuple[Reading, ...]:
             for sample in family.samples
         )
     except (ValueError, LookupError, OverflowError) as error:
-        raise BadExposition("did not answer in Prometheus' text format") from error
+        raise BadExposition("did not answer in the Prometheus text format") from error
 
 
 def reported_uid(readings: Iterable[Reading]) -> str | None:
-    """Return the pod UID that the readings say they are of."""
-    found = {one.labels.get("uid") for one in readings if one.name == names.METRIC_POD_INFO}
-    return found.pop() if len(found) == 1 else None
+    """Return the pod UID in the readings; None if there is none, or several."""
+    uids = {
+        reading.labels.get("uid") for reading in readings if reading.name == names.METRIC_POD_INFO
+    }
+    return uids.pop() if len(uids) == 1 else None
 
 
 def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
-    """Return the sample of a pod at `time`; what is missing, NaN, negative or infinite is None."""
+    """Return the sample of a pod at `time`; missing, NaN, negative and infinite values are None."""
     by_name: dict[str, list[Reading]] = {}
-    for one in readings:
-        by_name.setdefault(one.name, []).append(one)
+    for reading in readings:
+        by_name.setdefault(reading.name, []).append(reading)
 
     def value(name: str) -> float | None:
-        found = by_name.get(name, [])
-        return measured(found[0].value) if len(found) == 1 else None
+        series = by_name.get(name, [])
+        return measured(series[0].value) if len(series) == 1 else None
 
     duty, source = _duty(by_name.get(names.METRIC_GPU_UTILIZATION, []))
     return PodSample(
@@ -124,26 +126,26 @@ def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
 
 
 def _generation(by_name: Mapping[str, list[Reading]]) -> GenerationSample | None:
-    """Return what only pods that generate text say; None where they say nothing of their steps."""
+    """Return the metrics of a pod that generates text; None without sums over steps."""
     epochs: dict[int, dict[str, float]] = {}
-    for one in by_name.get(names.METRIC_GENERATION_CURVE, []):
-        value, epoch = measured(one.value), one.labels.get("epoch", "")
+    for reading in by_name.get(names.METRIC_GENERATION_CURVE, []):
+        value, epoch = measured(reading.value), reading.labels.get("epoch", "")
         if value is not None and epoch.isdecimal():
-            epochs.setdefault(int(epoch), {})[one.labels.get("term", "")] = value
-    whole = {
-        epoch: tuple(held[term] for term in names.GENERATION_TERMS)
-        for epoch, held in epochs.items()
-        if all(term in held for term in names.GENERATION_TERMS)
+            epochs.setdefault(int(epoch), {})[reading.labels.get("term", "")] = value
+    complete = {
+        epoch: tuple(terms[term] for term in names.GENERATION_TERMS)
+        for epoch, terms in epochs.items()
+        if all(term in terms for term in names.GENERATION_TERMS)
     }
-    if not whole:
+    if not complete:
         return None
-    newest = max(whole)
-    phases = {one.labels.get("phase"): one.value for one in by_name.get(names.METRIC_TOKENS, [])}
+    newest = max(complete)
+    phases = {each.labels.get("phase"): each.value for each in by_name.get(names.METRIC_TOKENS, [])}
     usage = by_name.get(names.METRIC_KV_CACHE_USAGE, [])
     return GenerationSample(
         epoch=newest,
-        sums=whole[newest],
-        warm_up=whole.get(0) if newest else None,
+        sums=complete[newest],
+        warm_up=complete.get(0) if newest else None,
         generated_tokens=measured(phases.get("decode")),
         cache_usage=measured(usage[0].value) if len(usage) == 1 else None,
         first_token_buckets=_buckets(by_name.get(_FIRST_TOKEN_BUCKET, [])),
@@ -152,14 +154,14 @@ def _generation(by_name: Mapping[str, list[Reading]]) -> GenerationSample | None
 
 
 def _settled(by_name: Mapping[str, list[Reading]]) -> float | None:
-    """Return ended requests and refusals, those by the client's own fault left out; None where no end is told."""
+    """Return the number of ended requests and of refusals without client faults; None without outcomes."""
     ended = by_name.get(names.METRIC_REQUESTS, [])
     refused = [
-        one
-        for one in by_name.get(names.METRIC_REQUESTS_REFUSED, [])
-        if one.labels.get("reason") not in names.CLIENT_FAULTS
+        reading
+        for reading in by_name.get(names.METRIC_REQUESTS_REFUSED, [])
+        if reading.labels.get("reason") not in names.CLIENT_FAULTS
     ]
-    return measured(sum(one.value for one in [*ended, *refused])) if ended else None
+    return measured(sum(reading.value for reading in [*ended, *refused])) if ended else None
 
 
 def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:
@@ -168,8 +170,10 @@ def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:
 
 
 def _duty(readings: list[Reading]) -> tuple[float | None, UtilizationSource | None]:
-    """Return the duty of the most direct source; above 1 it is no share, so it is absent."""
-    by_source = {_SOURCES.get(one.labels.get("source", "").lower()): one.value for one in readings}
+    """Return the duty of the most direct source; a value above 1 is invalid and absent."""
+    by_source = {
+        _SOURCES.get(each.labels.get("source", "").lower()): each.value for each in readings
+    }
     for source in (UtilizationSource.NVML, UtilizationSource.ENGINE):
         value = measured(by_source.get(source))
         if value is not None and value <= 1:
@@ -178,15 +182,15 @@ def _duty(readings: list[Reading]) -> tuple[float | None, UtilizationSource | No
 
 
 _bound = lru_cache(maxsize=1024)(float)
-"""Bounds are few, and read millions of times."""
+"""Cached, because few bounds are parsed millions of times."""
 
 
 def _buckets(readings: list[Reading]) -> tuple[tuple[float, float], ...]:
-    """Return ascending (upper bound, cumulative count), or nothing where they make no histogram."""
+    """Return ascending (upper bound, cumulative count); empty if the readings are not a histogram."""
     try:
-        found = sorted([(_bound(one.labels["le"]), one.value) for one in readings])
+        buckets = sorted([(_bound(each.labels["le"]), each.value) for each in readings])
     except (KeyError, ValueError):
         return ()
-    whole = all(measured(count) is not None for _, count in found)
-    rising = all(a < b and below <= above for (a, below), (b, above) in pairwise(found))
-    return tuple(found) if found and found[-1][0] == inf and whole and rising else ()
+    complete = all(measured(count) is not None for _, count in buckets)
+    rising = all(a < b and below <= above for (a, below), (b, above) in pairwise(buckets))
+    return tuple(buckets) if buckets and buckets[-1][0] == inf and complete and rising else ()

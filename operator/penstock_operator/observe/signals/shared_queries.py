@@ -1,8 +1,8 @@
-"""One round of questions a Prometheus a tick, however many pools there are and in however many passes they come.
+"""Shared Prometheus queries: one round for each server and tick serves all pools and passes.
 
-Pools fall due on a common grid and are visited in batches; whoever asks a server within the tick gets what the
-first one asked for, a failure too. Single-flight: a round under way is waited for, not doubled. So it is with the one
-round about the past that a new leader asks of each server.
+Pools are due on a common grid and visited in batches. All callers within a tick share the result of the first, a failure
+too; a round under way is awaited, not repeated (single flight). The round about the past, which a new leader runs once
+for each server, is shared in the same way.
 """
 
 import asyncio
@@ -18,62 +18,62 @@ from penstock_operator.observe.signals.prometheus import QueryRound, query, quer
 from penstock_operator.telemetry import metrics
 
 SHARED_SECONDS = 4.0
-"""Under one tick, so that no tick is served by the round of the one before."""
+"""Less than a tick, so that each tick runs its own round."""
 PAST_SHARED_SECONDS = 60.0
-"""All pools are met in this time after a start; a pool met later has no past worth another question."""
+"""Time after a start in which all pools are visited first; a pool created later has no past to query."""
 
-Asked = dict[MetricsServer, tuple[float, asyncio.Task[QueryRound]]]
+Rounds = dict[MetricsServer, tuple[float, asyncio.Task[QueryRound]]]
 
 
 @dataclass(slots=True)
 class SharedQueries:
-    """The last round of each server. Times are the event loop's."""
+    """The last rounds of each server, with their times by the event loop's clock."""
 
     access: Callable[[MetricsServer], Awaitable[Credentials]] = plain
-    """How a server is asked. Raises `CallFailed`."""
-    _last: Asked = field(default_factory=dict)
-    _past: Asked = field(default_factory=dict)
+    """Returns the credentials of a server. Raises `CallFailed`."""
+    _last: Rounds = field(default_factory=dict)
+    _past: Rounds = field(default_factory=dict)
 
     async def query(self, session: aiohttp.ClientSession, server: MetricsServer) -> QueryRound:
-        """Return this tick's round of a server. Raises `CallFailed`, once a tick like everything else."""
+        """Return this tick's round of a server. Raises `CallFailed`, shared within the tick too."""
         _expire(self._last, SHARED_SECONDS)
         _expire(self._past, PAST_SHARED_SECONDS)
 
-        async def asked() -> QueryRound:
+        async def run() -> QueryRound:
             return await query(session, await self.access(server))
 
-        return await _shared(self._last, server, asked)
+        return await _shared(self._last, server, run)
 
     async def query_past(self, session: aiohttp.ClientSession, server: MetricsServer) -> QueryRound:
-        """Return what a server has of the last minutes, asked once for all pools. Raises `CallFailed`."""
+        """Return the last minutes of a server, queried once for all pools. Raises `CallFailed`."""
 
-        async def asked() -> QueryRound:
+        async def run() -> QueryRound:
             return await query_past(session, await self.access(server))
 
-        return await _shared(self._past, server, asked)
+        return await _shared(self._past, server, run)
 
 
-def _expire(held: Asked, seconds: float) -> None:
-    """Drop rounds that have served: the answer about a large fleet is large."""
+def _expire(rounds: Rounds, seconds: float) -> None:
+    """Drop old rounds, because those of a large fleet use much memory."""
     now = asyncio.get_running_loop().time()
-    for server, (at, task) in tuple(held.items()):
+    for server, (at, task) in tuple(rounds.items()):
         if now - at >= seconds and task.done():
-            del held[server]
+            del rounds[server]
 
 
 async def _shared(
-    held: Asked, server: MetricsServer, make: Callable[[], Coroutine[Any, Any, QueryRound]]
+    rounds: Rounds, server: MetricsServer, start: Callable[[], Coroutine[Any, Any, QueryRound]]
 ) -> QueryRound:
-    if server not in held:
+    if server not in rounds:
         metrics.PROMETHEUS_ROUNDS.labels(server.url).inc()
-        task = asyncio.create_task(make(), name="round")
-        task.add_done_callback(_heard)
-        held[server] = (asyncio.get_running_loop().time(), task)
-    # shielded: who is cancelled must not take the round from the others
-    return await asyncio.shield(held[server][1])
+        task = asyncio.create_task(start(), name="round")
+        task.add_done_callback(_retrieve_error)
+        rounds[server] = (asyncio.get_running_loop().time(), task)
+    # shielded: cancelling one caller must not cancel the round of the others
+    return await asyncio.shield(rounds[server][1])
 
 
-def _heard(task: asyncio.Task[QueryRound]) -> None:
-    """Take note of a failure that nobody waits for any more."""
+def _retrieve_error(task: asyncio.Task[QueryRound]) -> None:
+    """Retrieve the error of a task that no caller awaits any more, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

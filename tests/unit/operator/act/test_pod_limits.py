@@ -1,4 +1,4 @@
-"""Limits pushed to pods over real sockets, with tokens that the runtime itself verifies."""
+"""Pushes of limits to pods over real sockets, with tokens that the runtime verifies."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from penstock_api.limits import (
 )
 from penstock_api.names import PATH_LIMITS, PATH_STATE
 from penstock_operator.act.pod_limits import PodControl
-from penstock_operator.act.signing_key import RIPENING_SECONDS, rotated
+from penstock_operator.act.signing_key import PUBLISH_SECONDS, rotated
 from penstock_operator.decide.actions import LimitsPush
 from penstock_operator.errors import NotLeading
 from penstock_operator.net.http import new_session
@@ -50,7 +50,7 @@ UPDATE = LimitsUpdate(
 
 
 def state(generation: int) -> State:
-    """Return what a pod answers."""
+    """Return the state in a pod's response."""
     return State(
         generation=generation,
         limits=Limits(**UPDATE.limits().model_dump()),
@@ -70,13 +70,13 @@ def state(generation: int) -> State:
 
 @pytest.fixture
 async def control() -> AsyncIterator[PodControl]:
-    """Return a control with a real session."""
+    """Yield a client with a real session."""
     async with new_session() as session:
         yield PodControl(session, SIGNER, time.time, lambda: True)
 
 
 def keys_file(folder: Path, signer: Signer = SIGNER) -> Path:
-    """Write the public keys as the operator's settings carry them."""
+    """Write the public keys in the format of the pods' settings."""
     path = folder / "control-keys.json"
     path.write_text(json.dumps({signer.kid: signer.public_key()}))
     return path
@@ -90,7 +90,7 @@ def answering(status: int, body: object) -> Callable[[web.Request], object]:
 
 
 async def pushed(control: PodControl, handler: object) -> Acknowledgement:
-    """Push to one pod that answers so."""
+    """Push to one pod with this handler; return the acknowledgement."""
     async with serving(web.patch(PATH_LIMITS, handler)) as ip:  # type: ignore[arg-type]
         return (await control.push([LimitsPush("uid-1", ip, UPDATE)]))["uid-1"]
 
@@ -108,7 +108,7 @@ async def test_a_pod_verifies_the_token_and_acknowledges_by_generation(
     assert await pushed(control, patch) == Acknowledgement(generation=9, effective_max=64)
 
 
-async def test_the_state_is_read_with_a_token_too(control: PodControl, tmp_path: Path) -> None:
+async def test_the_state_is_read_with_a_token(control: PodControl, tmp_path: Path) -> None:
     verifier = TokenVerifier(keys_file(tmp_path), "uid-1")
 
     async def get(request: web.Request) -> web.Response:
@@ -116,21 +116,23 @@ async def test_the_state_is_read_with_a_token_too(control: PodControl, tmp_path:
         return web.Response(text=state(8).model_dump_json(by_alias=True))
 
     async with serving(web.get(PATH_STATE, get)) as ip:
-        found = await control.read([pod_object("uid-1", ip), pod_object("uid-2", None)])
-    assert found == {"uid-1": Acknowledgement(generation=8, effective_max=64)}
+        acks = await control.read([pod_object("uid-1", ip), pod_object("uid-2", None)])
+    assert acks == {"uid-1": Acknowledgement(generation=8, effective_max=64)}
 
 
-async def test_an_older_generation_is_told_the_pods_own(control: PodControl) -> None:
+async def test_the_refusal_of_an_older_generation_contains_the_pods_own(
+    control: PodControl,
+) -> None:
     body = {"error": "generation 9 is older than 12", "field": "generation", "generation": 12}
-    found = await pushed(control, answering(409, body))
-    assert found.generation == 12
-    assert found.effective_max is None
-    assert "generation 9 is older than 12" in found.problem
+    ack = await pushed(control, answering(409, body))
+    assert ack.generation == 12
+    assert ack.effective_max is None
+    assert "generation 9 is older than 12" in ack.problem
 
 
-async def test_a_refused_value_is_a_problem_in_the_pods_words(control: PodControl) -> None:
-    found = await pushed(control, answering(422, {"error": "`maxBatchSize`: too large"}))
-    assert found == Acknowledgement(
+async def test_a_refused_value_is_a_problem_with_the_pods_message(control: PodControl) -> None:
+    ack = await pushed(control, answering(422, {"error": "`maxBatchSize`: too large"}))
+    assert ack == Acknowledgement(
         None, None, f"{PATH_LIMITS} answered 422: `maxBatchSize`: too large"
     )
 
@@ -144,16 +146,17 @@ async def test_a_refused_value_is_a_problem_in_the_pods_words(control: PodContro
         ({"generation": "NaN"}, "generation"),
     ],
 )
-async def test_a_state_out_of_range_is_not_believed(
+async def test_a_state_out_of_range_is_a_problem(
     control: PodControl, body: object, field: str
 ) -> None:
-    whole = (
+    complete = (
         {**json.loads(state(9).model_dump_json(by_alias=True)), **body}
         if isinstance(body, dict)
         else body
     )
-    found = await pushed(control, answering(200, whole))
-    assert found == Acknowledgement(None, None, f"{PATH_LIMITS} answered a bad state: {field}")
+    ack = await pushed(control, answering(200, complete))
+    problem = f"{PATH_LIMITS} answered with an invalid state: {field}"
+    assert ack == Acknowledgement(None, None, problem)
 
 
 async def test_redirects_large_and_missing_answers_are_problems(control: PodControl) -> None:
@@ -183,18 +186,24 @@ async def test_an_answer_that_never_comes_is_a_problem(control: PodControl) -> N
     assert "did not answer within 2 s" in (await pushed(control, never)).problem
 
 
-async def test_a_pod_that_loads_says_how_far_it_is(control: PodControl) -> None:
-    told = {"stage": "Fetching", "loadedBytes": 3, "totalBytes": 4}
-    body = {"error": "the model is being loaded", "loading": told}
-    found = await pushed(control, answering(503, body))
-    assert found.loading == Loading(stage=LoadStage.FETCHING, loaded_bytes=3, total_bytes=4)
+async def test_a_loading_pod_reports_its_progress(control: PodControl) -> None:
+    loading = {"stage": "Fetching", "loadedBytes": 3, "totalBytes": 4}
+    body = {"error": "the model is being loaded", "loading": loading}
+    ack = await pushed(control, answering(503, body))
+    assert ack.loading == Loading(stage=LoadStage.FETCHING, loaded_bytes=3, total_bytes=4)
     bad: object
-    for bad in (None, {"stage": "Flying"}, {**told, "loadedBytes": -1}, [], {"loadedBytes": 2**80}):
-        found = await pushed(control, answering(503, {"error": "no", "loading": bad}))
-        assert (found.loading, found.generation) == (None, None)
+    for bad in (
+        None,
+        {"stage": "Flying"},
+        {**loading, "loadedBytes": -1},
+        [],
+        {"loadedBytes": 2**80},
+    ):
+        ack = await pushed(control, answering(503, {"error": "no", "loading": bad}))
+        assert (ack.loading, ack.generation) == (None, None)
 
 
-async def test_one_slow_pod_does_not_hold_up_a_hundred(control: PodControl) -> None:
+async def test_one_slow_pod_does_not_delay_a_hundred(control: PodControl) -> None:
     answered = list[str]()
     all_others = asyncio.Event()
 
@@ -213,10 +222,10 @@ async def test_one_slow_pod_does_not_hold_up_a_hundred(control: PodControl) -> N
         serving(web.patch(PATH_LIMITS, last)) as slow,
     ):
         pushes = [LimitsPush(f"uid-{i}", slow if i == 0 else fast, UPDATE) for i in range(100)]
-        found = await control.push(pushes)
-    assert found["uid-0"].problem == f"{PATH_LIMITS} answered 500"
-    assert sum(one.generation == 9 for one in found.values()) == 99
-    assert found["uid-0"].generation is None
+        acks = await control.push(pushes)
+    assert acks["uid-0"].problem == f"{PATH_LIMITS} answered 500"
+    assert sum(ack.generation == 9 for ack in acks.values()) == 99
+    assert acks["uid-0"].generation is None
 
 
 async def test_a_token_is_for_one_pod_one_generation_and_thirty_seconds(tmp_path: Path) -> None:
@@ -235,7 +244,7 @@ async def test_a_token_is_for_one_pod_one_generation_and_thirty_seconds(tmp_path
     assert jwt.get_unverified_header(token) == {"alg": "EdDSA", "typ": "JWT", "kid": SIGNER.kid}
 
 
-async def test_a_token_is_taken_once_and_forgotten_when_it_could_not_come_back(
+async def test_a_token_is_accepted_once_and_forgotten_after_its_expiry(
     tmp_path: Path,
 ) -> None:
     now = [1_000_000.0]
@@ -251,7 +260,7 @@ async def test_a_token_is_taken_once_and_forgotten_when_it_could_not_come_back(
     assert len(verifier._used) == 1
 
 
-async def test_a_pod_whose_clock_is_five_minutes_off_says_so_or_obeys(tmp_path: Path) -> None:
+async def test_a_pod_whose_clock_is_five_minutes_off_accepts_or_reports_it(tmp_path: Path) -> None:
     path, now = keys_file(tmp_path), 1_000_000.0
     slow = TokenVerifier(path, "uid-1", lambda: now - 300)
     fast = TokenVerifier(path, "uid-1", lambda: now + 300)
@@ -260,42 +269,42 @@ async def test_a_pod_whose_clock_is_five_minutes_off_says_so_or_obeys(tmp_path: 
         await fast.verify(f"Bearer {SIGNER.token('uid-1', 9, now)}")
 
 
-async def test_a_rotation_refuses_nobody_at_any_moment(tmp_path: Path) -> None:
-    """Pods read the ring up to RIPENING late; the signer of each moment is in what they hold by then."""
+async def test_a_rotation_of_keys_never_invalidates_a_call(tmp_path: Path) -> None:
+    """Pods read the key ring up to PUBLISH_SECONDS late; they always have the signing key by then."""
     ring, path = rotated(None, 0.0), tmp_path / "control-keys.json"
-    held = ring.public_keys()
+    published = ring.public_keys()
     for day in range(65):
         now = day * 86_400.0
         ring = rotated(ring, now)
-        for late in (0.0, RIPENING_SECONDS - 1, RIPENING_SECONDS, 7200.0):
-            if late >= RIPENING_SECONDS:
-                held = ring.public_keys()
-            path.write_text(json.dumps(dict(held)))
+        for late in (0.0, PUBLISH_SECONDS - 1, PUBLISH_SECONDS, 7200.0):
+            if late >= PUBLISH_SECONDS:
+                published = ring.public_keys()
+            path.write_text(json.dumps(dict(published)))
             moment = now + late
             token = ring.signer(moment).token("uid-1", 9, moment)
             await TokenVerifier(path, "uid-1", partial(float, moment)).verify(f"Bearer {token}")
-    assert len(set(held)) == 1, "the keys before the last one are retired"
+    assert len(set(published)) == 1, "the keys before the last one are retired"
 
 
-def test_a_key_survives_its_secret() -> None:
+def test_a_key_is_equal_after_a_round_trip_through_its_secret() -> None:
     again = Signer.from_pem(SIGNER.pem())
     assert (again.kid, again.public_key()) == (SIGNER.kid, SIGNER.public_key())
 
 
-def test_a_bad_key_is_refused_with_words() -> None:
+def test_a_bad_key_is_refused_with_a_message() -> None:
     with pytest.raises(BadSigningKey, match="PKCS#8"):
         Signer.from_pem(b"not a key")
 
 
-async def test_nothing_is_sent_to_a_pod_once_the_lease_is_not_ours() -> None:
-    asked: list[str] = []
+async def test_nothing_is_sent_to_a_pod_after_the_lease_is_lost() -> None:
+    requests: list[str] = []
 
     async def patch(request: web.Request) -> web.Response:
-        asked.append(request.path)
+        requests.append(request.path)
         return web.json_response({}, status=500)
 
     async with new_session() as session, serving(web.patch(PATH_LIMITS, patch)) as ip:
         stale = PodControl(session, SIGNER, time.time, lambda: False)
         with pytest.raises(NotLeading):
             await stale.push([LimitsPush("uid-1", ip, UPDATE)])
-    assert asked == []
+    assert requests == []

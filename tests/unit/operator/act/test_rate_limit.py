@@ -1,11 +1,11 @@
-"""Fifty writes a second, and conditions before children before Events."""
+"""Rate limit: 50 writes a second, with conditions before children before Events."""
 
 import asyncio
 
 from penstock_operator.act.rate_limit import TokenBucket, Urgency, WriteBudget
 
 
-def test_a_full_bucket_lets_a_burst_through_and_then_one_each_fiftieth() -> None:
+def test_a_full_bucket_admits_a_burst_and_then_one_write_each_fiftieth_of_a_second() -> None:
     bucket = TokenBucket(rate=50, burst=50, tokens=50, updated=0.0)
 
     assert [bucket.take(0.0) for _ in range(50)] == [0.0] * 50
@@ -19,7 +19,7 @@ def test_an_idle_bucket_does_not_grow_beyond_its_burst() -> None:
     assert sum(bucket.take(3600.0) == 0.0 for _ in range(60)) == 50
 
 
-def test_a_clock_that_steps_back_neither_gives_nor_takes() -> None:
+def test_a_clock_that_steps_back_neither_adds_nor_removes_tokens() -> None:
     bucket = TokenBucket(rate=1, burst=1, tokens=0.5, updated=100.0)
 
     assert bucket.take(50.0) == 0.5
@@ -48,7 +48,7 @@ async def test_the_most_urgent_writer_goes_first() -> None:
     assert served == ["condition", "child", "second child", "event"]
 
 
-async def test_a_writer_that_gave_up_costs_no_token() -> None:
+async def test_a_cancelled_writer_takes_no_token() -> None:
     budget = WriteBudget(TokenBucket(rate=100, burst=1, tokens=1, updated=0.0), lambda: 0.0)
     await budget.turn(Urgency.CHILD)
     gone = asyncio.create_task(budget.turn(Urgency.CHILD))

@@ -1,4 +1,4 @@
-"""Which differences of a status are worth a write, and when."""
+"""Status writes: which changes of a status are written, and when."""
 
 from typing import Any
 
@@ -30,15 +30,15 @@ def test_a_count_is_written_at_once() -> None:
     assert worth_writing(status(), status(replicas=3), NOW, NOW)
 
 
-def test_a_condition_that_turns_is_written_at_once() -> None:
-    turned = status(conditions=[ready(status="False", reason="NameConflict")])
-    assert worth_writing(status(), turned, NOW, NOW)
+def test_a_condition_that_changes_its_status_is_written_at_once() -> None:
+    changed = status(conditions=[ready(status="False", reason="NameConflict")])
+    assert worth_writing(status(), changed, NOW, NOW)
 
 
-def test_words_of_a_condition_wait_ten_seconds() -> None:
-    said = status(conditions=[ready(message="3 of 3 ready")])
-    assert not worth_writing(status(), said, NOW - 9, NOW)
-    assert worth_writing(status(), said, NOW - 10, NOW)
+def test_a_changed_message_waits_ten_seconds() -> None:
+    changed = status(conditions=[ready(message="3 of 3 ready")])
+    assert not worth_writing(status(), changed, NOW - 9, NOW)
+    assert worth_writing(status(), changed, NOW - 10, NOW)
 
 
 def test_a_transition_time_alone_is_not_worth_a_write() -> None:
@@ -46,32 +46,32 @@ def test_a_transition_time_alone_is_not_worth_a_write() -> None:
     assert not worth_writing(status(), dated, None, NOW)
 
 
-def test_samples_wait_a_minute_however_far_they_move() -> None:
-    held = status(scaling={"source": "Prometheus", "waiting": "10"})
-    wanted = status(scaling={"source": "Prometheus", "waiting": "900"})
+def test_samples_wait_a_minute_whatever_their_change() -> None:
+    current = status(scaling={"source": "Prometheus", "waiting": "10"})
+    desired = status(scaling={"source": "Prometheus", "waiting": "900"})
 
-    assert not worth_writing(held, wanted, NOW - 59, NOW)
-    assert worth_writing(held, wanted, NOW - 60, NOW)
+    assert not worth_writing(current, desired, NOW - 59, NOW)
+    assert worth_writing(current, desired, NOW - 60, NOW)
 
 
 def test_samples_inside_their_dead_band_are_never_written() -> None:
-    held = status(scaling={"source": "Pods", "rowsPerSecond": "100", "signalAgeSeconds": "1.5"})
-    wanted = status(scaling={"source": "Pods", "rowsPerSecond": "109", "signalAgeSeconds": "9.0"})
+    current = status(scaling={"source": "Pods", "rowsPerSecond": "100", "signalAgeSeconds": "1.5"})
+    desired = status(scaling={"source": "Pods", "rowsPerSecond": "109", "signalAgeSeconds": "9.0"})
 
-    assert not worth_writing(held, wanted, None, NOW)
+    assert not worth_writing(current, desired, None, NOW)
 
 
-def test_a_sample_that_comes_or_goes_has_moved() -> None:
-    held = status(scaling={"source": "Pods"})
-    assert worth_writing(held, status(scaling={"source": "Pods", "waiting": "0"}), None, NOW)
+def test_a_sample_that_appears_or_disappears_is_a_change() -> None:
+    current = status(scaling={"source": "Pods"})
+    assert worth_writing(current, status(scaling={"source": "Pods", "waiting": "0"}), None, NOW)
 
 
 def test_another_source_is_written_at_once() -> None:
-    held, wanted = status(scaling={"source": "Prometheus"}), status(scaling={"source": "Pods"})
-    assert worth_writing(held, wanted, NOW, NOW)
+    current, desired = status(scaling={"source": "Prometheus"}), status(scaling={"source": "Pods"})
+    assert worth_writing(current, desired, NOW, NOW)
 
 
-def test_a_decision_that_moves_a_valve_is_written_at_once_and_its_words_are_not() -> None:
+def test_a_decision_that_changes_cap_or_count_is_written_at_once_and_its_message_is_not() -> None:
     decision = {
         "algorithm": "UtilizationBand",
         "cap": 8,
@@ -79,29 +79,29 @@ def test_a_decision_that_moves_a_valve_is_written_at_once_and_its_words_are_not(
         "time": "a",
         "message": "m",
     }
-    held = status(lastDecision=decision)
+    current = status(lastDecision=decision)
 
-    assert worth_writing(held, status(lastDecision={**decision, "cap": 10}), NOW, NOW)
+    assert worth_writing(current, status(lastDecision={**decision, "cap": 10}), NOW, NOW)
     reworded = status(lastDecision={**decision, "message": "n"})
-    assert not worth_writing(held, reworded, NOW, NOW)
-    assert worth_writing(held, reworded, NOW - 60, NOW)
-    assert not worth_writing(held, status(lastDecision={**decision, "time": "b"}), None, NOW)
+    assert not worth_writing(current, reworded, NOW, NOW)
+    assert worth_writing(current, reworded, NOW - 60, NOW)
+    assert not worth_writing(current, status(lastDecision={**decision, "time": "b"}), None, NOW)
 
 
-def test_jitter_is_the_pools_own_and_bounded() -> None:
-    all_of_them = [jitter(f"pool-{number}") for number in range(200)]
+def test_jitter_is_constant_for_a_pool_and_bounded() -> None:
+    values = [jitter(f"pool-{number}") for number in range(200)]
     assert jitter("pool-1") == jitter("pool-1")
-    assert min(all_of_them) >= 0
-    assert max(all_of_them) < JITTER_SECONDS
-    assert len(set(all_of_them)) > 20
+    assert min(values) >= 0
+    assert max(values) < JITTER_SECONDS
+    assert len(set(values)) > 20
 
 
-def test_a_policys_figures_alone_are_written_now_and_then() -> None:
-    held = {"budgets": [{"wanted": 7}], "matchedPools": 2}
+def test_figures_of_a_policy_are_written_every_ten_seconds_at_most() -> None:
+    current = {"budgets": [{"wanted": 7}], "matchedPools": 2}
     busier = {"budgets": [{"wanted": 8}], "matchedPools": 2}
     other = {"budgets": [{"wanted": 8}], "matchedPools": 3}
-    assert not policy_worth_writing(held, held, None, 0.0)
-    assert policy_worth_writing(held, busier, None, 0.0)
-    assert not policy_worth_writing(held, busier, 100.0, 109.0)
-    assert policy_worth_writing(held, busier, 100.0, 110.0)
-    assert policy_worth_writing(held, other, 100.0, 101.0)
+    assert not policy_worth_writing(current, current, None, 0.0)
+    assert policy_worth_writing(current, busier, None, 0.0)
+    assert not policy_worth_writing(current, busier, 100.0, 109.0)
+    assert policy_worth_writing(current, busier, 100.0, 110.0)
+    assert policy_worth_writing(current, other, 100.0, 101.0)

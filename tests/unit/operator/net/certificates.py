@@ -1,4 +1,4 @@
-"""Certificates of a test's own: an authority, and server certificates that it signs."""
+"""Test certificates: an authority, and server certificates that it signs."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ from penstock_api.certificates import CERTIFICATE_FILE, KEY_FILE
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """One that signs for a few days."""
+    """An authority whose certificates are valid for a few days."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate

@@ -1,4 +1,4 @@
-"""TLS between operator and pods: whose certificates count, for which name, and renewals without a restart."""
+"""TLS between operator and pods: trusted authorities, names, and renewals without a restart."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ NAME = "chat.team-a.svc"
 
 @asynccontextmanager
 async def pod(context: ssl.SSLContext) -> AsyncIterator[str]:
-    """Yield the address of a pod that answers over TLS."""
+    """Yield the address of a pod that serves over TLS."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -41,7 +41,9 @@ async def pod(context: ssl.SSLContext) -> AsyncIterator[str]:
     await runner.cleanup()
 
 
-async def asked(address: str, trust: ssl.SSLContext | None, name: str = NAME) -> tuple[int, bytes]:
+async def request(
+    address: str, trust: ssl.SSLContext | None, name: str = NAME
+) -> tuple[int, bytes]:
     url = pod_url(address, names.CLUSTER_PORT, "/", name)
     async with new_session(trust) as session:
         return await call(session, HttpCall("GET", url, 100, tls_name=name))
@@ -59,24 +61,30 @@ def authorities(tmp_path: Path, authority: Authority) -> Path:
     return file
 
 
-async def test_a_pods_certificate_is_judged_by_authority_and_by_its_services_name(
+async def test_a_pods_certificate_is_verified_by_authority_and_service_name(
     tmp_path: Path, authority: Authority, authorities: Path
 ) -> None:
     authority.issue(tmp_path / "tls", NAME)
     trust = PodTrust(authorities).context
     async with pod(ServerCertificate(tmp_path / "tls").context) as address:
-        assert await asked(address, trust) == (200, b"ok")
+        assert await request(address, trust) == (200, b"ok")
         for context, name in ((trust, "chat.team-b.svc"), (None, NAME)):
-            with pytest.raises(CallFailed, match="certificate is not for that name, or of no"):
-                await asked(address, context, name)
+            with pytest.raises(
+                CallFailed, match="certificate is for another name, or of an authority"
+            ):
+                await request(address, context, name)
 
 
-async def test_a_strangers_certificate_is_refused(tmp_path: Path, authorities: Path) -> None:
+async def test_a_certificate_of_another_authority_is_refused(
+    tmp_path: Path, authorities: Path
+) -> None:
     Authority.make("stranger").issue(tmp_path / "tls", NAME)
     async with pod(ServerCertificate(tmp_path / "tls").context) as address:
         with pytest.raises(CallFailed, match="certificate"):
-            await asked(address, PodTrust(authorities).context)
-        assert (await asked(address, PodTrust(None).context))[0] == 200, "nobody is judged"
+            await request(address, PodTrust(authorities).context)
+        assert (await request(address, PodTrust(None).context))[0] == 200, (
+            "certificates are not verified"
+        )
 
 
 async def test_a_renewed_certificate_and_a_new_authority_count_without_a_restart(
@@ -90,17 +98,17 @@ async def test_a_renewed_certificate_and_a_new_authority_count_without_a_restart
         successor.issue(tmp_path / "tls", NAME)
         assert certificate.refresh() is True
         with pytest.raises(CallFailed, match="certificate"):
-            await asked(address, trust.context)
-        both_trusted(authorities, authority, successor)
+            await request(address, trust.context)
+        write_authorities(authorities, authority, successor)
         trust.refresh()
-        assert await asked(address, trust.context) == (200, b"ok")
+        assert await request(address, trust.context) == (200, b"ok")
 
 
-def both_trusted(file: Path, *authorities: Authority) -> None:
-    file.write_text("".join(one.pem() for one in authorities))
+def write_authorities(file: Path, *authorities: Authority) -> None:
+    file.write_text("".join(authority.pem() for authority in authorities))
 
 
-async def test_a_pair_that_does_not_fit_leaves_the_former_certificate_in_force(
+async def test_a_mismatched_pair_leaves_the_loaded_certificate_in_use(
     tmp_path: Path, authority: Authority, authorities: Path
 ) -> None:
     folder = tmp_path / "tls"
@@ -110,16 +118,16 @@ async def test_a_pair_that_does_not_fit_leaves_the_former_certificate_in_force(
     for file in (KEY_FILE, CERTIFICATE_FILE):
         (folder / file).write_bytes((tmp_path / "other" / file).read_bytes())
         if file == KEY_FILE:
-            with pytest.raises(CertificateUnusable, match="cannot be used") as told:
+            with pytest.raises(CertificateUnusable, match="cannot be used") as caught:
                 certificate.refresh()
-            assert "PRIVATE" not in str(told.value)
+            assert "PRIVATE" not in str(caught.value)
             async with pod(certificate.context) as address:
-                assert (await asked(address, PodTrust(authorities).context))[0] == 200
+                assert (await request(address, PodTrust(authorities).context))[0] == 200
     assert certificate.refresh() is True
 
 
 @pytest.mark.parametrize("text", ["", "no certificate"])
-def test_what_is_no_certificate_is_refused_with_words(tmp_path: Path, text: str) -> None:
+def test_an_invalid_certificate_is_refused_with_a_message(tmp_path: Path, text: str) -> None:
     with pytest.raises(CertificateUnusable, match="No such file"):
         ServerCertificate(tmp_path)
     for file in (CERTIFICATE_FILE, KEY_FILE):
@@ -129,7 +137,7 @@ def test_what_is_no_certificate_is_refused_with_words(tmp_path: Path, text: str)
 
 
 @pytest.mark.parametrize("text", ["", "no certificate", "ü"])
-def test_authorities_that_are_none_are_refused_and_the_former_stay(
+def test_an_invalid_authority_file_is_refused_and_the_loaded_ones_stay(
     tmp_path: Path, authorities: Path, text: str
 ) -> None:
     trust = PodTrust(authorities)
@@ -137,5 +145,5 @@ def test_authorities_that_are_none_are_refused_and_the_former_stay(
     with pytest.raises(OperatorConfigError, match="PENSTOCK_POD_CA_FILE"):
         trust.refresh()
     assert len(trust.context.get_ca_certs()) == 1
-    with pytest.raises(OperatorConfigError, match="holds no PEM of an authority"):
+    with pytest.raises(OperatorConfigError, match="contains no PEM certificate"):
         PodTrust(tmp_path / "absent")

@@ -1,4 +1,4 @@
-"""The audit: one JSON line a decision, with the pool, what was seen and wanted, the term, and what was done."""
+"""The decision log: one JSON line a decision, with the pool, its observations, terms and results."""
 
 import json
 import logging
@@ -16,37 +16,37 @@ from tests.unit.operator.decide.world import World, settled
 
 
 @pytest.fixture
-def memory() -> Iterator[PoolState]:
-    made = PoolState()
-    yield made
-    reporter.forget_pool(made)
+def state() -> Iterator[PoolState]:
+    pool_state = PoolState()
+    yield pool_state
+    reporter.forget_pool(pool_state)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
     formatter = JsonFormatter(logs.of)
     return [
-        json.loads(formatter.format(one))
-        for one in caplog.records
-        if one.name == "penstock_operator.decisions"
+        json.loads(formatter.format(record))
+        for record in caplog.records
+        if record.name == "penstock_operator.decisions"
     ]
 
 
-def tell(plan: PoolPlan, world: World, memory: PoolState) -> None:
-    reporter.report_decision(plan, world.view(), memory)
+def report(plan: PoolPlan, world: World, state: PoolState) -> None:
+    reporter.report_decision(plan, world.view(), state)
 
 
-def test_an_edit_is_one_line_and_what_follows_from_nothing_is_none(
-    caplog: pytest.LogCaptureFixture, memory: PoolState
+def test_an_edit_logs_one_line_and_an_unchanged_decision_none(
+    caplog: pytest.LogCaptureFixture, state: PoolState
 ) -> None:
     caplog.set_level(logging.INFO)
     world = settled()
-    tell(world.settle(), world, memory)
-    tell(world.settle(), world, memory)
+    report(world.settle(), world, state)
+    report(world.settle(), world, state)
     assert len(lines(caplog)) == 1
 
     world.edit_spec(replicas=3, batching={"mode": "Fixed", "size": {"max": 7}})
     plan = world.settle()
-    tell(plan, world, memory)
+    report(plan, world, state)
 
     line = lines(caplog)[-1]
     assert plan.limits is not None
@@ -55,21 +55,21 @@ def test_an_edit_is_one_line_and_what_follows_from_nothing_is_none(
         "pods": 1,
         "readyPods": 1,
         "signals": "None",
-        "problem": "nobody was asked",
+        "problem": world.view().signals.problem,
     }
     done = {"replicas": 3, "cap": 7, "generation": plan.limits.generation}
     assert done.items() <= line["done"].items()  # type: ignore[attr-defined]
-    tell(world.settle(), world, memory)
-    assert [one["done"] for one in lines(caplog)].count(line["done"]) == 1
+    report(world.settle(), world, state)
+    assert [each["done"] for each in lines(caplog)].count(line["done"]) == 1
 
 
-def test_a_decision_of_the_law_names_its_terms_and_what_it_saw(
-    caplog: pytest.LogCaptureFixture, memory: PoolState
+def test_a_decision_of_the_law_logs_its_terms_and_observations(
+    caplog: pytest.LogCaptureFixture, state: PoolState
 ) -> None:
     caplog.set_level(logging.INFO)
     world = working()
     plan = ticks(world, 12)[-1]
-    tell(plan, world, memory)
+    report(plan, world, state)
 
     (line,) = lines(caplog)
     decision = plan.status.last_decision

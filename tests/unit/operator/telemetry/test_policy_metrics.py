@@ -1,4 +1,4 @@
-"""Metrics of policies: they go with what they tell of, be it a policy, one of its budgets, or a candidate."""
+"""Metrics of policies: series are dropped with their policy, budget or candidate."""
 
 from collections.abc import Iterator
 
@@ -13,67 +13,67 @@ GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 
 
 @pytest.fixture(autouse=True)
-def _nothing_told() -> Iterator[None]:
+def _no_series() -> Iterator[None]:
     policy_metrics.forget_all()
     yield
     policy_metrics.forget_all()
 
 
-def spent(name: str, *resources: str) -> PolicyPlan:
-    budgets = (BudgetStatus(resource_name=one, wanted=3, granted=2, used=1) for one in resources)
+def policy_plan(name: str, *resources: str) -> PolicyPlan:
+    budgets = (BudgetStatus(resource_name=name, wanted=3, granted=2, used=1) for name in resources)
     return PolicyPlan(name, PolicyStatus(budgets=tuple(budgets) or None))
 
 
-def tell(*policies: PolicyPlan) -> None:
+def record(*policies: PolicyPlan) -> None:
     policy_metrics.record_plan(Plan((), policies))
 
 
 def labels(name: str, label: str) -> set[str]:
-    """Return what series of a gauge say under a label."""
+    """Return the values of a label over the series of a gauge."""
     full = f"penstock_operator_{name}"
-    found = (sample for one in metrics.OWN.collect() for sample in one.samples)
-    return {one.labels[label] for one in found if one.name == full}
+    samples = (sample for family in metrics.OWN.collect() for sample in family.samples)
+    return {sample.labels[label] for sample in samples if sample.name == full}
 
 
 def budgets(label: str) -> set[str]:
     wanted, granted, used = (
-        labels(f"budget_{one}", label) for one in ("wanted", "granted", "used")
+        labels(f"budget_{gauge}", label) for gauge in ("wanted", "granted", "used")
     )
     assert wanted == granted == used
     return wanted
 
 
-def test_a_policy_that_is_gone_takes_its_budgets_along() -> None:
-    tell(spent("prod", GPU), spent("batch", GPU))
+def test_a_deleted_policy_has_no_series_of_budgets() -> None:
+    record(policy_plan("prod", GPU), policy_plan("batch", GPU))
     assert budgets("policy") == {"prod", "batch"}
-    tell(spent("batch", GPU))
+    record(policy_plan("batch", GPU))
     assert budgets("policy") == {"batch"}
 
 
-def test_a_budget_that_a_policy_sets_no_more_has_no_series() -> None:
-    tell(spent("prod", GPU, MIG))
-    tell(spent("prod", MIG))
+def test_a_removed_budget_has_no_series() -> None:
+    record(policy_plan("prod", GPU, MIG))
+    record(policy_plan("prod", MIG))
     assert budgets("resource") == {MIG}
-    tell(spent("prod"))
+    record(policy_plan("prod"))
     assert budgets("resource") == set()
 
 
-def trying(name: str) -> World:
+def with_candidate(name: str) -> World:
     candidate = {"defaults": {"scaling": {"minReplicas": 3}}}
-    tried = policy(name, candidate=candidate)
-    return settled(pool=pool(scaling={"mode": "Auto"}), policies=(tried,))
+    candidate_policy = policy(name, candidate=candidate)
+    return settled(pool=pool(scaling={"mode": "Auto"}), policies=(candidate_policy,))
 
 
-def test_a_pool_on_which_another_policys_candidate_is_tried_tells_of_that_alone() -> None:
+def test_a_pool_has_series_of_its_current_candidate_alone() -> None:
     for name in ("first", "second"):
-        policy_metrics.record_plan(trying(name).whole_plan())
+        policy_metrics.record_plan(with_candidate(name).whole_plan())
         for gauge in ("replicas", "batch_cap", "replica_hours", "actual_replica_hours"):
             assert labels(f"candidate_{gauge}", "policy") == {name}
 
 
-def test_a_process_that_plans_nothing_has_no_series_of_policies() -> None:
-    policy_metrics.record_plan(trying("first").whole_plan())
-    tell(spent("prod", GPU))
+def test_a_process_that_does_not_lead_has_no_series_of_policies() -> None:
+    policy_metrics.record_plan(with_candidate("first").whole_plan())
+    record(policy_plan("prod", GPU))
     policy_metrics.forget_all()
     assert budgets("policy") == set()
     assert labels("candidate_replicas", "policy") == set()

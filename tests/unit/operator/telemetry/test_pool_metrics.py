@@ -1,4 +1,4 @@
-"""The pools' series as text: what Prometheus reads is what the rows say, and nothing of what is not known."""
+"""The series of pools as text: equal to the rows, without unknown values."""
 
 import math
 from dataclasses import replace
@@ -18,7 +18,7 @@ def table() -> PoolTable:
 
 
 def by_name(samples: list[tuple[str, dict[str, str], float]]) -> Values:
-    return {(name, one["namespace"], one["pool"]): value for name, one, value in samples}
+    return {(name, labels["namespace"], labels["pool"]): value for name, labels, value in samples}
 
 
 def parsed(text: str) -> Values:
@@ -31,10 +31,14 @@ def parsed(text: str) -> Values:
     )
 
 
-def test_the_text_says_what_prometheus_client_would_say() -> None:
+def test_the_text_equals_that_of_prometheus_client() -> None:
     rows = table()
     collected = by_name(
-        [(one.name, one.labels, one.value) for each in rows.collect() for one in each.samples]
+        [
+            (sample.name, sample.labels, sample.value)
+            for family in rows.collect()
+            for sample in family.samples
+        ]
     )
     assert parsed(rows.text()) == collected
     assert collected["penstock_operator_objective_good_total", "team-a", "chat"] == 1e16
@@ -42,13 +46,13 @@ def test_the_text_says_what_prometheus_client_would_say() -> None:
     assert len(collected) == 2 * 18 - 1
 
 
-def test_what_is_not_known_has_no_line() -> None:
-    told = parsed(table().text())
-    assert ("penstock_operator_demand_rows_per_second", "team-b", "chat") not in told
-    assert told["penstock_operator_signals_absent", "team-b", "chat"] == 1
+def test_an_unknown_value_has_no_line() -> None:
+    values = parsed(table().text())
+    assert ("penstock_operator_demand_rows_per_second", "team-b", "chat") not in values
+    assert values["penstock_operator_signals_absent", "team-b", "chat"] == 1
 
 
-def test_a_pool_that_is_gone_has_no_line() -> None:
+def test_a_deleted_pool_has_no_line() -> None:
     rows = table()
     rows.forget("team-a", "chat")
     assert {namespace for _, namespace, _ in parsed(rows.text())} == {"team-b"}

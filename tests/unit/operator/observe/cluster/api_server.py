@@ -1,4 +1,4 @@
-"""As much of an API server as kopf's watches ask for: discovery, lists, and watches that never say anything."""
+"""Fake API server for kopf's watches: discovery, lists, and watches without events."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,33 +17,33 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class ApiServer:
-    """Holds objects by the path of their list; paths that contain a forbidden word are forbidden."""
+    """Serves objects by the path of their list; paths that contain a word of `forbidden` get 403."""
 
     objects: dict[str, list[Json]] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     expiring: dict[str, int] = field(default_factory=dict)
-    """How often a list is cut after its first chunk, its continuation forgotten, by path."""
+    """How often the continuation token of a list expires after its first chunk, by path."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer a GET."""
+        """Handle a GET."""
         path = request.path
         if path in ("/api", "/apis"):
             return web.json_response({"versions": ["v1"]} if path == "/api" else _groups())
-        if (found := _resources(path)) is not None:
-            return web.json_response({"resources": found})
-        self.asked.append(path)
+        if (resources := _resources(path)) is not None:
+            return web.json_response({"resources": resources})
+        self.requests.append(path)
         if any(word in path for word in self.forbidden):
-            said = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
-            return web.json_response(said, status=403)
+            status = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
+            return web.json_response(status, status=403)
         if "watch" in request.query:
             silent = web.StreamResponse()
             await silent.prepare(request)
             await asyncio.sleep(3600)
         if "continue" in request.query:
             self.expiring[path] -= 1
-            gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-            return web.json_response(gone, status=410)
+            expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            return web.json_response(expired, status=410)
         head: Json = {"metadata": {"resourceVersion": "9"}, "kind": "List", "apiVersion": "v1"}
         if self.expiring.get(path):
             head["metadata"]["continue"] = "more"
@@ -51,7 +51,7 @@ class ApiServer:
 
     @asynccontextmanager
     async def serving(self, folder: Path) -> AsyncIterator[Path]:
-        """Serve, and hand out a kubeconfig."""
+        """Serve, and yield the path of a kubeconfig."""
         app = web.Application()
         app.router.add_get("/{any:.*}", self.answer)
         async with listening(app, shutdown_seconds=0.1) as url:
@@ -74,7 +74,7 @@ def _groups() -> Json:
 
 def _resources(path: str) -> list[Json] | None:
     """Return the discovery of one group and version, or None where `path` is not one."""
-    mine = [kind for kind in WATCHED if kind.path().rpartition("/")[0] == path]
+    group = [kind for kind in WATCHED if kind.path().rpartition("/")[0] == path]
     return [
         {
             "name": kind.plural,
@@ -83,5 +83,5 @@ def _resources(path: str) -> list[Json] | None:
             "namespaced": kind.namespaced,
             "verbs": ["get", "list", "watch", "patch"],
         }
-        for kind in mine
+        for kind in group
     ] or None

@@ -1,4 +1,4 @@
-"""Raw objects as the API server sends them, cut to what the operator reads."""
+"""Raw API objects with the fields that the operator reads."""
 
 from typing import Any
 
@@ -36,14 +36,14 @@ def pool(uid: str = "pool-1", version: int = 1, name: str = "chat", **spec: Any)
 
 
 def deployment(uid: str, pool_uid: str, version: int = 1, **status: Any) -> Json:
-    made = meta(
+    metadata = meta(
         "chat-penstock", uid, version, labels=labels(pool_uid),
         ownerReferences=owned("InferencePool", pool_uid),
     )  # fmt: skip
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": made,
+        "metadata": metadata,
         "spec": {"replicas": 1},
         "status": status,
     }
@@ -51,18 +51,18 @@ def deployment(uid: str, pool_uid: str, version: int = 1, **status: Any) -> Json
 
 def replica_set(uid: str, deployment_uid: str, pool_uid: str) -> Json:
     owner = owned("Deployment", deployment_uid)
-    made = meta("chat-1", uid, labels=labels(pool_uid), ownerReferences=owner)
-    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": made}
+    metadata = meta("chat-1", uid, labels=labels(pool_uid), ownerReferences=owner)
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata}
 
 
 def pod(
     uid: str, replica_set_uid: str | None, pool_uid: str, version: int = 1, **status: Any
 ) -> Json:
     owners = owned("ReplicaSet", replica_set_uid) if replica_set_uid else []
-    made = meta(f"chat-{uid}", uid, version, labels=labels(pool_uid), ownerReferences=owners)
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": {}, "status": status}
+    metadata = meta(f"chat-{uid}", uid, version, labels=labels(pool_uid), ownerReferences=owners)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": status}
 
 
 def namespace(name: str = "team-a", version: int = 1, **more: Any) -> Json:
-    made = {"name": name, "uid": f"ns-{name}", "resourceVersion": str(version), **more}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": made}
+    metadata = {"name": name, "uid": f"ns-{name}", "resourceVersion": str(version), **more}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}

@@ -1,4 +1,4 @@
-"""CRDs of another version than the operator's: what differs is found out, told, and left out of what is written."""
+"""CRDs of another version than the operator's: the skew is detected, reported, and left out of writes."""
 
 import copy
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from penstock_api import names
-from penstock_operator.act.status import leave_out
+from penstock_operator.act.status import drop_field
 from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.crd_skew import field_paths, known_paths, skew_of
 from penstock_operator.observed import AS_BUILT, SchemaSkew
@@ -20,28 +20,28 @@ EARLIER = ROOT / "tests" / "integration" / "api" / "earlier"
 
 def schema(file: Path) -> dict[str, Any]:
     definition = yaml.safe_load(file.read_text())
-    found: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return found
+    served: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return served
 
 
 def document(served: Mapping[str, Any], kind: str = names.POOL_KIND) -> dict[str, Any]:
     """Return the API server's OpenAPI of one kind."""
     named = [{"group": names.GROUP, "version": names.VERSION, "kind": kind}]
-    whole = {**served, "x-kubernetes-group-version-kind": named}
-    return {"components": {"schemas": {f"dev.penstock.v1alpha1.{kind}": whole}}}
+    published = {**served, "x-kubernetes-group-version-kind": named}
+    return {"components": {"schemas": {f"dev.penstock.v1alpha1.{kind}": published}}}
 
 
 POOLS = schema(ROOT / "crds" / "penstock.dev_inferencepools.yaml")
 
 
-def test_the_crds_of_this_checkout_are_the_operators_own() -> None:
+def test_the_crds_of_this_checkout_have_no_skew() -> None:
     assert skew_of(document(POOLS)) == {names.POOL_KIND: AS_BUILT}
 
 
-def test_an_older_crd_lacks_fields_the_topmost_of_which_are_named() -> None:
+def test_an_older_crd_lacks_fields_of_which_the_topmost_are_reported() -> None:
     skew = skew_of(document(schema(EARLIER / "pool.yaml")))[names.POOL_KIND]
     assert {"spec.weight", "status.candidate", "status.scaling.curve"} <= skew.lacking
-    assert not any(one.startswith("status.candidate.") for one in skew.lacking)
+    assert not any(path.startswith("status.candidate.") for path in skew.lacking)
     assert skew.unknown == frozenset()
     assert "upgrade the CRDs" in skew.sentence()
 
@@ -54,7 +54,7 @@ def test_a_newer_crd_has_fields_that_this_operator_does_not_know() -> None:
     assert skew.sentence().endswith("upgrade the operator")
 
 
-def test_other_groups_and_an_empty_document_say_nothing() -> None:
+def test_other_groups_and_an_empty_document_have_no_skew() -> None:
     assert skew_of({}) == {}
     assert skew_of(document(POOLS, "Other")) == {}
 
@@ -62,11 +62,11 @@ def test_other_groups_and_an_empty_document_say_nothing() -> None:
 @pytest.mark.parametrize(
     ("kind", "file"), [(names.POOL_KIND, "pool.yaml"), (names.POLICY_KIND, "policy.yaml")]
 )
-def test_shapes_only_ever_grew(kind: str, file: str) -> None:
+def test_schemas_only_grow(kind: str, file: str) -> None:
     assert field_paths(schema(EARLIER / file)) <= known_paths(kind)
 
 
-def test_objects_of_the_first_schema_are_still_understood() -> None:
+def test_objects_of_the_first_schema_are_still_parsed() -> None:
     for raw in yaml.safe_load_all((EARLIER / "objects.yaml").read_text()):
         if raw["kind"] == names.POOL_KIND:
             assert convert.pool_object(raw).status.conditions  # its status too, not an empty one
@@ -74,8 +74,8 @@ def test_objects_of_the_first_schema_are_still_understood() -> None:
             assert convert.policy_object(raw).status.conditions
 
 
-def test_what_a_crd_lacks_is_left_out_in_every_item_of_a_list() -> None:
+def test_a_field_is_dropped_in_every_item_of_a_list() -> None:
     body = {"a": {"b": 1, "c": 2}, "list": [{"x": 1, "y": 2}, {"y": 3}]}
     for path in ("a.b", "list.y", "absent.z"):
-        leave_out(body, path.split("."))
+        drop_field(body, path.split("."))
     assert body == {"a": {"c": 2}, "list": [{"x": 1}, {}]}

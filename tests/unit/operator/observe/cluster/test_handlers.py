@@ -1,4 +1,4 @@
-"""kopf is asked for events alone: every other kind of handler would write to the objects."""
+"""kopf registers event handlers alone: every other kind of handler writes to the objects."""
 
 import ast
 import inspect
@@ -14,25 +14,25 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Resync
 
 
-def made() -> tuple[kopf.OperatorRegistry, ObjectStore, list[frozenset[str] | None]]:
-    store, woken = ObjectStore(), list[frozenset[str] | None]()
-    resync = Resync(cast("ApiClient", None), store, woken.append)
-    return handlers.registry(store, resync, woken.append, CLUSTER.places[0]), store, woken
+def registered() -> tuple[kopf.OperatorRegistry, ObjectStore, list[frozenset[str] | None]]:
+    store, enqueued = ObjectStore(), list[frozenset[str] | None]()
+    resync = Resync(cast("ApiClient", None), store, enqueued.append)
+    return handlers.registry(store, resync, enqueued.append, CLUSTER.watches[0]), store, enqueued
 
 
-def test_only_events_are_handled_and_only_the_login_besides() -> None:
-    registry, _, _ = made()
+def test_only_event_and_login_handlers_are_registered() -> None:
+    registry, _, _ = registered()
 
     for kind in ("_indexing", "_spawning", "_changing", "_webhooks"):
         assert getattr(registry, kind).get_all_handlers() == [], kind
-    activities = {str(one.activity) for one in registry._activities.get_all_handlers()}
+    activities = {str(handler.activity) for handler in registry._activities.get_all_handlers()}
     assert activities == {"authentication"}
 
 
 def test_every_watched_kind_has_exactly_one_handler() -> None:
-    registry, _, _ = made()
-    selectors = [one.selector for one in registry._watching.get_all_handlers()]
-    handled = [(one.group, one.version, one.any_name) for one in selectors if one]
+    registry, _, _ = registered()
+    selectors = [handler.selector for handler in registry._watching.get_all_handlers()]
+    handled = [(each.group, each.version, each.any_name) for each in selectors if each]
     assert handled == [(kind.group, kind.version, kind.plural) for kind in kinds.WATCHED]
 
 
@@ -51,30 +51,30 @@ def test_kopf_posts_nothing_and_has_no_peers() -> None:
     assert settings.scanning.disabled
 
 
-def test_kopf_copies_no_object_and_keeps_nothing_of_it() -> None:
-    kept = handlers.settings().persistence
+def test_kopf_copies_and_stores_nothing_of_objects() -> None:
+    persistence = handlers.settings().persistence
     body, patch = kopf.Body({"metadata": {"name": "a"}, "spec": {"a": 1}}), kopf.Patch()
-    essence = kept.diffbase_storage.build(body=body)
+    essence = persistence.diffbase_storage.build(body=body)
     assert essence == {}
-    assert kept.progress_storage.clear(essence=essence) is essence
-    kept.diffbase_storage.store(body=body, patch=patch, essence=essence)
-    kept.progress_storage.touch(body=body, patch=patch, value="now")
+    assert persistence.progress_storage.clear(essence=essence) is essence
+    persistence.diffbase_storage.store(body=body, patch=patch, essence=essence)
+    persistence.progress_storage.touch(body=body, patch=patch, value="now")
     assert not patch
 
 
-async def test_an_event_reaches_the_store_and_wakes_its_pool() -> None:
-    registry, store, woken = made()
-    seen: Any = next(iter(registry._watching.get_all_handlers())).fn
+async def test_an_event_reaches_the_store_and_enqueues_its_pool() -> None:
+    registry, store, enqueued = registered()
+    on_event: Any = next(iter(registry._watching.get_all_handlers())).fn
     meta = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1",
             "creationTimestamp": "2026-11-21T10:00:00Z"}  # fmt: skip
     source = {"type": "Module", "module": {"factory": "a.b:c"}}
     raw = {"metadata": meta, "spec": {"model": {"source": source}}}
 
-    await seen(event={"type": "ADDED", "object": raw})
+    await on_event(event={"type": "ADDED", "object": raw})
     assert list(store.pools) == ["u"]
-    await seen(event={"type": "DELETED", "object": raw})
+    await on_event(event={"type": "DELETED", "object": raw})
     assert store.pools == {}
-    assert woken == [frozenset({"u"}), frozenset({"u"})]
+    assert enqueued == [frozenset({"u"}), frozenset({"u"})]
 
 
 def test_every_handler_is_under_ten_lines() -> None:

@@ -1,4 +1,4 @@
-"""Watches, one set a place, against an HTTP server: one that is refused hinders no other, and one word ends them all."""
+"""Watches against an HTTP server: a refused one is retried without affecting the others, and all stop together."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def pool(namespace: str) -> Json:
 
 
 def server() -> ApiServer:
-    return ApiServer({kinds.POOL.path(one): [pool(one)] for one in ("team-a", "team-b")})
+    return ApiServer({kinds.POOL.path(name): [pool(name)] for name in ("team-a", "team-b")})
 
 
 def watches(scope: Scope) -> Watches:
@@ -36,52 +36,52 @@ def watches(scope: Scope) -> Watches:
     return Watches(scope, store, resync, lambda _: None, "tests")
 
 
-async def soon(what: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not what():  # noqa: ASYNC110 - kopf has no event for it
+        while not condition():  # noqa: ASYNC110 - kopf has no event for it
             await asyncio.sleep(0.05)
 
 
-async def test_a_forbidden_namespace_is_tried_again_while_the_others_are_watched(
+async def test_a_forbidden_namespace_is_retried_while_the_others_are_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api, seen = server(), watches(TWO)
+    api, watching = server(), watches(TWO)
     api.forbidden.add("team-b")
     async with api.serving(tmp_path) as kubeconfig:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        running = asyncio.create_task(seen.run())
-        await soon(lambda: "uid-team-a" in seen.store.pools)
-        assert "uid-team-b" not in seen.store.pools
+        running = asyncio.create_task(watching.run())
+        await until(lambda: "uid-team-a" in watching.store.pools)
+        assert "uid-team-b" not in watching.store.pools
         api.forbidden.clear()
-        await soon(lambda: "uid-team-b" in seen.store.pools)
+        await until(lambda: "uid-team-b" in watching.store.pools)
         assert not running.done()
 
-        seen.stopping.set()
+        watching.stopping.set()
         async with asyncio.timeout(30):
             await running
 
 
-async def test_a_list_whose_continuation_is_forgotten_begins_anew(
+async def test_a_list_whose_continuation_token_expired_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    api, seen = server(), watches(TWO)
+    api, watching = server(), watches(TWO)
     cut = kinds.POOL.path("team-a")
     api.expiring[cut] = 1
     async with api.serving(tmp_path) as kubeconfig:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        running = asyncio.create_task(seen.run())
-        await soon(lambda: api.asked.count(cut) >= 3 and "uid-team-b" in seen.store.pools)
-        assert "uid-team-a" in seen.store.pools
+        running = asyncio.create_task(watching.run())
+        await until(lambda: api.requests.count(cut) >= 3 and "uid-team-b" in watching.store.pools)
+        assert "uid-team-a" in watching.store.pools
         assert not running.done()
-        assert "begins anew" in caplog.text
+        assert "restarting the watches" in caplog.text
         watchers = [
-            one.get_name() for one in asyncio.all_tasks() if "watcher for" in one.get_name()
+            task.get_name() for task in asyncio.all_tasks() if "watcher for" in task.get_name()
         ]
-        assert len(watchers) == len(set(watchers)), "those of the first attempt have ended"
-        assert len([one for one in watchers if one.endswith("@team-a")]) == len(
-            [one for one in watchers if one.endswith("@team-b")]
+        assert len(watchers) == len(set(watchers)), "the watchers of the first attempt have ended"
+        assert sum(name.endswith("@team-a") for name in watchers) == sum(
+            name.endswith("@team-b") for name in watchers
         )
 
-        seen.stopping.set()
+        watching.stopping.set()
         async with asyncio.timeout(30):
             await running

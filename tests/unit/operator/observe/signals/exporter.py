@@ -1,4 +1,4 @@
-"""Small real pods on loopback: an aiohttp server on the cluster port of an address of their own."""
+"""Fake pods on loopback: aiohttp servers on the cluster port, each with its own address."""
 
 import asyncio
 import secrets
@@ -15,13 +15,14 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from penstock_api import names
 from penstock_operator.observed import PodObject
 
 
 def free_address() -> str:
-    """Return one of four million loopback addresses, that no test of any process uses for anything else."""
+    """Return a random one of four million loopback addresses, which are reserved for this."""
     number = secrets.randbelow(2**22)
     return f"127.{64 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
@@ -33,7 +34,7 @@ def pod_object(
     ready: bool = True,
     ready_since: float = 0.0,
 ) -> PodObject:
-    """Return a pod as the store saw it, long Ready unless told otherwise."""
+    """Return a pod of the store, Ready for a long time by default."""
     return PodObject(
         uid=uid,
         name=f"chat-{uid}",
@@ -53,7 +54,7 @@ def pod_object(
 
 @dataclass(eq=False)
 class Figures(Collector):
-    """What one pod tells; counters are given, not counted."""
+    """Collector of one pod's metrics with fixed values."""
 
     uid: str = "uid-1"
     waiting: float = 3.0
@@ -62,8 +63,8 @@ class Figures(Collector):
     sums: tuple[float, ...] = (10.0, 40.0, 200.0, 0.6, 2.5, 0.04)
     buckets: tuple[tuple[str, float], ...] = (("0.05", 4.0), ("0.1", 10.0), ("+Inf", 10.0))
 
+    @override
     def collect(self) -> list[Metric]:
-        """Return the families, by the names of `penstock_api`."""
         gauges = {
             names.METRIC_REQUESTS_WAITING: self.waiting,
             names.METRIC_REQUESTS_RUNNING: 2.0,
@@ -77,7 +78,7 @@ class Figures(Collector):
             names.METRIC_OUT_OF_MEMORY_SPLITS: 0.0,
             **dict(zip(names.CURVE_METRICS.values(), self.sums, strict=True)),
         }
-        info = GaugeMetricFamily(names.METRIC_POD_INFO, "Who.", labels=["uid"])
+        info = GaugeMetricFamily(names.METRIC_POD_INFO, "Info.", labels=["uid"])
         info.add_metric([self.uid], 1)
         duty = GaugeMetricFamily(names.METRIC_GPU_UTILIZATION, "Duty.", labels=["source"])
         for source, value in self.duty.items():
@@ -96,7 +97,7 @@ class Figures(Collector):
         ]
 
     def text(self) -> str:
-        """Return the exposition, as a scraper gets it."""
+        """Return the text of a scrape."""
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry).decode()
@@ -120,7 +121,7 @@ async def serving(
 
 
 def metrics_route(figures: Figures) -> web.RouteDef:
-    """Return `/metrics` of a pod."""
+    """Return the route of a pod's `/metrics`."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text=figures.text())
@@ -129,6 +130,6 @@ def metrics_route(figures: Figures) -> web.RouteDef:
 
 
 async def never(_: web.Request) -> web.Response:
-    """Answer too late for anybody."""
+    """Answer after every timeout."""
     await asyncio.sleep(30)
     return web.Response()

@@ -1,4 +1,4 @@
-"""What is read so that a Prometheus can be asked, and what is said when it cannot be."""
+"""Credentials for Prometheus: the objects that are read, and messages about unusable ones."""
 
 import base64
 import time
@@ -19,29 +19,29 @@ def encoded(values: dict[str, str]) -> dict[str, str]:
 
 
 class Objects:
-    """The two kinds of objects, as the API server would answer; everything else is forbidden."""
+    """Fake API server with objects by name; every other is forbidden."""
 
     def __init__(self, **objects: Any) -> None:
         self.objects = objects
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     async def get(self, path: str) -> dict[str, Any]:
-        self.asked.append(path)
+        self.requests.append(path)
         name = path.rsplit("/", 1)[1]
         if name not in self.objects:
             raise Rejected(403, "Forbidden", "may not")
         return {"data": self.objects[name]}
 
 
-def accesses(objects: Objects) -> CredentialsCache:
+def cache_of(objects: Objects) -> CredentialsCache:
     return CredentialsCache(objects, "penstock-system")  # type: ignore[arg-type]
 
 
 async def headers(server: MetricsServer, **objects: Any) -> dict[str, str]:
-    return dict((await accesses(Objects(**objects)).of(server)).headers)
+    return dict((await cache_of(Objects(**objects)).of(server)).headers)
 
 
-async def test_a_token_and_a_tenant_go_with_every_question() -> None:
+async def test_a_token_and_a_tenant_header_are_sent() -> None:
     server = MetricsServer(URL, credentials="reader", headers=(("X-Scope-OrgID", "a"),))
     assert await headers(server, reader=encoded({"token": "abc\n"})) == {
         "X-Scope-OrgID": "a",
@@ -49,12 +49,12 @@ async def test_a_token_and_a_tenant_go_with_every_question() -> None:
     }
 
 
-async def test_a_user_and_a_password_are_basic_authentication() -> None:
-    given = await headers(
+async def test_a_username_and_a_password_are_basic_authentication() -> None:
+    sent = await headers(
         MetricsServer(URL, credentials="reader"),
         reader=encoded({"username": "me", "password": "p:w"}),
     )
-    assert base64.b64decode(given["Authorization"].removeprefix("Basic ")) == b"me:p:w"
+    assert base64.b64decode(sent["Authorization"].removeprefix("Basic ")) == b"me:p:w"
 
 
 async def test_objects_are_read_in_the_operators_own_namespace_once_a_minute(
@@ -63,19 +63,19 @@ async def test_objects_are_read_in_the_operators_own_namespace_once_a_minute(
     clock = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     objects = Objects(reader=encoded({"token": "one"}))
-    held, server = accesses(objects), MetricsServer(URL, credentials="reader")
+    credentials, server = cache_of(objects), MetricsServer(URL, credentials="reader")
     for _ in range(3):
-        await held.of(server)
-    assert objects.asked == ["/api/v1/namespaces/penstock-system/secrets/reader"]
+        await credentials.of(server)
+    assert objects.requests == ["/api/v1/namespaces/penstock-system/secrets/reader"]
     objects.objects["reader"] = encoded({"token": "two"})
     clock[0] += 60
-    assert (await held.of(server)).headers["Authorization"] == "Bearer two"
+    assert (await credentials.of(server)).headers["Authorization"] == "Bearer two"
 
 
-async def test_a_server_that_needs_nothing_reads_nothing() -> None:
+async def test_a_server_without_credentials_causes_no_request() -> None:
     objects = Objects()
-    assert (await accesses(objects).of(MetricsServer(URL))).tls is None
-    assert objects.asked == []
+    assert (await cache_of(objects).of(MetricsServer(URL))).tls is None
+    assert objects.requests == []
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ async def test_a_server_that_needs_nothing_reads_nothing() -> None:
     [
         (MetricsServer(URL, credentials="gone"), {}, "Secret gone of penstock-system cannot be read"),
         (MetricsServer(URL, credentials="s"), {"s": encoded({"user": "x"})}, "neither a token nor"),
-        (MetricsServer(URL, credentials="s"), {"s": {"token": "%%"}}, "key token is no text"),
-        (MetricsServer(URL, credentials="s"), {"s": encoded({"token": "a\nb"})}, "what no header may"),
+        (MetricsServer(URL, credentials="s"), {"s": {"token": "%%"}}, "key token is not UTF-8 text"),
+        (MetricsServer(URL, credentials="s"), {"s": encoded({"token": "a\nb"})}, "that a header must not have"),
         (MetricsServer(URL, KeyOf("ca", "k")), {"ca": {"x": "y"}}, "has no key k"),
         (MetricsServer(URL, KeyOf("ca", "k")), {"ca": {"k": "nothing"}}, "no PEM certificate"),
     ],
 )  # fmt: skip
-async def test_what_is_missing_is_named(
+async def test_the_message_names_the_unusable_object(
     server: MetricsServer, objects: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(CallFailed, match=words):
-        await accesses(Objects(**objects)).of(server)
+        await cache_of(Objects(**objects)).of(server)
 
 
-def test_an_access_shows_no_secret() -> None:
+def test_the_repr_contains_no_secret() -> None:
     assert "abc" not in repr(Credentials(URL, {"Authorization": "Bearer abc"}))

@@ -1,4 +1,4 @@
-"""Signals from the pods themselves, over real sockets."""
+"""Signals from the pods, over real sockets."""
 
 import time
 
@@ -23,24 +23,26 @@ NOW = 1_000_000.0
 
 async def test_each_pod_is_read_at_its_own_address() -> None:
     async with (
-        serving(metrics_route(Figures("uid-1", waiting=3))) as one,
-        serving(metrics_route(Figures("uid-2", waiting=5))) as two,
+        serving(metrics_route(Figures("uid-1", waiting=3))) as first,
+        serving(metrics_route(Figures("uid-2", waiting=5))) as second,
         new_session() as session,
     ):
         began = time.monotonic()
-        found = await read_pods(session, [pod_object("uid-1", one), pod_object("uid-2", two)], NOW)
+        signals = await read_pods(
+            session, [pod_object("uid-1", first), pod_object("uid-2", second)], NOW
+        )
         took = time.monotonic() - began
-    assert found.source is SignalSource.PODS
-    assert {sample.uid: sample.waiting for sample in found.samples} == {"uid-1": 3, "uid-2": 5}
-    assert all(0 <= sample.time - NOW <= took for sample in found.samples)
-    assert found.problem == ""
+    assert signals.source is SignalSource.PODS
+    assert {sample.uid: sample.waiting for sample in signals.samples} == {"uid-1": 3, "uid-2": 5}
+    assert all(0 <= sample.time - NOW <= took for sample in signals.samples)
+    assert signals.problem == ""
 
 
-async def test_a_pod_that_answers_for_another_is_not_believed() -> None:
+async def test_the_answer_of_another_pod_is_a_problem() -> None:
     async with serving(metrics_route(Figures("old-uid"))) as ip, new_session() as session:
-        found = await read_pods(session, [pod_object("uid-1", ip)], NOW)
-    assert found.source is SignalSource.NONE
-    assert found.problem == "1 Ready pod: /metrics was answered by another pod"
+        signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
+    assert signals.source is SignalSource.NONE
+    assert signals.problem == "1 Ready pod: /metrics was answered by another pod"
 
 
 async def redirect(_: web.Request) -> web.Response:
@@ -68,66 +70,64 @@ async def failing(_: web.Request) -> web.Response:
     [
         (redirect, "answered 302, a redirect, which is never followed"),
         (huge, "answered more than 1048576 bytes"),
-        (binary, "answered something that is not text"),
-        (garbage, "did not answer in Prometheus' text format"),
+        (binary, "answered with something that is not text"),
+        (garbage, "did not answer in the Prometheus text format"),
         (failing, "answered 500"),
     ],
 )
-async def test_an_answer_that_cannot_be_used_is_told(
-    handler: web.RequestHandler, problem: str
-) -> None:
+async def test_an_unusable_answer_is_a_problem(handler: web.RequestHandler, problem: str) -> None:
     route = web.get(names.PATH_METRICS, handler)  # type: ignore[arg-type]
     async with serving(route) as ip, new_session() as session:
-        found = await read_pods(session, [pod_object("uid-1", ip)], NOW)
-    assert found.source is SignalSource.NONE
-    assert found.problem == f"1 Ready pod: /metrics {problem}"
+        signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
+    assert signals.source is SignalSource.NONE
+    assert signals.problem == f"1 Ready pod: /metrics {problem}"
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_pod_that_never_answers_is_waited_for_so_long() -> None:
+async def test_a_pod_that_never_answers_is_a_problem_after_the_timeout() -> None:
     route = web.get(names.PATH_METRICS, never)
     async with serving(route) as ip, new_session() as session:
-        found = await read_pods(session, [pod_object("uid-1", ip)], NOW)
-    assert found.source is SignalSource.NONE
-    assert found.problem == "1 Ready pod: /metrics did not answer within 2 s"
+        signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
+    assert signals.source is SignalSource.NONE
+    assert signals.problem == "1 Ready pod: /metrics did not answer within 2 s"
 
 
 async def test_one_silent_pod_does_not_hide_the_others() -> None:
     async with serving(metrics_route(Figures("uid-1"))) as ip, new_session() as session:
         pods = [pod_object("uid-1", ip), pod_object("uid-2", free_address())]
-        found = await read_pods(session, pods, NOW, problem="no Prometheus is configured")
-    assert found.source is SignalSource.PODS
-    assert [sample.uid for sample in found.samples] == ["uid-1"]
-    assert found.problem.startswith(
+        signals = await read_pods(session, pods, NOW, problem="no Prometheus is configured")
+    assert signals.source is SignalSource.PODS
+    assert [sample.uid for sample in signals.samples] == ["uid-1"]
+    assert signals.problem.startswith(
         "no Prometheus is configured; 1 Ready pod: /metrics could not be reached"
     )
 
 
-async def test_pods_that_load_or_have_no_address_of_their_own_are_no_problem() -> None:
+async def test_pods_that_load_or_have_no_address_are_no_problem() -> None:
     async with new_session() as session:
         pods = [
             pod_object("uid-1", None),
             pod_object("uid-2", free_address(), ready=False),
         ]
-        found = await read_pods(session, pods, NOW)
-    assert found.source is SignalSource.PODS
-    assert (found.samples, found.problem) == ((), "")
+        signals = await read_pods(session, pods, NOW)
+    assert signals.source is SignalSource.PODS
+    assert (signals.samples, signals.problem) == ((), "")
 
 
-async def test_a_hundred_pods_are_read_in_one_breath() -> None:
+async def test_a_hundred_pods_are_read_concurrently() -> None:
     figures = [Figures(f"uid-{i}", waiting=i) for i in range(100)]
     async with new_session() as session:
-        servers = [serving(metrics_route(one)) for one in figures]
+        servers = [serving(metrics_route(each)) for each in figures]
         addresses = [await server.__aenter__() for server in servers]
         pods = [pod_object(f"uid-{i}", ip) for i, ip in enumerate(addresses)]
-        found = await read_pods(session, pods, NOW)
+        signals = await read_pods(session, pods, NOW)
         for server in servers:
             await server.__aexit__(None, None, None)
-    assert len(found.samples) == 100
+    assert len(signals.samples) == 100
 
 
 async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://{free_address()}:1")
     async with serving(metrics_route(Figures("uid-1"))) as ip, new_session() as session:
-        found = await read_pods(session, [pod_object("uid-1", ip)], NOW)
-    assert found.source is SignalSource.PODS
+        signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
+    assert signals.source is SignalSource.PODS

@@ -1,4 +1,4 @@
-"""What is believed of a Prometheus' answer, over a real socket; the server itself is in tests/integration."""
+"""Responses of Prometheus over a real socket: which series count; the real server is in tests/integration."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ from tests.unit.operator.observe.signals.exporter import (
     serving,
 )
 
-ASKED = 2_000.0
+QUERIED_AT = 2_000.0
 IP = "10.0.0.1"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -33,12 +33,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def series(name: str, value: str, **labels: str) -> dict[str, Any]:
     """Return one series of three scrapes, 5 s apart, the last 1 s old."""
     base = {"__name__": name, "namespace": "team", "instance": f"{IP}:8001", "job": "pools"}
-    values = [[ASKED - 11 + 5 * i, value] for i in range(3)]
+    values = [[QUERIED_AT - 11 + 5 * i, value] for i in range(3)]
     return {"metric": {**base, **labels}, "values": values}
 
 
 def pod_series(uid: str = "uid-1", **labels: str) -> list[dict[str, Any]]:
-    """Return what a pod told, as Prometheus gives it back."""
+    """Return the series of a pod, as in a response of Prometheus."""
     return [
         series("penstock_pod_info", "1", uid=uid, **labels),
         series("penstock_requests_waiting", "3", **labels),
@@ -47,12 +47,12 @@ def pod_series(uid: str = "uid-1", **labels: str) -> list[dict[str, Any]]:
 
 
 def clock(pods: int) -> dict[str, Any]:
-    """Return what a server says of its time and its pods."""
-    return {"resultType": "vector", "result": [{"metric": {}, "value": [ASKED, str(pods)]}]}
+    """Return a response with a server's time and its number of pods."""
+    return {"resultType": "vector", "result": [{"metric": {}, "value": [QUERIED_AT, str(pods)]}]}
 
 
 def prometheus(*result: dict[str, Any]) -> web.RouteDef:
-    """Return a server that knows these series."""
+    """Return the route of a server with these series."""
 
     async def answer(request: web.Request) -> web.Response:
         form = await request.post()
@@ -60,7 +60,7 @@ def prometheus(*result: dict[str, Any]) -> web.RouteDef:
             data = clock(1)
         else:
             assert form["query"] in (QUERY, QUERY_DURATIONS, QUERY_DEVICES)
-            assert float(str(form["time"])) == ASKED
+            assert float(str(form["time"])) == QUERIED_AT
             known = list(result) if form["query"] == QUERY else []
             data = {"resultType": "matrix", "result": known}
         return web.json_response({"status": "success", "data": data})
@@ -69,23 +69,23 @@ def prometheus(*result: dict[str, Any]) -> web.RouteDef:
 
 
 async def read(*result: dict[str, Any], pods: Any = None) -> PoolSignals:
-    """Ask a server that knows these series about one pool."""
+    """Read one pool from a server with these series."""
     async with serving(prometheus(*result), port=19090) as ip, new_session() as session:
         url = f"http://{ip}:19090/prefix/"
-        found = await read_prometheus(
+        signals = await read_prometheus(
             session, url, {"pool": ("team", pods or [pod_object("uid-1", IP)])}
         )
-    return found["pool"]
+    return signals["pool"]
 
 
-async def test_every_scrape_in_range_is_a_sample_by_the_stores_clock() -> None:
-    found = await read(*pod_series())
-    assert found.queried_at == ASKED
-    assert found.url.endswith(":19090/prefix/")
-    assert [(one.uid, one.time, one.waiting) for one in found.samples] == [
-        ("uid-1", ASKED - 11, 3.0),
-        ("uid-1", ASKED - 6, 3.0),
-        ("uid-1", ASKED - 1, 3.0),
+async def test_every_scrape_in_range_is_a_sample_with_the_time_of_prometheus() -> None:
+    signals = await read(*pod_series())
+    assert signals.queried_at == QUERIED_AT
+    assert signals.url.endswith(":19090/prefix/")
+    assert [(each.uid, each.time, each.waiting) for each in signals.samples] == [
+        ("uid-1", QUERIED_AT - 11, 3.0),
+        ("uid-1", QUERIED_AT - 6, 3.0),
+        ("uid-1", QUERIED_AT - 1, 3.0),
     ]
 
 
@@ -98,36 +98,35 @@ async def test_every_scrape_in_range_is_a_sample_by_the_stores_clock() -> None:
         {"instance": "nonsense"},
     ],
 )
-async def test_series_of_no_verified_pod_count_nothing(labels: dict[str, str]) -> None:
+async def test_series_of_unverified_pods_are_left_out(labels: dict[str, str]) -> None:
     assert (await read(*pod_series(**labels))).samples == ()
 
 
-async def test_series_of_an_address_that_was_another_pods_count_nothing() -> None:
+async def test_series_of_an_earlier_pod_at_the_same_address_are_left_out() -> None:
     assert (await read(*pod_series(uid="the-pod-before"))).samples == ()
     assert (await read(series("penstock_requests_waiting", "3"))).samples == ()
 
 
-async def test_a_pod_on_the_nodes_network_is_not_believed() -> None:
-
+async def test_a_pod_on_the_host_network_is_left_out() -> None:
     shared = replace(pod_object("uid-1", IP), host_network=True)
     assert (await read(*pod_series(), pods=[shared])).samples == ()
 
 
 async def test_a_pod_scraped_by_two_jobs_counts_once() -> None:
-    found = await read(*pod_series(), *pod_series(job="another"))
-    assert len(found.samples) == 3
-    assert found.samples[-1].waiting == 3.0
+    signals = await read(*pod_series(), *pod_series(job="another"))
+    assert len(signals.samples) == 3
+    assert signals.samples[-1].waiting == 3.0
 
 
-async def test_bad_values_and_malformed_series_harm_nobody_else() -> None:
-    found = await read(
+async def test_invalid_values_and_malformed_series_are_left_out() -> None:
+    signals = await read(
         *pod_series(),
         series("penstock_requests_running", "NaN"),
         {"metric": {}, "values": None},
         {"metric": {"namespace": "team", "instance": f"{IP}:8001"}, "values": [[1]]},
     )
-    assert found.samples[-1].waiting == 3.0
-    assert found.samples[-1].running is None
+    assert signals.samples[-1].waiting == 3.0
+    assert signals.samples[-1].running is None
 
 
 async def redirect(_: web.Request) -> web.StreamResponse:
@@ -180,19 +179,19 @@ async def endless(request: web.Request) -> web.StreamResponse:
         (endless, "answered more than 67108864 bytes"),
     ],
 )
-async def test_a_server_that_fails_is_named_and_the_pods_are_read(
+async def test_the_problem_of_a_failed_server_is_reported_and_the_pods_are_read(
     handler: Handler, problem: str
 ) -> None:
     assert problem in await problem_with(handler)
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_server_that_never_answers_is_named_and_the_pods_are_read() -> None:
+async def test_a_server_that_never_answers_is_reported_and_the_pods_are_read() -> None:
     assert "did not answer within 2 s" in await problem_with(never)
 
 
 async def problem_with(handler: Handler) -> str:
-    """Return what is said of a server that answers so; the pods are read in its place."""
+    """Return the problem of a server with this handler; the pods are read instead."""
     async with (
         serving(web.post("/api/v1/query", handler), port=19090) as server,
         serving(metrics_route(Figures("uid-1", waiting=4))) as ip,
@@ -202,13 +201,13 @@ async def problem_with(handler: Handler) -> str:
         with pytest.raises(CallFailed, match="Prometheus"):
             await read_prometheus(session, url, {})
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
-        found = (await observe_signals(session, [pool], 5_000.0, SharedQueries()))["pool"]
-    assert found.source is SignalSource.PODS
-    assert [one.waiting for one in found.samples] == [4.0]
-    return found.problem
+        signals = (await observe_signals(session, [pool], 5_000.0, SharedQueries()))["pool"]
+    assert signals.source is SignalSource.PODS
+    assert [each.waiting for each in signals.samples] == [4.0]
+    return signals.problem
 
 
-async def test_only_the_pools_of_a_poor_answer_are_read_directly() -> None:
+async def test_only_pools_without_fresh_samples_are_read_from_their_pods() -> None:
     async with (
         serving(prometheus(*pod_series()), port=19090) as server,
         serving(metrics_route(Figures("uid-2", waiting=4))) as ip,
@@ -216,24 +215,24 @@ async def test_only_the_pools_of_a_poor_answer_are_read_directly() -> None:
     ):
         url = f"http://{server}:19090/prefix"
         pools = [
-            PoolPods("seen", "team", (pod_object("uid-1", IP),), MetricsServer(url)),
-            PoolPods("unseen", "team", (pod_object("uid-2", ip),), MetricsServer(url)),
-            PoolPods("alone", "team", (pod_object("uid-2", ip),), None),
+            PoolPods("covered", "team", (pod_object("uid-1", IP),), MetricsServer(url)),
+            PoolPods("missing", "team", (pod_object("uid-2", ip),), MetricsServer(url)),
+            PoolPods("unconfigured", "team", (pod_object("uid-2", ip),), None),
         ]
-        found = await observe_signals(session, pools, 5_000.0, SharedQueries())
-    assert found["seen"].source is SignalSource.PROMETHEUS
-    assert found["seen"].problem == ""
-    assert found["unseen"].source is SignalSource.PODS
-    assert found["unseen"].problem == (
-        "Prometheus has no sample under 10 s old, or scrapes more slowly than every 5 s: chat-uid-2"
+        signals = await observe_signals(session, pools, 5_000.0, SharedQueries())
+    assert signals["covered"].source is SignalSource.PROMETHEUS
+    assert signals["covered"].problem == ""
+    assert signals["missing"].source is SignalSource.PODS
+    assert signals["missing"].problem == (
+        "Prometheus has no sample under 10 s old, or scrapes less often than every 5 s: chat-uid-2"
     )
-    assert (found["alone"].source, found["alone"].problem) == (
+    assert (signals["unconfigured"].source, signals["unconfigured"].problem) == (
         SignalSource.PODS,
         "no Prometheus is configured",
     )
 
 
-async def test_where_nothing_answers_the_signals_are_absent() -> None:
+async def test_signals_are_absent_if_nothing_answers() -> None:
     async with new_session() as session:
         pool = PoolPods(
             "pool",
@@ -241,54 +240,53 @@ async def test_where_nothing_answers_the_signals_are_absent() -> None:
             (pod_object("uid-1", free_address()),),
             MetricsServer(f"http://{free_address()}:1"),
         )
-        found = (await observe_signals(session, [pool], 5_000.0, SharedQueries()))["pool"]
-    assert found.source is SignalSource.NONE
-    assert found.samples == ()
-    assert "Prometheus at" in found.problem
-    assert "1 Ready pod: /metrics could not be reached" in found.problem
+        signals = (await observe_signals(session, [pool], 5_000.0, SharedQueries()))["pool"]
+    assert signals.source is SignalSource.NONE
+    assert signals.samples == ()
+    assert "Prometheus at" in signals.problem
+    assert "1 Ready pod: /metrics could not be reached" in signals.problem
 
 
 @pytest.mark.parametrize("url", ["http://", "http://server:99999999", "http://[::1"])
-async def test_a_url_that_is_none_is_told_so(url: str) -> None:
+async def test_an_invalid_url_is_an_error(url: str) -> None:
     async with new_session() as session:
         with pytest.raises(CallFailed, match="Prometheus"):
             await read_prometheus(session, url, {})
 
 
-async def test_a_name_that_does_not_resolve_is_told_so() -> None:
+async def test_a_name_that_does_not_resolve_is_an_error() -> None:
     async with new_session() as session:
         with pytest.raises(CallFailed, match="its name does not resolve"):
             await read_prometheus(session, "http://prometheus.invalid:9090", {})
 
 
 def signals_of(*times: float) -> PoolSignals:
-
     samples = tuple(PodSample("uid-1", time, waiting=0.0) for time in times)
-    return PoolSignals(SignalSource.PROMETHEUS, samples, queried_at=ASKED)
+    return PoolSignals(SignalSource.PROMETHEUS, samples, queried_at=QUERIED_AT)
 
 
 @pytest.mark.parametrize(
     ("times", "enough"),
     [
-        ((ASKED - 11, ASKED - 6, ASKED - 1), True),
-        ((ASKED - 14, ASKED - 9.5), True),
-        ((ASKED - 1,), False),
-        ((ASKED - 15, ASKED - 11), False),
+        ((QUERIED_AT - 11, QUERIED_AT - 6, QUERIED_AT - 1), True),
+        ((QUERIED_AT - 14, QUERIED_AT - 9.5), True),
+        ((QUERIED_AT - 1,), False),
+        ((QUERIED_AT - 15, QUERIED_AT - 11), False),
         ((), False),
     ],
 )
-def test_two_scrapes_in_fifteen_seconds_and_one_in_ten_are_enough(
+def test_two_scrapes_in_fifteen_seconds_and_one_in_ten_suffice(
     times: tuple[float, ...], enough: bool
 ) -> None:
-    """A server that scrapes every 15 s or 60 s shows one scrape or none: the pods are read."""
+    """A server that scrapes every 15 s or 60 s has one scrape or none, so the pods are read."""
     assert (missing(signals_of(*times), [pod_object("uid-1", IP)], 9_000.0) == []) is enough
 
 
-def test_a_pod_just_ready_is_not_missed_yet() -> None:
+def test_a_pod_that_is_just_ready_is_not_missing() -> None:
     assert missing(signals_of(), [pod_object("uid-1", IP, ready_since=8_990.0)], 9_000.0) == []
     assert missing(signals_of(), [pod_object("uid-1", IP, ready=False)], 9_000.0) == []
 
 
-def test_the_query_is_one_for_all_pools() -> None:
+def test_one_query_serves_all_pools() -> None:
     assert QUERY.endswith("}[15s]")
     assert json.dumps(QUERY).count("penstock_requests_waiting") == 1

@@ -1,4 +1,4 @@
-"""From exposition text to a sample: what is odd is absent, never zero."""
+"""Samples from exposition text: invalid values are absent, never zero."""
 
 from math import inf
 
@@ -23,7 +23,7 @@ def read(figures: Figures) -> PodSample:
     return pod_sample(parse(figures.text()), "uid-1", 5.0)
 
 
-def test_everything_a_pod_tells_is_read() -> None:
+def test_all_metrics_of_a_pod_are_read() -> None:
     assert read(Figures()) == PodSample(
         uid="uid-1",
         time=5.0,
@@ -50,23 +50,23 @@ def test_everything_a_pod_tells_is_read() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), inf, -inf, -1.0, 1e300])
-def test_a_number_that_measures_nothing_is_absent(value: float) -> None:
+def test_a_value_that_is_not_a_measurement_is_absent(value: float) -> None:
     sample = read(Figures(waiting=value, rows=value))
     assert sample.waiting is None
     assert sample.rows_received is None
-    assert sample.running == 2.0, "its neighbours are not harmed"
+    assert sample.running == 2.0, "other values are read"
 
 
-def test_one_bad_sum_leaves_no_curve() -> None:
+def test_an_invalid_sum_makes_the_curve_absent() -> None:
     assert read(Figures(sums=(10.0, 40.0, float("nan"), 0.6, 2.5, 0.04))).curve is None
 
 
-def test_nvml_is_preferred_to_the_engines_busy_share() -> None:
+def test_nvml_takes_precedence_over_the_busy_share_of_the_engine() -> None:
     sample = read(Figures(duty={"EngineBusyShare": 0.2, "NVML": 0.9}))
     assert (sample.gpu_utilization, sample.duty_source) == (0.9, UtilizationSource.NVML)
     sample = read(Figures(duty={"EngineBusyShare": 0.2, "NVML": 90.0}))
     assert (sample.gpu_utilization, sample.duty_source) == (0.2, UtilizationSource.ENGINE), (
-        "90 is no share"
+        "90 is not a share"
     )
 
 
@@ -79,23 +79,23 @@ def test_nvml_is_preferred_to_the_engines_busy_share() -> None:
         (("0.1", 1.0), ("+Inf", float("nan"))),
     ],
 )
-def test_buckets_that_make_no_histogram_are_absent(buckets: tuple[tuple[str, float], ...]) -> None:
+def test_buckets_that_are_no_histogram_are_absent(buckets: tuple[tuple[str, float], ...]) -> None:
     assert read(Figures(buckets=buckets)).batch_duration_buckets == ()
 
 
-def test_a_series_told_twice_is_absent() -> None:
+def test_a_duplicate_series_is_absent() -> None:
     twice = [Reading("penstock_requests_waiting", {"x": str(i)}, 1.0) for i in range(2)]
     assert pod_sample(twice, "uid-1", 0.0).waiting is None
 
 
-def test_the_pod_says_who_it_is() -> None:
+def test_the_uid_of_the_pod_is_in_the_exposition() -> None:
     assert reported_uid(parse(Figures(uid="abc").text())) == "abc"
     assert reported_uid(()) is None
     both = (*parse(Figures(uid="abc").text()), *parse(Figures(uid="def").text()))
     assert reported_uid(both) is None
 
 
-def test_a_broken_text_is_told_as_such() -> None:
+def test_an_invalid_text_is_an_error() -> None:
     with pytest.raises(BadExposition, match="text format"):
         parse("penstock_requests_waiting three\n")
 
@@ -104,7 +104,7 @@ def test_a_broken_text_is_told_as_such() -> None:
     st.text(max_size=200)
     | st.text(st.sampled_from('penstock_requests_waiting{}="\\,0123.eE+-# \n'), max_size=80)
 )
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_an_error(text: str) -> None:
     for line in (text, "penstock_requests_waiting" + text, 'penstock_pod_info{uid="' + text):
         try:
             sample = pod_sample(parse(line), "uid-1", 0.0)
@@ -114,5 +114,5 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("source", list(RuntimeDutySource))
-def test_every_source_that_the_runtime_names_is_known(source: RuntimeDutySource) -> None:
+def test_every_utilization_source_of_the_runtime_is_known(source: RuntimeDutySource) -> None:
     assert read(Figures(duty={source.value: 0.4})).gpu_utilization == 0.4
