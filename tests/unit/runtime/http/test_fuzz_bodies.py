@@ -27,10 +27,10 @@ from penstock_runtime.protocols.openai import embedding_response
 from tests.support.encoders.directories import write
 from tests.support.fuzz.bodies import LONE, Body, body_of, embedding_body, text_body, tree_of
 from tests.support.fuzz.budget import Fuzz
-from tests.unit.runtime.http.test_lanes import VARYING, one_answer
-from tests.unit.runtime.http.test_quick import MODELS
+from tests.unit.runtime.http.test_fast_path import VARYING, one_answer
 from tests.unit.runtime.http.test_texts import Texts, serve
 from tests.unit.runtime.http.wire_cases import PATH, post
+from tests.unit.runtime.protocols.open_inference.test_fast_reader import MODELS
 
 AGELESS: dict[str, Any] = {"connection_age_seconds": 1e9}
 """Connections end after as many requests in both paths, and not at an age that each draws for itself."""

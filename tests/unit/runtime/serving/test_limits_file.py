@@ -3,13 +3,13 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.serving.limits import FIRST_LIMITS, LiveLimits
 from penstock_runtime.serving.limits_file import first_limits, watch_limits
+from tests.unit.runtime.http.conftest import until
 
 LIMITS = {
     "generation": 5,
@@ -39,7 +39,7 @@ def test_a_pod_starts_with_its_settings(tmp_path: Path) -> None:
 
 
 async def test_newer_settings_are_applied_and_older_ones_are_not(
-    tmp_path: Path, until: Any
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "limits.json"
     sent: list[SetLimits] = []

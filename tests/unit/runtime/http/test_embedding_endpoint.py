@@ -12,7 +12,7 @@ from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.models.device import memory
 from penstock_runtime.request import RequestOutcome
 from tests.support.encoders.directories import write
-from tests.unit.runtime.http.test_lanes import VARYING, by_aiohttp, converse
+from tests.unit.runtime.http.test_fast_path import VARYING, by_aiohttp, converse
 from tests.unit.runtime.http.test_texts import FIVE, LONG, Texts, serve, words
 from tests.unit.runtime.http.wire_cases import Case, chunked, pieces, post
 
@@ -202,7 +202,7 @@ async def test_a_client_that_goes_at_once_leaves_nothing_behind(
 
 
 class FromTexts:
-    """A pod of `test_texts` as `test_lanes` has them."""
+    """A pod of `test_texts` as `test_fast_path` has them."""
 
     def __init__(self, texts: Texts) -> None:
         self.client = texts.server
