@@ -95,7 +95,7 @@ class TokenVerifier:
             raise Unauthorized(
                 "the token has expired by this pod's clock: sign a new one, or correct the node's clock"
             )
-        self._used = {used: until for used, until in self._used.items() if now < until}
+        self._used = {used: expiry for used, expiry in self._used.items() if now < expiry}
         if token_id in self._used:
             raise Unauthorized("the token was used before: sign a new one for each call")
         self._used[token_id] = until

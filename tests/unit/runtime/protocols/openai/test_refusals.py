@@ -35,7 +35,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("no-tokens", CHAT, {"messages": HELLO, "max_completion_tokens": 0}, "max_completion_tokens", "1"),
     ("too-long", CHAT, {"messages": HELLO, "max_completion_tokens": 5000}, "max_completion_tokens", "1024"),
     ("too-long-a-prompt", PLAIN, {"prompt": [5] * 1024}, "prompt", "1024 tokens"),
-    ("odd-id", PLAIN, {"prompt": [1024]}, "prompt", "from 0 to 1023"),
+    ("odd-id", PLAIN, {"prompt": [1024]}, "prompt", "0 to 1023"),
     ("odd-bias", PLAIN, {"prompt": "a", "logit_bias": {"5000": 1}}, "logit_bias", "token 5000"),
     ("odd-stop-id", PLAIN, {"prompt": "a", "stop_token_ids": [-1]}, "stop_token_ids", "token -1"),
     ("empty-stop", PLAIN, {"prompt": "a", "stop": [""]}, "stop", "empty stop string"),
@@ -78,8 +78,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ),
     ("no-shape", PLAIN, {"prompt": "a", "structured_outputs": {"structural_tag": "x"}}, "structured_outputs", "0 members"),
     ("unlisted-tool", CHAT, {"messages": HELLO, "tool_choice": "required"}, "tool_choice", "list them"),
-    ("deep-arguments", CHAT, called("[" * 5000), "messages.0.tool_calls.0.function.arguments", "no JSON"),
-    ("half-a-pair", CHAT, called('{"a": "\\ud800"}'), "messages.0.tool_calls.0.function.arguments", "no JSON"),
+    ("deep-arguments", CHAT, called("[" * 5000), "messages.0.tool_calls.0.function.arguments", "not valid JSON"),
+    ("half-a-pair", CHAT, called('{"a": "\\ud800"}'), "messages.0.tool_calls.0.function.arguments", "not valid JSON"),
     ("bad-timeout", PLAIN, {"prompt": "a", "timeout": 0}, "timeout", "greater than 0"),
     ("g-no-text", GENERATE, {"parameters": {}}, "text_input", "required"),
     ("g-hot-min-p", GENERATE, asking(min_p="hot"), "parameters.min_p", "got 'hot'"),
@@ -150,11 +150,11 @@ def test_token_ids_are_returned_on_request(http: httpx2.Client) -> None:
 
 
 def test_tokenize_counts_a_chat_as_the_template_writes_it(http: httpx2.Client) -> None:
-    answer = http.post("/tokenize", json={"messages": HELLO, "return_token_strs": True}).json()
-    assert answer["token_strs"][0] == "<|user|>"
-    assert answer["token_strs"][-1] == "<|assistant|>"
+    tokenized = http.post("/tokenize", json={"messages": HELLO, "return_token_strs": True}).json()
+    assert tokenized["token_strs"][0] == "<|user|>"
+    assert tokenized["token_strs"][-1] == "<|assistant|>"
     answer = http.post(CHAT, json={"messages": HELLO, "max_tokens": 1}).json()
-    assert answer["usage"]["prompt_tokens"] == answer["count"]
+    assert answer["usage"]["prompt_tokens"] == tokenized["count"]
 
 
 def test_triton_s_generate_answers_whole_and_in_pieces(http: httpx2.Client) -> None:
