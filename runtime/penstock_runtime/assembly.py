@@ -14,6 +14,7 @@ from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import Model
 from penstock_runtime.engine.placement import EnginePlacement, Placement, seat
 from penstock_runtime.logs import configure
+from penstock_runtime.serving.batch.client import batch_pod
 from penstock_runtime.serving.pod import Pod
 
 
@@ -23,7 +24,7 @@ def make_pod(config: RuntimeConfig, first: LimitsUpdate) -> Pod:
         from penstock_runtime.serving.generation.assembly import generation_pod  # noqa: PLC0415 - 13 MiB that other pods do without
 
         return generation_pod(config, first)
-    return Pod(config, engine_link(config, first), first)
+    return batch_pod(config, engine_link(config, first), first)
 
 
 def engine_link(config: RuntimeConfig, limits: LimitsUpdate) -> BatchLink:

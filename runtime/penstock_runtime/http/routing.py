@@ -14,6 +14,7 @@ from penstock_runtime.protocols.common.request_context import CALLER, record_ref
 from penstock_runtime.protocols.open_inference.routes import OpenInference
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.serving.auth.callers import Callers
+from penstock_runtime.serving.batch.client import serves_batches
 from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.pod import Pod
 
@@ -31,6 +32,7 @@ def routes_of(pod: Pod) -> list[web.RouteDef]:
     if pod.config.model.task is Task.EMBEDDING:
         from penstock_runtime.protocols.openai.embeddings import Embeddings  # noqa: PLC0415
 
+        assert serves_batches(pod)  # noqa: S101 - as `assembly.make_pod` makes it
         routes += Embeddings(pod).routes()
     return routes
 
@@ -38,9 +40,9 @@ def routes_of(pod: Pod) -> list[web.RouteDef]:
 def _generation_routes(pod: Pod) -> list[web.RouteDef]:
     from penstock_runtime.protocols.openai.routes import OpenAI  # noqa: PLC0415
     from penstock_runtime.protocols.triton_generate import GenerateExtension  # noqa: PLC0415
-    from penstock_runtime.serving.generation.pod import GenerationPod  # noqa: PLC0415
+    from penstock_runtime.serving.generation.client import serves_generation  # noqa: PLC0415
 
-    assert isinstance(pod, GenerationPod)  # noqa: S101 - `assembly.make_pod` chooses by the task
+    assert serves_generation(pod)  # noqa: S101 - `assembly.make_pod` chooses by the task
     return OpenAI(pod).routes() + GenerateExtension(pod).routes()
 
 

@@ -39,6 +39,7 @@ from penstock_runtime.protocols.control.auth import TokenVerifier
 from penstock_runtime.protocols.control.routes import Control
 from penstock_runtime.protocols.openai.errors import openai_refusal, speaks_openai
 from penstock_runtime.request import RequestOutcome
+from penstock_runtime.serving.batch.client import serves_batches
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.telemetry.metrics import Exposition
 
@@ -106,12 +107,12 @@ class ClientServer:
         """Return the factory of protocols for new connections."""
         pod, config = self._pod, self._pod.config
         write_buffers = WriteBufferLimits(
-            pod.admission.hold_unread,
+            pod.admission.memory.hold_unread,
             config.queue.max_held_bytes // WRITE_BUFFER_SHARE,
             config.http.body_timeout_seconds,
             asyncio.get_running_loop().call_later,
         )
-        if not (config.http.fast_path and pod.has_fast_path):
+        if not (config.http.fast_path and pod.callers.open and serves_batches(pod)):
             return partial(WatchedConnection, write_buffers=write_buffers, limit=limit)
         path = FastPath(pod, self._connections, self.traffic, self._ids, self._throttle)
         return partial(FastConnection, path=path, write_buffers=write_buffers, limit=limit)

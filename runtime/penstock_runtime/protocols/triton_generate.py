@@ -18,7 +18,7 @@ from penstock_runtime.protocols.openai.wire.generate import (
     parameter,
 )
 from penstock_runtime.serving.generation.choice import Chunk
-from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.generation.client import GenerationPod
 from penstock_runtime.serving.generation.request import GenerationCall
 from penstock_runtime.serving.generation.response_stream import TokenUsage
 

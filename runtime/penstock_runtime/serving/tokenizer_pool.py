@@ -20,7 +20,7 @@ from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.errors import BadInput, ContextExceeded, DeadlineTooNear
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
 from penstock_runtime.request import Tensor
-from penstock_runtime.serving.wait_estimate import LEAST_RETRY_SECONDS
+from penstock_runtime.serving.wait_estimate import MIN_RETRY_SECONDS
 from penstock_runtime.text.bounds import check_text_bytes, max_text_bytes, text_bytes
 
 ENCODED: Final = frozenset((Task.EMBEDDING, Task.CLASSIFICATION))
@@ -186,7 +186,7 @@ class TokenizerPool:
                 f"the deadline of {within_seconds:g} s passed while texts before these were tokenised:"
                 " give it more time, or try again later",
                 field=field,
-                retry_after_seconds=LEAST_RETRY_SECONDS,
+                retry_after_seconds=MIN_RETRY_SECONDS,
             ) from error
         except (TypeError, ValueError) as error:
             raise BadInput(f"`{field}` cannot be tokenised: {error}", field=field) from error

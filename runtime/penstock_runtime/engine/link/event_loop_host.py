@@ -21,7 +21,7 @@ from penstock_runtime.engine.link.base import Heartbeat
 from penstock_runtime.engine.link.cpu_priority import BatchSchedPolicy
 from penstock_runtime.engine.link.heartbeat import ThreadHeartbeat
 from penstock_runtime.engine.link.inline_policy import InlinePolicy, MoreComingHint
-from penstock_runtime.engine.link.thread import EngineHost, LoopPort
+from penstock_runtime.engine.link.thread import EngineHost, EventLoopPort
 from penstock_runtime.engine.messages import SetLimits, Settled, Submit, ToEngine
 from penstock_runtime.engine.model import ModelInfo, describe
 from penstock_runtime.request import Request
@@ -59,12 +59,12 @@ class EventLoopHost(EngineHost[ToEngine, Settled, ModelInfo]):
         self._engine: BatchEngine | None = None
         """None: the model is not loaded, or the engine has ended."""
         self._opened: OpenedBatchEngine
-        self._port: LoopPort[Settled]
+        self._port: EventLoopPort[Settled]
 
     # -- in the loop
 
     @override
-    def connect(self, port: LoopPort[Settled]) -> None:
+    def connect(self, port: EventLoopPort[Settled]) -> None:
         self._port = port
 
     @override

@@ -46,7 +46,7 @@ class LinkState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LoopPort(Generic[Report]):
+class EventLoopPort(Generic[Report]):
     """The event loop as a host reaches it."""
 
     loop: asyncio.AbstractEventLoop
@@ -61,7 +61,7 @@ class LoopPort(Generic[Report]):
 class EngineHost(Protocol[Command_contra, Report, Info_co]):
     """Runs one engine for a `ThreadLink`. `open` and `run` are called in the link's thread, the others in the loop."""
 
-    def connect(self, port: LoopPort[Report]) -> None:
+    def connect(self, port: EventLoopPort[Report]) -> None:
         """Reach the event loop through `port` from now on."""
 
     def open(self) -> Info_co:
@@ -110,7 +110,7 @@ class ThreadLink(EngineLink[Command, Report, Info], Generic[Command, Report, Inf
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
         self._deliver = deliver
-        self._host.connect(LoopPort(self._loop, deliver, self._call_in_loop, self._die))
+        self._host.connect(EventLoopPort(self._loop, deliver, self._call_in_loop, self._die))
         self._thread.start()
         return await self._ready
 
@@ -197,10 +197,10 @@ class ThreadHost(EngineHost[Command, Report, Info], Generic[Command, Report, Inf
         self._inbox: ThreadInbox[Command] = ThreadInbox(clock)
         self._heartbeat = ThreadHeartbeat(clock)
         self._opened: OpenedEngine[Any, Report, Info]
-        self._port: LoopPort[Report]
+        self._port: EventLoopPort[Report]
 
     @override
-    def connect(self, port: LoopPort[Report]) -> None:
+    def connect(self, port: EventLoopPort[Report]) -> None:
         self._port = port
 
     @override

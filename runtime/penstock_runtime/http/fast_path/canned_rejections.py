@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from penstock_runtime.errors import DeadlineTooNear, QueueFull, RequestRejected
 from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.protocols.common.replies import Reply
-from penstock_runtime.serving.admission import Admission
+from penstock_runtime.serving.batch.admission import BatchAdmission
 
 REFRESH_SECONDS: Final = 0.1
 """The life of a rendered rejection: its `Retry-After` is in whole seconds."""
@@ -25,7 +25,7 @@ class RejectionFormat(Protocol):
 class CannedRejections:
     """The rejections as last rendered."""
 
-    def __init__(self, admission: Admission, wire: ResponseWriter) -> None:
+    def __init__(self, admission: BatchAdmission, wire: ResponseWriter) -> None:
         self._admission = admission
         self._wire = wire
         self._full: QueueFull | None = None
@@ -39,7 +39,7 @@ class CannedRejections:
         """Return the present rejection of a full queue."""
         self._refresh(now)
         if self._full is None:
-            self._full = self._admission.queue_full()
+            self._full = self._admission.slots.queue_full()
         return self._full
 
     def late(

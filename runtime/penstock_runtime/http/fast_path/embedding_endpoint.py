@@ -13,14 +13,14 @@ from penstock_runtime.protocols.openai import embedding_response
 from penstock_runtime.protocols.openai.embedding_response import EmbeddingInput, EmbeddingOptions
 from penstock_runtime.protocols.openai.errors import of_refusal
 from penstock_runtime.request import Completed, End, Request
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.serving.batch.client import BatchPod
 from penstock_runtime.serving.ticket import Ticket
 
 
 class EmbeddingEndpoint(FastEndpoint):
     """`POST /v1/embeddings`."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: BatchPod) -> None:
         self._pod = pod
         self._model = pod.config.model_name
 
@@ -35,7 +35,7 @@ class EmbeddingEndpoint(FastEndpoint):
 
     @override
     def to_request(self, ticket: Ticket, call: EmbeddingInput, head: RequestHead) -> Request:
-        seconds = self._pod.admission.seconds_to_start(head.timeout_seconds)
+        seconds = self._pod.admission.wait.seconds_to_start(head.timeout_seconds)
         return embedding_response.to_request(ticket, call, seconds)
 
     @override

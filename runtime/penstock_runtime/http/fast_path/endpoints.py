@@ -20,14 +20,14 @@ from penstock_runtime.protocols.open_inference.infer_response import InferBody, 
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.text_request import may_be_text, read_call
 from penstock_runtime.request import Completed, End, Request
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.serving.batch.client import BatchPod
 from penstock_runtime.serving.ticket import Ticket
 
 
 class InferEndpoint(FastEndpoint):
     """Open Inference's `infer`."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: BatchPod) -> None:
         self._pod = pod
         self._reader: QuickReader | None = None
 
@@ -51,7 +51,7 @@ class InferEndpoint(FastEndpoint):
     def to_request(self, ticket: Ticket, call: InferCall, head: RequestHead) -> Request:
         seconds = head.timeout_seconds
         if seconds is not None:
-            seconds = self._pod.admission.seconds_to_start(seconds)
+            seconds = self._pod.admission.wait.seconds_to_start(seconds)
         return to_request(ticket, call, seconds)
 
     @override
@@ -69,7 +69,7 @@ class InferEndpoint(FastEndpoint):
         return of_refusal(refusal)
 
 
-def endpoints_of(pod: Pod) -> dict[str, FastEndpoint]:
+def endpoints_of(pod: BatchPod) -> dict[str, FastEndpoint]:
     """Return the endpoints of `pod` by path. A model whose name needs quoting in a URL has no `infer` here."""
     endpoints: dict[str, FastEndpoint] = {}
     model = pod.config.model_name

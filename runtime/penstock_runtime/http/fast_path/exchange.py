@@ -20,7 +20,7 @@ from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.common.request_ids import RequestIds, trace_of
 from penstock_runtime.protocols.open_inference.infer_response import InferBody
 from penstock_runtime.request import Completed, End, RequestOutcome
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.serving.batch.client import BatchPod
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class FastPath:
 
     def __init__(
         self,
-        pod: Pod,
+        pod: BatchPod,
         connections: AgingConnections,
         traffic: AnswersOwed,
         ids: RequestIds,
@@ -68,26 +68,26 @@ class FastPath:
 
     def is_open(self) -> bool:
         """Return whether the pod serves and its queue has room."""
-        return self._health.ready and not self._admission.full()
+        return self._health.ready and not self._admission.slots.full()
 
     def is_full(self) -> bool:
         """Return whether the pod serves and its queue is full."""
-        return self._health.ready and self._admission.full()
+        return self._health.ready and self._admission.slots.full()
 
     def may_displace(self, head: RequestHead, body: bytes) -> bool:
         """Return whether a request to a full queue seems to rank before a waiting one."""
         priority = hinted_class(body, head.header_length)
-        return priority < LOWEST_CLASS and self._admission.may_displace(priority)
+        return priority < LOWEST_CLASS and self._admission.slots.may_displace(priority)
 
     def too_late(
         self, head: RequestHead, body: bytes, arrived: float, now: float
     ) -> DeadlineTooNear | None:
         """Return the rejection of a request that cannot meet the deadline in its head; None if it may meet it."""
         timeout = head.timeout_seconds
-        if timeout is None or not self._admission.is_slow(timeout, now - arrived):
+        if timeout is None or not self._admission.wait.is_slow(timeout, now - arrived):
             return None
         priority = hinted_class(body, head.header_length)
-        late = self._admission.too_late(timeout, now - arrived, priority)
+        late = self._admission.wait.too_late(timeout, now - arrived, priority)
         return None if late is None else self.rejections.late(late, timeout, now)
 
     def reject(
@@ -178,7 +178,7 @@ class Exchange:
         """Begin on a pod that is not open: reject before the body is read, unless the request displaces a waiting one."""
         try:
             priority = hinted_class(body, self._head.header_length)
-            self._path.pod.admission.reserve_slot(self._ticket, priority)
+            self._path.pod.admission.slots.reserve_slot(self._ticket, priority)
         except Exception as error:  # noqa: BLE001  the last line of defence, as on aiohttp's path
             self._refuse(error)
             return
@@ -189,15 +189,15 @@ class Exchange:
         path, ticket = self._path, self._ticket
         admission = path.pod.admission
         try:
-            admission.hold_bytes(ticket, len(body))
+            admission.memory.hold(ticket, len(body))
             call = self._endpoint.read(body, self._head)
             if type(call) is DeferredCall:
                 if not ticket.placed:
-                    admission.reserve_slot(ticket)
+                    admission.slots.reserve_slot(ticket)
                 self._task = asyncio.create_task(self._begin_later(call))
             else:
                 if call.bytes > ticket.bytes:
-                    admission.hold_bytes(ticket, call.bytes)
+                    admission.memory.hold(ticket, call.bytes)
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  the last line of defence, as on aiohttp's path
             self._refuse(error)
@@ -206,7 +206,7 @@ class Exchange:
         """Submit a deferred call, which has its place in the queue already, unless its client has left meanwhile."""
         try:
             call = await deferred.call(
-                self._path.pod.admission.holding(self._ticket), self._head.timeout_seconds
+                self._path.pod.admission.memory.holding(self._ticket), self._head.timeout_seconds
             )
             if self._client is not None:
                 self._submit(call)

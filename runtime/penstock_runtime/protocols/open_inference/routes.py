@@ -6,7 +6,7 @@ from functools import partial
 from aiohttp import hdrs, web
 
 from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.errors import NotServing, UnknownModel, shown
+from penstock_runtime.errors import BadInput, NotServing, UnknownModel, shown
 from penstock_runtime.protocols.common.headers import header_seconds
 from penstock_runtime.protocols.common.json_structure import to_thread_if_large
 from penstock_runtime.protocols.common.long_answers import Body, is_long, to_thread_if_long
@@ -24,6 +24,7 @@ from penstock_runtime.protocols.open_inference.infer_request import InferCall
 from penstock_runtime.protocols.open_inference.text_request import read_call
 from penstock_runtime.request import Completed, End
 from penstock_runtime.serving.auth.callers import ANYBODY
+from penstock_runtime.serving.batch.admission import BatchAdmission
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
 
@@ -112,7 +113,7 @@ class OpenInference:
         with pod.admission.receive(seconds_in_socket(request.transport)) as ticket:
             self._check_model(request)
             bodies.check_head(request, pod.config.http.max_body_bytes)
-            pod.admission.check_slot(best_class(request))
+            pod.admission.slots.check_slot(best_class(request))
             model = self._model(request)
             call = await self._read(request, model, ticket)
             pod.admission.count_rows(ticket, call.rows)
@@ -127,11 +128,11 @@ class OpenInference:
     async def _read(self, request: web.Request, model: ModelInfo, ticket: Ticket) -> InferCall:
         """Return the call of a request; the body is released unless the call's tensors view it."""
         config, admission = self._pod.config, self._pod.admission
-        hold = admission.holding(ticket)
+        hold = admission.memory.holding(ticket)
         body = await bodies.read(
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
-        admission.reserve_slot(ticket, best_class(request))
+        admission.slots.reserve_slot(ticket, best_class(request))
         length = request.headers.get(bodies.HEADER_LENGTH)
         call = await to_thread_if_large(len(body), read_call, body, length, model, self._pod.texts)
         if isinstance(call, InferCall):
@@ -143,8 +144,10 @@ class OpenInference:
     def _submit(self, request: web.Request, ticket: Ticket, call: InferCall) -> asyncio.Future[End]:
         """Submit a call with the nearer of its deadlines; raises as `Admission.serve`."""
         admission = self._pod.admission
+        if not isinstance(admission, BatchAdmission):
+            raise BadInput("this model generates text: it has no tensors to infer")
         engine_request = completion.to_request(
-            ticket, call, admission.seconds_to_start(header_seconds(request))
+            ticket, call, admission.wait.seconds_to_start(header_seconds(request))
         )
         return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(engine_request))
 

@@ -27,7 +27,7 @@ from penstock_runtime.request import (
     Request,
     Tensor,
 )
-from penstock_runtime.serving.admission import Hold
+from penstock_runtime.serving.memory_budget import Hold
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
 from penstock_runtime.serving.tokenizer_pool import (

@@ -22,7 +22,7 @@ from penstock_runtime.protocols.openai.embedding_response import (
 from penstock_runtime.protocols.openai.models import Models
 from penstock_runtime.request import Completed, End
 from penstock_runtime.serving.auth.callers import ANYBODY
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.serving.batch.client import BatchPod
 from penstock_runtime.serving.ticket import Ticket
 
 PATH = "/v1/embeddings"
@@ -31,7 +31,7 @@ PATH = "/v1/embeddings"
 class Embeddings:
     """The routes for one pod; rejections and counters are those of Open Inference."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: BatchPod) -> None:
         self._pod = pod
 
     def routes(self) -> list[web.RouteDef]:
@@ -47,7 +47,7 @@ class Embeddings:
     async def _serve(self, request: web.Request, ticket: Ticket) -> Reply:
         pod = self._pod
         bodies.check_head(request, pod.config.http.max_body_bytes)
-        pod.admission.check_slot(best_class(request))
+        pod.admission.slots.check_slot(best_class(request))
         call = await self._read(request, ticket)
         pod.admission.count_rows(ticket, call.rows)
         options, ending = call.options, self._submit(request, ticket, call)
@@ -62,17 +62,17 @@ class Embeddings:
         self, request: web.Request, ticket: Ticket, call: EmbeddingInput
     ) -> asyncio.Future[End]:
         admission = self._pod.admission
-        seconds = admission.seconds_to_start(header_seconds(request))
+        seconds = admission.wait.seconds_to_start(header_seconds(request))
         engine_request = to_request(ticket, call, seconds)
         return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(engine_request))
 
     async def _read(self, request: web.Request, ticket: Ticket) -> EmbeddingInput:
         config, admission = self._pod.config, self._pod.admission
-        hold = admission.holding(ticket)
+        hold = admission.memory.holding(ticket)
         body = await bodies.read(
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
-        admission.reserve_slot(ticket, best_class(request))
+        admission.slots.reserve_slot(ticket, best_class(request))
         call = await to_thread_if_large(len(body), read, body, self._pod)
         del body
         return await tokenized(call, self._pod, hold, header_seconds(request))

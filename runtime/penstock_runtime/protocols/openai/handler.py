@@ -17,7 +17,7 @@ from penstock_runtime.protocols.openai.sampling import Terms, timeout_seconds
 from penstock_runtime.protocols.openai.unknown_fields import UnknownFields
 from penstock_runtime.protocols.openai.wire.base import GenerationBody, read
 from penstock_runtime.serving.auth.callers import ANYBODY
-from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.generation.client import GenerationPod
 from penstock_runtime.serving.generation.response_stream import ResponseStream
 from penstock_runtime.serving.ticket import Ticket
 
@@ -39,7 +39,7 @@ class GenerationHandler:
         try:
             with self._pod.admission.receive() as ticket, ExitStack() as resources:
                 body = await self._body(request, ticket, kind)
-                serving = self._pod.serving_or_refuse()
+                serving = self._pod.engine.serving_or_refuse()
                 seconds = timeout_seconds(request, body.requested_seconds)
                 config = self._pod.config
                 caller = request.get(CALLER, ANYBODY)
@@ -57,8 +57,8 @@ class GenerationHandler:
     ) -> web.StreamResponse:
         """Submit a checked call, and answer it."""
         pod, call = self._pod, answer.call
-        serving = pod.serving_or_refuse()
-        pod.tokens.prompt_tokens_received += sum(len(prompt.ids) for prompt in call.prompts)
+        serving = pod.engine.serving_or_refuse()
+        pod.engine.tokens.prompt_tokens_received += sum(len(prompt.ids) for prompt in call.prompts)
         with pod.admission.receive_prompts(ticket, len(call.prompts)) as tickets:
             vocabulary = serving.tokenizer.vocabulary
             answering = ResponseStream(call, tickets, pod.admission, vocabulary, serving.own_ends)
@@ -73,12 +73,12 @@ class GenerationHandler:
     async def _body(self, request: web.Request, ticket: Ticket, kind: type[Body]) -> Body:
         pod = self._pod
         bodies.check_head(request, pod.config.http.max_body_bytes)
-        pod.admission.check_slot()
-        hold = pod.admission.holding(ticket)
+        pod.admission.slots.check_slot()
+        hold = pod.admission.memory.holding(ticket)
         raw = await bodies.read(
             request, pod.config.http.max_body_bytes, pod.config.http.body_timeout_seconds, hold
         )
-        pod.admission.reserve_slot(ticket)
+        pod.admission.slots.reserve_slot(ticket)
         body = await to_thread_if_large(len(raw), read, kind, raw)
         pod.check_model(body.requested_model)
         self._unknown.log(request, body)

@@ -21,9 +21,9 @@ from penstock_runtime.protocols.openai.wire.completion import (
     DetokenizeBody,
     TokenizeBody,
 )
-from penstock_runtime.serving.admission import Hold
+from penstock_runtime.serving.generation.client import GenerationPod
 from penstock_runtime.serving.generation.loaded_model import Serving
-from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.memory_budget import Hold
 from penstock_runtime.text.detokenizer import detokenize
 
 Plain = TypeVar("Plain", bound=WireBody)
@@ -68,9 +68,9 @@ class OpenAI:
 
     async def tokenize(self, request: web.Request) -> web.Response:
         """Answer the tokens of a text, or of a chat."""
-        with self._pod.admission.hold_meanwhile() as hold:
+        with self._pod.admission.memory.hold_meanwhile() as hold:
             body = await self._plain_body(request, TokenizeBody, hold)
-            serving = self._pod.serving_or_refuse()
+            serving = self._pod.engine.serving_or_refuse()
             ids = await _ids(body, serving)
         answer: dict[str, Any] = {
             "count": len(ids),
@@ -83,9 +83,9 @@ class OpenAI:
 
     async def detokenize(self, request: web.Request) -> web.Response:
         """Answer the text of tokens."""
-        with self._pod.admission.hold_meanwhile() as hold:
+        with self._pod.admission.memory.hold_meanwhile() as hold:
             body = await self._plain_body(request, DetokenizeBody, hold)
-            serving = self._pod.serving_or_refuse()
+            serving = self._pod.engine.serving_or_refuse()
             serving.encoder.check_ids(len(body.tokens), "tokens")
             vocabulary = serving.tokenizer.vocabulary
             text = await asyncio.to_thread(detokenize, vocabulary, body.tokens, skip_special=False)

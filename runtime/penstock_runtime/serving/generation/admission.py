@@ -1,9 +1,11 @@
-"""The book of generations: as `admission.Admission`, but an answer comes in many pieces."""
+"""`GenerationAdmission`: admission of prompts to a generation engine, which answers each in many events."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import assert_never
+
+from typing_extensions import override
 
 from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
@@ -17,25 +19,23 @@ from penstock_runtime.engine.continuous.messages import (
     TokensEmitted,
     Usage,
 )
-from penstock_runtime.engine.messages import Cancel, ToEngine
+from penstock_runtime.engine.messages import Cancel
 from penstock_runtime.errors import NotServing, QueueFull
 from penstock_runtime.request import Cancelled, Expired, Failed, RequestOutcome
 from penstock_runtime.serving.admission import Admission
-from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.mailbox import Mailbox
-from penstock_runtime.serving.health import Health, Stage
-from penstock_runtime.serving.limits import LiveLimits
+from penstock_runtime.serving.state import ServingState
 from penstock_runtime.serving.ticket import Ticket
-from penstock_runtime.serving.wait_estimate import LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS
+from penstock_runtime.serving.wait_estimate import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS
 
 _INTERVAL_WEIGHT = 0.1
-"""Of the newest interval between two ends in their running mean."""
+"""Weight of the newest interval between two completions in their running mean."""
 
 
 @dataclass(slots=True)
 class _PendingGeneration:
-    """A submitted request that has not ended."""
+    """A submitted prompt that has not ended."""
 
     ticket: Ticket
     choices: int
@@ -45,52 +45,51 @@ class _PendingGeneration:
 
 
 class GenerationAdmission(Admission):
-    """Owns the credits, and the book of submitted generations."""
+    """Submits prompts to a generation engine, and delivers its events."""
 
-    def __init__(  # noqa: PLR0913 - every owner whose state a request touches, by name
+    def __init__(
         self,
         send: Callable[[ToGeneration], None],
-        live: LiveLimits,
-        health: Health,
-        counters: Counters,
+        state: ServingState,
         tokens: GenerationCounters,
-        *,
-        now: Callable[[], float],
-        most_bytes: int,
+        max_bytes: int,
     ) -> None:
-        super().__init__(_one_shot, live, health, counters, now=now, most_bytes=most_bytes)
-        self._send_generation = send
-        self._tokens = tokens
-        self._generations: dict[str, _PendingGeneration] = {}
-        self._ended_at: float | None = None
-        """When the last one completed; None: not since the book was empty, and idle time is no interval."""
+        super().__init__(state, max_bytes)
+        self._send = send
+        self.tokens = tokens
+        self._pending: dict[str, _PendingGeneration] = {}
+        self._since = 0.0
+        """Time at which a prompt was submitted to an idle engine."""
+        self._completed_at: float | None = None
+        """Time of the last completion; None: none since the engine was idle, because idle time is no interval."""
         self._interval_seconds = 0.0
+        """Running mean of the time between completions."""
 
     @contextmanager
     def receive_prompts(self, first: Ticket, count: int) -> Iterator[Sequence[Ticket]]:
-        """Hold a ticket a prompt of the body that came as `first`; what has not ended at the block's end is cancelled.
+        """Yield one ticket per prompt of the body of `first`; prompts that have not ended at the block's end are cancelled.
 
         Raises:
-            QueueFull: together they are more than the queue bears, so none of them begins.
+            QueueFull: the queue has not enough slots for all of them, so none is submitted.
         """
         self.count_rows(first, count)
         if count > 1:
-            self._check_places(count)
-        seconds_in_socket = self._now() - first.arrived
+            self._check_slots(count)
+        age_seconds = self._now() - first.arrived
         with ExitStack() as stack:
-            more = [stack.enter_context(self.receive(seconds_in_socket)) for _ in range(count - 1)]
-            for one in more:
-                one.rows_counted = True
+            more = [stack.enter_context(self.receive(age_seconds)) for _ in range(count - 1)]
+            for ticket in more:
+                ticket.rows_counted = True
             try:
                 yield [first, *more]
             finally:
-                for one in (first, *more):
-                    self.abandon(one)
+                for ticket in (first, *more):
+                    self.abandon(ticket)
 
-    def _check_places(self, prompts: int) -> None:
+    def _check_slots(self, prompts: int) -> None:
         depth = self._live.accepted.max_queue_depth
         own = 1  # the body's
-        free = max(depth - self._waiting() - self._placed + own, 0)
+        free = max(depth - self.waiting() - self.slots.reserved + own, 0)
         if prompts > free:
             raise QueueFull(
                 f"of the {depth} places that maxQueueDepth allows {free} are free, and {prompts} prompts"
@@ -100,110 +99,114 @@ class GenerationAdmission(Admission):
             )
 
     def begin(self, ticket: Ticket, generate: Generate, mailbox: Mailbox) -> None:
-        """Hand `generate` to the engine; all that it says of it goes to `mailbox`, `Ended` as the last.
+        """Submit `generate`; its events go to `mailbox`, `Ended` as the last.
 
         Raises:
             NotServing: the pod stopped serving while the body was read.
         """
-        if self._health.stage in (Stage.DRAINING, Stage.DEAD):
+        if self._health.refusing:
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
-        self._give_place_back(ticket)
-        if not self._generations:
-            self._ended_at = None
-            self._owing_since = self._now()
-        self._generations[generate.id] = _PendingGeneration(ticket, generate.n, mailbox)
-        self._send_generation(generate)
+        self.slots.release(ticket)
+        if not self._pending:
+            self._completed_at = None
+            self._since = self._now()
+        self._pending[generate.id] = _PendingGeneration(ticket, generate.n, mailbox)
+        self._send(generate)
 
     def now(self) -> float:
-        """Return the moment, of the clock that tickets are stamped by."""
+        """Return the time of the clock that stamps tickets."""
         return self._now()
 
     def stop(self, id: str, choice: int) -> None:
-        """Tell the engine that a choice has met its stop string."""
-        if id in self._generations:
-            self._send_generation(Stop(((id, choice),)))
+        """Stop a choice that has met its stop string."""
+        if id in self._pending:
+            self._send(Stop(((id, choice),)))
 
     def abandon(self, ticket: Ticket) -> None:
-        """Cancel what `ticket` asked for if it has not ended: nobody reads it any more."""
-        if ticket.id in self._generations:
+        """Cancel the prompt of `ticket` if it has not ended."""
+        if ticket.id in self._pending:
             self.cancel(ticket)
 
     def deliver_events(self, events: Iterable[Event]) -> None:
-        """Take what a step told; of requests whose clients went away there is nobody to tell."""
+        """Deliver the events of a step; those of cancelled prompts are dropped."""
         for event in events:
-            held = self._generations.get(event.id)
-            if held is None:
+            pending = self._pending.get(event.id)
+            if pending is None:
                 continue
             match event:
                 case TokensEmitted():
-                    self._note_tokens(held, len(event.tokens))
+                    self._record_tokens(pending, len(event.tokens))
                 case Ended():
-                    self._note_end(held, event)
+                    self._record_end(pending, event)
                 case ChoiceFinished() | PromptScored():
                     pass
                 case _:
                     assert_never(event)
-            if not held.mailbox.put(event):
-                self._tokens.slow_readers += 1
-                held.mailbox.put(Ended(event.id, Cancelled()))
-                self.cancel(held.ticket)
+            if not pending.mailbox.put(event):
+                self.tokens.slow_readers += 1
+                pending.mailbox.put(Ended(event.id, Cancelled()))
+                self.cancel(pending.ticket)
 
-    def fail_all(self, failed: Failed) -> None:
-        """End everything that is still held, because nothing else will."""
-        self.deliver_events([Ended(one, failed) for one in list(self._generations)])
+    def _record_tokens(self, pending: _PendingGeneration, tokens: int) -> None:
+        self.tokens.generated_tokens += tokens
+        pending.tokens += tokens
+        if pending.first_token_at is None:
+            pending.first_token_at = self._now()
 
-    def _submitted(self) -> int:
-        return len(self._generations)
-
-    def retry_after_seconds(self) -> float:
-        """Return when the queue of now will have ended, at the rate at which requests end."""
-        wait = self._waiting() * self._interval_seconds
-        return min(max(wait, LEAST_RETRY_SECONDS), MOST_RETRY_SECONDS)
-
-    def _note_tokens(self, held: _PendingGeneration, tokens: int) -> None:
-        self._tokens.generated_tokens += tokens
-        held.tokens += tokens
-        if held.first_token_at is None:
-            held.first_token_at = self._now()
-
-    def _note_end(self, held: _PendingGeneration, event: Ended) -> None:
-        del self._generations[event.id]
+    def _record_end(self, pending: _PendingGeneration, event: Ended) -> None:
+        del self._pending[event.id]
         match event.end:
             case Generated(usage=usage):
-                self._note_completed(held, usage)
-                self._leave(held.ticket, RequestOutcome.COMPLETED)
+                self._record_completion(pending, usage)
+                self._count_end(pending.ticket, RequestOutcome.COMPLETED)
             case Failed():
-                self._leave(held.ticket, RequestOutcome.FAILED)
+                self._count_end(pending.ticket, RequestOutcome.FAILED)
             case Expired():
-                self._leave(held.ticket, RequestOutcome.EXPIRED)
+                self._count_end(pending.ticket, RequestOutcome.EXPIRED)
             case Cancelled():
-                self._leave(held.ticket, RequestOutcome.CANCELLED)
+                self._count_end(pending.ticket, RequestOutcome.CANCELLED)
             case _:
                 assert_never(event.end)
 
-    def _note_completed(self, held: _PendingGeneration, usage: Usage) -> None:
-        now, arrived = self._now(), held.ticket.arrived
-        first = held.first_token_at if held.first_token_at is not None else now
+    def _record_completion(self, pending: _PendingGeneration, usage: Usage) -> None:
+        now, arrived, tokens = self._now(), pending.ticket.arrived, self.tokens
+        first = pending.first_token_at if pending.first_token_at is not None else now
         self._counters.request_seconds.observe(now - arrived)
         self._counters.queue_seconds.observe(usage.queue_seconds)
-        self._tokens.first_token_seconds.observe(first - arrived)
-        each = held.tokens / held.choices
-        if each > 1:
-            self._tokens.token_seconds.observe((now - first) / (each - 1))
-        self._tokens.prompt_tokens += usage.prompt_tokens
-        self._tokens.cached_prompt_tokens += usage.cached_tokens
-        if self._ended_at is not None:
-            newest = now - self._ended_at
+        tokens.first_token_seconds.observe(first - arrived)
+        tokens_per_choice = pending.tokens / pending.choices
+        if tokens_per_choice > 1:
+            tokens.token_seconds.observe((now - first) / (tokens_per_choice - 1))
+        tokens.prompt_tokens += usage.prompt_tokens
+        tokens.cached_prompt_tokens += usage.cached_tokens
+        if self._completed_at is not None:
+            newest = now - self._completed_at
             self._interval_seconds += _INTERVAL_WEIGHT * (newest - self._interval_seconds)
-        self._ended_at = now
+        self._completed_at = now
 
-    def cancel(self, ticket: Ticket) -> None:
-        """Free the place of a request whose client went away."""
-        if self._generations.pop(ticket.id, None) is not None:
-            self._send_generation(Cancel((ticket.id,)))
-        self._leave(ticket, RequestOutcome.CANCELLED)
+    @override
+    def submitted(self) -> int:
+        return len(self._pending)
 
+    @override
+    def owing_since(self) -> float | None:
+        return self._since if self._pending else None
 
-def _one_shot(message: ToEngine) -> None:
-    """Refuse: no engine behind this book takes one-shot requests."""
-    raise TypeError(f"{type(message).__name__} is for a one-shot engine")
+    @override
+    def fail_all(self, failed: Failed) -> None:
+        self.deliver_events([Ended(name, failed) for name in list(self._pending)])
+
+    @override
+    def retry_after_seconds(self) -> float:
+        """Return the predicted time until the waiting prompts end, at the rate of recent completions."""
+        wait = self.waiting() * self._interval_seconds
+        return min(max(wait, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS)
+
+    @override
+    def _withdraw(self, id: str) -> None:
+        if self._pending.pop(id, None) is not None:
+            self._send(Cancel((id,)))
+
+    @override
+    def _waiting_below(self, priority: int) -> int:
+        return 0  # the generation engine preempts; nothing is displaced from its queue

@@ -15,7 +15,7 @@ from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.engine.placement import EnginePlacement, Placement, seat, step_depth
 from penstock_runtime.logs import configure
-from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.generation.client import GenerationPod, make_generation_pod
 
 
 def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
@@ -33,7 +33,7 @@ def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
     else:
         keep_to(taken.http_cpus)
         link = generation_process_link(load, first, depth=depth)
-    return GenerationPod(config, link, folder, first)
+    return make_generation_pod(config, link, folder, first)
 
 
 def _folder(config: RuntimeConfig) -> Path:

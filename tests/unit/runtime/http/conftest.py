@@ -20,7 +20,7 @@ from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.http.fast_path import connection
 from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.request import Tensor
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.serving.batch.client import BatchPod, batch_pod
 from penstock_runtime.telemetry.gpu import DutyMeter
 from penstock_runtime.telemetry.metrics import Exposition
 from tests.unit.runtime.settings import with_settings
@@ -88,7 +88,7 @@ class Clock:
 class Running:
     """A serving pod, with a client session and its URLs."""
 
-    pod: Pod
+    pod: BatchPod
     model: Halves
     client: ClientServer
     session: aiohttp.ClientSession
@@ -166,7 +166,7 @@ async def start(tmp_path: Path, fast_path: bool) -> AsyncIterator[Start]:
     ) -> Running:
         model, clock = model or Halves(), Clock()
         settings = {"fast_path": fast_path, **settings}
-        pod = Pod(
+        pod = batch_pod(
             config(tmp_path, **settings),
             batch_thread_link(lambda: model, limits, clock),
             limits,

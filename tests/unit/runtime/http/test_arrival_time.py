@@ -121,14 +121,14 @@ def test_a_pause_leaves_most_of_a_clients_timeout() -> None:
 
 def test_an_answer_in_time_needs_a_start_before_its_deadline() -> None:
     harness = AdmissionHarness()
-    assert harness.desk.seconds_to_start(None) is None
-    assert harness.desk.seconds_to_start(1.0) == 1.0, "nothing is known yet"
+    assert harness.desk.wait.seconds_to_start(None) is None
+    assert harness.desk.wait.seconds_to_start(1.0) == 1.0, "nothing is known yet"
     harness.report(batch_seconds=0.2)
-    starts_within = harness.desk.seconds_to_start(1.0)
+    starts_within = harness.desk.wait.seconds_to_start(1.0)
     assert starts_within is not None
     assert 1.0 - 0.2 * 1.125 <= starts_within <= 1.0 - 0.2
     harness.report(batch_seconds=30.0)
-    assert harness.desk.seconds_to_start(1.0) == 0.5, "a prediction never refuses all"
+    assert harness.desk.wait.seconds_to_start(1.0) == 0.5, "a prediction never refuses all"
 
 
 def test_deadlines_of_one_patience_stay_in_order_however_many_share_a_batch() -> None:

@@ -107,7 +107,7 @@ async def test_both_paths_reject_a_full_queue_in_openais_format(
 ) -> None:
     said = []
     for pod in paths:
-        monkeypatch.setattr(pod.pod.admission, "full", lambda: True)
+        monkeypatch.setattr(type(pod.pod.admission.slots), "full", lambda _: True)
         said.append(VARYING.sub(b"~", await converse(pod.url, Case((PLAIN,)))))
         assert pod.pod.counters.refused == {"QueueFull": 1}
     assert said[0] == said[1]

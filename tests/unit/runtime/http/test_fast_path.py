@@ -152,7 +152,7 @@ async def test_a_client_that_leaves_frees_its_place(pod: Any, until: Any) -> Non
     clients = [await connected(pod) for _ in range(3)]
     for number, (_, writer) in enumerate(clients):
         writer.write(GOOD)
-        await until(lambda: len(pod.pod.admission._held) == number + 1)  # noqa: B023
+        await until(lambda: pod.pod.admission.submitted() == number + 1)  # noqa: B023
         await until(lambda: pod.pod.admission.load().running == 1)
     clients[2][1].transport.abort()
     await until(lambda: pod.pod.admission.load().waiting == 1)

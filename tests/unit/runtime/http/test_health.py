@@ -30,7 +30,7 @@ async def test_the_engines_death_ends_every_request_and_refuses_the_next(
 ) -> None:
     pod.model.gate.clear()
     tasks = [asyncio.create_task(pod.infer(call())) for _ in range(3)]
-    await until(lambda: len(pod.pod.admission._held) == 3)
+    await until(lambda: pod.pod.admission.submitted() == 3)
     pod.pod.deliver(EngineDied("out of luck"))
     for task in tasks:
         reply = await task

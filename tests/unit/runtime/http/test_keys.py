@@ -9,7 +9,7 @@ import pytest
 from penstock_runtime.engine.messages import Submit
 from penstock_runtime.request import Request
 from penstock_runtime.serving.auth.api_keys import ApiKeyRing
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.serving.batch.client import BatchPod
 from tests.unit.runtime.http.conftest import Start, call
 from tests.unit.runtime.http.test_texts import root, serve, short_start
 
@@ -19,7 +19,7 @@ BEARER = {"Authorization": "Bearer secret-of-a"}
 BEST = 3
 
 
-def ask_for_keys(pod: Pod, folder: Path) -> None:
+def ask_for_keys(pod: BatchPod, folder: Path) -> None:
     path = folder / "keys.json"
     key = {"key": "secret-of-a", "tenant": "a", "bestPriority": BEST}
     path.write_text(json.dumps({"keys": [key]}))
@@ -27,7 +27,7 @@ def ask_for_keys(pod: Pod, folder: Path) -> None:
     pod.callers._ring.reload()
 
 
-def watched(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+def watched(pod: BatchPod, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     """Return the requests that will reach the engine."""
     seen: list[Request] = []
     send = pod.admission._send

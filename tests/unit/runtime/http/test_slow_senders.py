@@ -80,4 +80,4 @@ async def test_a_slow_sender_that_leaves_is_counted_once(start: Any, until: Any)
         writer.transport.abort()
     await until(lambda: pod.pod.counters.settled() == SLOW_SENDERS)
     assert pod.pod.admission.empty()
-    assert pod.pod.admission._bytes == 0
+    assert pod.pod.admission.memory.held_bytes == 0

@@ -102,7 +102,7 @@ async def test_a_pod_whose_engine_is_stuck_fails_what_it_holds_and_says_so(
 ) -> None:
     pod.model.gate.clear()
     tasks = [asyncio.create_task(pod.infer(call())) for _ in range(3)]
-    await until(lambda: len(pod.pod.admission._held) == 3)
+    await until(lambda: pod.pod.admission.submitted() == 3)
     killed: list[bool] = []
     monkeypatch.setattr(pod.pod.link, "kill", lambda: killed.append(True))
     beat = pod.pod.link.heartbeat()

@@ -24,7 +24,7 @@ from penstock_runtime.models.device import memory
 from penstock_runtime.models.load import load
 from penstock_runtime.protocols.openai.embedding_response import EmbeddingOptions, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.serving.batch.client import BatchPod, batch_pod
 from penstock_runtime.serving.tokenizer_pool import Ids
 from penstock_runtime.telemetry.metrics import Exposition
 from tests.support.encoders.directories import write
@@ -45,7 +45,7 @@ FIVE = " ".join(f"w{n}" for n in range(3))
 class Texts:
     """A pod that serves an encoder, and how to speak to it."""
 
-    pod: Pod
+    pod: BatchPod
     server: ClientServer
     session: aiohttp.ClientSession
     url: str
@@ -71,7 +71,7 @@ async def serve(root: Path, task: str, settings: Path, *, fast_path: bool, **mor
     source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
     spec = ModelSpec.model_validate({"name": "texts", "task": task, "source": source})
     plain = config(settings, model=spec, model_folder=root, fast_path=fast_path, **more)
-    pod = Pod(plain, batch_thread_link(partial(load, spec, "texts", root), LIMITS), LIMITS)
+    pod = batch_pod(plain, batch_thread_link(partial(load, spec, "texts", root), LIMITS), LIMITS)
     server = ClientServer(pod, Exposition(pod))
     port = await server.start()
     await pod.load()
@@ -287,7 +287,7 @@ async def test_rows_are_held_at_the_length_of_the_longest(
     ids = [[2, *[6] * 62, 3], *[[2, 6, 3]] * 99]
     padded = 100 * 64 * 16
     admission = on_path.pod.admission
-    admission._most_bytes = padded - 1
+    admission.memory._max_bytes = padded - 1
     for answer in (
         await on_path.embed(given),
         await on_path.embed(ids),
@@ -295,7 +295,7 @@ async def test_rows_are_held_at_the_length_of_the_longest(
     ):
         assert answer[0] == 429
     assert on_path.pod.counters.refused == {"MemoryFull": 3}
-    admission._most_bytes = padded
+    admission.memory._max_bytes = padded
     assert (await on_path.embed(given))[0] == 200
     assert (await on_path.infer(words(*given)))[0] == 200
 
@@ -315,14 +315,14 @@ async def test_texts_count_as_memory_while_they_wait_for_the_tokenizer(
 
     monkeypatch.setattr(on_path.pod.texts, "encode", later)
     text = "x" * 2000 + "\N{WAVING HAND SIGN}"  # which makes every character four bytes
-    admission._most_bytes = 12_000
+    admission.memory._max_bytes = 12_000
     first = asyncio.create_task(on_path.embed(text))
     await until(lambda: waiting == 1)
-    assert admission._bytes > 4 * len(text)
+    assert admission.memory.held_bytes > 4 * len(text)
     assert (await on_path.embed("w1 " * 1500))[0] == 429
     shut.set()
     assert (await first)[0] == 200
-    assert admission._bytes == 0
+    assert admission.memory.held_bytes == 0
 
 
 @pytest.mark.parametrize("said", ["in the head", "in the body"])

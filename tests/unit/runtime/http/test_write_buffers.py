@@ -182,13 +182,13 @@ async def test_unread_answers_take_their_share_at_most_and_not_for_long(
 
     def all_cut_off() -> bool:
         unread.append(unread_bytes(pod))
-        counted.append(pod.pod.admission._bytes)
+        counted.append(pod.pod.admission.memory.held_bytes)
         return bool(pod.client.open_connections() == 0)
 
     await until(all_cut_off)
     assert 0 < max(unread) <= 32 * MIB
     assert 0 < max(counted) <= 32 * MIB
-    assert pod.pod.admission._bytes == 0
+    assert pod.pod.admission.memory.held_bytes == 0
     for client in clients:
         client.close()
 

@@ -14,10 +14,11 @@ from penstock_runtime.engine.queue.disciplines import AGING_SECONDS
 from penstock_runtime.engine.service_time import ServiceTimeSums
 from penstock_runtime.errors import DeadlineTooNear, NotServing, QueueFull, RequestRejected
 from penstock_runtime.request import Completed, Expired, Failed, Request, RequestOutcome, Tensor
-from penstock_runtime.serving.admission import Admission
+from penstock_runtime.serving.batch.admission import BatchAdmission
 from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.health import Health, Stage
 from penstock_runtime.serving.limits import LiveLimits
+from penstock_runtime.serving.state import ServingState
 from penstock_runtime.serving.ticket import Ticket
 
 
@@ -38,9 +39,8 @@ class AdmissionHarness:
             discipline=Discipline(discipline),
         )
         self.live = LiveLimits(limits, self.sent.append)
-        self.desk = Admission(
-            self.sent.append, self.live, self.health, self.counters, now=lambda: self.time
-        )
+        state = ServingState(self.live, self.health, self.counters, lambda: self.time)
+        self.desk = BatchAdmission(self.sent.append, state)
 
     def report(self, waiting: int = 0, running: int = 0, batch_seconds: float = 0.0) -> None:
         """Let the engine say how it stands; every batch of 4 rows took `batch_seconds`."""
@@ -60,7 +60,7 @@ class AdmissionHarness:
 
         async def one() -> Any:
             with self.desk.receive() as ticket:
-                self.desk.reserve_slot(ticket, priority)
+                self.desk.slots.reserve_slot(ticket, priority)
                 self.desk.count_rows(ticket, rows)
                 return await self.desk.serve(ticket, self.request(ticket, rows, seconds, priority))
 
@@ -128,7 +128,7 @@ async def test_a_request_that_is_made_ready_holds_a_place_and_gives_it_back() ->
 
     async def read_badly() -> None:
         with harness.desk.receive() as ticket:
-            harness.desk.reserve_slot(ticket)
+            harness.desk.slots.reserve_slot(ticket)
             with refused(QueueFull):
                 await harness.admit()
             raise RuntimeError("a defect while parsing")
@@ -223,7 +223,7 @@ async def test_a_full_queue_displaces_the_last_in_order_of_priority() -> None:
 async def test_running_requests_are_not_displaced() -> None:
     harness, tasks = full_of_the_lowest_class()
     await settle()
-    harness.desk.note_begun(harness.ids())
+    harness.desk.record_started(harness.ids())
     harness.report(waiting=0, running=2)
     tasks += [harness.admit(priority=1), harness.admit(priority=1)]
     await settle()
@@ -257,11 +257,11 @@ async def test_an_invalid_body_or_a_lower_priority_displaces_no_request() -> Non
     harness, tasks = full_of_the_lowest_class()
     await settle()
     with harness.desk.receive() as ticket:
-        harness.desk.reserve_slot(ticket, 1)
+        harness.desk.slots.reserve_slot(ticket, 1)
         with refused(QueueFull):
             await harness.desk.serve(ticket, harness.request(ticket, 1, None, priority=10))
     with harness.desk.receive() as ticket:
-        harness.desk.reserve_slot(ticket, 1)  # and nothing is submitted
+        harness.desk.slots.reserve_slot(ticket, 1)  # and nothing is submitted
     assert len(harness.ids()) == 2
     harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
@@ -274,7 +274,7 @@ async def test_no_more_requests_are_made_ready_beyond_a_full_queue_than_places_c
     harness, tasks = full_of_the_lowest_class()
     await settle()
     for _ in range(2):
-        harness.desk.reserve_slot(harness.desk.open(harness.time), 1)
+        harness.desk.slots.reserve_slot(harness.desk.open(harness.time), 1)
     with refused(QueueFull):
         await harness.admit(priority=1)
     harness.desk.fail_all(Failed("over"))

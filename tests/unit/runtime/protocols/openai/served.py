@@ -29,7 +29,7 @@ from penstock_runtime.engine.continuous.step_plan import Row, StepPlan, StepResu
 from penstock_runtime.engine.link.generation import generation_thread_link
 from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.models.decoders.open import open_step
-from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.generation.client import GenerationPod, make_generation_pod
 from penstock_runtime.telemetry.metrics import Exposition
 from tests.support.demo_model.tokenizer import make_tokenizer, save_tokenizer
 from tests.unit.runtime.settings import with_settings
@@ -177,7 +177,7 @@ class Served:
 
     async def _start(self) -> tuple[str, str]:
         link = generation_thread_link(self._open, self._limits, depth=self._depth)
-        self.pod = GenerationPod(self.config, link, self._folder, self._limits)
+        self.pod = make_generation_pod(self.config, link, self._folder, self._limits)
         exposition = Exposition(self.pod)
         self.clients, self._cluster = (
             ClientServer(self.pod, exposition),

@@ -85,9 +85,9 @@ def test_a_request_that_expires_before_it_begins_is_logged_without_a_time_to_fir
 def test_a_client_that_leaves_is_logged_with_its_tokens_so_far(
     logging_pod: Served, lines: Lines, stream: bool
 ) -> None:
-    before = logging_pod.pod.tokens.generated_tokens
+    before = logging_pod.pod.engine.tokens.generated_tokens
     client = open_request(logging_pod, {**LONG, "stream": stream})
-    logging_pod.until(lambda: logging_pod.pod.tokens.generated_tokens > before)
+    logging_pod.until(lambda: logging_pod.pod.engine.tokens.generated_tokens > before)
     client.close()
     line = the_line(lines)
     assert line.keys() == ALWAYS | TOKENS | {"first_token_seconds"}

@@ -43,8 +43,8 @@ def thinker(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def say(thinker: Served) -> Iterator[Say]:
     """Let the model say a text."""
-    assert thinker.pod.serving is not None
-    tokenizer = thinker.pod.serving.tokenizer
+    assert thinker.pod.engine.serving is not None
+    tokenizer = thinker.pod.engine.serving.tokenizer
 
     def put(text: str) -> None:
         thinker.step.script = tuple(tokenizer.backend.encode(text).ids)
@@ -171,8 +171,8 @@ def marked(
     template = CHAT_TEMPLATE.replace("<tool_call>", marker).replace(SYSTEM, "")
     config.write_text(json.dumps({**json.loads(config.read_text()), "chat_template": template}))
     served = Served(folder)
-    assert served.pod.serving is not None
-    tokenizer = served.pod.serving.tokenizer
+    assert served.pod.engine.serving is not None
+    tokenizer = served.pod.engine.serving.tokenizer
     ids = tokenizer.backend.encode(ANSWER + call).ids
     assert tokenizer.backend.token_to_id(marker) in tokenizer.vocabulary.special.intersection(ids)
     served.step.script = tuple(ids)

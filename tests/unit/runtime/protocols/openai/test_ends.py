@@ -37,7 +37,7 @@ def engine_is_empty(served: Served) -> Callable[[], bool]:
     """Return whether nothing is held on either side of the link."""
 
     def empty() -> bool:
-        report = served.pod.report
+        report = served.pod.engine.report
         idle = report is not None and report.waiting == report.running == 0
         return served.pod.admission.empty() and idle
 
@@ -47,9 +47,9 @@ def engine_is_empty(served: Served) -> Callable[[], bool]:
 @contextmanager
 def no_request_begins(served: Served) -> Iterator[None]:
     """Hold still a step that began before the block, so that no request within begins."""
-    before = served.pod.tokens.generated_tokens
+    before = served.pod.engine.tokens.generated_tokens
     first = open_request(served, LONG)
-    served.until(lambda: served.pod.tokens.generated_tokens > before)
+    served.until(lambda: served.pod.engine.tokens.generated_tokens > before)
     with served.held_still():
         served.until(lambda: served.step.held)
         yield
@@ -141,7 +141,9 @@ def test_a_full_queue_is_a_429_with_a_time_to_come_again(serve: Serve) -> None:
         first = open_request(served, LONG)
         served.until(lambda: served.step.held)
         second = open_request(served, LONG)
-        served.until(lambda: served.pod.counters.received == 2 and served.pod.admission.full())
+        served.until(
+            lambda: served.pod.counters.received == 2 and served.pod.admission.slots.full()
+        )
         with httpx2.Client(base_url=served.url, timeout=20) as http:
             answer = http.post(PATH, json=LONG)
         assert answer.status_code == 429
@@ -186,7 +188,7 @@ def test_more_prompts_than_the_queue_has_room_for_are_a_429_and_none_begins(
             running = open_request(served, LONG)
             served.until(lambda: served.step.held)
             waiting = open_request(served, LONG)
-            served.until(lambda: len(served.pod.admission._generations) == 2)
+            served.until(lambda: served.pod.admission.submitted() == 2)
             assert http.post(PATH, json={"prompt": ["a", "b"]}).status_code == 429
             waiting.close()
             running.close()
@@ -298,5 +300,5 @@ def test_a_reader_that_falls_too_far_behind_is_cancelled(
         served.when_submitted(stand_still_during_steps)
         answer = http.post(PATH, json=LONG)
     assert answer.status_code == 499
-    assert served.ask(lambda: served.pod.tokens.slow_readers) == 1
+    assert served.ask(lambda: served.pod.engine.tokens.slow_readers) == 1
     served.until(engine_is_empty(served))

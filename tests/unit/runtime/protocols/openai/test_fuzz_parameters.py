@@ -160,7 +160,7 @@ class Judge:
 
     def __init__(self, served: Served) -> None:
         self._pod = served.pod
-        self._terms = Terms(served.pod.serving_or_refuse(), ANYBODY)
+        self._terms = Terms(served.pod.engine.serving_or_refuse(), ANYBODY)
 
     async def refusal(self, kind: type[WireBody], raw: bytes) -> RequestRejected | None:
         """Return why a body is refused; anything else that it raises would be a 500."""

@@ -2,19 +2,20 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock_runtime.engine.link.thread import ThreadHost, ThreadLink
 from penstock_runtime.engine.placement import MachineProfile
 from penstock_runtime.serving.generation import assembly
-from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.generation.client import GenerationPod
 from tests.unit.runtime.protocols.openai.served import LIMITS, a_config
 from tests.unit.runtime.settings import with_settings
 
 
 def depth_of(pod: GenerationPod) -> int:
-    link = pod.link._link  # type: ignore[attr-defined]
+    link: Any = pod.link
     host = link._host if isinstance(link, ThreadLink) else None
     opener = host._opener if isinstance(host, ThreadHost) else link._start.open
     load, limits, depth = opener.args  # type: ignore[union-attr]

@@ -47,14 +47,14 @@ def reached(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[Generate]:
     """Return the generations that will reach the engine."""
     seen: list[Generate] = []
     admission = served.pod.admission
-    send = admission._send_generation
+    send = admission._send
 
     def note(message: Any) -> None:
         if isinstance(message, Generate):
             seen.append(message)
         send(message)
 
-    monkeypatch.setattr(admission, "_send_generation", note)
+    monkeypatch.setattr(admission, "_send", note)
     return seen
 
 

@@ -69,12 +69,14 @@ def test_a_smaller_cap_evicts_at_once_and_changes_no_answer(serve: Serve) -> Non
             open_request(served, {**LONG, "max_tokens": 400, "stream": True}) for _ in range(4)
         ]
         served.until(lambda: load_of(served) == 4)
-    served.until(lambda: served.pod.report is not None and served.pod.report.running == 4)
+    served.until(
+        lambda: served.pod.engine.report is not None and served.pod.engine.report.running == 4
+    )
     with served.held_still():
         patch(served)
     served.until(lambda: served.pod.live.in_force.generation == 2)
     with served.held_still():
-        report = served.ask(lambda: served.pod.report)
+        report = served.ask(lambda: served.pod.engine.report)
         assert report is not None
         assert (report.running, served.pod.live.in_force.max_batch_size) == (1, 1)
         assert state_of(served)["load"] == {"running": 1, "waiting": 3}, "preempted streams wait"
@@ -97,7 +99,9 @@ def test_a_smaller_cap_evicts_at_once_and_changes_no_answer(serve: Serve) -> Non
 def test_a_request_of_many_choices_is_one_request_that_runs(serve: Serve) -> None:
     served = serve()
     client = open_request(served, {**LONG, "max_tokens": 400, "n": 3, "stream": True})
-    served.until(lambda: served.pod.report is not None and served.pod.report.running == 3)
+    served.until(
+        lambda: served.pod.engine.report is not None and served.pod.engine.report.running == 3
+    )
     assert state_of(served)["load"] == {"running": 1, "waiting": 0}
     client.close()
     served.until(engine_is_empty(served))
@@ -107,7 +111,9 @@ def test_a_request_of_many_choices_is_one_request_that_runs(serve: Serve) -> Non
 def test_a_smaller_cap_that_lets_all_finish_says_how_many_are_above_it(serve: Serve) -> None:
     served = serve()
     streams = [open_request(served, {**LONG, "stream": True}) for _ in range(4)]
-    served.until(lambda: served.pod.report is not None and served.pod.report.running == 4)
+    served.until(
+        lambda: served.pod.engine.report is not None and served.pod.engine.report.running == 4
+    )
     state = patch(served, drain="Finish")
     assert (state["generation"], state["converging"], state["surplus"]) == (2, True, 3)
     assert metric(served, names.METRIC_BATCH_SURPLUS) == 3
@@ -146,7 +152,7 @@ def test_limits_that_the_pod_has_from_its_file_are_acknowledged_whatever_they_ar
 
 def test_the_largest_cap_is_what_the_cache_has_blocks_for(serve: Serve) -> None:
     served = serve(generation=StepOptions(dtype=DType.FLOAT32, cache_bytes=2**16))
-    info = served.pod.serving_or_refuse().info
+    info = served.pod.engine.serving_or_refuse().info
     assert info.kv.blocks < info.max_running
     state = patch(served, maxBatchSize=info.max_running, maxBatchedTokens=None)
     assert state["effectiveMax"] == info.kv.blocks

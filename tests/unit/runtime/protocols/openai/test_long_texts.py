@@ -78,11 +78,13 @@ def test_the_memory_of_tokenization_counts_among_the_bytes_of_requests(
     text = "river " * 450  # longer than what is tokenised without a thread
     asked = {"prompt": text, "max_tokens": 1}
     with httpx2.Client(base_url=served.url) as http:
-        give_back = served.ask(lambda: served.pod.admission.hold_apart(2000 * MEMORY_PER_BYTE))
+        give_back = served.ask(
+            lambda: served.pod.admission.memory.hold_apart(2000 * MEMORY_PER_BYTE)
+        )
         assert http.post(path, json=asked).status_code == 429
         served.ask(give_back)
         assert http.post(path, json=asked).status_code == 200
-    served.until(lambda: served.pod.admission._bytes == 0)
+    served.until(lambda: served.pod.admission.memory.held_bytes == 0)
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])

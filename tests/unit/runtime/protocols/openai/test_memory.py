@@ -16,4 +16,4 @@ def test_a_body_beyond_what_the_pod_holds_is_refused(
     with httpx2.Client(base_url=served.url) as http:
         assert http.post(path, json={"prompt": "a" * 30_000}).status_code == 429
         assert http.post(path, json={"prompt": "a river", "max_tokens": 1}).status_code == 200
-    assert served.ask(lambda: served.pod.admission._bytes) == 0
+    assert served.ask(lambda: served.pod.admission.memory.held_bytes) == 0

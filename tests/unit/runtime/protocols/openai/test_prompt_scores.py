@@ -13,8 +13,8 @@ GIVEN: dict[str, Any] = {"model": "tiny", "prompt": TEXT, "temperature": 0, "max
 
 
 def prompt_ids(served: Served) -> list[int]:
-    assert served.pod.serving is not None
-    return served.pod.serving.tokenizer.encode(TEXT)
+    assert served.pod.engine.serving is not None
+    return served.pod.engine.serving.tokenizer.encode(TEXT)
 
 
 def test_an_echo_with_log_probabilities_begins_with_the_prompts_own(

@@ -12,6 +12,7 @@ from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.serving.health import Health, Stage
 from penstock_runtime.serving.limits import LiveLimits
+from penstock_runtime.serving.state import ServingState
 
 from .served import LIMITS
 
@@ -28,12 +29,9 @@ class Desk:
         health.stage = Stage.SERVING
         self.admission = GenerationAdmission(
             lambda _: None,
-            LiveLimits(LIMITS, lambda _: None),
-            health,
-            Counters(),
+            ServingState(LiveLimits(LIMITS, lambda _: None), health, Counters(), lambda: self.time),
             GenerationCounters(),
-            now=lambda: self.time,
-            most_bytes=2**30,
+            max_bytes=2**30,
         )
 
     def submit(self, count: int) -> list[str]:

@@ -58,19 +58,19 @@ def test_a_grammar_beyond_a_limit_is_a_400_that_names_field_and_limit(
 def test_what_is_too_deep_or_too_long_is_refused_before_it_is_compiled(
     http: httpx2.Client, pod: Served
 ) -> None:
-    number = pod.pod._grammars._last_number
+    number = pod.pod.engine._grammars._last_number
     deep = '{"not":' * 200 + "{}" + "}" * 200
     assert "201 levels deep" in refused(http, asking(guided_json=deep))["message"]
     assert "80000 characters" in refused(http, asking(guided_regex="a" * 80_000))["message"]
-    assert pod.pod._grammars._last_number == number
+    assert pod.pod.engine._grammars._last_number == number
 
 
 def test_an_equal_grammar_is_compiled_once(http: httpx2.Client, pod: Served) -> None:
-    number = pod.pod._grammars._last_number
+    number = pod.pod.engine._grammars._last_number
     body = asking(guided_regex="once (and|or) again", n=3)
     texts = {http.post(PLAIN, json=body).text.split('"choices"')[1] for _ in range(3)}
     assert len(texts) == 1
-    assert pod.pod._grammars._last_number == number + 1
+    assert pod.pod.engine._grammars._last_number == number + 1
 
 
 def test_a_stream_goes_on_beside_hostile_grammars(http: httpx2.Client, pod: Served) -> None:
@@ -177,7 +177,7 @@ def test_a_process_that_ends_before_the_first_token_is_a_400(
         answer = client.submit(http.post, PLAIN, json=body)
         pod.until(lambda: pod.step.held)
         end_workers(pod)
-        pod.until(lambda: not any(one.users for one in pod.pod._grammars._numbers.values()))
+        pod.until(lambda: not any(one.users for one in pod.pod.engine._grammars._numbers.values()))
         pod.step.gate.set()
         assert answer.result().status_code == 400
     assert answer.result().json()["error"]["param"] == "guided_regex"
@@ -186,7 +186,7 @@ def test_a_process_that_ends_before_the_first_token_is_a_400(
 
 def workers(pod: Served) -> list[int]:
     """Return the processes of all grammars that are in use."""
-    held = pod.ask(lambda: list(pod.pod._grammars._numbers.values()))
+    held = pod.ask(lambda: list(pod.pod.engine._grammars._numbers.values()))
     return [one.process for one in held if one.process is not None and one.users]
 
 
