@@ -1,25 +1,31 @@
 """The handler of every generation request: admission, body, checks, engine, answer."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiohttp import web
 
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.json_structure import to_thread_if_large
+from penstock_runtime.protocols.common.replies import REQUEST_ID
 from penstock_runtime.protocols.common.request_context import CALLER, record_refusal
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.protocols.openai.responder import record_end, reply_stream, reply_whole
 from penstock_runtime.protocols.openai.response import AnswerFormat
 from penstock_runtime.protocols.openai.sampling import Terms, timeout_seconds
-from penstock_runtime.protocols.openai.unknown_fields import UnknownFields
-from penstock_runtime.protocols.openai.wire.base import GenerationBody, read
+from penstock_runtime.protocols.openai.wire.base import GenerationBody, WireBody, read
 from penstock_runtime.serving.auth.callers import ANYBODY
 from penstock_runtime.serving.generation.client import GenerationPod
 from penstock_runtime.serving.generation.response_stream import ResponseStream
 from penstock_runtime.serving.ticket import Ticket
+
+log = logging.getLogger(__name__)
+
+MAX_LOGGED_FIELDS: Final = 1000
+"""The number of names after which unknown fields are no longer logged, for clients that invent names."""
 
 Body = TypeVar("Body", bound=GenerationBody)
 Prepare = Callable[[Body, str, Terms], Awaitable[AnswerFormat]]
@@ -83,3 +89,22 @@ class GenerationHandler:
         pod.check_model(body.requested_model)
         self._unknown.log(request, body)
         return body
+
+
+class UnknownFields:
+    """The names that are logged already: each gets one line."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def log(self, request: web.Request, body: WireBody) -> None:
+        """Log the fields of `body` that this API does not have, each name once."""
+        for name in body.unknown():
+            if name in self._logged or len(self._logged) >= MAX_LOGGED_FIELDS:
+                continue
+            self._logged.add(name)
+            log.info(
+                "ignoring unknown field %r",
+                name[:80],
+                extra={"request_id": request.get(REQUEST_ID), "path": request.path},
+            )
