@@ -372,7 +372,8 @@ async def test_texts_are_released_when_their_deadline_passes(
 def test_ends_without_an_answer_have_openais_format(end: End, status: int, kind: str) -> None:
     reply = reply_to(end, EmbeddingOptions(3, base64=False), "texts")
     assert reply.status == status
-    error = json.loads(bytes(reply.body))["error"]
-    assert (error["type"], error["code"], error["reason"]) == (kind, None, type(end).__name__)
+    body = json.loads(bytes(reply.body))
+    error = body["error"]
+    assert (error["type"], error["code"], body["reason"]) == (kind, None, type(end).__name__)
     assert error["message"]
     assert ("Retry-After" in dict(reply.headers)) == (status == 503)
