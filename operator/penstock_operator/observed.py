@@ -276,7 +276,7 @@ class SchemaSkew:
         """Return the difference and the remedy; empty if there is none."""
         parts = []
         if self.lacking:
-            lacking = f"lacks {_listed(self.lacking)}, which this operator leaves out"
+            lacking = f"lacks {_listed(self.lacking)}, which this operator's version has"
             parts.append(f"{lacking}: upgrade the CRDs (helm upgrade, or kubectl apply -f crds/)")
         if self.unknown:
             unknown = f"has {_listed(self.unknown)}, which this operator does not know"

@@ -122,11 +122,12 @@ class Leadership:
                 log.log(
                     logging.DEBUG if repeated else logging.WARNING,
                     "the Lease %s could not be renewed: %s",
-                    self._client.place,
+                    self._client.full_name,
                     error,
                 )
             if self.valid() != was:
-                log.info("%s %s", "leading" if self.valid() else "standby", self._client.place)
+                text = "leading by Lease %s" if self.valid() else "standby: the Lease %s was lost"
+                log.info(text, self._client.full_name)
             self._stopping.wait(RETRY_SECONDS)
         self._release()
 

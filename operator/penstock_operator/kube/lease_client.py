@@ -28,9 +28,9 @@ class LeaseClient:
         self._name = name
 
     @property
-    def place(self) -> str:
-        """Return namespace and name for logs."""
-        return f"by {self._namespace}/{self._name}"
+    def full_name(self) -> str:
+        """Return namespace and name of the Lease."""
+        return f"{self._namespace}/{self._name}"
 
     def read(self) -> Json:
         """Return the Lease. Raises `ClusterError`."""

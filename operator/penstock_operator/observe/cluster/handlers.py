@@ -17,6 +17,7 @@ from kopf._cogs.configs.progress import (
     ProgressRecord,  # not exported by kopf's top level
 )
 from kopf._cogs.structs.dicts import FieldSpec  # likewise
+from typing_extensions import override
 
 from penstock_operator.kube.kinds import WATCHED
 from penstock_operator.kube.scope import WatchScope
@@ -98,39 +99,43 @@ def settings() -> kopf.OperatorSettings:
 class NullDiffBase(kopf.DiffBaseStorage):
     """Stores nothing for the detection of changes."""
 
+    @override
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[FieldSpec] | None = None
     ) -> kopf.BodyEssence:
-        """Return an empty essence to compare."""
         del body, extra_fields
         return kopf.BodyEssence()
 
+    @override
     def fetch(self, *, body: kopf.Body) -> None:
-        """Return None: nothing is stored."""
         del body
 
+    @override
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Store nothing."""
+        del body, patch, essence
 
 
 class NullProgress(kopf.ProgressStorage):
     """Stores nothing about the progress of handlers: event handlers have none."""
 
+    @override
     def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> None:
-        """Return None: no handler has progress."""
         del key, body
 
+    @override
     def store(
         self, *, key: kopf.HandlerId, record: ProgressRecord, body: kopf.Body, patch: kopf.Patch
     ) -> None:
-        """Store nothing."""
+        del key, record, body, patch
 
+    @override
     def purge(self, *, key: kopf.HandlerId, body: kopf.Body, patch: kopf.Patch) -> None:
-        """Delete nothing."""
+        del key, body, patch
 
+    @override
     def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
-        """Write nothing."""
+        del body, patch, value
 
+    @override
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        """Return the essence unchanged."""
         return essence

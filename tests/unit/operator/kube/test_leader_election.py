@@ -63,7 +63,7 @@ def test_the_holder_stops_writing_well_before_another_may_begin() -> None:
 class FakeLease:
     """A Lease in memory."""
 
-    place = "by team-a/penstock-pools"
+    full_name = "team-a/penstock-pools"
 
     def __init__(self, **spec: object) -> None:
         self.spec: dict[str, object] = spec

@@ -20,17 +20,17 @@ from penstock_operator.kube.namespace_leases import Leases
 class FakeLeadership:
     """A Lease that is held or not."""
 
-    held: bool
+    is_held: bool
     transitions: int = 0
 
     def valid(self, _: float | None = None) -> bool:
-        return self.held
+        return self.is_held
 
 
 def leases(own: bool, **within: bool) -> Leases:
     by_namespace = {
-        name.replace("_", "-"): cast("Leadership", FakeLeadership(held, 3))
-        for name, held in within.items()
+        name.replace("_", "-"): cast("Leadership", FakeLeadership(leads, 3))
+        for name, leads in within.items()
     }
     return Leases(cast("Leadership", FakeLeadership(own, 7)), by_namespace)
 
