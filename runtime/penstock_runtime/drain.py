@@ -1,11 +1,11 @@
-"""SIGTERM: leave without losing a request (docs/design/runtime.md#drain).
+"""Drain: shut down after SIGTERM without losing a request (docs/design/runtime.md#drain).
 
 1. `/readyz` fails at once. Endpoints are removed late, so the pod goes on accepting for a while, and every
    answer says `Connection: close`.
 2. Newcomers get 503 with Retry-After. What waits is served while it is predicted to finish by the
    deadline, else it gets the same 503 at once; the engine decides.
 3. While clients still come they are answered, 503 and `Connection: close` rather than a reset; when
-   nothing is left and nobody has spoken for a moment, the listener closes.
+   no request is left and no connection was active for a moment, the listener closes.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 DRAIN_RETRY_SECONDS = 1.0
 """A draining pod's requests are for its neighbours, at once."""
 QUIET_SECONDS = 1.0
-"""Who was just told to close may connect here once more, as long as the endpoint is not removed."""
+"""Time for clients of closed connections to connect once more, until the endpoint is removed."""
 IDLE_SECONDS = 3.0
 """An open connection that is silent for so long is unlikely to speak at the moment it is closed."""
 ANSWER_SECONDS = 2.0

@@ -13,7 +13,7 @@ Group = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 class Request(Struct, frozen=True, gc=False):
-    """What one client asked for: named tensors whose first axis is rows.
+    """A request of one client: named tensors whose first axis is rows.
 
     Every input has the same number of rows (>= 1); `group` is what must agree for requests to share a
     batch: names, dtypes and shapes past the first axis.
@@ -26,7 +26,7 @@ class Request(Struct, frozen=True, gc=False):
     group: Group
     arrived: float
     deadline: float | None = None
-    """None: it may wait for ever."""
+    """None: it may wait without limit."""
     priority: int = 0
     """1 is the highest; 0 is unset and counts as the lowest served class (Triton's convention)."""
     tenant: str = ""
@@ -46,7 +46,7 @@ class Completed(Struct, frozen=True, gc=False):
 
 
 class Failed(Struct, frozen=True, gc=False):
-    """The model, the engine or the drain failed it; the reason is told to the client."""
+    """The model, the engine or the drain failed it; the client receives the reason."""
 
     reason: str
     retry_after_seconds: float | None = None
@@ -54,7 +54,7 @@ class Failed(Struct, frozen=True, gc=False):
 
 
 class GrammarUnenforceable(Failed, frozen=True, gc=False):
-    """The shape that its client asks for exceeds a limit, found while the answer was generated (400)."""
+    """The requested grammar exceeded a limit while the answer was generated (400)."""
 
 
 class Expired(Struct, frozen=True, gc=False):
@@ -64,7 +64,7 @@ class Expired(Struct, frozen=True, gc=False):
 
 
 class Cancelled(Struct, frozen=True, gc=False):
-    """Its client went away."""
+    """Its client disconnected."""
 
 
 End = Completed | Failed | Expired | Cancelled

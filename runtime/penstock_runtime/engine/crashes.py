@@ -8,5 +8,5 @@ import faulthandler
 
 
 def report_crashes() -> None:
-    """Have SIGSEGV, SIGFPE, SIGABRT, SIGBUS and SIGILL told with every thread's stack."""
+    """Write every thread's stack to stderr on SIGSEGV, SIGFPE, SIGABRT, SIGBUS and SIGILL."""
     faulthandler.enable(all_threads=True)

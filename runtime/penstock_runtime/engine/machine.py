@@ -14,7 +14,7 @@ from penstock_runtime.engine.placement import MachineProfile
 
 
 def this_machine() -> MachineProfile:
-    """Return what there is. The driver is asked, not torch: the HTTP side never imports that."""
+    """Return the resources of this container. CUDA is detected by the driver: the HTTP side never imports torch."""
     return MachineProfile(
         allowed=frozenset(os.sched_getaffinity(0)),
         online=os.cpu_count() or 1,

@@ -57,7 +57,7 @@ class ModelInfo:
 
     @property
     def has_free_dimensions(self) -> bool:
-        """Whether rows of one request may be larger than another's, so that rows alone tell neither time nor memory."""
+        """Whether rows of one request may be larger than another's, so that rows alone predict neither time nor memory."""
         return any(-1 in spec.shape[1:] for spec in self.inputs)
 
 

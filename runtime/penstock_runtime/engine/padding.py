@@ -2,7 +2,7 @@
 
 A model that packs its rows (no padding at all) needs none of this: all lengths share one group. For others
 a request's group carries the bucket of its length. Groups compete by the key of their heads, which ages, so
-a length that nobody else has waits no longer than its discipline lets anyone wait.
+a rare length waits no longer than its discipline lets any request wait.
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ from msgspec import Struct
 from penstock_api.limits import CurveSums
 
 _FLAT = 1e-12
-"""Below this share of spread the sizes were all alike, and no slope can be told from them."""
+"""Share of spread below which all sizes were equal, so that they determine no slope."""
 
 
 class ServiceTimeSums(Struct, frozen=True):

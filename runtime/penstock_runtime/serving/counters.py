@@ -1,6 +1,6 @@
-"""What the HTTP side counts: plain numbers, written on the way of a request, read on scrape.
+"""`Counters`: the request counters of a pod, plain numbers that are rendered on scrape.
 
-Always: received = refused + completed + failed + expired + cancelled + those still here.
+Invariant: received = refused + completed + failed + expired + cancelled + pending.
 """
 
 from collections import Counter
@@ -13,19 +13,19 @@ from penstock_runtime.serving.histogram import ROWS, SECONDS, Histogram
 
 @dataclass(slots=True)
 class Counters:
-    """Since the process started."""
+    """Totals since the process started."""
 
     received: int = 0
-    """Requests, counted at the door before anything else is looked at."""
+    """Requests, counted on arrival before any check."""
     rows_received: float = 0.0
-    """Rows of those; of a body that was refused unread, the mean of the bodies that were read."""
+    """Rows of those requests; a body that was refused unread counts the mean of the bodies that were read."""
     parsed: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     ended: dict[RequestOutcome, int] = field(
         default_factory=lambda: dict.fromkeys(RequestOutcome, 0)
     )
     request_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
-    """Of completed requests, from the door to their end."""
+    """Duration of completed requests, from arrival to end."""
     queue_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     batch_rows: Histogram = field(default_factory=lambda: Histogram(ROWS))
     batch_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
@@ -43,7 +43,7 @@ class Counters:
         self.rows_received += self._rows_parsed / self.parsed if self.parsed else 1.0
 
     def count_batch(self, batch: BatchReport) -> None:
-        """Count one settled batch."""
+        """Count one completed batch."""
         self.batch_rows.observe(batch.rows)
         self.batch_seconds.observe(batch.seconds)
         self.out_of_memory_splits += batch.out_of_memory_splits

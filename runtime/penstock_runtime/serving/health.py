@@ -1,4 +1,4 @@
-"""Whether this pod is alive, and whether it wants requests."""
+"""`Health`: the stage of a pod, and whether it accepts requests."""
 
 from enum import StrEnum
 from typing import Final
@@ -7,14 +7,14 @@ from penstock_runtime.errors import NotServing
 
 
 class Stage(StrEnum):
-    """Where in its life a pod is; it only moves forward."""
+    """The life of a pod; it only moves forward."""
 
     LOADING = "Loading"
     SERVING = "Serving"
     CLOSING = "Closing"
-    """Told to stop, still accepting: the removal of endpoints lags."""
+    """Stopping, but still accepting: the removal of endpoints lags."""
     DRAINING = "Draining"
-    """Serving what it holds, refusing newcomers."""
+    """Completing pending requests, refusing new ones."""
     DEAD = "EngineDied"
 
 
@@ -23,37 +23,37 @@ _REFUSALS: Final = {
     Stage.DRAINING: ("Draining", "this pod is stopping: try again, another one answers"),
     Stage.DEAD: ("EngineDied", "the engine of this pod has died: try again elsewhere"),
 }
-"""Reason and message of a refusal, by the stages that refuse."""
+"""Reason and message of refusals, by stage."""
 
 
 class Health:
-    """The stage, what it means to requests, and why the engine died if it did."""
+    """The stage of the pod, its consequences for requests, and the cause of the engine's death."""
 
     def __init__(self) -> None:
         self.death: str | None = None
         self.ready = False
-        """Whether `/readyz` is 200: the model is warm and nobody told this pod to stop."""
+        """Whether `/readyz` is 200: the model is warm and the pod is not stopping."""
         self.closing = False
-        """Whether every answer asks its client to connect elsewhere next time."""
+        """Whether every response closes its connection, so that clients connect to other pods."""
         self.refusing = False
-        """Whether what is not yet with the engine will not get there."""
+        """Whether requests that are not yet submitted are refused."""
         self.stage = Stage.LOADING
 
     @property
     def stage(self) -> Stage:
-        """Where in its life the pod is."""
+        """The stage of the pod."""
         return self._stage
 
     @stage.setter
     def stage(self, stage: Stage) -> None:
-        """Every request asks what it means, so that is worked out here."""
+        """Set the stage and its consequences, which every request reads."""
         self._stage = stage
         self.ready = stage is Stage.SERVING
         self.closing = stage not in (Stage.LOADING, Stage.SERVING)
         self.refusing = stage in (Stage.DRAINING, Stage.DEAD)
 
     def check_serving(self) -> None:
-        """Return if this pod takes requests.
+        """Check that this pod takes requests.
 
         Raises:
             NotServing: it loads, drains, or lost its engine.
@@ -62,6 +62,6 @@ class Health:
             raise NotServing(*_REFUSALS[self._stage])
 
     def die(self, reason: str) -> None:
-        """Note that the engine is gone for good."""
+        """Record that the engine has died."""
         self.stage = Stage.DEAD
         self.death = reason

@@ -1,4 +1,4 @@
-"""The live limits: what was accepted, what is in force, and the state that is told about both."""
+"""`LiveLimits`: the accepted limits, the limits in force, and the pod's reported state."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,18 +29,18 @@ FIRST_LIMITS = LimitsUpdate(
     max_queue_delay_milliseconds=5,
     discipline=Discipline.PRIORITY,
 )
-"""Obeyed until a settings file or the control API says otherwise: the built-in values of docs/design/design.md#precedence."""
+"""Limits until a settings file or the control API sets others: the built-in values of docs/design/design.md#precedence."""
 
 ENVELOPE = Envelope(
     max_batch_size=Range(min=1, max=MAX_BATCH_SIZE),
     max_queue_depth=Range(min=1, max=MAX_QUEUE_DEPTH),
     max_queue_delay_milliseconds=Range(min=0, max=MAX_QUEUE_DELAY_MILLISECONDS),
 )
-"""A batch size above this pod's memory is accepted and clamped: `effectiveMax` says so."""
+"""A batch size beyond this pod's memory is accepted and clamped; `effectiveMax` reports the result."""
 
 
 class GenerationConflict(PenstockError):
-    """Limits under a generation that this pod has left behind, or knows with other content."""
+    """Limits whose generation is older than the accepted one, or equal with other content."""
 
     def __init__(self, message: str, held: int) -> None:
         super().__init__(message)
@@ -48,63 +48,69 @@ class GenerationConflict(PenstockError):
 
 
 class LiveLimits:
-    """Owns the limits of this pod; the engine obeys what is sent here, and its reports say since when."""
+    """Owns the limits of this pod: accepted ones are sent to the engine, and its reports acknowledge them."""
 
     def __init__(self, first: LimitsUpdate, send: Callable[[SetLimits], None]) -> None:
         self._send = send
         self._sent = {first.generation: first}
-        self._obeyed = asyncio.Event()
+        self._reported = asyncio.Event()
         self.accepted = first
         self.in_force = first
         self.report: EngineReport | None = None
         self._service_time: ServiceTime | None = None
-        """As fitted to the report, once somebody asks."""
+        """Line fitted to the last report; computed on demand."""
         self._effective_cap: int | None = None
-        """As the report has it, once somebody asks."""
+        """Effective cap by the last report; computed on demand."""
 
     def accept(self, update: LimitsUpdate) -> None:
-        """Hand `update` to the engine; the same update again changes nothing.
+        """Send `update` to the engine; repeating an update changes nothing.
 
         Raises:
             GenerationConflict: it is older than what was accepted, or differs under the same generation.
         """
-        held = self.accepted
-        if update == held:
+        accepted = self.accepted
+        if update == accepted:
             return
-        if update.generation <= held.generation:
-            relation = "older than" if update.generation < held.generation else "other limits under"
+        if update.generation <= accepted.generation:
+            relation = (
+                "older than" if update.generation < accepted.generation else "other limits under"
+            )
             raise GenerationConflict(
-                f"generation {update.generation} brings {relation} the {held.generation} that this pod"
+                f"generation {update.generation} brings {relation} the {accepted.generation} that this pod"
                 " holds: send a higher generation",
-                held.generation,
+                accepted.generation,
             )
         self.accepted = update
         self._sent[update.generation] = update
         self._send(SetLimits(update))
 
     def deliver(self, report: EngineReport) -> None:
-        """Take the engine's word on what the next batch obeys."""
+        """Record a report of the engine, which acknowledges the limits of its next batch."""
         self.report = report
         self._service_time = self._effective_cap = None
         if report.generation in self._sent and report.generation != self.in_force.generation:
             self.in_force = self._sent[report.generation]
-            self._sent = {g: one for g, one in self._sent.items() if g >= report.generation}
-        self._obeyed.set()
+            self._sent = {
+                generation: update
+                for generation, update in self._sent.items()
+                if generation >= report.generation
+            }
+        self._reported.set()
 
     async def obeyed(self, generation: int, within_seconds: float) -> bool:
-        """Wait until the engine obeys `generation` or newer; return whether it did in time."""
+        """Wait until the engine acknowledges `generation` or a newer one; return whether it did in time."""
         try:
             async with asyncio.timeout(within_seconds):
                 while self.in_force.generation < generation:
-                    self._obeyed.clear()
-                    await self._obeyed.wait()
+                    self._reported.clear()
+                    await self._reported.wait()
         except TimeoutError:
             return False
         return True
 
     @property
     def cap_bound(self) -> int:
-        """The largest batch that memory allows, in rows; the API's own bound before the first report."""
+        """The largest batch that memory allows, in rows; the maximum of the API before the first report."""
         bound = self.report.batch_cap_bound if self.report else MAX_BATCH_SIZE
         return min(max(bound, 1), MAX_BATCH_SIZE)
 
@@ -122,13 +128,13 @@ class LiveLimits:
 
     @property
     def service_time(self) -> ServiceTime:
-        """The line fitted to those sums."""
+        """The service time fitted to the reported sums."""
         if self._service_time is None:
             self._service_time = fit(self.report.curve) if self.report else UNKNOWN
         return self._service_time
 
     def state(self, load: PodLoad, model: ModelInfo, envelope: Envelope) -> State:
-        """Return the answer to `GET /control/v1/state`."""
+        """Return the response of `GET /control/v1/state`."""
         return State(
             generation=self.in_force.generation,
             limits=self.in_force.limits(),

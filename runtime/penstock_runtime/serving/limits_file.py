@@ -1,6 +1,7 @@
-"""The settings folder: the slow second path of the limits, under the same generations as the control API.
+"""Limits from the mounted ConfigMap: a second, slower source than the control API, under the same generations.
 
-It is read before the pod knows its envelope, and nobody hears a refusal: limits beyond it are obeyed as far as memory goes.
+The file is read before the pod knows its envelope and a rejection reaches no client, so limits beyond the envelope
+apply as far as memory allows.
 """
 
 import asyncio
@@ -19,11 +20,11 @@ WATCH_SECONDS = 2.0
 
 
 def first_limits(path: Path) -> LimitsUpdate:
-    """Return the limits in the file, or the built-in ones where there is none that can be read."""
-    found = read_limits(path)
-    if found is None:
-        log.info("no limits in %s: the built-in ones hold", path)
-    return found or FIRST_LIMITS
+    """Return the limits in the file, or the built-in limits without a readable file."""
+    update = read_limits(path)
+    if update is None:
+        log.info("no limits in %s: the built-in limits apply", path)
+    return update or FIRST_LIMITS
 
 
 def read_limits(path: Path) -> LimitsUpdate | None:
@@ -38,11 +39,11 @@ def read_limits(path: Path) -> LimitsUpdate | None:
 
 
 async def watch_limits(path: Path, live: LiveLimits, every_seconds: float = WATCH_SECONDS) -> None:
-    """Apply the file's limits whenever their generation is newer than what the pod holds; runs for ever."""
+    """Apply the file's limits whenever their generation is newer than the accepted one; never returns."""
     while True:
-        found = await asyncio.to_thread(read_limits, path)
-        if found is not None and found.generation > live.accepted.generation:
-            _apply(live, found)
+        update = await asyncio.to_thread(read_limits, path)
+        if update is not None and update.generation > live.accepted.generation:
+            _apply(live, update)
         await asyncio.sleep(every_seconds)
 
 

@@ -1,4 +1,4 @@
-"""Who is held at the door, by class of priority: how many rows, and who of those that wait would be served last."""
+"""`PriorityClasses`: the pending rows of each priority class, and the lowest-ranked waiting request."""
 
 from typing import Protocol
 
@@ -11,50 +11,50 @@ from penstock_runtime.engine.queue.disciplines import (
 
 
 class QueuedRequest(Aging, Protocol):
-    """What the door remembers of a request."""
+    """The fields of a pending request that its rank depends on."""
 
     @property
     def id(self) -> str:
-        """Unique among those that are held."""
+        """Unique among the pending requests."""
 
     @property
     def rows(self) -> int:
-        """How many it has, at least 1."""
+        """Number of rows, at least 1."""
 
 
 class PriorityClasses:
-    """Owns what is held by class; a class's newest is the last of it to be served."""
+    """Owns the pending requests by class; the newest of a class is its last to be served."""
 
     def __init__(self) -> None:
         self._rows = [0] * (LOWEST_CLASS + 1)
         self._waiting: list[dict[str, QueuedRequest]] = [{} for _ in self._rows]
 
-    def join(self, one: QueuedRequest) -> None:
-        """Note a request that waits from now on."""
-        of = priority_class(one.priority)
-        self._rows[of] += one.rows
-        self._waiting[of][one.id] = one
+    def join(self, request: QueuedRequest) -> None:
+        """Add a waiting request."""
+        of = priority_class(request.priority)
+        self._rows[of] += request.rows
+        self._waiting[of][request.id] = request
 
-    def begin(self, one: QueuedRequest) -> None:
-        """Note that a request waits no longer, but runs."""
-        self._waiting[priority_class(one.priority)].pop(one.id, None)
+    def begin(self, request: QueuedRequest) -> None:
+        """Record that a request runs."""
+        self._waiting[priority_class(request.priority)].pop(request.id, None)
 
-    def leave(self, one: QueuedRequest) -> None:
-        """Note that a request has ended."""
-        of = priority_class(one.priority)
-        self._rows[of] -= one.rows
-        self._waiting[of].pop(one.id, None)
+    def leave(self, request: QueuedRequest) -> None:
+        """Remove a request that has ended."""
+        of = priority_class(request.priority)
+        self._rows[of] -= request.rows
+        self._waiting[of].pop(request.id, None)
 
     def rows_up_to(self, priority: int) -> int:
-        """Return the rows held of the class of `priority` and of better ones."""
+        """Return the pending rows of the class of `priority` and of better classes."""
         return sum(self._rows[: priority_class(priority) + 1])
 
     def waiting_below(self, priority: int) -> int:
-        """Return how many requests of a class worse than that of `priority` wait."""
+        """Return how many requests of a lower class than that of `priority` wait."""
         return sum(map(len, self._waiting[priority_class(priority) + 1 :]))
 
     def lowest_ranked_after(self, newcomer: Aging) -> QueuedRequest | None:
-        """Return who would be served last by priority, if that is after `newcomer`."""
-        newest = [next(reversed(one.values())) for one in self._waiting if one]
+        """Return the waiting request that is served last by priority, if it is served after `newcomer`."""
+        newest = [next(reversed(waiting.values())) for waiting in self._waiting if waiting]
         last = max(newest, key=aged_priority, default=None)
         return last if last is not None and aged_priority(last) > aged_priority(newcomer) else None

@@ -1,7 +1,7 @@
-"""Texts to the rows of an encoder, off the event loop and many at once.
+"""`TokenizerPool`: turns texts into the rows of an encoder, off the event loop and in micro-batches.
 
-While one batch of texts is tokenised, in a thread that does nothing else, the next gathers: alone a text is
-tokenised at once, under load the cost of crossing threads is shared.
+While a dedicated thread tokenizes one batch of texts, the next batch gathers: a single text is tokenized at once, and
+under load many texts share the cost of a thread switch.
 """
 
 import asyncio
@@ -30,51 +30,51 @@ Encode = Callable[[list[str]], list[Ids]]
 
 
 MOST_CHARACTERS: Final = 2**18
-"""Of one call, but for its last text: a tenth of a second of the thread that all texts share."""
+"""Characters of one call before its last text: a tenth of a second of the thread that all texts share."""
 
 
 class _Waiting(Struct, eq=False):
-    """A request's texts."""
+    """The texts of one request."""
 
     texts: Sequence[str]
     ids: asyncio.Future[list[Ids]]
-    found: list[Ids] = []
-    """Of the first of its texts."""
+    done: list[Ids] = []
+    """Ids of the texts that are tokenized, in order."""
 
     def next(self, room: int) -> "_Piece":
-        """Return the next of its texts, as many as begin within `room` characters."""
-        start = stop = len(self.found)
+        """Return the next texts, those that start within `room` characters."""
+        start = stop = len(self.done)
         while stop < len(self.texts) and room > 0:
             room -= len(self.texts[stop])
             stop += 1
         return _Piece(self, self.texts[start:stop], room)
 
     def unfinished(self) -> bool:
-        """Return whether texts are left that somebody waits for."""
+        """Return whether its caller still waits."""
         return not self.ids.done()
 
 
 class _Piece(NamedTuple):
-    """What one call takes of a request."""
+    """The texts of one request in one call."""
 
     of: _Waiting
     texts: Sequence[str]
     room: int
-    """Characters that are left for others in the same call; what is no more than 0 is none."""
+    """Characters left for other requests in the same call; 0 or less: none."""
 
-    def settle(self, ids: list[Ids]) -> None:
-        """Note the ids of these texts; its request has them when it has all."""
-        found = self.of.found
-        found += ids
-        if len(found) == len(self.of.texts) and self.of.unfinished():
-            self.of.ids.set_result(found)
+    def complete(self, ids: list[Ids]) -> None:
+        """Record the ids of these texts; the last piece completes its request."""
+        done = self.of.done
+        done += ids
+        if len(done) == len(self.of.texts) and self.of.unfinished():
+            self.of.ids.set_result(done)
 
 
 class MicroBatcher:
-    """Texts on their way through one function, in as few calls of it as may be.
+    """Passes texts to one function in as few calls as possible.
 
-    A call takes so many characters. A request with more has the rest of them done after those behind it, so
-    nobody waits for all of a large one; and none is done for a request that was cancelled.
+    A call has a limit of characters. The rest of a larger request follows the requests behind it, so that none
+    waits for all of a large one. The texts of cancelled requests are skipped.
     """
 
     def __init__(self, encode: Encode, executor: ThreadPoolExecutor) -> None:
@@ -84,38 +84,38 @@ class MicroBatcher:
         self._running: asyncio.Task[None] | None = None
 
     def busy(self) -> bool:
-        """Return whether texts are on their way."""
+        """Return whether texts are being processed."""
         return self._running is not None and not self._running.done()
 
     async def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Return the ids of each text; raise whatever the function raises for these texts alone."""
         future: asyncio.Future[list[Ids]] = asyncio.get_running_loop().create_future()
-        one = _Waiting(texts, future)
-        self._waiting.append(one)
+        waiting = _Waiting(texts, future)
+        self._waiting.append(waiting)
         if not self.busy():
             self._running = asyncio.create_task(self._run())
         try:
             return await future
         except asyncio.CancelledError:
-            self._drop(one)
+            self._drop(waiting)
             raise
 
-    def _drop(self, one: _Waiting) -> None:
-        if one in self._waiting:
-            self._waiting.remove(one)
+    def _drop(self, waiting: _Waiting) -> None:
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
 
     async def _run(self) -> None:
         while self._waiting:
             pieces = self._take()
             try:
                 await self._serve(pieces)
-            except Exception:  # noqa: BLE001  one bad text must not spoil its batch mates
+            except Exception:  # noqa: BLE001  one bad text must not fail its batch-mates
                 for piece in pieces:
                     await self._serve_alone(piece)
             self._waiting.extend(piece.of for piece in pieces if piece.of.unfinished())
 
     def _take(self) -> list[_Piece]:
-        """Return what the next call takes; a request with more than fits comes again behind the others."""
+        """Return the pieces of the next call; the rest of a larger request is queued again."""
         pieces, room = list[_Piece](), MOST_CHARACTERS
         while self._waiting and room > 0:
             piece = self._waiting.popleft().next(room)
@@ -129,7 +129,7 @@ class MicroBatcher:
         ids = await loop.run_in_executor(self._executor, self._encode, texts)
         start = 0
         for piece in pieces:
-            piece.settle(ids[start : start + len(piece.texts)])
+            piece.complete(ids[start : start + len(piece.texts)])
             start += len(piece.texts)
 
     async def _serve_alone(self, piece: _Piece) -> None:
@@ -137,25 +137,25 @@ class MicroBatcher:
             return
         try:
             await self._serve((piece,))
-        except Exception as error:  # noqa: BLE001  told to its own request
+        except Exception as error:  # noqa: BLE001  its own request receives it
             if piece.of.unfinished():
                 piece.of.ids.set_exception(error)
 
 
 class TokenizerPool:
-    """The texts of one pool's requests."""
+    """Tokenizes the texts of a pod."""
 
     def __init__(self, whole: Encode, cut: Encode, max_tokens: int, vocabulary: int) -> None:
-        """`whole` tokenises all of a text, `cut` at most `max_tokens`."""
+        """`whole` tokenizes all of a text, `cut` at most `max_tokens`."""
         executor = ThreadPoolExecutor(1, thread_name_prefix="penstock-tokenizer")
         self._whole, self._cut = MicroBatcher(whole, executor), MicroBatcher(cut, executor)
         self.max_tokens = max_tokens
         self.max_bytes: Final = max_text_bytes(max_tokens)
-        """Of one text: what is longer would hold up the others, and is refused or cut unread."""
+        """Maximum bytes of one text: a longer one would delay the others, and is refused or cut unread."""
         self.vocabulary = vocabulary
 
     def busy(self) -> bool:
-        """Return whether texts are being tokenised."""
+        """Return whether texts are being tokenized."""
         return self._whole.busy() or self._cut.busy()
 
     async def encode(
@@ -166,7 +166,7 @@ class TokenizerPool:
         cut: bool = False,
         within_seconds: float | None = None,
     ) -> list[Ids]:
-        """Return the ids of each text; those that are not begun within the seconds given never are.
+        """Return the ids of each text; texts that do not start within `within_seconds` are skipped.
 
         Raises:
             BadInput: a text is no text, or has more tokens (or by far more bytes) than the model takes and
@@ -206,7 +206,7 @@ class TokenizerPool:
                     " send less, or ask for it to be cut",
                     field=where,
                 )
-            if row.view(np.uint64).max() >= self.vocabulary:  # so seen, what is negative is great
+            if row.view(np.uint64).max() >= self.vocabulary:  # as unsigned, a negative id is large
                 raise BadInput(
                     f"`{where}` holds a token id outside the vocabulary of {self.vocabulary}",
                     field=where,
@@ -214,26 +214,26 @@ class TokenizerPool:
 
 
 def nearest(seconds: float | None, other: float | None) -> float | None:
-    """Return the less of two times that are allowed; None allows any."""
-    return min((one for one in (seconds, other) if one is not None), default=None)
+    """Return the smaller of two timeouts; None is unlimited."""
+    return min((limit for limit in (seconds, other) if limit is not None), default=None)
 
 
 def texts_bytes(texts: Iterable[str]) -> int:
-    """Return the memory that texts take: a character is 1 to 4 bytes of it, by the widest of its text."""
+    """Return the memory of texts: 1 to 4 bytes per character, by the widest character of each text."""
     return sum(map(sys.getsizeof, texts))
 
 
 def rows_bytes(ids: Sequence[Ids]) -> int:
-    """Return the memory that `rows_of` takes: ids and mask of each row, as long as the longest."""
+    """Return the memory of `rows_of`: ids and mask of each row, padded to the longest."""
     return len(ids) * max(map(len, ids)) * 2 * np.dtype(np.int64).itemsize
 
 
 def rows_of(ids: Sequence[Ids]) -> dict[str, Tensor]:
-    """Return the encoder's inputs: one row a text, zeros behind the shorter ones."""
+    """Return the inputs of the encoder: one row per text, padded with zeros."""
     if len(ids) == 1:
         row = ids[0][None]
         return {IDS: row, MASK: np.ones_like(row)}
-    lengths = np.array([len(one) for one in ids])
+    lengths = np.array([len(row) for row in ids])
     mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
     padded = np.zeros_like(mask)
     padded[mask == 1] = np.concatenate(ids)
@@ -241,7 +241,7 @@ def rows_of(ids: Sequence[Ids]) -> dict[str, Tensor]:
 
 
 def tokenizing(config: RuntimeConfig) -> TokenizerPool | None:
-    """Return the pool's tokenizer, read from its model's directory; None where its texts are no rows.
+    """Return the tokenizer of the model's directory; None if the model's rows are not texts.
 
     Raises:
         ModelLoadFailed: as `read_directory`.

@@ -152,7 +152,7 @@ class SchedulerReport(Struct, frozen=True):
     preempted: int
     """Of the waiting: those that ran before."""
     generation: int
-    """Of the limits that the plan in force obeys."""
+    """Generation of the limits of the current plan."""
     converging: bool
     """Whether more run than the cap allows (`Finish`)."""
     surplus: int
@@ -178,7 +178,7 @@ class GenerationReport(SchedulerReport, frozen=True):
 
 
 class Stepped(Struct, frozen=True):
-    """Everything that one step told, in order; `step` is None where no step was run."""
+    """The events of one step, in order; `step` is None if none ran."""
 
     events: tuple[Event, ...]
     step: StepReport | None

@@ -1,4 +1,4 @@
-"""Who is held, and what is to be told: every request that is opened gets exactly one end."""
+"""`GenerationLedger`: the pending requests of a generation engine and their events; every request ends exactly once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -31,33 +31,33 @@ class GenerationLedger:
     """Opens and ends requests, and collects the events of a step in order."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _LedgerEntry] = {}
+        self._pending: dict[str, _LedgerEntry] = {}
         self._live: set[int] = set()
-        """The unfinished choices of those held, by uid: what each token is asked for."""
+        """Uids of the unfinished choices of pending requests, looked up for every token."""
         self._events: list[Event] = []
         self._uids = count()
 
     def open(self, message: Generate) -> list[Sequence]:
-        """Return the new request's sequences, one a choice; its id must not be held (ValueError)."""
-        if message.id in self._held:
-            raise ValueError(f"request id '{message.id}' is already held: ids must be unique")
+        """Return the new request's sequences, one a choice; its id must not be pending (ValueError)."""
+        if message.id in self._pending:
+            raise ValueError(f"request id '{message.id}' is already pending: ids must be unique")
         spec = _spec(message)
         sequences = [
             Sequence(next(self._uids), spec, choice, list(message.prompt))
             for choice in range(message.n)
         ]
-        self._held[message.id] = _LedgerEntry(sequences, set(range(message.n)))
+        self._pending[message.id] = _LedgerEntry(sequences, set(range(message.n)))
         self._live.update(sequence.uid for sequence in sequences)
         return sequences
 
     def held(self) -> list[str]:
-        """Return the ids of all that has not ended."""
-        return list(self._held)
+        """Return the ids of pending requests."""
+        return list(self._pending)
 
     def choices(self) -> Iterator[Sequence]:
-        """Yield every choice, finished or not, of all that has not ended."""
-        for held in self._held.values():
-            yield from held.sequences
+        """Yield every choice of pending requests, finished or not."""
+        for entry in self._pending.values():
+            yield from entry.sequences
 
     def holds(self, sequence: Sequence) -> bool:
         """Return whether this choice has not finished and its request has not ended."""
@@ -65,38 +65,38 @@ class GenerationLedger:
 
     def sequence(self, name: str, choice: int) -> Sequence | None:
         """Return a choice that is not finished, or None."""
-        held = self._held.get(name)
-        return held.sequences[choice] if held is not None and choice in held.unfinished else None
+        entry = self._pending.get(name)
+        return entry.sequences[choice] if entry and choice in entry.unfinished else None
 
     def tell(self, sequence: Sequence, sampled: SampledToken) -> None:
-        """Note a token for the client."""
+        """Add the event of a sampled token."""
         logprobs = () if sampled.logprob is None else (sampled.logprob,)
         self._events.append(
             TokensEmitted(sequence.request.id, sequence.choice, (sampled.token,), logprobs)
         )
 
     def tell_scores(self, name: str, parts: list[PromptScores]) -> None:
-        """Note the prompt's log-probabilities for the client."""
+        """Add the event of the prompt's log-probabilities."""
         self._events.append(PromptScored(name, PromptScores.joined(parts)))
 
     def finish(self, sequence: Sequence, now: float) -> None:
-        """Note that a choice has all its tokens; with the last choice its request ends."""
-        name, held = sequence.request.id, self._held[sequence.request.id]
+        """Finish a choice; its request ends with the last choice."""
+        name, entry = sequence.request.id, self._pending[sequence.request.id]
         reason = sequence.finished or FinishReason.STOP
-        held.unfinished.discard(sequence.choice)
+        entry.unfinished.discard(sequence.choice)
         self._live.discard(sequence.uid)
         self._events.append(ChoiceFinished(name, sequence.choice, reason, sequence.stop_id))
-        if not held.unfinished:
-            del self._held[name]
-            self._events.append(Ended(name, Generated(_usage(held.sequences, now))))
+        if not entry.unfinished:
+            del self._pending[name]
+            self._events.append(Ended(name, Generated(_usage(entry.sequences, now))))
 
     def end(self, name: str, end: Failed | Expired | Cancelled) -> list[Sequence]:
-        """End a request before its time; return its unfinished sequences, none if it was not held."""
-        held = self._held.pop(name, None)
-        if held is None:
+        """End a request before its time; return its unfinished sequences, none if it was not pending."""
+        entry = self._pending.pop(name, None)
+        if entry is None:
             return []
         self._events.append(Ended(name, end))
-        left = [held.sequences[choice] for choice in sorted(held.unfinished)]
+        left = [entry.sequences[choice] for choice in sorted(entry.unfinished)]
         self._live.difference_update(sequence.uid for sequence in left)
         return left
 

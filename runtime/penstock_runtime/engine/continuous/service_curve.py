@@ -2,7 +2,7 @@
 
 p are prefill tokens, d decode rows, k KV tokens read, t device seconds. From the 15 products of the upper
 triangle any least squares of t on (1, p, d, k) follows. Captures and swaps do not count. Steps that were timed at load
-are an epoch of their own, the first: whoever fits a curve knows by it what no request has shown yet.
+are an epoch of their own, the first: a fit knows by it the steps that no request has shown yet.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from penstock_runtime.engine.continuous.limits import TimedStep
 PREFILL_UNIT = 256.0
 KV_UNIT = 4096.0
 EPOCH_STEPS = 2**16
-"""Then the sums begin anew, so that float64 stays exact enough and old days fade; the last epoch is kept."""
+"""Steps per epoch: new sums keep float64 exact enough and forget old load; the last complete epoch is kept."""
 TERMS = 5
 PRODUCTS = TERMS * (TERMS + 1) // 2
 
@@ -35,12 +35,12 @@ class GenerationServiceCurve:
         self._previous: GenerationSums | None = None
         for step in warm_up:
             self.note(step.prefill_tokens, step.decode_rows, step.kv_tokens, step.seconds)
-        self._begin_anew()
+        self._start_epoch()
 
     def note(self, prefill_tokens: int, decode_rows: int, kv_tokens: int, seconds: float) -> None:
-        """Count one settled step."""
+        """Add one completed step."""
         if self._sums[0] >= EPOCH_STEPS:
-            self._begin_anew()
+            self._start_epoch()
         x = (1.0, prefill_tokens / PREFILL_UNIT, float(decode_rows), kv_tokens / KV_UNIT, seconds)
         at = 0
         for row in range(TERMS):
@@ -48,7 +48,7 @@ class GenerationServiceCurve:
                 self._sums[at] += x[row] * x[column]
                 at += 1
 
-    def _begin_anew(self) -> None:
+    def _start_epoch(self) -> None:
         self._previous = self.sums()
         self._epoch += 1
         self._sums = [0.0] * PRODUCTS
@@ -58,7 +58,7 @@ class GenerationServiceCurve:
         return GenerationSums(self._epoch, tuple(self._sums))
 
     def previous(self) -> GenerationSums | None:
-        """Return the last whole epoch's sums, if there is one."""
+        """Return the sums of the last complete epoch, if there is one."""
         return self._previous
 
     def mean_seconds(self) -> float:
@@ -66,7 +66,7 @@ class GenerationServiceCurve:
         return self._sums[4] / self._sums[0] if self._sums[0] else 0.0
 
     def mean_tokens(self) -> float:
-        """Return the mean number of tokens a step, at least 1."""
+        """Return the mean tokens per step, at least 1."""
         if not self._sums[0]:
             return 1.0
         return max(1.0, (self._sums[1] * PREFILL_UNIT + self._sums[2]) / self._sums[0])

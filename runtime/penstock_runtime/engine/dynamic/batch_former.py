@@ -24,7 +24,7 @@ from penstock_runtime.request import Group, Request
 
 
 class BatchLimits(Struct, frozen=True):
-    """What a batch must obey now."""
+    """Limits of the next batch."""
 
     cap: int
     """Rows of a batch; only a request that alone has more may exceed it, and it runs in slices of the cap."""
@@ -43,7 +43,7 @@ class ArrivalForecast(Struct, frozen=True):
 
     service_time: ServiceTime
     rows_per_second: float
-    """Of newcomers; who waits already is none."""
+    """Arrival rate of new rows, without those that wait already."""
 
 
 class Batch(Struct, frozen=True):

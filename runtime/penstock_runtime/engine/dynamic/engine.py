@@ -1,6 +1,6 @@
-"""One engine's state: what waits, what runs, the limits in force; every request it takes ends exactly once.
+"""`BatchEngine`: the queue, the running batch and the limits of a batch engine; every request ends exactly once.
 
-Knows no thread, no clock of its own and no socket: messages and `now` come in, `Settled` values go out.
+It has no thread, clock or socket: messages and `now` come in, `Settled` values go out.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ from penstock_runtime.request import Cancelled, Expired, Failed, Request
 
 
 class BatchEngine:
-    """The one-shot engine: rows in, rows out, one batch at a time."""
+    """Computes rows, one batch at a time."""
 
     def __init__(
         self, model: Model, limits: LimitsUpdate, memory_bound_rows: int, curve: BatchServiceCurve
@@ -53,15 +53,15 @@ class BatchEngine:
         self._running: Batch | None = None
         self._running_generation = limits.generation
         self._began: tuple[str, ...] = ()
-        """Who is in the running batch, until it is told."""
+        """Ids of the running batch, until they are reported."""
         self._settled_batch: BatchReport | None = None
         self._busy_seconds = 0.0
-        self._told: tuple[int, int] | None = None
+        self._reported: tuple[int, int] | None = None
 
     # -- in
 
     def take(self, message: ToEngine, now: float) -> None:
-        """Take one message in; its effects hold from the next batch on."""
+        """Take one message; it affects the next batch."""
         match message:
             case Submit(requests):
                 self.admit(requests, now)
@@ -77,7 +77,7 @@ class BatchEngine:
                 assert_never(message)
 
     def admit(self, requests: Iterable[Request], now: float) -> None:
-        """Take requests in, in this order."""
+        """Add requests, in this order."""
         rows = 0
         for request in requests:
             self._ledger.open(request)
@@ -97,7 +97,7 @@ class BatchEngine:
             self._ledger.end(request.id, drain.refusal())
 
     def _cancel(self, ids: tuple[str, ...]) -> None:
-        """End those that are still held; a running one computes on, but its answer is dropped."""
+        """End the pending requests of these ids; the answer of a running one is dropped."""
         for name in ids:
             self._waiting.remove(name)
             if name in self._ledger:
@@ -131,7 +131,7 @@ class BatchEngine:
         if isinstance(placement, Batch):
             self._running = placement
             self._running_generation = self._limits.generation
-            self._began = tuple([one.id for one in placement.requests])
+            self._began = tuple([request.id for request in placement.requests])
         return placement
 
     def expire(self, now: float) -> None:
@@ -144,23 +144,23 @@ class BatchEngine:
         return self._waiting.next_expiry()
 
     def _forming_limits(self) -> BatchLimits:
-        """Nothing is held for company that will not come: a draining engine has no window."""
+        """Return the limits of the next batch; a draining engine has no batch window."""
         delay = 0 if self._drain else self._limits.max_queue_delay_milliseconds
         return BatchLimits(self.cap, delay / 1000, self._bounds.of_shape)
 
     def may_hold_batch(self) -> bool:
-        """Return whether a batch has room for more than what waits, and the limits let it be held."""
+        """Return whether the next batch has room for more than the waiting rows, and the limits have a batch window."""
         limits = self._forming_limits()
         return limits.window_seconds > 0.0 and self._waiting.rows < limits.cap
 
     def _outlook(self, now: float) -> ArrivalForecast:
-        """Expect newcomers: who waits has come, and a client that waits for its answer sends no more."""
+        """Forecast new arrivals; a client that waits for its answer sends no more."""
         newcomers = self._arrivals.rows_per_second(now, besides=self._waiting.rows)
         return ArrivalForecast(self._curve.service_time(), newcomers)
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """Number of waiting requests."""
         return len(self._waiting)
 
     def predicted_seconds(self, batch: Batch) -> float:
@@ -170,11 +170,11 @@ class BatchEngine:
     def run(
         self, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]
     ) -> BatchResult:
-        """Run `batch` on the model; changes nothing here until `settle`."""
+        """Run `batch` on the model; the engine changes only at `complete`."""
         return execute(self._model, batch, clock, pulse)
 
     def complete(self, ran: BatchResult) -> None:
-        """Take in what became of the running batch. Who was cancelled meanwhile has ended already."""
+        """Record the result of the running batch; requests that were cancelled meanwhile have ended already."""
         self._ledger.end_all(ran.ends)
         for rows, seconds in ran.runs:
             self._curve.note(rows, seconds)
@@ -191,17 +191,17 @@ class BatchEngine:
     # -- out
 
     def settled(self) -> Settled | None:
-        """Return what has ended or changed since the last call, or None when nothing is worth telling."""
+        """Return what has ended or changed since the last call; None without a change."""
         ends, batch = self._ledger.collect(), self._settled_batch
         state = (self._limits.generation, self._running_requests)
-        if not ends and batch is None and state == self._told:
+        if not ends and batch is None and state == self._reported:
             return None
         began, self._began = self._began, ()
-        self._told, self._settled_batch = state, None
+        self._reported, self._settled_batch = state, None
         return Settled(ends, batch, self.report(), began)
 
     def report(self) -> EngineReport:
-        """Return the engine as it stands."""
+        """Return the state of the engine."""
         return EngineReport(
             waiting=len(self._waiting),
             running=self._running_requests,
@@ -218,7 +218,7 @@ class BatchEngine:
         return 0 if self._running is None else len(self._running.requests)
 
     def fail_all(self, reason: str, retry_after_seconds: float) -> None:
-        """End everything that is held: the engine is about to close."""
+        """End all pending requests: the engine is about to close."""
         for name in self._ledger.held():
             self._waiting.remove(name)
             self._ledger.end(name, Failed(reason, retry_after_seconds))

@@ -2,7 +2,7 @@
 
 Two things split a batch, and they differ. A model's error may be the fault of one request, so the batch
 is halved until that request stands alone: it fails with the model's words, its mates are served (n
-requests with one culprit cost about 2 log2 n runs more). Running out of memory is nobody's fault, so
+requests with one culprit cost about 2 log2 n runs more). Running out of memory is no request's fault, so
 the batch runs in slices of half the rows, and half again; only a row that does not fit alone fails its
 request.
 """
@@ -83,7 +83,7 @@ class _Execution:
             raise
         except _OUT_OF_MEMORY as error:
             out_of_memory, reason = True, describe(error)
-        except Exception as error:  # noqa: BLE001  whatever a model raises, its requests are told
+        except Exception as error:  # noqa: BLE001  a model may raise anything
             reason = describe(error)
         else:
             self._complete(requests, outputs)

@@ -1,4 +1,4 @@
-"""The engine's life, in any placement: take messages in, settle what ran, form the next batch, tell, run."""
+"""The serve loop of a batch engine: take messages, complete the last batch, form the next, report, run."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
@@ -9,36 +9,36 @@ from penstock_runtime.engine.dynamic.execution import BatchResult
 from penstock_runtime.engine.messages import Settled, ToEngine
 
 IDLE_TICK_SECONDS: Final = 1.0
-"""How often an engine without work shows that it lives."""
+"""Interval of the heartbeat of an idle engine."""
 
 
 M_co = TypeVar("M_co", covariant=True)
 
 
 class Inbox(Protocol[M_co]):
-    """Where messages wait for the engine."""
+    """The queue of messages to an engine."""
 
     def receive(self, until: float | None) -> Sequence[M_co] | None:
-        """Return all that has come, in order; None once the inbox is closed.
+        """Return all waiting messages in order; None once the inbox is closed.
 
-        While there is nothing it blocks until `until` (None: for ever), then returns an empty sequence.
+        An empty inbox blocks until `until` (None: without limit), then returns an empty sequence.
         """
 
 
 class HeartbeatWriter(Protocol):
-    """Where the engine shows that it lives."""
+    """The heartbeat as its engine writes it."""
 
     def begin(self, predicted_seconds: float) -> None:
-        """Note that a step begins, which should take so long."""
+        """Record that a step starts, and its predicted duration."""
 
     def tick(self) -> None:
-        """Note that the step goes on."""
+        """Record that the running step makes progress."""
 
     def end(self) -> None:
-        """Note that the step has ended."""
+        """Record that the step has ended."""
 
     def tick_idle(self) -> None:
-        """Note that the engine lives while it waits for work."""
+        """Record that the engine is alive while it waits for work."""
 
 
 def serve(
@@ -48,10 +48,10 @@ def serve(
     pulse: HeartbeatWriter,
     clock: Callable[[], float],
 ) -> None:
-    """Serve until the inbox is closed, then end what is still held.
+    """Serve until the inbox is closed, then end the remaining requests.
 
-    One `Settled` is posted a step, before the next batch runs: it carries the ends of the last batch
-    and how many requests the next one has.
+    Each step posts one `Settled` before the next batch runs: it contains the ends of the last batch
+    and the number of requests in the next one.
     """
     until: float | None = None
     ran: BatchResult | None = None
@@ -62,7 +62,7 @@ def serve(
             engine.complete(ran)
             ran = None
         placement = engine.plan(now)
-        _tell(engine, post)
+        _post_report(engine, post)
         match placement:
             case Batch():
                 ran = _run(engine, placement, pulse, clock)
@@ -71,11 +71,11 @@ def serve(
                 until = time
             case NothingWaits():
                 until = None
-        del messages, placement  # an engine that waits keeps nobody's tensors
+        del messages, placement  # a waiting engine keeps no tensors
     if ran is not None:
         engine.complete(ran)
     engine.fail_all("the engine was closed", retry_after_seconds=1.0)
-    _tell(engine, post)
+    _post_report(engine, post)
 
 
 def receive(
@@ -107,7 +107,7 @@ def _run(
     return ran
 
 
-def _tell(engine: BatchEngine, post: Callable[[Settled], None]) -> None:
+def _post_report(engine: BatchEngine, post: Callable[[Settled], None]) -> None:
     settled = engine.settled()
     if settled is not None:
         post(settled)

@@ -1,4 +1,4 @@
-"""Who is held and who has ended: the one place where a request's end is written, so it is written once."""
+"""`RequestLedger`: the pending requests of a batch engine and their ends; every request ends exactly once."""
 
 from collections.abc import Iterable
 
@@ -6,39 +6,39 @@ from penstock_runtime.request import End, Request
 
 
 class RequestLedger:
-    """Requests between their admission and their end."""
+    """Owns the ids of pending requests, and the ends that are not collected yet."""
 
     def __init__(self) -> None:
-        self._held: set[str] = set()
+        self._pending: set[str] = set()
         self._ended: list[tuple[str, End]] = []
 
     def __contains__(self, id: object) -> bool:
-        return id in self._held
+        return id in self._pending
 
     def held(self) -> tuple[str, ...]:
-        """Return the ids that have not ended."""
-        return tuple(self._held)
+        """Return the ids of pending requests."""
+        return tuple(self._pending)
 
     def open(self, request: Request) -> None:
-        """Hold `request`; raise ValueError when its id is held already, for one of the two would never end."""
-        if request.id in self._held:
-            raise ValueError(f"request id '{request.id}' is held already: ids must be unique")
-        self._held.add(request.id)
+        """Add a pending request; raise ValueError for a duplicate id, because one of the two would never end."""
+        if request.id in self._pending:
+            raise ValueError(f"request id '{request.id}' is already pending: ids must be unique")
+        self._pending.add(request.id)
 
     def end(self, id: str, end: End) -> None:
-        """Write the end of a held request; raise KeyError when it is not held, or no longer."""
-        self._held.remove(id)
+        """Record the end of a pending request; raise KeyError when it is not pending."""
+        self._pending.remove(id)
         self._ended.append((id, end))
 
     def end_all(self, ends: Iterable[tuple[str, End]]) -> None:
-        """Write the ends of those that are still held; the others have ended already."""
-        held, ended = self._held, self._ended
-        for one in ends:
-            if one[0] in held:
-                held.remove(one[0])
-                ended.append(one)
+        """Record the ends of those that are still pending; the others have ended already."""
+        pending, ended = self._pending, self._ended
+        for entry in ends:
+            if entry[0] in pending:
+                pending.remove(entry[0])
+                ended.append(entry)
 
     def collect(self) -> tuple[tuple[str, End], ...]:
-        """Return the ends written since the last call."""
+        """Return the ends recorded since the last call."""
         ended, self._ended = self._ended, []
         return tuple(ended)

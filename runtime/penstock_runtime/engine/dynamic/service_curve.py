@@ -1,4 +1,4 @@
-"""The service-curve sums of an engine's life: warm-up batches first, as a prior, then every settled one."""
+"""`BatchServiceCurve`: sums of the service curve over warm-up batches, the prior, and every completed batch."""
 
 from penstock_runtime.engine.service_time import ServiceTime, ServiceTimeSums, fit
 

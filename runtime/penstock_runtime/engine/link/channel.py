@@ -1,6 +1,6 @@
-"""The parent's end of the socket to an engine's process: never blocks the event loop.
+"""`MessageChannel`: the parent's end of the socket to an engine's process, which never blocks the event loop.
 
-What is sent in one turn of the loop goes as one frame; what comes is one frame a step, and one wake-up.
+The messages of one iteration of the loop form one frame; the engine sends one frame per step, which is one wake-up.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from penstock_runtime.engine.link.frames import LARGE_BYTES, Frames
 from penstock_runtime.engine.messages import Submit
 
 RECEIVE_BYTES = 2**20
-"""Of a buffer that is kept: room for so much, made anew for each frame, costs a step 15 microseconds of the kernel's."""
+"""Size of the receive buffer, which is allocated once: an allocation per frame costs a step 15 µs in the kernel."""
 
 
 class MessageChannel:
-    """Sends what it is given in order, as fast as the child reads; delivers what comes, then the end."""
+    """Sends messages in order, as fast as the child reads; delivers received messages, then the end."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class MessageChannel:
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._closing = False
         self._copying = False
-        """Whether a thread copies large arrays: what is sent meanwhile goes behind them."""
+        """Whether a thread copies large arrays: later messages follow them."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection, self.read)
 
     def send(self, message: object) -> None:
-        """Send `message` with what else is sent in this turn of the loop."""
+        """Send `message` with the others of this iteration of the loop."""
         if self._closing:
             return
         if not self._queued:
@@ -50,13 +50,13 @@ class MessageChannel:
         self._queued.append(message)
 
     def finish(self) -> None:
-        """Send nothing more: once all is out, the child is told so."""
+        """Send no more messages: after the last byte the socket is shut down for writing."""
         self._dispatch()
         self._closing = True
         self._flush()
 
     def close(self) -> None:
-        """Forget the socket."""
+        """Close the socket."""
         if self._connection.fileno() >= 0:
             self._loop.remove_reader(self._connection)
             self._loop.remove_writer(self._connection)
@@ -64,7 +64,7 @@ class MessageChannel:
         self._closing = True
 
     def _dispatch(self) -> None:
-        """Send now what the socket takes, and the rest when it takes more."""
+        """Send what the socket accepts now, and the rest later."""
         if self._copying:
             return
         queued, self._queued = self._queued, []
@@ -87,7 +87,7 @@ class MessageChannel:
             self._loop.add_writer(self._connection, self._flush)
 
     def _flush(self) -> bool:
-        """Return whether all is out."""
+        """Return whether everything is sent."""
         if self._connection.fileno() < 0:
             return True
         try:
@@ -98,12 +98,12 @@ class MessageChannel:
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
-            self._unsent.clear()  # the child is gone: reading says so
+            self._unsent.clear()  # the child is gone: `read` reports it
         self._loop.remove_writer(self._connection)
         return True
 
     def read(self) -> None:
-        """Deliver what has come."""
+        """Deliver the received messages."""
         if self._connection.fileno() < 0:
             return
         try:
@@ -121,11 +121,11 @@ class MessageChannel:
 
 
 def _together(messages: list[object]) -> tuple[object, ...]:
-    """Return `messages` in their order, neighbouring requests in one."""
+    """Return `messages` in their order, with neighbouring `Submit` messages merged."""
     return tuple(
-        one
-        for together, group in groupby(messages, lambda one: isinstance(one, Submit))
-        for one in ((_submit(group),) if together else group)
+        merged
+        for together, group in groupby(messages, lambda message: isinstance(message, Submit))
+        for merged in ((_submit(group),) if together else group)
     )
 
 

@@ -1,4 +1,4 @@
-"""Who keeps a core that the event loop and a long batch share.
+"""`BatchSchedPolicy`: runs the event-loop thread under SCHED_BATCH while a long batch runs on the same core.
 
 Every request that comes while a batch runs wakes the event loop, and a thread that wakes takes the core at once: 1,300
 times a second under overload, each time with what the batch had in its caches. Under `SCHED_BATCH` a thread that wakes

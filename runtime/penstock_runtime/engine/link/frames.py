@@ -1,8 +1,8 @@
-"""Messages between two processes as bytes: one frame a send, pickled, its arrays in shared memory.
+"""`Frames`: messages between two processes as bytes, one pickled frame per send, with arrays in shared memory.
 
-A frame is a header, the blocks of the other side that are handed back, the sizes of the arrays, the pickle
-(protocol 5, PEP 574), and behind it the arrays themselves where they are small or no block was free. Both
-ends are one program at one version, parent and child: nothing that a client sends is ever unpickled.
+A frame contains a header, the freed blocks of the other side, the sizes of the arrays, the pickle (protocol 5,
+PEP 574), and the arrays themselves where they are small or no block was free. Both ends are one program at one
+version, parent and child: client data is never unpickled.
 """
 
 import mmap
@@ -17,26 +17,26 @@ from numpy.typing import NDArray
 from penstock_runtime.engine.link.shared_memory import BlockAllocator, BlockReader, aligned
 
 INLINE_BYTES = 4096
-"""Below this a copy through the socket costs less than a block's book-keeping."""
+"""Size below which a copy through the socket costs less than the bookkeeping of a block."""
 LARGE_BYTES = 2**20
-"""Of arrays, above which they are not copied in the event loop."""
+"""Size of arrays above which they are not copied in the event loop."""
 _HEADER = struct.Struct("<QIIIq")
-"""Bytes of the whole frame, of the pickle, how many arrays, how many blocks handed back, the block or -1."""
+"""Size of the frame, size of the pickle, number of arrays, number of freed blocks, start of the block or -1."""
 _INLINE = -1
 
 
 class Frames:
-    """One side's end: turns messages to frames and received bytes to messages."""
+    """One end: turns messages into frames and received bytes into messages."""
 
     def __init__(self, memory: mmap.mmap, mine: tuple[int, int]) -> None:
-        """`mine` is where this side lends from: start and size within `memory`."""
+        """`mine` is the memory that this side allocates: start and size within `memory`."""
         self._allocator = BlockAllocator(memory, *mine)
         self._reader = BlockReader(memory)
         self._received = bytearray()
 
     @property
     def allocated_bytes(self) -> int:
-        """How much of this side's memory the other side still reads."""
+        """Bytes of this side's memory that the other side still reads."""
         return self._allocator.allocated_bytes
 
     def encode(self, message: object) -> bytes:
@@ -47,24 +47,24 @@ class Frames:
         """Return the frame of `message` but for its arrays, which another thread may copy."""
         arrays: list[memoryview] = []
         head = pickle.dumps(
-            message, protocol=5, buffer_callback=lambda one: arrays.append(one.raw())
+            message, protocol=5, buffer_callback=lambda array: arrays.append(array.raw())
         )
-        sizes = [one.nbytes for one in arrays]
+        sizes = [array.nbytes for array in arrays]
         place, block = self._place(sizes)
-        given_back = self._reader.done()
+        freed = self._reader.done()
         parts = [
-            struct.pack(f"<{len(given_back)}q{len(sizes)}q", *given_back, *sizes),
+            struct.pack(f"<{len(freed)}q{len(sizes)}q", *freed, *sizes),
             head,
             *(arrays if place == _INLINE else ()),
         ]
-        size = _HEADER.size + sum(len(one) for one in parts)
-        header = _HEADER.pack(size, len(head), len(sizes), len(given_back), place)
+        size = _HEADER.size + sum(len(part) for part in parts)
+        header = _HEADER.pack(size, len(head), len(sizes), len(freed), place)
         return Unfinished([header, *parts], block, arrays, sum(sizes))
 
     def _place(self, sizes: list[int]) -> tuple[int, memoryview | None]:
         total = sum(aligned(size) for size in sizes)
-        lent = self._allocator.allocate(total) if total >= INLINE_BYTES else None
-        return (_INLINE, None) if lent is None else lent
+        block = self._allocator.allocate(total) if total >= INLINE_BYTES else None
+        return (_INLINE, None) if block is None else block
 
     def decode(self, data: bytes | memoryview) -> Iterator[Any]:
         """Take what was received and return the messages that are complete."""
@@ -78,15 +78,15 @@ class Frames:
             yield self._message(frame)
 
     def _message(self, frame: bytearray) -> Any:
-        _, head_size, arrays, given_back, place = _HEADER.unpack_from(frame)
+        _, head_size, arrays, freed, place = _HEADER.unpack_from(frame)
         at = _HEADER.size
-        numbers = struct.unpack_from(f"<{given_back + arrays}q", frame, at)
-        for start in numbers[:given_back]:
+        numbers = struct.unpack_from(f"<{freed + arrays}q", frame, at)
+        for start in numbers[:freed]:
             self._allocator.free(start)
         at += 8 * len(numbers)
         view = memoryview(frame)
         head, rest = view[at : at + head_size], view[at + head_size :]
-        buffers = self._buffers(rest, place, numbers[given_back:])
+        buffers = self._buffers(rest, place, numbers[freed:])
         return pickle.loads(head, buffers=buffers)  # noqa: S301 - our own child or parent
 
     def _buffers(self, rest: memoryview, place: int, sizes: tuple[int, ...]) -> list[Any]:
@@ -94,11 +94,11 @@ class Frames:
         source = (
             _spread(rest, sizes, total) if place == _INLINE else self._reader.read(place, total)
         )
-        found, at = [], 0
+        buffers, at = [], 0
         for size in sizes:
-            found.append(source[at : at + size])
+            buffers.append(source[at : at + size])
             at += aligned(size)
-        return found
+        return buffers
 
 
 class Unfinished(NamedTuple):
@@ -106,7 +106,7 @@ class Unfinished(NamedTuple):
 
     parts: list[bytes | memoryview]
     block: memoryview | None
-    """Where the arrays belong; None: behind the pickle, and so among the parts."""
+    """Memory of the arrays; None: they follow the pickle, among the parts."""
     arrays: list[memoryview]
     copied_bytes: int
 
@@ -114,17 +114,17 @@ class Unfinished(NamedTuple):
         """Copy the arrays, without the GIL where they are large, and return the frame."""
         if self.block is not None:
             at = 0
-            for one in self.arrays:
-                _copy(one, self.block[at : at + one.nbytes])
-                at += aligned(one.nbytes)
+            for array in self.arrays:
+                _copy(array, self.block[at : at + array.nbytes])
+                at += aligned(array.nbytes)
         return b"".join(self.parts)
 
 
-def _copy(one: memoryview, place: memoryview) -> None:
-    if one.nbytes > LARGE_BYTES:
-        np.copyto(np.frombuffer(place, np.uint8), np.frombuffer(one, np.uint8))
+def _copy(array: memoryview, place: memoryview) -> None:
+    if array.nbytes > LARGE_BYTES:
+        np.copyto(np.frombuffer(place, np.uint8), np.frombuffer(array, np.uint8))
     else:
-        place[:] = one
+        place[:] = array
 
 
 def _spread(packed: memoryview, sizes: tuple[int, ...], total: int) -> NDArray[np.uint8]:

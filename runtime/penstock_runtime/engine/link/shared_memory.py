@@ -1,4 +1,4 @@
-"""Memory that two processes share: one side lends blocks of it, the other hands them back when done.
+"""Memory that two processes share: one side allocates blocks, the other reads them and reports when they are free.
 
 It is an anonymous file (`memfd_create`), so it is as large as it needs to be whatever the container's
 `/dev/shm` is, counts as the pod's memory page by page as it is touched, and leaves nothing behind.
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALIGNMENT = 64
-"""Of every block and array, a cache line: numpy and torch read aligned data faster."""
+"""Alignment of every block and array, a cache line: numpy and torch read aligned data faster."""
 
 
 def aligned(size: int) -> int:
@@ -29,7 +29,7 @@ def create(size: int) -> int:
 
 
 class BlockAllocator:
-    """Who may hand out a part of the shared memory: first fit from below, so that few pages are ever touched."""
+    """Allocates blocks of one part of the memory: first fit from below, so that few pages are ever touched."""
 
     def __init__(self, memory: mmap.mmap, start: int, size: int) -> None:
         self._memory = memoryview(memory)
@@ -38,11 +38,11 @@ class BlockAllocator:
 
     @property
     def allocated_bytes(self) -> int:
-        """How much is out."""
+        """Number of allocated bytes."""
         return sum(self._allocated.values())
 
     def allocate(self, size: int) -> tuple[int, memoryview] | None:
-        """Return the place of a block and its memory, or None while no gap is large enough."""
+        """Return the start and the memory of a block; None while no gap is large enough."""
         size = max(ALIGNMENT, aligned(size))
         for index, (start, gap) in enumerate(self._free):
             if gap >= size:
@@ -52,19 +52,19 @@ class BlockAllocator:
         return None
 
     def free(self, start: int) -> None:
-        """Take a block back; raise KeyError when it is not out."""
+        """Free a block; raise KeyError when it is not allocated."""
         insort(self._free, (start, self._allocated.pop(start)))
         merged: list[tuple[int, int]] = []
-        for one, size in self._free:
-            if merged and sum(merged[-1]) == one:
+        for begin, size in self._free:
+            if merged and sum(merged[-1]) == begin:
                 merged[-1] = (merged[-1][0], merged[-1][1] + size)
             else:
-                merged.append((one, size))
+                merged.append((begin, size))
         self._free = merged
 
 
 class BlockReader:
-    """Who reads the blocks of the other side; a block is done with when the last array over it has died."""
+    """Reads the blocks of the other side; a block is free when its last array has been collected."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
@@ -78,7 +78,7 @@ class BlockReader:
         return block
 
     def done(self) -> tuple[int, ...]:
-        """Return the blocks to hand back, each once."""
+        """Return the blocks that are free since the last call."""
         done = self._done
         # finalizers append from any thread: what is taken out is exactly what was read
         taken = tuple(done[: len(done)])

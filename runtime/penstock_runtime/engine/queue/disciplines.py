@@ -1,9 +1,9 @@
-"""Disciplines as keys: the smaller is served first, and no key changes while its request waits.
+"""Disciplines as keys: the smallest key is served first, and no key changes while its request waits.
 
-So one heap serves every discipline but one. `Priority` ages linearly without touching the heap: `arrived +
+One heap therefore serves every discipline but `FairShare`. `Priority` ages linearly without touching the heap: `arrived +
 class * AGING_SECONDS` orders exactly as "each class lower waits AGING_SECONDS longer", because the time
 that passes is the same for all. A request therefore overtakes only what arrived less than
-`(LOWEST_CLASS - 1) * AGING_SECONDS` before it, and nobody starves. `ShortestJobFirst` has no aging: long
+`(LOWEST_CLASS - 1) * AGING_SECONDS` before it, and no request starves. `ShortestJobFirst` has no aging: long
 work may wait as long as shorter work keeps coming. `FairShare` orders tenants, not requests: `order.py`.
 """
 
@@ -16,15 +16,15 @@ from penstock_api.limits import Discipline
 AGING_SECONDS = 5.0
 """A class is worth this much waiting: long against a batch, short against a client's patience."""
 LOWEST_CLASS = 10
-"""Of an unset priority (0), and of any number above it."""
+"""Class of an unset priority (0), and of any number above it."""
 
 
 class Aging(Protocol):
-    """What `Priority` orders by."""
+    """The fields that `Priority` orders by."""
 
     @property
     def arrived(self) -> float:
-        """When it came, in seconds of the monotonic clock."""
+        """Time of arrival, in seconds of the monotonic clock."""
 
     @property
     def priority(self) -> int:
@@ -32,15 +32,15 @@ class Aging(Protocol):
 
 
 class Ordered(Aging, Protocol):
-    """What an order may know of a request, one-shot or generation."""
+    """The fields of a request or sequence that an order may read."""
 
     @property
     def deadline(self) -> float | None:
-        """When it is of no more use, on the same clock."""
+        """Time at which it expires, on the same clock."""
 
     @property
     def tenant(self) -> str:
-        """Who pays; empty: everybody who is not told apart."""
+        """Tenant whose share it uses; empty: the shared default."""
 
     @property
     def work(self) -> float:
@@ -62,7 +62,7 @@ def order_key(discipline: Discipline, ordered: Ordered) -> float:
 
 
 def key_function(discipline: Discipline) -> Callable[[Ordered], float]:
-    """Return what gives a request its key: asked once a discipline, called once a request.
+    """Return the function from a request to its key.
 
     Raises:
         ValueError: as `order_key`.
@@ -86,10 +86,10 @@ def _arrival(ordered: Ordered) -> float:
     return ordered.arrived
 
 
-def aged_priority(one: Aging) -> float:
-    """Return the key of `Priority`: the smaller is served first."""
-    priority = one.priority  # `priority_class`, without a call on every request's way
-    return one.arrived + AGING_SECONDS * (
+def aged_priority(request: Aging) -> float:
+    """Return the key of `Priority`: the smallest is served first."""
+    priority = request.priority  # `priority_class` inlined: this runs for every request
+    return request.arrived + AGING_SECONDS * (
         priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS
     )
 

@@ -2,7 +2,7 @@
 
 After "Fairness in Serving Large Language Models" (Sheng et al., OSDI 2024): the tenant with the least
 counter is served next. A tenant that returns from idle is lifted to the least counter of those that wait,
-so that absence saves up no more than a small credit; counters therefore only ever grow while somebody waits.
+so that absence saves up no more than a small credit; counters therefore only grow while requests wait.
 """
 
 from penstock_runtime.engine.queue.heap import LazyHeap
@@ -15,7 +15,7 @@ class TenantCounters:
     """Owns the counters of all tenants, and knows which of them wait.
 
     `credit` is what a tenant under its share may be behind on its return, in units of work: enough for the
-    few requests that it sends at once, so that they do not queue behind somebody's thousands.
+    few requests that it sends at once, so that they do not queue behind thousands of another tenant.
     """
 
     __slots__ = ("_credit", "_floor", "_served", "_waiting", "_waiting_by_served")
@@ -57,14 +57,14 @@ class TenantCounters:
             self._waiting_by_served.put(tenant, self._served[tenant])
 
     def _least(self) -> float:
-        """Return the least counter of those that wait; what it was last, if nobody does."""
+        """Return the smallest counter of waiting tenants; its last value if none waits."""
         head = self._waiting_by_served.head()
         if head is not None:
             self._floor = max(self._floor, head[0])
         return self._floor
 
     def _forget_idle(self) -> None:
-        """Forget who is idle and so far behind that it would be lifted on its return anyway."""
+        """Remove idle tenants whose counter would be lifted on their return anyway."""
         if len(self._served) > 2 * len(self._waiting) + _IDLE_KEPT:
             self._served = {
                 tenant: served

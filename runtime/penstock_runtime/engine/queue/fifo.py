@@ -1,6 +1,6 @@
-"""The plainest queue: requests alike in shape and priority, which came in the order in which they are served.
+"""`FifoQueue`: a queue of requests of one shape and one priority that arrive in the order of service.
 
-Most pools never see another, so it has no keys, no heaps and no groups: one line, and who of it still waits.
+Most pools need no other queue, so it has no keys, heaps or groups.
 """
 
 from collections import deque
@@ -13,17 +13,17 @@ from penstock_runtime.request import Request
 ARRIVAL_SERVES: Final = frozenset(
     (Discipline.FIRST_IN_FIRST_OUT, Discipline.PRIORITY, Discipline.EARLIEST_DEADLINE_FIRST)
 )
-"""Disciplines that serve in order of arrival whom they cannot tell apart, or whose deadlines are in that order."""
+"""Disciplines that serve equal requests, or requests with ascending deadlines, in order of arrival."""
 _STALE_ALLOWED: Final = 64
 _LARGE_BYTES: Final = 2**16
-"""Who left with tensors of so many bytes is not kept in the line: looking through it costs less than they do."""
+"""Removed requests with tensors of this size leave the line at once: searching it costs less than their memory."""
 
 
 class FifoQueue:
     """Requests of one shape and one priority whose arrivals and deadlines (all have one, or none) only grow.
 
-    Who was cancelled stays in the line until it surfaces, or until such entries outnumber those that wait; not who holds
-    much memory. All costs O(1), amortised.
+    A cancelled request stays in the line until it reaches the head, or until stale entries outnumber waiting ones, unless
+    it holds much memory. Every operation costs O(1), amortized.
     """
 
     __slots__ = ("_last", "_line", "_waiting", "rows")
@@ -44,7 +44,7 @@ class FifoQueue:
         return filter(self._waits, self._line)
 
     def add(self, request: Request) -> bool:
-        """Let `request` wait, or return False: it is of another kind than those that do, or out of order."""
+        """Add `request`; return False if its kind differs from the waiting ones, or it is out of order."""
         waiting = self._waiting
         if not waiting:
             self._line.clear()
@@ -56,14 +56,14 @@ class FifoQueue:
         return True
 
     def head(self) -> Request:
-        """Return who is served next; raise IndexError when nobody waits."""
+        """Return the request that is served next; raise IndexError when empty."""
         line = self._line
         while not self._waits(line[0]):
             line.popleft()
         return line[0]
 
     def remove(self, id: str) -> Request | None:
-        """Return the request called `id`, which no longer waits, or None if it did not wait."""
+        """Remove and return a request; None if it does not wait."""
         request = self._waiting.pop(id, None)
         if request is not None:
             self.rows -= request.rows
@@ -75,7 +75,7 @@ class FifoQueue:
         return request
 
     def take(self, max_rows: int) -> list[Request]:
-        """As `Group.take`."""
+        """Remove and return the first requests that fit in `max_rows`, at least one."""
         line, waiting = self._line, self._waiting
         taken, rows = [self._pop()], 0
         rows = taken[0].rows
@@ -96,15 +96,15 @@ class FifoQueue:
         return taken
 
     def take_all(self) -> list[Request]:
-        """Remove and return everybody, in order."""
-        everybody = list(self)
+        """Remove and return all requests, in order."""
+        requests = list(self)
         self._line.clear()
         self._waiting.clear()
         self.rows = 0
-        return everybody
+        return requests
 
     def expire(self, now: float) -> list[Request]:
-        """As `WaitingRequests.expire`."""
+        """Remove and return the requests whose deadline is at or before `now`, the earliest first."""
         expired: list[Request] = []
         while self._waiting and (deadline := self.head().deadline) is not None and deadline <= now:
             expired.append(self._pop())
@@ -122,7 +122,7 @@ class FifoQueue:
 
 
 def _is_large(request: Request) -> bool:
-    return sum(one.nbytes for one in request.inputs.values()) >= _LARGE_BYTES
+    return sum(tensor.nbytes for tensor in request.inputs.values()) >= _LARGE_BYTES
 
 
 def _follows(request: Request, last: Request) -> bool:

@@ -14,9 +14,9 @@ is not kept: an entry may stay long after it has left."""
 class Group:
     """Requests of one shape, seen from three sides: by order, by arrival, by deadline.
 
-    Each side is a line in which those who have left stay until they surface, or until they outnumber
-    those who wait; so adding, removing and reading heads cost O(1), amortised, for what comes in order,
-    and O(log n) for the rest.
+    Each side is a line in which removed requests stay until they reach the head, or until they outnumber
+    waiting ones. Adding, removing and reading heads cost O(1), amortized, for requests in order, and
+    O(log n) for others.
     """
 
     __slots__ = ("_by_arrival", "_by_deadline", "_order", "_waiting", "rows")
@@ -82,14 +82,14 @@ class Group:
         return self._head(self._by_arrival)[0]
 
     def earliest_deadline(self) -> float | None:
-        """Return the earliest deadline, or None when nobody has one."""
+        """Return the earliest deadline; None without one."""
         try:
             return self._head(self._by_deadline)[0]
         except IndexError:
             return None
 
     def first_to_expire(self) -> str:
-        """Return the id with the earliest deadline; raise IndexError when nobody has one."""
+        """Return the id with the earliest deadline; raise IndexError without one."""
         return self._head(self._by_deadline)[2]
 
     def entries(self) -> Iterator[tuple[Key, Request]]:

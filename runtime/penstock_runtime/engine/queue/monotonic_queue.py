@@ -11,7 +11,7 @@ Waiting = TypeVar("Waiting")
 class MonotonicQueue(Generic[Waiting]):
     """Entries, smallest first: a run of those that came in order, and a heap of those that came late.
 
-    An entry is a time or key, the order of admission, who waits; the first two tell entries apart.
+    An entry is a time or key, the order of admission, and the waiting item; the first two are unique together.
 
     Requests arrive in the order of their arrival, and of their key and deadline too where all have one
     priority and one patience; those cost O(1) to add and to take. The others cost O(log n).

@@ -23,7 +23,7 @@ STALE_ALLOWED = 64
 
 
 class Order(Protocol):
-    """Who is next among those that wait; ids are unique."""
+    """The order of waiting requests; ids are unique."""
 
     def add(self, id: str, ordered: Ordered, sequence: int) -> None:
         """Let `id` wait; `sequence` grows with each admission and breaks ties."""
@@ -35,7 +35,7 @@ class Order(Protocol):
         """Let `id` wait no longer, because it is served: a tenant pays for its work."""
 
     def head(self) -> tuple[Key, str] | None:
-        """Return the key and id of who is next, or None when nobody waits."""
+        """Return the key and id of the next request; None when empty."""
 
     def entries(self) -> Iterator[tuple[Key, str]]:
         """Iterate over keys and ids, in no order; for FairShare as if the counters stood still."""
@@ -51,7 +51,7 @@ def order_of(discipline: Discipline, tenants: TenantCounters) -> Order:
 class KeyedOrder:
     """The order of a discipline whose keys stand still.
 
-    Who has left stays in the line until it surfaces, or until such entries outnumber those that wait.
+    A removed request stays in the line until it reaches the head, or until stale entries outnumber waiting ones.
     """
 
     __slots__ = ("_key_of", "_line", "_waiting")
@@ -74,7 +74,7 @@ class KeyedOrder:
         if len(self._line) > 2 * len(self._waiting) + STALE_ALLOWED:
             self._line.replace(self._waiting.values())
 
-    def serve(self, id: str, ordered: Ordered) -> None:  # noqa: ARG002 - nobody pays
+    def serve(self, id: str, ordered: Ordered) -> None:  # noqa: ARG002 - keys do not depend on served work
         """As `Order.serve`."""
         self.discard(id)
 

@@ -1,7 +1,7 @@
-"""All that waits: groups of equal shape under heaps of groups, so that forming a batch reads only heads.
+"""`WaitingRequests`: groups of equal shape under heaps of groups, so that forming a batch reads only heads.
 
-As long as nothing tells requests apart they wait in one plain line; the first that is of another kind, or comes out
-of order, has them all sorted into groups, which then serve until nobody waits.
+As long as requests differ in nothing but their order of arrival, they wait in one FIFO queue. The first request of
+another kind, or out of order, sorts all of them into groups, which serve until the queue is empty.
 """
 
 from itertools import count
@@ -42,7 +42,7 @@ class WaitingRequests:
         self._discipline = discipline
         self._tenants = TenantCounters()
         self._plain = FifoQueue()
-        """Who waits while there are no groups; empty while there are."""
+        """Waiting requests while there are no groups; empty while there are."""
         self._groups: dict[Shape, Group] = {}
         self._shape_of: dict[str, Shape] = {}
         self._sequence = count()
@@ -102,7 +102,7 @@ class WaitingRequests:
     def take(self, shape: Shape, max_rows: int) -> tuple[Request, ...]:
         """Remove and return the first requests of a group that fit in `max_rows`, at least one.
 
-        Order is strict: a head that does not fit ends the batch, nobody behind it slips past. A head
+        Order is strict: a head that does not fit ends the batch, no request behind it overtakes it. A head
         larger than `max_rows` is returned alone.
         """
         if len(self._plain):
@@ -129,7 +129,7 @@ class WaitingRequests:
         return expired
 
     def next_expiry(self) -> float | None:
-        """Return the earliest deadline of all, or None when nobody has one."""
+        """Return the earliest deadline of all; None without one."""
         if len(self._plain):
             return self._plain.head().deadline
         first = self._first_to_expire()
@@ -164,7 +164,7 @@ class WaitingRequests:
         return tuple(self._head(shape) for shape in shapes)
 
     def change_discipline(self, discipline: Discipline) -> None:
-        """Re-key everything that waits, once; ties keep the order of admission, and counters begin anew."""
+        """Re-key all waiting requests once; ties keep the order of admission, and counters restart."""
         if discipline == self._discipline:
             return
         self._discipline, self._tenants = discipline, TenantCounters()

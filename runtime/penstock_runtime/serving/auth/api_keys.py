@@ -14,24 +14,24 @@ log = logging.getLogger(__name__)
 
 
 class ApiKey(WireModel):
-    """One key and what its holder may do."""
+    """One key and its grants."""
 
     key: Annotated[str, Field(min_length=8, max_length=512, repr=False)]
     tenant: Annotated[str, Field(min_length=1, max_length=128)]
-    """Who pays; several keys may have one tenant."""
+    """Owner of the key; several keys may have the same tenant."""
     best_priority: Annotated[int, Field(ge=1, le=10)] | None = None
-    """The highest class (1 is the highest) that a request with this key can have, and what it has unasked.
+    """The highest class (1 is the highest) of requests with this key, and their default.
 
-    None: it can have any, and has none unasked, which ranks as the lowest.
+    None: requests may have any class; their default is none, which ranks as the lowest.
     """
     requests_per_minute: Annotated[float, Field(gt=0)] | None = None
-    """None: as many as the pool bears."""
+    """None: no limit of the key's own."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    """The most tokens one answer may have."""
+    """Maximum tokens of one answer."""
 
 
 class ApiKeys(WireModel):
-    """The file."""
+    """The content of the file."""
 
     keys: Annotated[tuple[ApiKey, ...], Field(max_length=10_000)]
 
@@ -45,33 +45,33 @@ class ApiKeyRing:
         self._read: bytes | None = None
 
     def reload(self) -> None:
-        """Read the file again; blocks on the disk. Before the first good reading nobody holds a key."""
+        """Read the file again; blocks on the disk. Before the first successful read every key is unknown."""
         try:
             content = self._path.read_bytes()
             if content == self._read:
                 return
-            held = ApiKeys.model_validate_json(content)
+            parsed = ApiKeys.model_validate_json(content)
         except (OSError, ValidationError) as error:
             reason = error if isinstance(error, OSError) else error.errors()[0]["msg"]
             log.error("the API keys in %s cannot be used: %s", self._path, reason)
             return
         self._read = content
-        self._by_digest = {digest(one.key): one for one in held.keys}
+        self._by_digest = {digest(key.key): key for key in parsed.keys}
         log.info("API keys read", extra={"keys": len(self._by_digest)})
 
     def find(self, presented: str) -> ApiKey | None:
-        """Return the key that was presented; the time it takes tells nothing of the keys.
+        """Return the presented key; the time of the search reveals nothing about the keys.
 
-        The table is searched by digest, whose beginning nobody can choose, and the digests are then
+        The table is searched by digest, whose prefix a client cannot choose, and the digests are then
         compared in constant time.
         """
-        asked = digest(presented)
-        found = self._by_digest.get(asked)
-        if found is None or not hmac.compare_digest(digest(found.key), asked):
+        presented_digest = digest(presented)
+        key = self._by_digest.get(presented_digest)
+        if key is None or not hmac.compare_digest(digest(key.key), presented_digest):
             return None
-        return found
+        return key
 
 
 def digest(key: str) -> bytes:
-    """Return the SHA-256 of a key; bytes that are no UTF-8 are in it as aiohttp reads them from a header."""
+    """Return the SHA-256 of a key; bytes that are not UTF-8 enter it as aiohttp decodes them from a header."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -21,24 +21,24 @@ RELOAD_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and what is granted."""
+    """The identity and the grants of a client."""
 
     tenant: str = ""
     best_priority: int | None = None
-    """The highest class granted, and what is had unasked; None: any, and none unasked."""
+    """The highest class granted, and the default; None: any class, and no default."""
     priority: int = 0
-    """Asked for by a header that is believed; 0: not."""
+    """Class of a trusted header; 0: none."""
     max_tokens: int | None = None
 
-    def granted_priority(self, asked: int | None) -> int:
-        """Return the class of a request whose body asks for `asked` (0 or None: it does not).
+    def granted_priority(self, requested: int | None) -> int:
+        """Return the class of a request whose body sets `requested` (0 or None: unset).
 
         Classes count from 1, the highest; 0 is none, which disciplines rank as the lowest.
         """
-        return max(self.priority, asked or 0, self.best_priority or 0)
+        return max(self.priority, requested or 0, self.best_priority or 0)
 
     def grant(self, request: Request) -> Request:
-        """Return `request` with the class that is granted to it, as its tenant's."""
+        """Return `request` with its granted class and its tenant."""
         return replace_fields(
             request, priority=self.granted_priority(request.priority), tenant=self.tenant
         )
@@ -48,7 +48,7 @@ ANYBODY: Final = Caller()
 
 
 class Callers:
-    """Owns the keys' rates; without keys everybody is let in, and known only through trusted proxies."""
+    """Identifies clients and limits the rate of each key; without keys, clients are identified by trusted proxies alone."""
 
     def __init__(
         self, ring: ApiKeyRing | None, trusted: tuple[Network, ...], now: Callable[[], float]
@@ -60,22 +60,22 @@ class Callers:
 
     @property
     def open(self) -> bool:
-        """Whether nothing is asked of anybody, and nothing believed."""
+        """Whether requests are not authenticated and their headers are not trusted."""
         return self._ring is None and not self._trusted
 
     async def watch(self, every_seconds: float = RELOAD_SECONDS) -> None:
-        """Read the keys again and again, off the event loop; runs for ever."""
+        """Reload the keys periodically, off the event loop; returns at once without keys."""
         while self._ring is not None:
             await asyncio.to_thread(self._ring.reload)
             await asyncio.sleep(every_seconds)
 
     def identify(self, headers: Mapping[str, str], remote: str | None) -> Caller:
-        """Return who calls, having spent one request of the key's rate.
+        """Return the caller of a request, and count the request against the rate of its key.
 
         Raises:
-            Unauthenticated: keys are needed and none that is known was presented.
-            RateExceeded: this key's requests come too fast.
-            BadInput: a believed header is no number, or no UTF-8.
+            Unauthenticated: the pool requires a key and the request has no valid one.
+            RateExceeded: the key exceeds its rate.
+            BadInput: a trusted header is not a number, or not UTF-8.
         """
         if self._ring is not None:
             return self._by_key(self._ring, headers)

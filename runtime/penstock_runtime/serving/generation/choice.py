@@ -1,4 +1,4 @@
-"""One choice's tokens become text: detokenised, cut at its stop string, counted."""
+"""`Choice`: turns the tokens of one choice into text, cut at its stop string."""
 
 from dataclasses import dataclass
 
@@ -17,10 +17,10 @@ from penstock_runtime.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What is new of one choice. A text lags behind its tokens where it may yet turn out to be a stop string."""
+    """New output of one choice. Text that may become a stop string is held back."""
 
     index: int
-    """Of the choice, over all prompts."""
+    """Index of the choice, over all prompts."""
     text: str = ""
     tokens: tuple[int, ...] = ()
     logprobs: tuple[Logprob, ...] = ()
@@ -52,7 +52,7 @@ class Choice:
         vocabulary: Vocabulary,
         own_ends: frozenset[int],
     ) -> None:
-        """`own_ends` are the model's own stop ids: nobody is told which of them it was."""
+        """`own_ends` are the model's own stop ids, which responses do not name."""
         self.index = index
         self.tokens = 0
         """Counted as vLLM does: with the stop id, and with the token that completed a stop string."""
@@ -65,7 +65,7 @@ class Choice:
         self._own_ends = own_ends
 
     def emitted(self, event: TokensEmitted) -> Chunk | None:
-        """Take tokens in; what comes after the stop string is nobody's."""
+        """Take new tokens; those after the stop string are dropped."""
         if self.finished:
             return None
         text = ""
@@ -75,24 +75,24 @@ class Choice:
             if self.tokens <= self._min_tokens:
                 text += piece
                 continue
-            told = self._matcher.add(piece)
-            text += told.text
-            if told.stop is not None:
+            match = self._matcher.add(piece)
+            text += match.text
+            if match.stop is not None:
                 self.finished = True
-                return self._piece(event, place + 1, text, FinishReason.STOP, told.stop)
+                return self._piece(event, place + 1, text, FinishReason.STOP, match.stop)
         return self._piece(event, len(event.tokens), text)
 
     def ended(self, event: ChoiceFinished) -> Chunk | None:
-        """Take the end in, with all text that was held back."""
+        """Take the end of the choice, and release the text that was held back."""
         if self.finished:
             return None
         self.finished = True
-        told = self._matcher.add(self._detokenizer.finish())
-        if told.stop is not None:
-            return Chunk(self.index, told.text, finish=FinishReason.STOP, stop=told.stop)
+        match = self._matcher.add(self._detokenizer.finish())
+        if match.stop is not None:
+            return Chunk(self.index, match.text, finish=FinishReason.STOP, stop=match.stop)
         self.tokens += event.stop_id is not None
         stop = None if event.stop_id in self._own_ends else event.stop_id
-        text = told.text + self._matcher.finish()
+        text = match.text + self._matcher.finish()
         return Chunk(self.index, text, finish=event.reason, stop=stop)
 
     def _piece(

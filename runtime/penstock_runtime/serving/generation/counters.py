@@ -1,4 +1,4 @@
-"""What the HTTP side counts of generation, beside what it counts of every request."""
+"""`GenerationCounters`: token counters of a pod that generates text."""
 
 from dataclasses import dataclass, field
 
@@ -7,19 +7,19 @@ from penstock_runtime.serving.histogram import SECONDS, Histogram
 
 @dataclass(slots=True)
 class GenerationCounters:
-    """Since the process started. Durations are of completed requests, as their clients saw them."""
+    """Totals since the process started. Durations are those of completed requests on the HTTP side."""
 
     prompt_tokens_received: int = 0
-    """Of every prompt that was read, before anything else is judged."""
+    """Prompt tokens of all requests that were read, before any check."""
     prompt_tokens: int = 0
-    """Of completed requests; those found in the prefix cache included."""
+    """Prompt tokens of completed requests, cached ones included."""
     cached_prompt_tokens: int = 0
     prefill_tokens: int = 0
-    """That steps computed."""
+    """Prompt tokens that steps computed."""
     generated_tokens: int = 0
-    """Told or not, as they were emitted."""
+    """Tokens that the engine emitted, delivered or not."""
     slow_readers: int = 0
-    """Clients that were given up because they did not read."""
+    """Requests that were cancelled because their clients read too slowly."""
     first_token_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     token_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
-    """Mean time between a request's tokens after its first."""
+    """Mean time between the tokens of a request after its first."""

@@ -1,4 +1,4 @@
-"""A loaded generative model as the HTTP side knows it."""
+"""`Serving`: a loaded generative model on the HTTP side."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Serving:
 
     @property
     def own_ends(self) -> frozenset[int]:
-        """The ids that end an answer, by the model's own word."""
+        """Ids that end an answer, by the tokenizer and the model's configuration."""
         return self.tokenizer.end_ids | frozenset(self.info.stop_ids)
 
     async def compile(self, spec: GrammarSpec, field_name: str, held: ExitStack) -> GrammarShape:

@@ -1,4 +1,4 @@
-"""What the engine said to one client and the client has not read yet: bounded, and never in a step's way."""
+"""`Mailbox`: the bounded queue of events between the engine and the task that answers one client."""
 
 import asyncio
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from penstock_runtime.engine.continuous.messages import Event, TokensEmitted
 
 MOST_TOKENS: Final = 16_384
-"""Unread tokens of one client: minutes of a fast answer. Who falls further behind is given up."""
+"""Maximum unread tokens of one client, minutes of a fast answer; a slower reader is cancelled."""
 
 
 class Mailbox:
@@ -21,7 +21,7 @@ class Mailbox:
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, event: Event) -> bool:
-        """Add `event` and wake the reader; return False where the reader is too far behind for its tokens."""
+        """Add `event` and wake the reader; return False if the reader has too many unread tokens."""
         if isinstance(event, TokensEmitted):
             self._tokens += len(event.tokens)
             if self._tokens > self._most:
@@ -31,7 +31,7 @@ class Mailbox:
         return True
 
     async def take(self, seconds: float) -> list[Event]:
-        """Return all that came since the last call; wait for it, but after `seconds` return nothing."""
+        """Return the events since the last call; wait up to `seconds` for the first."""
         if not self._events:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()

@@ -1,4 +1,4 @@
-"""What a pod that generates tells beside what every pod does: tokens, cache, preemptions, the service curve."""
+"""`GenerationCollector`: metrics of generation, in addition to those of every pod."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -13,7 +13,7 @@ from penstock_runtime.serving.histogram import histogram_family
 
 
 class GenerationFigures(Protocol):
-    """What a pod that generates counts."""
+    """The sources of the metrics of generation."""
 
     tokens: GenerationCounters
     report: GenerationReport | None

@@ -1,4 +1,4 @@
-"""What a client asks of generation, whatever protocol it speaks."""
+"""`GenerationCall`: a request for generated text, independent of its protocol."""
 
 from dataclasses import dataclass
 
@@ -7,23 +7,23 @@ from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt, judged against the model."""
+    """One prompt, validated against the model."""
 
     ids: tuple[int, ...]
     params: SamplingParams
-    """Its own, because what fits after it differs."""
+    """Parameters of this prompt; the room after each prompt differs."""
     text: str = ""
-    """As it is echoed."""
+    """Text for `echo`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrammarShape:
-    """The grammar that an answer must follow, compiled."""
+    """The compiled grammar of an answer."""
 
     address: str
-    """Of the process that holds it."""
+    """Address of the process that has the compiled grammar."""
     field: str
-    """Of the body, which asked for it."""
+    """Field of the body that requested it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class GenerationCall:
     include_stop: bool = False
     skip_special: bool = True
     markers: frozenset[int] = frozenset()
-    """Control tokens that are told all the same, to whoever tells the answer's parts apart by them."""
+    """Control tokens that stay in the text, because the parts of the answer are parsed by them."""
     shape: GrammarShape | None = None
     priority: int = 0
     tenant: str = ""
@@ -45,5 +45,5 @@ class GenerationCall:
 
     @property
     def choices(self) -> int:
-        """How many answers it gets; answer `i` is choice `i % n` of prompt `i // n`."""
+        """Number of answers; answer `i` is choice `i % n` of prompt `i // n`."""
         return len(self.prompts) * self.n

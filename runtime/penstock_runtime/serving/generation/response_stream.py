@@ -1,4 +1,4 @@
-"""From a call to its pieces: submits every prompt, turns what the engine says into text, and stops what has stopped."""
+"""`ResponseStream`: submits the prompts of a call, and turns the engine's events into chunks of text."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -30,10 +30,10 @@ from penstock_runtime.text.vocabulary import Vocabulary
 
 
 class GenerationError(PenstockError):
-    """The engine, the drain, a deadline or a slow reader ended the answer; `end` says which."""
+    """The answer was ended by the engine, the drain, a deadline or a slow reader; `end` names the cause."""
 
     def __init__(self, end: Failed | Expired | Cancelled, field: str | None = None) -> None:
-        """`field` is that of the body which is to blame."""
+        """`field` is the field of the body that caused the error."""
         super().__init__(type(end).__name__)
         self.end = end
         self.field = field
@@ -41,17 +41,17 @@ class GenerationError(PenstockError):
 
 @dataclass(slots=True)
 class TokenUsage:
-    """What a call cost so far, over all prompts."""
+    """Token usage of a call, over all prompts."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     queue_seconds: float = 0.0
-    """The longest of its prompts."""
+    """Longest queue time of its prompts."""
 
 
 class ResponseStream:
-    """One call being answered; to be iterated once, by the task that writes to the client."""
+    """The answer to one call; read by the task that writes to the client."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class ResponseStream:
             for index in range(call.choices)
         ]
         self.first_seconds: float | None = None
-        """From arrival to the first token that came."""
+        """Time from arrival to the first token."""
         self.outcome: RequestOutcome | None = None
         """None: it has not ended."""
-        self.cost = TokenUsage(prompt_tokens=sum(len(one.ids) for one in call.prompts))
+        self.cost = TokenUsage(prompt_tokens=sum(len(prompt.ids) for prompt in call.prompts))
 
     def begin(self) -> None:
         """Submit every prompt.
@@ -93,16 +93,16 @@ class ResponseStream:
         return not self._open
 
     async def next(self, seconds: float) -> list[Chunk]:
-        """Return what is new; nothing after `seconds` of silence, and perhaps at the very end.
+        """Return new chunks; none after `seconds` without an event, and possibly at the end.
 
         Raises:
-            EndedBadly: a prompt ended otherwise; the others are for the caller to abandon.
+            GenerationError: a prompt did not complete; the caller abandons the others.
         """
         events = await self._mailbox.take(seconds)
-        if self.first_seconds is None and any(isinstance(one, TokensEmitted) for one in events):
+        if self.first_seconds is None and any(isinstance(event, TokensEmitted) for event in events):
             self.first_seconds = self._admission.now() - self._tickets[0].arrived
         pieces = [piece for event in events for piece in self._take(event)]
-        self.cost.completion_tokens = sum(one.tokens for one in self.choices)
+        self.cost.completion_tokens = sum(choice.tokens for choice in self.choices)
         return pieces
 
     def _take(self, event: Event) -> Iterator[Chunk]:
@@ -159,5 +159,5 @@ def _generate(call: GenerationCall, place: int, ticket: Ticket) -> Generate:
 
 
 def draw_seed() -> int:
-    """Return a seed for a prompt whose client gave none: drawn once, so that a preempted answer goes on as it would have."""
+    """Return a seed for a prompt without one; drawn once, so that a preempted answer continues unchanged."""
     return random.SystemRandom().getrandbits(63)

@@ -189,7 +189,7 @@ def test_a_batch_is_held_for_clients_that_come_more_often_than_it_would_take() -
 def test_an_id_that_is_held_already_is_refused_loudly() -> None:
     engine = an_engine(Doubling())
     submit(engine, "a")
-    with pytest.raises(ValueError, match="'a' is held already"):
+    with pytest.raises(ValueError, match="'a' is already pending"):
         submit(engine, "a")
 
 
