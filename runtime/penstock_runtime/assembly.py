@@ -1,6 +1,6 @@
-"""From the environment's word to a pod: which engine, behind which link, serves which task.
+"""`make_pod`: builds the pod of a configuration, with the engine and the link of its task.
 
-From the configuration to an engine in its seat. What crosses to an engine's process is named here.
+`load_model` crosses to the engine's process, so it is a function of a module.
 """
 
 from functools import partial

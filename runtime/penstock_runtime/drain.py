@@ -36,7 +36,7 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     config = pod.config
     deadline = pod.now() + config.drain.deadline_seconds
     pod.health.stage = Stage.CLOSING
-    log.info("told to stop: still accepting", extra={"seconds": config.drain.accept_seconds})
+    log.info("stopping: still accepting", extra={"seconds": config.drain.accept_seconds})
     await _until(pod.died.is_set, pod, min(pod.now() + config.drain.accept_seconds, deadline))
     if pod.died.is_set():
         return

@@ -1,4 +1,4 @@
-"""What this container may use, as the kernel and the driver say it; and taking the seat that was chosen.
+"""`this_machine`: the resources of this container as the kernel and the driver report them.
 
 Python's garbage collector in a process that holds a model.
 """

@@ -41,16 +41,16 @@ def runs(
     than `least_tokens`.
     """
     by_length = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    found: list[list[int]] = []
+    batches: list[list[int]] = []
     tokens = 0
     for row in by_length:
-        width = lengths[found[-1][0]] if found else 0
-        padded = width * (len(found[-1]) + 1) if found else 0
+        width = lengths[batches[-1][0]] if batches else 0
+        padded = width * (len(batches[-1]) + 1) if batches else 0
         within = padded - tokens - lengths[row] <= most_padding * padded
-        if found and (within or padded - width < least_tokens):
-            found[-1].append(row)
+        if batches and (within or padded - width < least_tokens):
+            batches[-1].append(row)
             tokens += lengths[row]
         else:
-            found.append([row])
+            batches.append([row])
             tokens = lengths[row]
-    return found
+    return batches

@@ -42,7 +42,7 @@ class EnginePlacement:
 
 
 def seat(machine: MachineProfile, wish: Placement | None = None) -> EnginePlacement:
-    """Return the engine's seat: beside a busy loop it is better off only where a process would have no core.
+    """Return the placement of the engine: a thread next to the busy event loop only if a process had no core of its own.
 
     There two processes cost more than they save: of an answered token 8 % (docs/generation-step.md).
     In a process of its own the engine leaves one core to the HTTP side. CPUs are pinned only where the

@@ -10,7 +10,7 @@ SECONDS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.125, 0.15, 0.2, 0.25,
     0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 120.0,
 )  # fmt: skip
-"""One millisecond to two minutes, a step of at most a third between 5 ms and 1 s, where objectives lie:
+"""One millisecond to two minutes, a step of at most a third between 5 ms and 1 s, where objectives are:
 the law reads its p99 from these, and an interpolated quantile is as wrong as a step is wide."""
 
 ROWS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096)
@@ -22,7 +22,7 @@ class Histogram:
     __slots__ = ("_bounds", "_counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = tuple(float(one) for one in bounds)
+        self._bounds = tuple(float(bound) for bound in bounds)
         self._counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 

@@ -42,7 +42,7 @@ class Generate:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The HTTP side has all it wants of these choices (a stop string): they finish with reason STOP."""
+    """Choices that have met a stop string: they finish with reason STOP."""
 
     choices: tuple[tuple[str, int], ...]
     """Request id and choice."""
@@ -54,14 +54,14 @@ ToGeneration = Generate | Cancel | Stop | SetLimits | Drain
 
 
 class FinishReason(StrEnum):
-    """Why a choice ended well; OpenAI's words."""
+    """Reason why a choice finished, as in the OpenAI API."""
 
     STOP = "stop"
     LENGTH = "length"
 
 
 class Logprob(Struct, frozen=True):
-    """One chosen token's log-probability and the likeliest alternatives, best first."""
+    """One chosen token's log-probability and the top alternatives, best first."""
 
     chosen: float
     top: tuple[tuple[int, float], ...]

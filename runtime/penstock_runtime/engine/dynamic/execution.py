@@ -162,11 +162,11 @@ def split_outputs(requests: Sequence[Request], outputs: Tensors) -> list[Tensors
         return [outputs]
     if all(request.rows == 1 for request in requests):
         return _rows(outputs)
-    found, start = [], 0
+    parts, start = [], 0
     for request in requests:
-        found.append(cut(outputs, start, start + request.rows))
+        parts.append(cut(outputs, start, start + request.rows))
         start += request.rows
-    return found
+    return parts
 
 
 def _rows(outputs: Tensors) -> list[Tensors]:

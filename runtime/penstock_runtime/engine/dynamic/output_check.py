@@ -24,18 +24,18 @@ def checked(outputs: object, specs: tuple[TensorSpec, ...], rows: int) -> dict[s
 
 def _checked_one(value: object, spec: TensorSpec, rows: int) -> Tensor:
     if not isinstance(value, np.ndarray):
-        found = "nothing" if value is None else type(value).__name__
-        raise BadOutput(f"output '{spec.name}' is {found}, expected an array")
-    wanted = (rows, *spec.shape[1:])
-    if not _fits(value.shape, wanted):
-        raise BadOutput(f"output '{spec.name}' has shape {value.shape}, expected {wanted}")
+        kind = "nothing" if value is None else type(value).__name__
+        raise BadOutput(f"output '{spec.name}' is {kind}, expected an array")
+    expected = (rows, *spec.shape[1:])
+    if not _fits(value.shape, expected):
+        raise BadOutput(f"output '{spec.name}' has shape {value.shape}, expected {expected}")
     if datatype_of(value.dtype) != spec.datatype:
         raise BadOutput(f"output '{spec.name}' has dtype {value.dtype}, expected {spec.datatype}")
     return value
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """-1 beyond the first axis is free."""
-    return len(shape) == len(wanted) and all(
-        size in (-1, found) for found, size in zip(shape, wanted, strict=True)
+def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    """Return whether `shape` is the expected one, where -1 beyond the first axis is any size."""
+    return len(shape) == len(expected) and all(
+        allowed in (-1, size) for size, allowed in zip(shape, expected, strict=True)
     )

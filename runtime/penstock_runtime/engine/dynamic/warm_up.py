@@ -63,11 +63,11 @@ def _fit_at_every_length(
     lengths = [replace(sample, free_size=bucket) for bucket in model.info.length_buckets]
     fitting, began = 1, clock()
     for rows in _sizes(bound):
-        for one in lengths:
+        for inputs in lengths:
             if clock() - began > LENGTHS_SECONDS:
                 return bound
             try:
-                checked(model.run(one.inputs(rows)), model.info.outputs, rows)
+                checked(model.run(inputs.inputs(rows)), model.info.outputs, rows)
             except (OutOfMemory, MemoryError):
                 return fitting
         fitting = rows

@@ -32,15 +32,15 @@ class TenantCounters:
         return self._served.get(tenant, self._floor - self._credit)
 
     def enter(self, tenant: str) -> None:
-        """Note that one more request of `tenant` waits; the first one lifts its counter."""
-        held = self._waiting.get(tenant, 0)
-        self._waiting[tenant] = held + 1
-        if not held:
+        """Record another waiting request of `tenant`; its first lifts its counter."""
+        waiting = self._waiting.get(tenant, 0)
+        self._waiting[tenant] = waiting + 1
+        if not waiting:
             self._served[tenant] = max(self.served(tenant), self._least() - self._credit)
             self._waiting_by_served.put(tenant, self._served[tenant])
 
     def leave(self, tenant: str) -> None:
-        """Note that one request of `tenant` waits no longer."""
+        """Record that a request of `tenant` no longer waits."""
         left = self._waiting[tenant] - 1
         if left:
             self._waiting[tenant] = left

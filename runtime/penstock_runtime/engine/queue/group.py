@@ -97,7 +97,7 @@ class Group:
         return ((key, self._waiting[name][1]) for key, name in self._order.entries())
 
     def change_order(self, order: Order) -> None:
-        """Let everything wait in `order`, which is empty; one rebuild."""
+        """Move all waiting requests to `order`, which is empty."""
         self._order = order
         for sequence, request in self._waiting.values():
             order.add(request.id, request, sequence)
@@ -116,5 +116,5 @@ class Group:
                 line.keep(self._waits)
 
     def _waits(self, entry: _Entry) -> bool:
-        held = self._waiting.get(entry[2])
-        return held is not None and held[0] == entry[1]
+        waiting = self._waiting.get(entry[2])
+        return waiting is not None and waiting[0] == entry[1]

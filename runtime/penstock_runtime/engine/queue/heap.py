@@ -38,13 +38,13 @@ class LazyHeap(Generic[Key, Item]):
 
     def put(self, item: Item, key: Key) -> None:
         """Add `item`, or give it another key."""
-        held = self._live.get(item)
-        if held is not None and held[0] == key:
+        live = self._live.get(item)
+        if live is not None and live[0] == key:
             return
         entry = (key, item)
         self._live[item] = entry
         heapq.heappush(self._entries, entry)
-        if held is not None:
+        if live is not None:
             self._compact()
 
     def discard(self, item: Item) -> None:

@@ -57,7 +57,7 @@ async def test_brief_batches_run_in_the_loop() -> None:
     assert set(model.threads) == {threading.current_thread()}
     client.submit(*(a_request(f"more {n}") for n in range(20)))
     await client.ends_of(*(f"more {n}" for n in range(20)))
-    assert [one.batch.rows for one in client.settled if one.batch][-3:] == [8, 8, 4]
+    assert [report.batch.rows for report in client.settled if report.batch][-3:] == [8, 8, 4]
     await client.link.close()
 
 
@@ -97,7 +97,7 @@ async def test_a_model_that_turns_slow_holds_the_loop_once() -> None:
         client.submit(a_request(f"slow {n}"))
         await client.ends_of(f"slow {n}")
     here = threading.current_thread()
-    assert [one is here for one in model.threads] == [True, False, False]
+    assert [thread is here for thread in model.threads] == [True, False, False]
     await client.link.close()
 
 
@@ -147,10 +147,10 @@ async def test_a_thread_that_starves_beside_a_busy_loop_gives_its_batches_back()
     host = client.link._host
     assert isinstance(host, EventLoopHost)
     assert host._inline is not None
-    host._inline.record([(1, 0.01)] * 8)  # as a thread beside a busy loop would see it
+    host._inline.record([(1, 0.01)] * 8)  # as a thread next to a busy loop would see it
     for n in range(3):
         client.submit(a_request(str(n)))
         await client.ends_of(str(n))
     here = threading.current_thread()
-    assert [one is here for one in model.threads] == [False, True, True]
+    assert [thread is here for thread in model.threads] == [False, True, True]
     await client.link.close()

@@ -43,7 +43,7 @@ async def after_one_batch(company: Company, cap: int = 8, delay_milliseconds: in
 async def sizes_at_the_end(client: Client, *ids: str) -> list[int]:
     await client.ends_of(*ids)
     await client.link.close()
-    return [one.batch.rows for one in client.settled if one.batch]
+    return [report.batch.rows for report in client.settled if report.batch]
 
 
 async def test_what_was_on_its_way_shares_the_next_batch() -> None:

@@ -20,33 +20,33 @@ def told(*ends: tuple[str, End], began: tuple[str, ...] = ()) -> Settled:
 
 
 def waiting(**deadlines: float) -> Deadlines:
-    found = Deadlines()
-    found.add(a_request(name, deadline=at) for name, at in deadlines.items())
-    return found
+    watched = Deadlines()
+    watched.add(a_request(name, deadline=at) for name, at in deadlines.items())
+    return watched
 
 
 def test_who_waits_expires_when_the_deadline_passes_the_earliest_first() -> None:
-    found = waiting(late=9.0, b=2.0, a=1.0)
-    found.add([a_request("never")])
-    assert found.next() == 1.0
-    assert found.expire(0.5) == ()
-    assert found.expire(2.0) == (("a", Expired(2.0)), ("b", Expired(2.0)))
-    assert found.next() == 9.0
+    deadlines = waiting(late=9.0, b=2.0, a=1.0)
+    deadlines.add([a_request("never")])
+    assert deadlines.next() == 1.0
+    assert deadlines.expire(0.5) == ()
+    assert deadlines.expire(2.0) == (("a", Expired(2.0)), ("b", Expired(2.0)))
+    assert deadlines.next() == 9.0
 
 
 def test_who_began_ended_or_was_cancelled_does_not_expire() -> None:
-    found = waiting(began=1.0, ended=1.0, cancelled=1.0)
-    found.filter(told(("ended", Cancelled()), began=("began",)))
-    found.remove(("cancelled", "never-there"))
-    assert found.expire(5.0) == ()
-    assert found.next() is None
+    deadlines = waiting(began=1.0, ended=1.0, cancelled=1.0)
+    deadlines.filter(told(("ended", Cancelled()), began=("began",)))
+    deadlines.remove(("cancelled", "never-there"))
+    assert deadlines.expire(5.0) == ()
+    assert deadlines.next() is None
 
 
 def test_what_the_engine_says_later_of_an_end_that_was_told_is_dropped_once() -> None:
-    found, other = waiting(a=1.0), ("b", Cancelled())
-    found.expire(1.0)
-    assert found.filter(told(other)).ends == (other,)
-    assert found.filter(told(("a", Cancelled()), other)).ends == (other,)
-    assert found.filter(told(("a", Cancelled()))).ends == (("a", Cancelled()),), (
+    deadlines, other = waiting(a=1.0), ("b", Cancelled())
+    deadlines.expire(1.0)
+    assert deadlines.filter(told(other)).ends == (other,)
+    assert deadlines.filter(told(("a", Cancelled()), other)).ends == (other,)
+    assert deadlines.filter(told(("a", Cancelled()))).ends == (("a", Cancelled()),), (
         "another of its name"
     )
