@@ -36,11 +36,11 @@ def prompts(scale: int = 1) -> list[tuple[int, ...]]:
     """Return prompts of which many begin alike, by up to 20 * `scale` ids."""
     chance = random.Random(20261121)  # noqa: S311 - no secret
     stems = [[chance.randrange(VOCABULARY) for _ in range(20 * scale)] for _ in range(2)]
-    made = []
+    sampled_prompts = []
     for n in range(16):
         own = [chance.randrange(VOCABULARY) for _ in range(chance.randint(1, 12))]
-        made.append((*stems[n % 2][: chance.choice([0, 8, 13, 20]) * scale], *own))
-    return made
+        sampled_prompts.append((*stems[n % 2][: chance.choice([0, 8, 13, 20]) * scale], *own))
+    return sampled_prompts
 
 
 @cache

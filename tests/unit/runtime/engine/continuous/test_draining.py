@@ -1,4 +1,4 @@
-"""A drain refuses who cannot finish in time behind everybody before it, and nobody who has begun."""
+"""A drain rejects unstarted requests that cannot finish in time behind the queue, and no started one."""
 
 from penstock_runtime.engine.continuous.drain import unfinishable
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
@@ -20,29 +20,29 @@ def refused(
     return unfinishable([*running, *waiting], waiting, cap, within_steps)
 
 
-def test_who_waits_begins_where_a_place_is_free_first() -> None:
+def test_a_waiting_request_takes_the_slot_that_frees_first() -> None:
     running = choices("a", 30, begun=True) + choices("b", 10, begun=True)
     waiting = choices("c", 15) + choices("d", 15) + choices("e", 4)
     assert refused(running, waiting, cap=2, within_steps=30) == ["d"]
 
 
-def test_above_a_lowered_cap_some_must_leave_before_anybody_begins() -> None:
+def test_above_a_lowered_cap_surplus_sequences_finish_before_any_other_starts() -> None:
     running = [one for name in "abc" for one in choices(name, 10 * ord(name) - 960, begun=True)]
     assert refused(running, choices("d", 5), cap=1, within_steps=35) == ["d"]
     assert refused(running, choices("d", 5), cap=1, within_steps=36) == []
 
 
-def test_all_choices_of_a_request_must_finish_and_a_refused_one_takes_no_place() -> None:
+def test_all_choices_of_a_request_must_finish_and_a_rejected_one_takes_no_slot() -> None:
     waiting = choices("three", 10, count=3) + choices("one", 12)
     assert refused([], waiting, cap=2, within_steps=15) == ["three"]
     assert refused([], waiting, cap=3, within_steps=15) == ["one"]
 
 
-def test_who_has_begun_goes_first_and_is_never_refused() -> None:
+def test_started_requests_get_slots_first_and_are_never_rejected() -> None:
     waiting = choices("new", 10) + choices("evicted", 90, begun=True)
     assert refused([], waiting, cap=1, within_steps=50) == ["new"]
     assert refused([], waiting, cap=1, within_steps=101) == []
 
 
-def test_nobody_is_refused_while_no_step_has_shown_the_pace() -> None:
+def test_no_request_is_rejected_before_a_step_was_timed() -> None:
     assert refused([], choices("a", 10**6), cap=1, within_steps=float("inf")) == []

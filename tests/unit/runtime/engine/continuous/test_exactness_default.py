@@ -1,6 +1,6 @@
 """Level Default: in the model's own dtype every chosen token is the reference's best, or as good within rounding.
 
-On torch; `test_openvino.py` holds the same of OpenVINO.
+On torch; `models/decoders/test_openvino.py` covers OpenVINO.
 """
 
 from functools import partial

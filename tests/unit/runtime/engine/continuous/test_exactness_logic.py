@@ -73,7 +73,7 @@ def test_every_id_is_the_references_under_any_schedule(
     step: TorchStep, thread: StepThread, folder: Path
 ) -> None:
     tallies = [check(step, thread, folder, seed) for seed in range(QUICK)]
-    assert sum(one.preemptions for one in tallies) > 0
+    assert sum(tally.preemptions for tally in tallies) > 0
     assert sum(one.prefix_hit_tokens for one in tallies) > 0
 
 
@@ -81,7 +81,7 @@ def test_every_id_is_the_references_where_masks_are_late(
     step: TorchStep, thread: StepThread, folder: Path
 ) -> None:
     tallies = [check(step, thread, folder, seed, shaped=0.7) for seed in range(QUICK)]
-    assert sum(one.preemptions for one in tallies) > 0
+    assert sum(tally.preemptions for tally in tallies) > 0
 
 
 @pytest.mark.long

@@ -26,8 +26,8 @@ from penstock_runtime.engine.continuous.scheduler.scheduler import TokenSchedule
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed
-from tests.unit.runtime.engine.continuous.driver import ask, limits_update
-from tests.unit.runtime.engine.continuous.test_engine import INFO, LIMITS, CountingStep
+from tests.unit.runtime.engine.continuous.counting_step import INFO, LIMITS, CountingStep
+from tests.unit.runtime.engine.continuous.driver import ask
 
 CAP = 4
 URGENT = replace(
@@ -37,9 +37,9 @@ URGENT = replace(
     preemption=Preemption.LOWER_PRIORITY,
 )
 LATE = 60
-"""The step during which something happens: all who run have had their quantum."""
+"""The step during which something happens: all running sequences have used their quantum."""
 SECONDS = 20.0
-"""The most that a thread waits for another."""
+"""Time limit of a wait for another thread."""
 
 
 class Planner(TokenScheduler):

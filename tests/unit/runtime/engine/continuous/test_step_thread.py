@@ -9,7 +9,7 @@ import pytest
 from penstock_runtime.engine.continuous.runner import StepThread
 
 
-def test_what_was_submitted_is_done_in_order_and_before_the_thread_ends() -> None:
+def test_calls_run_in_order_and_before_the_thread_ends() -> None:
     thread, done, gate = StepThread(), list[int](), threading.Event()
     thread.submit(gate.wait)
     for number in range(5):
@@ -19,7 +19,7 @@ def test_what_was_submitted_is_done_in_order_and_before_the_thread_ends() -> Non
     assert done == [0, 1, 2, 3, 4]
 
 
-def test_what_is_raised_is_raised_to_whoever_asks_and_the_thread_goes_on() -> None:
+def test_an_exception_is_raised_by_result_and_the_thread_continues() -> None:
     thread = StepThread()
     broken, whole = thread.submit(lambda: 1 // 0), thread.submit(lambda: "fine")
     with pytest.raises(ZeroDivisionError):

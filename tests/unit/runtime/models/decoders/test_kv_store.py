@@ -11,34 +11,34 @@ from penstock_runtime.models.decoders.packing import Packer
 
 
 def store(blocks: int = 6, host_blocks: int = 3) -> KvStore:
-    made = KvStore(2, blocks, host_blocks, lambda count: torch.zeros((2 * count, 4, 5)))
-    for layer in made.layers:
+    kv = KvStore(2, blocks, host_blocks, lambda count: torch.zeros((2 * count, 4, 5)))
+    for layer in kv.layers:
         layer.copy_(torch.randn(layer.shape))
-    return made
+    return kv
 
 
-def block(held: KvStore, number: int) -> list[torch.Tensor]:
-    half = len(held.layers[0]) // 2
-    return [layer[at].clone() for layer in held.layers for at in (number, half + number)]
+def block(kv: KvStore, number: int) -> list[torch.Tensor]:
+    half = len(kv.layers[0]) // 2
+    return [layer[at].clone() for layer in kv.layers for at in (number, half + number)]
 
 
 def test_a_swapped_block_comes_back_bit_for_bit_into_another_place() -> None:
-    held = store()
-    before = block(held, 4)
-    held.move(StepPlan(1, [], swap_out=[BlockCopy(4, 2)]))
-    for layer in held.layers:
+    kv = store()
+    before = block(kv, 4)
+    kv.move(StepPlan(1, [], swap_out=[BlockCopy(4, 2)]))
+    for layer in kv.layers:
         layer.zero_()
-    held.move(StepPlan(2, [], swap_in=[BlockCopy(2, 1)]))
-    assert all(torch.equal(a, b) for a, b in zip(block(held, 1), before, strict=True))
-    assert not any(one.any() for one in block(held, 4))
+    kv.move(StepPlan(2, [], swap_in=[BlockCopy(2, 1)]))
+    assert all(torch.equal(a, b) for a, b in zip(block(kv, 1), before, strict=True))
+    assert not any(layer.any() for layer in block(kv, 4))
 
 
 def test_a_copy_leaves_its_source_alone() -> None:
-    held = store()
-    before = block(held, 0)
-    held.move(StepPlan(1, [], copies=[BlockCopy(0, 5)]))
+    kv = store()
+    before = block(kv, 0)
+    kv.move(StepPlan(1, [], copies=[BlockCopy(0, 5)]))
     for number in (0, 5):
-        assert all(torch.equal(a, b) for a, b in zip(block(held, number), before, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(block(kv, number), before, strict=True))
 
 
 def sequence(uid: int, ids: list[int]) -> Sequence:
@@ -46,7 +46,7 @@ def sequence(uid: int, ids: list[int]) -> Sequence:
     return Sequence(uid, spec, 0, ids)
 
 
-def test_rows_lie_end_to_end_with_the_tables_that_grew() -> None:
+def test_rows_are_concatenated_with_the_tables_that_grew() -> None:
     packer = Packer(block_tokens=4, max_rows=3, max_blocks=8)
     first, second = sequence(1, list(range(10, 19))), sequence(2, [5, 6, 7])
     table = [7, 3]
@@ -71,11 +71,11 @@ def test_rows_lie_end_to_end_with_the_tables_that_grew() -> None:
     assert packed.tables[0].tolist() == [7, 3, 1]
 
 
-def test_a_table_that_was_replaced_is_written_anew() -> None:
+def test_a_table_that_was_replaced_is_written_again() -> None:
     packer = Packer(block_tokens=4, max_rows=6, max_blocks=8)
-    held = sequence(1, list(range(9)))
-    packer.pack(StepPlan(1, [Row(held, 0, 8, [7, 3], samples=False)]), {})
-    packed = packer.pack(StepPlan(2, [Row(held, 8, 1, [2, 6, 4], samples=True)]), {})
+    grown = sequence(1, list(range(9)))
+    packer.pack(StepPlan(1, [Row(grown, 0, 8, [7, 3], samples=False)]), {})
+    packed = packer.pack(StepPlan(2, [Row(grown, 8, 1, [2, 6, 4], samples=True)]), {})
     assert packed.tables[0].tolist() == [2, 6, 4]
     many = [Row(sequence(uid, [1]), 0, 1, [uid], samples=True) for uid in range(2, 7)]
     assert packer.pack(StepPlan(3, many), {}).tables.dtype == np.int32

@@ -84,13 +84,13 @@ def run(
         driver.engine.take(message, driver.now)
         driver.turn()
     driver.run()
-    told: Told = {}
+    answers: Told = {}
     for stepped in driver.posted:
         for event in stepped.events:
             if isinstance(event, TokensEmitted):
                 bits = [one.chosen for one in event.logprobs]
-                told.setdefault(event.id, []).extend(zip(event.tokens, bits, strict=True))
-    return told, scheduler.report()
+                answers.setdefault(event.id, []).extend(zip(event.tokens, bits, strict=True))
+    return answers, scheduler.report()
 
 
 EVERYONE = list(range(len(PROMPTS)))
@@ -100,33 +100,33 @@ CRAMPED = 160
 
 @pytest.fixture(scope="module")
 def alone(step: TorchStep) -> Told:
-    told: Told = {}
+    answers: Told = {}
     for name in EVERYONE:
         one, report = run(step, [name])
         assert (report.prefix_hit_tokens, report.preemptions) == (0, 0)
-        told |= one
-    return told
+        answers |= one
+    return answers
 
 
 def test_batch_mates_and_prefix_hits_do_not_show(step: TorchStep, alone: Told) -> None:
     assert isinstance(step._decoder, OneTokenDecoder)
-    told, report = run(step, EVERYONE)
-    assert told == alone
+    answers, report = run(step, EVERYONE)
+    assert answers == alone
     assert (report.prefix_hit_tokens, report.preemptions) == (len(STEM), 0)
 
 
 def test_chunks_do_not_show(step: TorchStep, alone: Told) -> None:
-    told, _ = run(step, EVERYONE, replace(LIMITS, max_batched_tokens=7))
-    assert told == alone
+    answers, _ = run(step, EVERYONE, replace(LIMITS, max_batched_tokens=7))
+    assert answers == alone
 
 
 def test_preemption_by_swap_does_not_show(step: TorchStep, alone: Told) -> None:
-    told, report = run(step, EVERYONE, positions=CRAMPED, costs=SWAP)
-    assert told == alone
+    answers, report = run(step, EVERYONE, positions=CRAMPED, costs=SWAP)
+    assert answers == alone
     assert report.swapped_blocks > 0
 
 
 def test_preemption_by_recompute_does_not_show(step: TorchStep, alone: Told) -> None:
-    told, report = run(step, EVERYONE, positions=CRAMPED, costs=RECOMPUTE)
-    assert told == alone
+    answers, report = run(step, EVERYONE, positions=CRAMPED, costs=RECOMPUTE)
+    assert answers == alone
     assert (report.swapped_blocks, report.recomputed_tokens > 0) == (0, True)

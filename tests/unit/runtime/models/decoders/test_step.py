@@ -15,8 +15,8 @@ from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.request import Failed
+from tests.unit.runtime.engine.continuous.counting_step import INFO, LIMITS
 from tests.unit.runtime.engine.continuous.driver import Driver, ask
-from tests.unit.runtime.engine.continuous.test_engine import INFO, LIMITS
 
 
 class RaisesOnce:

@@ -1,4 +1,4 @@
-"""Grammars that crash, fill or delay whoever compiles them in its own process."""
+"""Grammars that crash, exhaust or delay the process that compiles them."""
 
 from typing import Any, Final
 
@@ -25,13 +25,13 @@ def repeated(digit: str, count: int = 9999) -> str:
     return f"({digit}{{{count}}}){{9999}}"
 
 
-def asking(**more: Any) -> Body:
+def body_with(**more: Any) -> Body:
     return {"prompt": "A gate", "max_tokens": 8, "temperature": 0, **more}
 
 
-SCHEMA: Final = asking(
+SCHEMA: Final = body_with(
     response_format={"type": "json_schema", "json_schema": {"schema": chained_schema()}}
 )
-RULES: Final = asking(guided_grammar=chained_rules())
-OPTIONS: Final = asking(structured_outputs={"regex": "a?" * 30_000})
-LETTERS: Final = asking(guided_regex=repeated("d"))
+RULES: Final = body_with(guided_grammar=chained_rules())
+OPTIONS: Final = body_with(structured_outputs={"regex": "a?" * 30_000})
+LETTERS: Final = body_with(guided_regex=repeated("d"))

@@ -1,4 +1,4 @@
-"""A client whose streams go on while others send grammars, and how long it ever waits for a token."""
+"""A client that streams while others send grammars, and its longest wait for a token."""
 
 import threading
 import time

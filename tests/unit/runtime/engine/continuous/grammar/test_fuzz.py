@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.fuzz.budget import Fuzz
 from tests.unit.runtime.engine.continuous.grammar.hostile import (
-    asking,
+    body_with,
     chained_rules,
     chained_schema,
     repeated,
@@ -81,19 +81,19 @@ def rules(draw: Random) -> str:
 
 
 HOSTILE: list[Callable[[Random], Body]] = [
-    lambda draw: asking(guided_json=chained_schema(draw.choice([100, 1000, 3000]))),
-    lambda draw: asking(guided_grammar=chained_rules(draw.choice([100, 1000, 4000]))),
-    lambda draw: asking(guided_regex=repeated(draw.choice(["d", r"\d", "(a|b)"]), draw.randrange(9999))),
-    lambda draw: asking(guided_regex=draw.choice(["a?", "a*", "(a|b)"]) * draw.randrange(15_000)),
-    lambda draw: asking(guided_json='{"not":' * draw.randrange(9000)),
-    lambda draw: asking(guided_regex="(" * draw.randrange(60_000)),
+    lambda draw: body_with(guided_json=chained_schema(draw.choice([100, 1000, 3000]))),
+    lambda draw: body_with(guided_grammar=chained_rules(draw.choice([100, 1000, 4000]))),
+    lambda draw: body_with(guided_regex=repeated(draw.choice(["d", r"\d", "(a|b)"]), draw.randrange(9999))),
+    lambda draw: body_with(guided_regex=draw.choice(["a?", "a*", "(a|b)"]) * draw.randrange(15_000)),
+    lambda draw: body_with(guided_json='{"not":' * draw.randrange(9000)),
+    lambda draw: body_with(guided_regex="(" * draw.randrange(60_000)),
 ]  # fmt: skip
 HARMLESS: list[Callable[[Random], Body]] = [
-    lambda draw: asking(guided_json=schema(draw)),
-    lambda draw: asking(guided_json=json.dumps(schema(draw))),
-    lambda draw: asking(guided_regex=expression(draw)),
-    lambda draw: asking(guided_grammar=rules(draw)),
-    lambda draw: asking(guided_choice=[expression(draw)]),
+    lambda draw: body_with(guided_json=schema(draw)),
+    lambda draw: body_with(guided_json=json.dumps(schema(draw))),
+    lambda draw: body_with(guided_regex=expression(draw)),
+    lambda draw: body_with(guided_grammar=rules(draw)),
+    lambda draw: body_with(guided_choice=[expression(draw)]),
 ]
 
 

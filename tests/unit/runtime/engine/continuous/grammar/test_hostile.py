@@ -1,4 +1,4 @@
-"""What a grammar crashes, fills or delays is its own request's: 400 that names the field, and streams go on."""
+"""A hostile grammar fails its own request with a 400 that names the field, and other streams continue."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.unit.runtime.engine.continuous.grammar.hostile import (
     OPTIONS,
     RULES,
     SCHEMA,
-    asking,
+    body_with,
     chained_schema,
     repeated,
 )
@@ -24,7 +24,7 @@ from tests.unit.runtime.protocols.openai.served import Served
 
 PLAIN = "/v1/completions"
 GAP_SECONDS = 4.0
-"""Of a stream beside hostile grammars, on a machine that others use too; it was 29 s."""
+"""Longest gap of a stream next to hostile grammars, on a shared machine."""
 
 
 def refused(http: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
@@ -52,37 +52,37 @@ def test_a_grammar_beyond_a_limit_is_a_400_that_names_field_and_limit(
     error = refused(http, body)
     assert error["param"] == field
     assert limit in error["message"]
-    assert http.post(PLAIN, json=asking(guided_regex="[0-9]{4}")).status_code == 200
+    assert http.post(PLAIN, json=body_with(guided_regex="[0-9]{4}")).status_code == 200
 
 
-def test_what_is_too_deep_or_too_long_is_refused_before_it_is_compiled(
+def test_a_grammar_that_is_too_deep_or_too_long_is_refused_before_compilation(
     http: httpx2.Client, pod: Served
 ) -> None:
     number = pod.pod.engine._grammars._last_number
     deep = '{"not":' * 200 + "{}" + "}" * 200
-    assert "201 levels deep" in refused(http, asking(guided_json=deep))["message"]
-    assert "80000 characters" in refused(http, asking(guided_regex="a" * 80_000))["message"]
+    assert "201 levels deep" in refused(http, body_with(guided_json=deep))["message"]
+    assert "80000 characters" in refused(http, body_with(guided_regex="a" * 80_000))["message"]
     assert pod.pod.engine._grammars._last_number == number
 
 
 def test_an_equal_grammar_is_compiled_once(http: httpx2.Client, pod: Served) -> None:
     number = pod.pod.engine._grammars._last_number
-    body = asking(guided_regex="once (and|or) again", n=3)
+    body = body_with(guided_regex="once (and|or) again", n=3)
     texts = {http.post(PLAIN, json=body).text.split('"choices"')[1] for _ in range(3)}
     assert len(texts) == 1
     assert pod.pod.engine._grammars._last_number == number + 1
 
 
-def test_a_stream_goes_on_beside_hostile_grammars(http: httpx2.Client, pod: Served) -> None:
+def test_a_stream_continues_next_to_hostile_grammars(http: httpx2.Client, pod: Served) -> None:
     innocent = Innocent(pod.url)
-    distinct = [asking(guided_regex=repeated(r"\d", 9999 - n)) for n in range(4)]
-    slow = [asking(guided_regex=repeated("d", 9998 - n)) for n in range(3)]
+    distinct = [body_with(guided_regex=repeated(r"\d", 9999 - n)) for n in range(4)]
+    slow = [body_with(guided_regex=repeated("d", 9998 - n)) for n in range(3)]
     bodies = [SCHEMA, RULES, OPTIONS, *slow, *distinct]
     with innocent.streaming(), ThreadPoolExecutor(4) as clients:
         answers = list(clients.map(lambda body: http.post(PLAIN, json=body), bodies))
     print(f"{innocent.tokens} tokens, longest gap {innocent.longest_seconds:.3f} s")
-    assert [one.status_code for one in answers[:6]] == [400] * 6
-    assert {one.status_code for one in answers} <= {200, 400}
+    assert [answer.status_code for answer in answers[:6]] == [400] * 6
+    assert {answer.status_code for answer in answers} <= {200, 400}
     assert innocent.longest_seconds < GAP_SECONDS
 
 
@@ -90,9 +90,9 @@ def test_the_answer_ends_where_the_grammar_is_complete_whatever_min_tokens_says(
     http: httpx2.Client,
 ) -> None:
     for body in (
-        asking(guided_regex="[0-9]{2}", min_tokens=8),
-        asking(guided_choice=["yes"], min_tokens=8, stop_token_ids=[70]),
-        asking(guided_choice=["yes"], ignore_eos=True),
+        body_with(guided_regex="[0-9]{2}", min_tokens=8),
+        body_with(guided_choice=["yes"], min_tokens=8, stop_token_ids=[70]),
+        body_with(guided_choice=["yes"], ignore_eos=True),
     ):
         reply = http.post(PLAIN, json=body)
         assert reply.status_code == 200, reply.text
@@ -100,40 +100,42 @@ def test_the_answer_ends_where_the_grammar_is_complete_whatever_min_tokens_says(
 
 
 def test_min_tokens_holds_where_the_grammar_allows_more(http: httpx2.Client) -> None:
-    body = asking(guided_regex="[0-9]{1,99}", min_tokens=6, logit_bias={"0": 100})
+    body = body_with(guided_regex="[0-9]{1,99}", min_tokens=6, logit_bias={"0": 100})
     assert http.post(PLAIN, json=body).json()["usage"]["completion_tokens"] >= 6
 
 
 @pytest.mark.parametrize("links", [1, 20])
-def test_a_chain_that_fits_is_obeyed(http: httpx2.Client, links: int) -> None:
+def test_a_chain_that_fits_is_enforced(http: httpx2.Client, links: int) -> None:
     shape = {"type": "json_schema", "json_schema": {"schema": chained_schema(links)}}
-    reply = http.post(PLAIN, json=asking(response_format=shape))
+    reply = http.post(PLAIN, json=body_with(response_format=shape))
     assert reply.json()["choices"][0]["text"].strip().startswith('"')
 
 
-DIGITS = asking(guided_regex="[0-9]{100}", max_tokens=200, temperature=1, seed=7)
+DIGITS = body_with(guided_regex="[0-9]{100}", max_tokens=200, temperature=1, seed=7)
 
 
 def events(
     http: httpx2.Client, body: dict[str, Any], after: int, then: Callable[[], object]
 ) -> list[str]:
     """Return the events of a stream, each a JSON text; call `then` after so many of them."""
-    found: list[str] = []
+    messages: list[str] = []
     with http.stream("POST", PLAIN, json={**body, "stream": True}) as reply:
         assert reply.status_code == 200, reply.read()
         for line in reply.iter_lines():
             if line.startswith("data: "):
-                found.append(line.removeprefix("data: "))
-                if len(found) == after:
+                messages.append(line.removeprefix("data: "))
+                if len(messages) == after:
                     then()
-    return found
+    return messages
 
 
 def text_of(said: list[str]) -> str:
-    return "".join(json.loads(one)["choices"][0]["text"] for one in said if one != "[DONE]")
+    return "".join(
+        json.loads(message)["choices"][0]["text"] for message in said if message != "[DONE]"
+    )
 
 
-def test_a_mask_that_does_not_come_delays_nobody_and_loses_no_token(
+def test_a_late_mask_delays_no_other_stream_and_loses_no_token(
     http: httpx2.Client, pod: Served
 ) -> None:
     expected = http.post(PLAIN, json=DIGITS).json()["choices"][0]["text"]
@@ -162,22 +164,22 @@ def test_a_process_that_ends_in_the_middle_ends_its_own_stream_with_an_error(
     with innocent.streaming():
         *said, error, done = events(http, DIGITS, 9, lambda: end_workers(pod))
     assert len(said) >= 9
-    told = json.loads(error)
-    assert told["error"]["param"] == "guided_regex"
-    assert "1 s of CPU time" in told["error"]["message"]
-    assert told["error"]["type"] == "invalid_request_error"
+    event = json.loads(error)
+    assert event["error"]["param"] == "guided_regex"
+    assert "1 s of CPU time" in event["error"]["message"]
+    assert event["error"]["type"] == "invalid_request_error"
     assert done == "[DONE]"
 
 
 def test_a_process_that_ends_before_the_first_token_is_a_400(
     http: httpx2.Client, pod: Served
 ) -> None:
-    body = asking(guided_regex="[0-9]{4}x")
+    body = body_with(guided_regex="[0-9]{4}x")
     with pod.held_still(), ThreadPoolExecutor(1) as client:
         answer = client.submit(http.post, PLAIN, json=body)
         pod.until(lambda: pod.step.held)
         end_workers(pod)
-        pod.until(lambda: not any(one.users for one in pod.pod.engine._grammars._numbers.values()))
+        pod.until(lambda: not any(worker.users for worker in pod.pod.engine._grammars._numbers.values()))
         pod.step.gate.set()
         assert answer.result().status_code == 400
     assert answer.result().json()["error"]["param"] == "guided_regex"
@@ -186,8 +188,10 @@ def test_a_process_that_ends_before_the_first_token_is_a_400(
 
 def workers(pod: Served) -> list[int]:
     """Return the processes of all grammars that are in use."""
-    held = pod.ask(lambda: list(pod.pod.engine._grammars._numbers.values()))
-    return [one.process for one in held if one.process is not None and one.users]
+    live_workers = pod.ask(lambda: list(pod.pod.engine._grammars._numbers.values()))
+    return [
+        worker.process for worker in live_workers if worker.process is not None and worker.users
+    ]
 
 
 def end_workers(pod: Served) -> None:

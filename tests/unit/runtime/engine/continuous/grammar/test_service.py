@@ -1,4 +1,4 @@
-"""The book of grammars: shared, bounded, and outliving its fork server; the processes are real."""
+"""The grammar service shares and bounds its workers and survives its fork server; the processes are real."""
 
 import asyncio
 import os
@@ -35,10 +35,10 @@ def regex(text: str) -> GrammarSpec:
 
 @pytest.fixture
 async def service() -> AsyncIterator[GrammarService]:
-    made = GrammarService()
-    await made.start(TOKENS)
-    yield made
-    await made.close()
+    grammar_service = GrammarService()
+    await grammar_service.start(TOKENS)
+    yield grammar_service
+    await grammar_service.close()
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -55,18 +55,18 @@ def next_verdict(client: GrammarClient, grammar: Grammar) -> object:
 async def test_states_of_one_grammar_move_each_by_itself(service: GrammarService) -> None:
     lease = await service.lease(regex("a[bc]"))
     client, ids = GrammarClient(VOCABULARY), make_tokenizer().encode("abc").ids
-    one, other = client.start(lease.address), client.start(lease.address)
-    for grammar in (one, other):
+    first_state, other = client.start(lease.address), client.start(lease.address)
+    for grammar in (first_state, other):
         grammar.begin()
-    assert isinstance(next_verdict(client, one), Allowed)
-    one.accept(ids[0])
-    assert isinstance(next_verdict(client, one), Allowed)
-    one.accept(ids[1])
-    assert isinstance(next_verdict(client, one), Complete)
+    assert isinstance(next_verdict(client, first_state), Allowed)
+    first_state.accept(ids[0])
+    assert isinstance(next_verdict(client, first_state), Allowed)
+    first_state.accept(ids[1])
+    assert isinstance(next_verdict(client, first_state), Complete)
     first = next_verdict(client, other)
     assert isinstance(first, Allowed)
     assert first.mask[ids[0] // 32] >> ids[0] % 32 & 1
-    for grammar in (one, other):
+    for grammar in (first_state, other):
         grammar.close()
     assert not client._channels
     lease.release()
@@ -77,14 +77,14 @@ async def test_a_token_that_the_mask_forbids_breaks_its_state_alone(
 ) -> None:
     lease = await service.lease(regex("ab"))
     client, wrong = GrammarClient(VOCABULARY), make_tokenizer().encode("z").ids[0]
-    one, other = client.start(lease.address), client.start(lease.address)
-    for grammar in (one, other):
+    first_state, other = client.start(lease.address), client.start(lease.address)
+    for grammar in (first_state, other):
         grammar.begin()
         next_verdict(client, grammar)
-    one.accept(wrong)
-    assert isinstance(next_verdict(client, one), Broken)
+    first_state.accept(wrong)
+    assert isinstance(next_verdict(client, first_state), Broken)
     assert isinstance(next_verdict(client, other), Allowed)
-    one.close()
+    first_state.close()
     other.close()
 
 
@@ -111,7 +111,7 @@ async def test_a_process_that_ends_breaks_all_its_states_and_is_compiled_again(
 async def test_equal_grammars_share_a_process_and_different_ones_do_not(
     service: GrammarService,
 ) -> None:
-    leases = await asyncio.gather(*(service.lease(regex(one)) for one in ("a", "a", "b")))
+    leases = await asyncio.gather(*(service.lease(regex(text)) for text in ("a", "a", "b")))
     assert leases[0].address == leases[1].address != leases[2].address
 
 
@@ -129,10 +129,10 @@ async def test_grammars_in_use_do_not_give_way(
     service: GrammarService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_WORKERS", 1)
-    held = await service.lease(regex("a"))
+    lease = await service.lease(regex("a"))
     with pytest.raises(MemoryFull):
         await service.lease(regex("b"))
-    held.release()
+    lease.release()
     await service.lease(regex("b"))
 
 
@@ -149,11 +149,11 @@ async def test_memory_that_grammars_take_is_measured_and_bounded(
     await until(lambda: not service._workers)
 
 
-async def test_a_compilation_that_nobody_waits_for_any_more_is_ended(
+async def test_a_compilation_without_waiting_requests_is_ended(
     service: GrammarService,
 ) -> None:
     asking = asyncio.create_task(service.lease(regex(repeated("d"))))
-    await until(lambda: any(one.process for one in service._numbers.values()))
+    await until(lambda: any(worker.process for worker in service._numbers.values()))
     asking.cancel()
     await asyncio.wait([asking])
     assert not service._numbers
@@ -169,8 +169,8 @@ async def test_a_flood_of_grammars_waits_within_bounds(
     await until(lambda: service._waiting == 2)
     with pytest.raises(MemoryFull):
         await service.lease(regex("a"))
-    for one in asking:
-        one.cancel()
+    for task in asking:
+        task.cancel()
     await asyncio.wait(asking)
 
 
@@ -188,7 +188,7 @@ async def test_a_grammar_that_is_compiled_as_the_fork_server_ends_may_be_tried_a
 ) -> None:
     assert service._server is not None
     asking = asyncio.create_task(service.lease(regex(repeated("d"))))
-    await until(lambda: any(one.process for one in service._numbers.values()))
+    await until(lambda: any(worker.process for worker in service._numbers.values()))
     os.kill(service._server._process.pid, signal.SIGKILL)
     with pytest.raises((NotServing, GrammarRejected)):
         await asking

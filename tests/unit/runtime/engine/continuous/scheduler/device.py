@@ -72,7 +72,7 @@ def a_sequence(
     choice: int = 0,
     salt: str = "",
 ) -> Sequence:
-    """Return a sequence; a number as prompt stands for so many ids that nobody shares."""
+    """Return a sequence; a number as prompt stands for that many ids that no other sequence shares."""
     ids = (
         [(uid * 131 + n * 7 + 1) % VOCABULARY for n in range(prompt)]
         if isinstance(prompt, int)
@@ -95,8 +95,8 @@ def a_sequence(
 def next_id(ids: Items[int], choice: int) -> int:
     """Return what the model says after `ids`."""
     state = 17 + choice
-    for one in ids:
-        state = (state * 31 + one + 1) % 1_000_003
+    for token_id in ids:
+        state = (state * 31 + token_id + 1) % 1_000_003
     return state % VOCABULARY
 
 
@@ -110,7 +110,7 @@ def alone(sequence: Sequence, prompt: Items[int]) -> list[int]:
 
 @dataclass
 class Machine:
-    """Scheduler, device and the engine's order of work; `depth` plans may be in flight beside the settled."""
+    """Scheduler, device and the engine's order of work; `depth` plans may be in flight."""
 
     scheduler: TokenScheduler
     info: GenerationInfo
@@ -128,7 +128,7 @@ class Machine:
     prompts: dict[int, list[int]] = field(default_factory=dict)
     live: dict[int, Sequence] = field(default_factory=dict)
     fed: Counter[str] = field(default_factory=Counter)
-    """Positions a tenant was served."""
+    """Positions fed per tenant."""
 
     def __post_init__(self) -> None:
         spec = self.info.kv
@@ -170,13 +170,13 @@ class Machine:
         self._settle(plan, tokens)
         return True
 
-    def run(self, most_steps: int = 10_000) -> None:
+    def run(self, max_steps: int = 10_000) -> None:
         """Step until nothing is left to do."""
-        for _ in range(most_steps):
+        for _ in range(max_steps):
             if not self.step():
                 assert not self.live, f"{len(self.live)} are left without an end"
                 return
-        raise AssertionError(f"not done after {most_steps} steps")
+        raise AssertionError(f"not done after {max_steps} steps")
 
     def _run(self, plan: StepPlan) -> list[int | None]:
         if not self.exact:
@@ -195,9 +195,9 @@ class Machine:
                 else [self._sampled[row.placeholder]]
             )
             assert len(fed) == row.count, (row.start, row.count, row.placeholder)
-            for offset, one in enumerate(fed):
+            for offset, token_id in enumerate(fed):
                 at = row.start + offset
-                self._device[row.blocks[at // size]][at % size] = one
+                self._device[row.blocks[at // size]][at % size] = token_id
             token = None
             if row.samples:
                 end = row.start + row.count

@@ -36,7 +36,7 @@ def test_finish_lets_the_surplus_finish_and_says_how_many_are_left() -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 1])
-def test_evict_obeys_with_the_next_plan_and_the_evicted_finish_exactly(depth: int) -> None:
+def test_evict_applies_to_the_next_plan_and_the_evicted_finish_exactly(depth: int) -> None:
     machine = a_machine(obey=limits(cap=6), depth=depth, blocks=200)
     machine.add(*(a_sequence(uid, 4, 30) for uid in range(6)))
     for _ in range(5):
@@ -52,7 +52,7 @@ def test_evict_obeys_with_the_next_plan_and_the_evicted_finish_exactly(depth: in
     machine.run()
 
 
-def test_evict_takes_even_those_who_were_preempted_three_times() -> None:
+def test_evict_takes_even_sequences_that_were_preempted_three_times() -> None:
     machine = a_machine(obey=limits(cap=2), blocks=200, depth=0)
     sequence = a_sequence(0, 4, 30)
     machine.add(sequence, a_sequence(1, 4, 30))
@@ -65,7 +65,7 @@ def test_evict_takes_even_those_who_were_preempted_three_times() -> None:
     machine.run()
 
 
-def test_an_idle_scheduler_obeys_at_once() -> None:
+def test_an_idle_scheduler_applies_limits_at_once() -> None:
     machine = a_machine()
     machine.scheduler.set_limits(limits(generation=7), machine.now)
     machine.scheduler.plan(machine.now)
@@ -78,7 +78,7 @@ def test_a_step_never_has_more_tokens_than_its_budget_but_one_for_each_that_runs
     machine.run()  # the machine itself asserts the budget of every plan
 
 
-def test_a_changed_discipline_orders_what_waits_anew() -> None:
+def test_a_changed_discipline_reorders_the_queue() -> None:
     machine = a_machine(obey=limits(cap=1), blocks=200)
     machine.add(a_sequence(0, 4, 20))
     machine.step()

@@ -1,4 +1,4 @@
-"""A better arrival gets its first token at once, from whom it costs least, and nobody is preempted for ever."""
+"""A higher-ranked arrival preempts the cheapest victim at once, and preemptions of a sequence are bounded."""
 
 import math
 from dataclasses import replace
@@ -164,7 +164,7 @@ def test_equal_priority_never_preempts() -> None:
     assert machine.scheduler.report().preemptions == 0
 
 
-def test_who_has_just_begun_is_left_its_quantum() -> None:
+def test_a_sequence_that_just_started_keeps_its_quantum() -> None:
     machine = a_machine(obey=URGENT)
     machine.add(*(a_sequence(uid, 2, 40, priority=9) for uid in range(4)))
     machine.step()
@@ -176,7 +176,7 @@ def test_who_has_just_begun_is_left_its_quantum() -> None:
 
 
 @pytest.mark.parametrize(("obey", "most"), [(URGENT, MAX_PREEMPTIONS), (SLICED, MAX_SLICES)])
-def test_after_three_times_or_six_slices_nobody_takes_its_place_again(
+def test_after_three_preemptions_or_six_slices_a_sequence_keeps_its_slot(
     obey: GenerationLimits, most: int
 ) -> None:
     machine = full_machine(answer=512, obey=obey)
@@ -210,7 +210,7 @@ def test_never_means_that_arrivals_wait() -> None:
     assert machine.scheduler.report().preemptions == 0
 
 
-def test_without_blocks_somebody_behind_yields_and_all_finish_exactly() -> None:
+def test_without_blocks_a_lower_ranked_sequence_is_preempted_and_all_finish_exactly() -> None:
     machine = a_machine(blocks=20, obey=limits(cap=8, tokens=32))
     machine.add(*(a_sequence(uid, 10, 40) for uid in range(8)))
     machine.run()
@@ -218,7 +218,7 @@ def test_without_blocks_somebody_behind_yields_and_all_finish_exactly() -> None:
     assert list(machine.finished) == sorted(machine.finished)  # the first come finish first
 
 
-def test_the_latency_of_one_long_prompt_stalls_nobody_who_decodes() -> None:
+def test_a_long_prompt_stalls_no_decoding_sequence() -> None:
     machine = a_machine(blocks=1000, obey=limits(cap=4, tokens=32))
     machine.add(a_sequence(0, 4, 100))
     for _ in range(5):

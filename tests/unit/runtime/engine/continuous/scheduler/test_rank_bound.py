@@ -1,4 +1,4 @@
-"""The bound that lets a full house be passed over never hides anybody whom an arrival would beat."""
+"""The rank bound never hides a running sequence that an arrival outranks."""
 
 import random
 
@@ -16,19 +16,21 @@ from tests.unit.runtime.engine.continuous.scheduler.device import (
 )
 
 
-class Looking(RankBound):
-    """Knows no bound: everybody is looked at, each time."""
+class NoBound(RankBound):
+    """Has no bound: every arrival scans all running sequences."""
 
     def outranks_any(self, *_: object) -> bool:
         return True
 
 
-def lived(discipline: Discipline, seed: int, ceiling: RankBound) -> tuple[list[list[int]], int]:
-    """Return who had a row in each step of a random life, and how many were preempted."""
+def run_scenario(
+    discipline: Discipline, seed: int, rank_bound: RankBound
+) -> tuple[list[list[int]], int]:
+    """Return the running uids at each step of a random scenario, and the number of preemptions."""
     chance, plans = random.Random(seed), []  # noqa: S311 - no secret
     obey = limits(cap=3, tokens=24, discipline=discipline, preemption=Preemption.LOWER_PRIORITY)
     machine: Machine = a_machine(blocks=200, costs=RECOMPUTE, obey=obey)
-    machine.scheduler._running.rank_bound, machine.exact = ceiling, False
+    machine.scheduler._running.rank_bound, machine.exact = rank_bound, False
     for uid in range(60):
         prompt, answer = chance.randint(1, 40), chance.choice([2, 30, 90])
         deadline = machine.now + chance.randint(500, 900)
@@ -51,10 +53,10 @@ def lived(discipline: Discipline, seed: int, ceiling: RankBound) -> tuple[list[l
 
 
 @pytest.mark.parametrize("discipline", list(Discipline))
-def test_who_runs_is_the_same_with_the_bound_as_without(discipline: Discipline) -> None:
+def test_the_same_sequences_run_with_and_without_the_bound(discipline: Discipline) -> None:
     preempted = 0
     for seed in range(2):
-        plans, preemptions = lived(discipline, seed, RankBound())
-        assert plans == lived(discipline, seed, Looking())[0]
+        plans, preemptions = run_scenario(discipline, seed, RankBound())
+        assert plans == run_scenario(discipline, seed, NoBound())[0]
         preempted += preemptions
     assert preempted > 0 or discipline is Discipline.FIRST_IN_FIRST_OUT

@@ -67,7 +67,7 @@ def short_and_long(preemption: Preemption, seed: int) -> Outcome:
         arrivals.append(a_sequence(uid, chance.randint(8, 32), answer, arrived=now))
     machine = a_pool(limits(cap=12, tokens=256, preemption=preemption))
     running = list(serve(machine, arrivals))
-    came = {one.uid: one.request.arrived for one in arrivals}
+    came = {sequence.uid: sequence.request.arrived for sequence in arrivals}
     busy = running[len(running) // 4 : -len(running) // 4]
     waits = [machine.first_token[uid] - at for uid, at in came.items() if uid not in long]
     whole = [machine.finished[uid] - came[uid] for uid in long]
@@ -109,15 +109,15 @@ def test_backlogged_tenants_get_equal_shares_of_any_ten_seconds() -> None:
 
 def stream(tenant: str, count: int, rate: float, chance: random.Random) -> list[Sequence]:
     """Return requests of one kind that arrive at random, `rate` a second."""
-    now, made, first = 0.0, list[Sequence](), 10_000 if tenant == "heavy" else 0
+    now, sequences, first = 0.0, list[Sequence](), 10_000 if tenant == "heavy" else 0
     for uid in range(first, first + count):
         now += chance.expovariate(rate)
-        made.append(a_sequence(uid, 200, 40, tenant=tenant, arrived=now))
-    return made
+        sequences.append(a_sequence(uid, 200, 40, tenant=tenant, arrived=now))
+    return sequences
 
 
 def first_tokens(heavy: bool) -> list[float]:
-    """Return a light tenant's times to first token, alone or beside one that sends ten times as much."""
+    """Return a light tenant's times to first token, alone or next to one that sends ten times as much."""
     chance = random.Random(5)  # noqa: S311 - no secret
     light = stream("light", 300, 8.0, chance)
     heavy_ones = stream("heavy", 3000, 80.0, chance) if heavy else []
@@ -140,6 +140,6 @@ def first_tokens(heavy: bool) -> list[float]:
 
 
 def test_a_light_tenant_hardly_feels_a_heavy_one() -> None:
-    alone, beside = first_tokens(heavy=False), first_tokens(heavy=True)
-    assert len(beside) >= 0.98 * len(alone)
-    assert quantile(beside, 0.99) <= 1.5 * quantile(alone, 0.99)
+    alone, shared = first_tokens(heavy=False), first_tokens(heavy=True)
+    assert len(shared) >= 0.98 * len(alone)
+    assert quantile(shared, 0.99) <= 1.5 * quantile(alone, 0.99)

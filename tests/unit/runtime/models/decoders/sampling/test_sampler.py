@@ -96,13 +96,13 @@ def test_the_nucleus_is_that_of_a_whole_sort(top_p: float, size: int) -> None:
     assert all(weights[one] > 0 for one in kept if ordered[0] > 0 and weights[one] != 0)
 
 
-def test_the_nucleus_holds_the_likeliest_however_small_it_is_asked_to_be() -> None:
+def test_the_nucleus_contains_the_top_token_however_small_top_p_is() -> None:
     weights = torch.tensor([0.1, 0.2, 0.1])
     keep_nucleus(weights, 5e-324)
     assert torch.nonzero(weights).flatten().tolist() == [1]
 
 
-def test_min_p_is_a_share_of_the_likeliest() -> None:
+def test_min_p_is_a_share_of_the_top_token() -> None:
     got = shares([math.log(0.6), math.log(0.35), math.log(0.05)], min_p=0.1)
     assert got[2] == 0.0
 
