@@ -1,1 +1,1 @@
-"""`kubectl penstock`: explain what a pool's control loop does, and simulate what it would do. Reads; writes nothing to a cluster."""
+"""`kubectl penstock`: explains the decisions of a pool's control loop and simulates other policies; read-only."""

@@ -1,4 +1,4 @@
-"""`kubectl penstock`: kubectl finds `kubectl-penstock` on the PATH and hands it the rest of the line."""
+"""Entry point of `kubectl penstock`, which kubectl runs as `kubectl-penstock` from the PATH."""
 
 import sys
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from penstock_kubectl.errors import PluginError
 from penstock_kubectl.explain import explain
 from penstock_kubectl.simulate import simulate
 
-LEAST_WIDTH = 140
-"""Where nobody tells how wide the terminal is, tables stay whole."""
+MIN_WIDTH = 140
+"""Minimum width of the output if it is not a terminal, so that tables are not truncated."""
 COMMANDS = {"explain": explain, "simulate": simulate}
 
 
@@ -20,12 +20,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     console = Console()
     if not console.is_terminal:
-        console.width = max(console.width, LEAST_WIDTH)
+        console.width = max(console.width, MIN_WIDTH)
     try:
         return COMMANDS[args.command](args, console)
     except (PluginError, OSError) as error:
-        said = Console(stderr=True, soft_wrap=True)
-        said.print(f"error: {error}", style="red", markup=False, highlight=False)
+        stderr = Console(stderr=True, soft_wrap=True)
+        stderr.print(f"error: {error}", style="red", markup=False, highlight=False)
         return 1
 
 

@@ -1,4 +1,4 @@
-"""From a pool and its policies to what a simulation is given. Pure."""
+"""`PolicyCase`: a pool under a set of policies, as the inputs of a simulation. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,38 +24,38 @@ from penstock_simulator.service import ServiceModel
 
 NORMAL_P90 = 1.2816
 STARTUP_SIGMA = 0.5
-"""Of the logarithm, as the law's own prior has it."""
+"""Standard deviation of the logarithm of start-up time, as in the law's prior."""
 FIRST_STARTUP_P90 = 120.0
-"""Where none was watched yet, as the law's own prior has it."""
+"""Start-up time in seconds before any was observed, as in the law's prior."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyCase:
-    """One way of governing the pool, to be simulated."""
+    """The pool under one set of policies."""
 
     name: str
     subject: PoolContext
     policies: tuple[PolicyObject, ...]
     effective: EffectiveSpec
-    """Outside of all schedules."""
+    """Effective spec outside of all schedules."""
     began: float
-    """When the arrivals begin, in Unix seconds: schedules open by it."""
+    """Start of the arrivals in Unix seconds, which determines the open schedules."""
 
     @property
     def moves(self) -> bool:
-        """Whether the law's count is followed; else it is `count`."""
+        """Whether the law sets the replica count; otherwise it is `count`."""
         return self.effective.scaling_mode is ScalingMode.AUTO
 
     @property
     def count(self) -> int:
-        """Return the count where the law's is not followed: in Hold the frozen one, else `spec.replicas`; at least one."""
+        """Replica count if the law does not set it: the frozen count in Hold, else `spec.replicas`; at least 1."""
         desired = self.subject.pool.status.desired_replicas
         live = self.effective.replicas if desired is None else desired
         return max(modes.base_replicas(self.effective, live), 1)
 
     @property
     def published(self) -> LimitsUpdate | None:
-        """Return the limits in force, with the cap that mode Recommend freezes; None: no cap was published yet."""
+        """Limits in force, with the cap that mode Recommend keeps; None: no cap was published yet."""
         batch = self.subject.pool.status.batch
         if batch is None or not batch.cap:
             return None
@@ -64,14 +64,14 @@ class PolicyCase:
 
     @property
     def law(self) -> Law[Any]:
-        """Return the law that decides, as far as the pool's modes let it."""
+        """The law of the pool, restricted by the pool's modes."""
         law = LAWS[self.effective.algorithm]
-        if any(one.spec.schedules for one in self.policies):
+        if any(policy.spec.schedules for policy in self.policies):
             law = Scheduled(law, self.floor)
         return Granted(law, self)
 
     def floor(self, passed: float) -> int:
-        """Return minReplicas so many seconds after the beginning, raised by the schedules open then."""
+        """Return minReplicas `passed` seconds after the start, including the schedules open then."""
         open_then = openings(self.policies, self.began + passed)
         if not open_then:
             return self.effective.law.min_replicas
@@ -81,7 +81,7 @@ class PolicyCase:
 
 
 class Granted:
-    """A law whose wishes are granted as the pool's two modes grant them."""
+    """A law whose decisions the pool's two modes restrict."""
 
     def __init__(self, law: Law[Any], case: PolicyCase) -> None:
         self.name = law.name
@@ -90,17 +90,17 @@ class Granted:
         self._published = case.published
 
     def initial(self, now: float) -> Any:
-        """Return the law's own state."""
+        """Return the initial state of the law."""
         return self._law.initial(now)
 
     def step(self, state: Any, observed: LawInput, now: float) -> tuple[Any, Decision]:
-        """Return the law's step under the pool's own settings, and what is granted of it."""
+        """Return the law's step under the pool's settings, restricted by the modes."""
         spec, case = self._case.effective, self._case
-        state, wish = self._law.step(state, replace(observed, settings=spec.law), now)
+        state, decision = self._law.step(state, replace(observed, settings=spec.law), now)
         granted = replace(
-            wish,
-            cap=modes.granted_cap(spec, wish, self._published),
-            replicas=modes.granted_replicas(spec, wish, case.count),
+            decision,
+            cap=modes.granted_cap(spec, decision, self._published),
+            replicas=modes.granted_replicas(spec, decision, case.count),
         )
         return state, granted if case.moves else replace(
             granted, replicas_term=ReplicasReason.MANUAL
@@ -108,111 +108,111 @@ class Granted:
 
 
 class Scheduled:
-    """A law whose floor moves with the hour."""
+    """A law whose minReplicas follows the schedules."""
 
     def __init__(self, law: Law[Any], floor: Callable[[float], int]) -> None:
-        """`floor` says minReplicas by the seconds since the beginning."""
+        """`floor` returns minReplicas by the seconds since the start."""
         self.name = law.name
         self._law = law
         self._floor = floor
 
     def initial(self, now: float) -> Any:
-        """Return the law's own state."""
+        """Return the initial state of the law."""
         return self._law.initial(now)
 
     def step(self, state: Any, observed: LawInput, now: float) -> tuple[Any, Decision]:
-        """Return the law's step under the floor of the hour."""
+        """Return the law's step under the minReplicas of that time."""
         settings = replace(observed.settings, min_replicas=self._floor(now - EPOCH))
         return self._law.step(state, replace(observed, settings=settings), now)
 
 
 class ObservedLaw:
-    """A law under another name that tells how far its world has come."""
+    """A law under another name that reports the progress of its simulation."""
 
-    def __init__(self, name: str, law: Law[Any], told: Callable[[float], None]) -> None:
-        """`told` gets the seconds since the beginning, every tick."""
+    def __init__(self, name: str, law: Law[Any], report: Callable[[float], None]) -> None:
+        """`report` is called with the seconds since the start, every tick."""
         self.name = name
         self._law = law
-        self._told = told
+        self._report = report
 
     def initial(self, now: float) -> Any:
-        """Return the law's own state."""
+        """Return the initial state of the law."""
         return self._law.initial(now)
 
     def step(self, state: Any, observed: LawInput, now: float) -> tuple[Any, Decision]:
-        """Return the law's own step."""
-        self._told(now - EPOCH)
+        """Return the step of the law."""
+        self._report(now - EPOCH)
         return self._law.step(state, observed, now)
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfRequest:
-    """What the user asked for, for every case alike."""
+    """Options of the user that apply to every case."""
 
     mode: ScalingMode | None
-    """In the place of the pool's own; None: its own."""
+    """Scaling mode; None: the pool's own."""
     began: float
 
 
 def case(
-    name: str, subject: PoolContext, policies: Sequence[PolicyObject], asked: WhatIfRequest
+    name: str, subject: PoolContext, policies: Sequence[PolicyObject], options: WhatIfRequest
 ) -> PolicyCase:
     """Return the pool under `policies`."""
-    found = effective(subject.pool, subject.namespace_labels, policies)
-    found = found if asked.mode is None else replace(found, scaling_mode=asked.mode)
-    return PolicyCase(name, subject, tuple(policies), found, asked.began)
+    spec = effective(subject.pool, subject.namespace_labels, policies)
+    spec = spec if options.mode is None else replace(spec, scaling_mode=options.mode)
+    return PolicyCase(name, subject, tuple(policies), spec, options.began)
 
 
 def scenario(
-    one: PolicyCase, service: ServiceModel, startup_p90: float, start_replicas: int, seed: int
+    case: PolicyCase, service: ServiceModel, startup_p90: float, start_replicas: int, seed: int
 ) -> Scenario:
-    """Return the world of one case. Start-ups are lognormal about what was watched; none fails."""
-    settings = one.effective.law
-    if not one.moves:
-        settings = replace(settings, min_replicas=one.count, max_replicas=one.count)
+    """Return the scenario of one case. Start-up times are lognormal around the observed one; no start fails."""
+    settings = case.effective.law
+    if not case.moves:
+        settings = replace(settings, min_replicas=case.count, max_replicas=case.count)
     median = startup_p90 / exp(NORMAL_P90 * STARTUP_SIGMA)
     return Scenario(
         service=service,
         settings=settings,
         start_replicas=min(max(start_replicas, settings.min_replicas), settings.max_replicas),
         cold=ColdStarts(median_seconds=median, sigma=STARTUP_SIGMA, failing_share=0.0),
-        max_queue_depth=one.effective.max_queue_depth,
+        max_queue_depth=case.effective.max_queue_depth,
         seed=seed,
     )
 
 
 def service_of(
-    subject: PoolContext, asked: tuple[float, float] | None, sums: CurveSums | None
+    subject: PoolContext, curve: tuple[float, float] | None, sums: CurveSums | None
 ) -> ServiceModel:
-    """Return how long batches take: as `asked` (milliseconds), else by the history's sums, else by the status.
+    """Return the service model: from `curve` (milliseconds), else from the sums of the history, else from the status.
 
     Raises:
-        Unfit: none of them knows.
+        NotEnoughData: none of them is known.
     """
-    if asked is not None:
-        return ServiceModel(asked[0] / 1000, asked[1] / 1000)
+    if curve is not None:
+        return ServiceModel(curve[0] / 1000, curve[1] / 1000)
     line = None if sums is None else fit(sums)
     if line is not None:
         return ServiceModel(line.a, line.c)
-    seen = subject.pool.status.scaling
-    if seen is not None and seen.curve is not None:
-        a, c = float(seen.curve.intercept_milliseconds), float(seen.curve.milliseconds_per_row)
+    status = subject.pool.status.scaling
+    if status is not None and status.curve is not None:
+        a, c = float(status.curve.intercept_milliseconds), float(status.curve.milliseconds_per_row)
         return ServiceModel(a / 1000, c / 1000)
     raise NotEnoughData(
-        "the pool's service curve is not known yet: give t(b) = a + c*b by --curve A,C in ms"
+        "the pool's service curve is not known yet: set t(b) = a + c*b by --curve A,C in ms"
     )
 
 
-def startup_p90(subject: PoolContext, asked: float | None) -> float:
-    """Return the 90th percentile of start-up in seconds: as asked, else as watched, else the prior."""
-    seen = subject.pool.status.scaling
-    if asked is not None:
-        return asked
-    if seen is not None and seen.startup_p90_seconds is not None:
-        return float(seen.startup_p90_seconds)
+def startup_p90(subject: PoolContext, requested: float | None) -> float:
+    """Return the 90th percentile of start-up time in seconds: as requested, else as observed, else the prior."""
+    status = subject.pool.status.scaling
+    if requested is not None:
+        return requested
+    if status is not None and status.startup_p90_seconds is not None:
+        return float(status.startup_p90_seconds)
     return FIRST_STARTUP_P90
 
 
 def devices(subject: PoolContext) -> int:
-    """Return the devices of one replica; a pool on CPUs counts replicas."""
+    """Return the devices per replica; 1 for a pool on CPUs."""
     return max(accelerator(subject.pool).count, 1)

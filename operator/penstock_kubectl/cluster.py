@@ -1,4 +1,4 @@
-"""The API server by the user's own kubeconfig: read only. An edge."""
+"""`ClusterClient`: read-only access to the API server with the user's kubeconfig. An edge."""
 
 import json
 from collections.abc import Mapping
@@ -19,35 +19,35 @@ Object = dict[str, Any]
 
 
 class ClusterClient:
-    """A connection to the API server. Raises `PluginError` in words that a user understands."""
+    """A connection to the API server. Raises `PluginError` with messages for users."""
 
     def __init__(self, context: str | None = None, kubeconfig: str | None = None) -> None:
         try:
             self._client: Any = config.new_client_from_config(kubeconfig, context)
             contexts, current = config.list_kube_config_contexts(kubeconfig)
         except (ConfigException, OSError) as error:
-            raise Unreachable(f"no cluster by this kubeconfig: {error}") from error
-        chosen = next((one for one in contexts if one["name"] == context), current)
+            raise Unreachable(f"the kubeconfig has no usable cluster: {error}") from error
+        chosen = next((entry for entry in contexts if entry["name"] == context), current)
         self.namespace: str = chosen["context"].get("namespace") or "default"
-        """Of the context, as kubectl has it."""
+        """Namespace of the context, as in kubectl."""
         self._server: str = self._client.configuration.host
 
     def pool(self, namespace: str, name: str) -> Object:
-        """Return a pool as it is."""
+        """Return a pool."""
         path = f"{RESOURCES}/namespaces/{quote(namespace)}/{names.POOL_PLURAL}/{quote(name)}"
         return self._object(path, f"{names.POOL_PLURAL} {namespace}/{name}")
 
     def policies(self) -> list[Object]:
-        """Return all policies; none where the user may not read them."""
+        """Return all policies; none if the user may not read them."""
         return self._list(f"{RESOURCES}/{names.POLICY_PLURAL}")
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """Return a namespace's labels; none where the user may not read it."""
+        """Return the labels of a namespace; none if the user may not read it."""
         try:
-            found = self._object(f"/api/v1/namespaces/{quote(namespace)}", namespace)
+            item = self._object(f"/api/v1/namespaces/{quote(namespace)}", namespace)
         except PluginError:
             return {}
-        labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+        labels: Mapping[str, str] = item["metadata"].get("labels") or {}
         return labels
 
     def events(self, namespace: str, uid: str) -> list[Object]:
@@ -56,17 +56,17 @@ class ClusterClient:
         return self._list(f"/api/v1/namespaces/{quote(namespace)}/events?{chosen}")
 
     def config_map(self, namespace: str, name: str) -> Object | None:
-        """Return a ConfigMap; None where there is none, or it may not be read."""
+        """Return a ConfigMap; None if it does not exist or may not be read."""
         path = f"/api/v1/namespaces/{quote(namespace)}/configmaps/{quote(name)}"
         try:
             return self._object(path, name)
         except PluginError:
             return None
 
-    def prometheus(self, url: str, path: str, question: Mapping[str, str]) -> Object:
-        """Ask a Prometheus: one in the cluster through the API server's proxy, another one directly."""
+    def prometheus(self, url: str, path: str, parameters: Mapping[str, str]) -> Object:
+        """Query a Prometheus: in the cluster through the API server's proxy, otherwise directly."""
         inside = proxied(url)
-        query = f"{path}?{urlencode(question)}"
+        query = f"{path}?{urlencode(parameters)}"
         try:
             if inside is None:
                 answer = PoolManager().request(
@@ -74,13 +74,13 @@ class ClusterClient:
                 )
             else:
                 answer = self._get(inside + query)
-            found: Object = json.loads(answer.data)
+            result: Object = json.loads(answer.data)
         except (HTTPError, ValueError) as error:
             raise Unreachable(f"Prometheus at {url} does not answer: {error}") from error
-        if answer.status != 200 or found.get("status") != "success":
-            said = found.get("error") or found.get("message") or f"status {answer.status}"
-            raise Unreachable(f"Prometheus at {url} refuses: {said}")
-        return found
+        if answer.status != 200 or result.get("status") != "success":
+            reason = result.get("error") or result.get("message") or f"status {answer.status}"
+            raise Unreachable(f"Prometheus at {url} rejected the query: {reason}")
+        return result
 
     def _list(self, path: str) -> list[Object]:
         try:
@@ -95,14 +95,14 @@ class ClusterClient:
         except HTTPError as error:
             raise Unreachable(f"{self._server} does not answer: {error}") from error
         if answer.status == 404:
-            raise PoolNotFound(f"{what} not found: name it, and its namespace with -n")
+            raise PoolNotFound(f"{what} not found: check the name, and set its namespace with -n")
         try:
-            found: Object = json.loads(answer.data)
+            item: Object = json.loads(answer.data)
         except ValueError as error:
-            raise Unreachable(f"{self._server} answered {answer.status}, not in JSON") from error
+            raise Unreachable(f"{self._server} answered {answer.status} without JSON") from error
         if answer.status != 200:
-            raise Unreachable(f"{what}: {found.get('message', answer.status)}")
-        return found
+            raise Unreachable(f"{what}: {item.get('message', answer.status)}")
+        return item
 
     def _get(self, path: str) -> Any:
         headers = {"Accept": "application/json"}
@@ -113,7 +113,7 @@ class ClusterClient:
 
 
 def proxied(url: str) -> str | None:
-    """Return the API server's proxy path to a Service that only the cluster can reach; None for another address."""
+    """Return the API server's proxy path of a Service in the cluster; None for any other address."""
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".").removesuffix(".cluster.local")
     words = host.removesuffix(".svc").split(".")

@@ -1,8 +1,8 @@
-"""What can go wrong for somebody at a terminal: each message names what, and what to do."""
+"""Errors of the plugin; each message names the problem and the remedy."""
 
 
 class PluginError(Exception):
-    """Its message is all that helps; there is no trace to show."""
+    """Base class; the message is shown to the user without a trace."""
 
 
 class PoolNotFound(PluginError):
@@ -10,8 +10,8 @@ class PoolNotFound(PluginError):
 
 
 class Unreachable(PluginError):
-    """The API server, or Prometheus, does not answer as it should."""
+    """The API server or Prometheus is unreachable or gives no valid answer."""
 
 
 class NotEnoughData(PluginError):
-    """There is too little to work with, or it does not fit together."""
+    """Data is missing or inconsistent."""

@@ -1,4 +1,4 @@
-"""`kubectl penstock explain`: read, and show the page. An edge."""
+"""`kubectl penstock explain`: reads a pool and prints the page. An edge."""
 
 import argparse
 import time
@@ -14,9 +14,9 @@ from penstock_kubectl.pool_context import PoolContext, note, policy_object, pool
 
 
 def read(cluster: ClusterClient, namespace: str, name: str) -> PoolContext:
-    """Return a pool and who else has a say in it. Raises `PluginError`."""
+    """Return a pool with its policies and Events. Raises `PluginError`."""
     pool = pool_object(cluster.pool(namespace, name))
-    notes = sorted(map(note, cluster.events(namespace, pool.uid)), key=lambda one: one.time)
+    notes = sorted(map(note, cluster.events(namespace, pool.uid)), key=lambda event: event.time)
     return PoolContext(
         pool=pool,
         namespace_labels=cluster.namespace_labels(namespace),
@@ -26,18 +26,18 @@ def read(cluster: ClusterClient, namespace: str, name: str) -> PoolContext:
 
 
 def explain(args: argparse.Namespace, console: Console) -> int:
-    """Show why the pool's valves stand as they do; return the exit status. Raises `PluginError`."""
+    """Explain the pool's batch cap and replica count; return the exit status. Raises `PluginError`."""
     cluster = ClusterClient(args.context, args.kubeconfig)
     subject = read(cluster, args.namespace or cluster.namespace, args.pool)
-    held, why = _past(cluster, subject, args)
-    console.print(page(subject, held, why))
+    history, reason = _past(cluster, subject, args)
+    console.print(page(subject, history, reason))
     return 0
 
 
 def _past(
     cluster: ClusterClient, subject: PoolContext, args: argparse.Namespace
 ) -> tuple[History | None, str]:
-    """A page without history is better than none: say why there is no history, and go on."""
+    """Return the history, or None and the reason: the page is useful without it."""
     url = prometheus.url_of(subject, args.prometheus)
     if url is None:
         return None, prometheus.WHERE

@@ -1,4 +1,4 @@
-"""The page that `explain` shows: rich renderables of a pool's status and history. An edge."""
+"""Page of `explain`: rich renderables of a pool's status and history. An edge."""
 
 from collections.abc import Iterator
 
@@ -13,27 +13,33 @@ from penstock_api.types.decision import LastDecision
 from penstock_kubectl.history import History
 from penstock_kubectl.pool_context import PoolContext
 from penstock_kubectl.sparkline import chart, extent
-from penstock_kubectl.status_text import GOOD_WHEN_FALSE, demand, sentence, service, valves
+from penstock_kubectl.status_text import (
+    GOOD_WHEN_FALSE,
+    control_variables,
+    demand,
+    sentence,
+    service,
+)
 
 VERDICTS = {
     "MeetsObjective": "[green]meets the objective[/]",
     "MissesObjective": "[red]misses the objective[/]",
     "Saturated": "[red]saturated[/]",
-    "NotPredicted": "[dim]not foretold[/]",
+    "NotPredicted": "[dim]not predicted[/]",
 }
 SERIES = (
-    ("demand", "rows/s asked"), ("pods", "pods"), ("cap", "batch cap"), ("waiting", "waiting"),
+    ("demand", "demand, rows/s"), ("pods", "pods"), ("cap", "batch cap"), ("waiting", "waiting"),
     ("p99", "p99 latency, s"),
 )  # fmt: skip
-LATEST_EVENTS = 6
+MAX_EVENTS = 6
 CHART_WIDTH = 56
 
 
 def page(subject: PoolContext, past: History | None, why_no_past: str = "") -> RenderableType:
-    """Return the whole page; `why_no_past` where there is no history to show."""
+    """Return the whole page; `why_no_past` is the reason if there is no history."""
     parts: list[RenderableType] = [_head(subject), _conditions(subject)]
     parts += [_pairs("Demand", demand(subject)), _pairs("Service", service(subject))]
-    parts += [_pairs("Valves", valves(subject))]
+    parts += [_pairs("Control variables", control_variables(subject))]
     if subject.pool.status.last_decision is not None:
         parts += _decision(subject.pool.status.last_decision)
     parts.append(_past(past) if past is not None else Text(why_no_past, style="dim"))
@@ -47,20 +53,20 @@ def _head(subject: PoolContext) -> Panel:
 
 
 def _conditions(subject: PoolContext) -> RenderableType:
-    held = subject.pool.status.conditions or ()
-    wrong = [one for one in held if not _good(one)]
+    conditions = subject.pool.status.conditions or ()
+    wrong = [condition for condition in conditions if not _good(condition)]
     if not wrong:
-        return Text("all conditions are as they should be", style="green")
-    table = Table(title="Conditions to look at", title_justify="left", show_header=False, box=None)
-    for one in wrong:
-        what = f"{one.type} {one.status.value}"
-        table.add_row(f"[yellow]{what}[/]", escape(one.reason), escape(one.message))
+        return Text("all conditions healthy", style="green")
+    table = Table(title="Unhealthy conditions", title_justify="left", show_header=False, box=None)
+    for condition in wrong:
+        state = f"{condition.type} {condition.status.value}"
+        table.add_row(f"[yellow]{state}[/]", escape(condition.reason), escape(condition.message))
     return table
 
 
-def _good(one: Condition) -> bool:
-    wanted = ConditionStatus.FALSE if one.type in GOOD_WHEN_FALSE else ConditionStatus.TRUE
-    return one.status is wanted
+def _good(condition: Condition) -> bool:
+    good_when_false = condition.type in GOOD_WHEN_FALSE
+    return condition.status is (ConditionStatus.FALSE if good_when_false else ConditionStatus.TRUE)
 
 
 def _pairs(title: str, pairs: Iterator[tuple[str, str, str]]) -> Table:
@@ -79,22 +85,22 @@ def _decision(last: LastDecision) -> Iterator[RenderableType]:
     )
     yield Text(f"  {last.message}")
     if last.asked:
-        asked = "   ".join(f"{one.term} {one.replicas}" for one in last.asked)
-        yield Text.assemble(("  replicas asked for: ", "dim"), asked)
+        requested = "   ".join(f"{count.term} {count.replicas}" for count in last.asked)
+        yield Text.assemble(("  replicas requested: ", "dim"), requested)
     if last.alternatives:
         yield _alternatives(last)
 
 
 def _alternatives(last: LastDecision) -> Table:
-    table = Table(title="What else it would have cost", title_justify="left", box=None)
+    table = Table(title="Alternatives", title_justify="left", box=None)
     for name in ("replicas", "cap", "devices", "busy", "p99 ms"):
         table.add_column(name, justify="right")
-    table.add_column("at the demand expected")
-    for one in last.alternatives or ():
-        chosen = one.replicas == last.replicas and one.cap == last.cap
+    table.add_column("at the forecast demand")
+    for option in last.alternatives or ():
+        chosen = option.replicas == last.replicas and option.cap == last.cap
         table.add_row(
-            f"{one.replicas}", f"{one.cap}", f"{one.accelerators}", f"{one.utilization_percent} %",
-            one.predicted_p99_milliseconds or "-", VERDICTS[one.verdict],
+            f"{option.replicas}", f"{option.cap}", f"{option.accelerators}", f"{option.utilization_percent} %",
+            option.predicted_p99_milliseconds or "-", VERDICTS[option.verdict],
             style="bold" if chosen else "",
         )  # fmt: skip
     return table
@@ -104,18 +110,18 @@ def _past(past: History) -> Table:
     minutes = (past.span.end - past.span.start) / 60
     title = f"The last {minutes:.0f} min"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
-    for name in ("", "", "least", "most", "now"):
+    for name in ("", "", "min", "max", "now"):
         table.add_column(name, justify="left" if not name else "right", no_wrap=True)
     for name, label in SERIES:
         values = past.of(name)
         bounds = extent(values)
         if bounds is None:
             continue
-        figures = (f"{one:.4g}" for one in bounds)
+        figures = (f"{bound:.4g}" for bound in bounds)
         (line,) = chart(values, CHART_WIDTH)
         table.add_row(label, f"[cyan]{line}[/]", *figures)
     if not table.row_count:
-        table.add_row("Prometheus knows nothing of this pool in that time", "", "", "", "")
+        table.add_row("Prometheus has no data of this pool in that time", "", "", "", "")
     return table
 
 
@@ -123,9 +129,9 @@ def _events(subject: PoolContext) -> Iterator[RenderableType]:
     if not subject.notes:
         return
     table = Table(title="Latest Events", title_justify="left", show_header=False, box=None)
-    for one in subject.notes[:LATEST_EVENTS]:
-        colour = "yellow" if one.type == "Warning" else "default"
+    for event in subject.notes[:MAX_EVENTS]:
+        colour = "yellow" if event.type == "Warning" else "default"
         table.add_row(
-            f"{one.time:%H:%M:%S}", f"[{colour}]{escape(one.reason)}[/]", escape(one.message)
+            f"{event.time:%H:%M:%S}", f"[{colour}]{escape(event.reason)}[/]", escape(event.message)
         )
     yield table

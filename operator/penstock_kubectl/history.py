@@ -1,4 +1,4 @@
-"""A pool's past, as Prometheus has it: which questions, and what their answers come to. Pure."""
+"""History of a pool in Prometheus: queries and the parsing of their results. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ import numpy as np
 
 from penstock_api import names
 
-LEAST_STEP_SECONDS = 15.0
+MIN_STEP_SECONDS = 15.0
 POINTS = 240
-"""Of each series, at most."""
+"""Limit of points per series."""
 WINDOW_SECONDS = 60.0
-"""Rates are over at least so long."""
+"""Minimum window of rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """From when to when, and how finely. Unix seconds."""
+    """Start, end and step of a range query in Unix seconds."""
 
     start: float
     end: float
@@ -27,36 +27,36 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Series over one span, a value a step; NaN where nothing is known."""
+    """Series over one time range, one value per step; NaN if unknown."""
 
     span: TimeRange
     series: Mapping[str, tuple[float, ...]]
 
     def of(self, name: str) -> tuple[float, ...]:
-        """Return one series; empty where there is none."""
+        """Return a series; empty if there is none."""
         return self.series.get(name, ())
 
 
 @dataclass(frozen=True, slots=True)
 class DemandHistory:
-    """What arrived, from the first step that is known."""
+    """Demand from the first known step on."""
 
     rates: list[tuple[float, float]]
-    """(rows a second, seconds) one after another."""
+    """Consecutive pairs of rows per second and seconds."""
     began: float
-    """Unix seconds."""
+    """Start in Unix seconds."""
     unknown: float
-    """The share of the steps, 0 to 1, of which nothing is known."""
+    """Share of unknown steps, 0 to 1."""
 
 
 def span(now: float, seconds: float, points: int = POINTS) -> TimeRange:
-    """Return the last `seconds`."""
-    step = max(LEAST_STEP_SECONDS, round(seconds / points))
+    """Return the time range of the last `seconds`."""
+    step = max(MIN_STEP_SECONDS, round(seconds / points))
     return TimeRange(now - seconds, now, step)
 
 
-def questions(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
-    """Return PromQL by the name of what it asks for; series carry `namespace` and `pool` by relabelling."""
+def queries(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
+    """Return PromQL queries by series; relabelling adds `namespace` and `pool`."""
     which = f"{{namespace={_quoted(namespace)},pool={_quoted(pool)}}}"
     window = f"[{max(WINDOW_SECONDS, over.step):.0f}s]"
     seconds = f"rate({names.METRIC_REQUEST_DURATION}_bucket{which}{window})"
@@ -69,8 +69,8 @@ def questions(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
     }
 
 
-def curve_questions(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
-    """Return PromQL for the growth of each service-curve sum over the whole span."""
+def curve_queries(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
+    """Return PromQL queries for the increase of each service-curve sum over the range."""
     which = f"{{namespace={_quoted(namespace)},pool={_quoted(pool)}}}"
     window = f"[{over.end - over.start:.0f}s]"
     return {
@@ -80,31 +80,31 @@ def curve_questions(namespace: str, pool: str, over: TimeRange) -> Mapping[str, 
 
 
 def series(answer: Mapping[str, Any], over: TimeRange) -> tuple[float, ...]:
-    """Return the values of a range query's one series, a value a step."""
+    """Return the values of the single series of a range query, one per step."""
     result = answer.get("data", {}).get("result") or []
     known: dict[int, float] = {}
     for time, text in result[0]["values"] if result else ():
         known[round((float(time) - over.start) / over.step)] = float(text)
     length = int((over.end - over.start) / over.step) + 1
-    found = (known.get(index, nan) for index in range(length))
-    return tuple(value if isfinite(value) else nan for value in found)
+    values = (known.get(index, nan) for index in range(length))
+    return tuple(value if isfinite(value) else nan for value in values)
 
 
 def value(answer: Mapping[str, Any]) -> float | None:
-    """Return the number that an instant query answered; None where it answered none."""
+    """Return the result of an instant query; None if there is none."""
     result = answer.get("data", {}).get("result") or []
-    found = float(result[0]["value"][1]) if result else nan
-    return found if isfinite(found) else None
+    number = float(result[0]["value"][1]) if result else nan
+    return number if isfinite(number) else None
 
 
 def demand(values: Sequence[float], over: TimeRange) -> DemandHistory:
-    """Return demand from the first step that is known; over gaps it goes in a line, after the last known step it stays."""
-    at = [index for index, one in enumerate(values) if isfinite(one)]
+    """Return demand from the first known step; gaps are interpolated, and the last known value is extended."""
+    at = [index for index, value in enumerate(values) if isfinite(value)]
     if not at:
         return DemandHistory([], over.start, 0.0)
     steps = range(at[0], len(values))
     filled = np.interp(steps, at, [values[index] for index in at]).tolist()
-    rates = [(one, over.step) for one in filled]
+    rates = [(rate, over.step) for rate in filled]
     return DemandHistory(rates, over.start + at[0] * over.step, 1 - len(at) / len(steps))
 
 

@@ -1,4 +1,4 @@
-"""What the plugin knows of one pool: the API server's objects as the values that decisions read. Pure."""
+"""`PoolContext`: a pool with its policies and Events, parsed from objects of the API server. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,20 +30,20 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class PoolContext:
-    """One pool, and who else has a say in it."""
+    """A pool, its policies, namespace labels and Events."""
 
     pool: PoolObject
     namespace_labels: Mapping[str, str]
     policies: tuple[PolicyObject, ...]
     notes: tuple[Note, ...] = ()
-    """Newest first."""
+    """Events, newest first."""
 
 
 def pool_object(raw: Object) -> PoolObject:
-    """Return a pool from the API server's words.
+    """Parse a pool.
 
     Raises:
-        Unfit: its spec is of a schema that this plugin does not know.
+        NotEnoughData: this plugin does not support the schema of the spec.
     """
     meta, what = raw["metadata"], f"pool {raw['metadata']['name']}"
     spec, status = (
@@ -54,16 +54,16 @@ def pool_object(raw: Object) -> PoolObject:
 
 
 def policy_object(raw: Object) -> PolicyObject:
-    """Return a policy from the API server's words, or from a file.
+    """Parse a policy from the API server or from a file.
 
     Raises:
-        Unfit: it is no InferencePolicy, or not one that the API server would take.
+        NotEnoughData: the object is no valid InferencePolicy.
     """
     meta = raw.get("metadata") or {}
     name = str(meta.get("name") or "")
     if raw.get("kind") != names.POLICY_KIND or not name:
         raise NotEnoughData(
-            f"wants kind: {names.POLICY_KIND} with a metadata.name, got {raw.get('kind')}"
+            f"expected kind {names.POLICY_KIND} with a metadata.name, got {raw.get('kind')}"
         )
     return PolicyObject(
         uid=str(meta.get("uid") or name),
@@ -77,13 +77,13 @@ def policy_object(raw: Object) -> PolicyObject:
 def with_policies(
     subject: PoolContext, proposed: Iterable[PolicyObject]
 ) -> tuple[PolicyObject, ...]:
-    """Return the cluster's policies, with those proposed in the place of their namesakes."""
-    by_name = {one.name: one for one in subject.policies}
-    return tuple({**by_name, **{one.name: one for one in proposed}}.values())
+    """Return the cluster's policies, where proposed ones replace those of the same name."""
+    by_name = {policy.name: policy for policy in subject.policies}
+    return tuple({**by_name, **{policy.name: policy for policy in proposed}}.values())
 
 
 def note(raw: Object) -> Note:
-    """Return an Event."""
+    """Parse an Event."""
     last = raw.get("lastTimestamp") or raw.get("eventTime") or raw["metadata"]["creationTimestamp"]
     time = datetime.fromisoformat(last)
     return Note(time, raw.get("type", ""), raw.get("reason", ""), raw.get("message", ""))

@@ -1,4 +1,4 @@
-"""What every simulated case is given alike. Pure."""
+"""`RecordedWorld` and `Comparison`: the common inputs and the results of all simulated cases. Pure."""
 
 from dataclasses import dataclass
 
@@ -12,24 +12,24 @@ from penstock_simulator.world import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class RecordedWorld:
-    """Arrivals and pods, the same for every policy."""
+    """Arrivals and pods, equal for all cases."""
 
     subject: PoolContext
     arrivals: Times
     source: str
-    """Where the arrivals are from, in words."""
+    """Description of the source of the arrivals."""
     service: ServiceModel
     startup_p90: float
     start: int
-    """Replicas Ready at the beginning."""
+    """Ready replicas at the start."""
     began: float
-    """When that is, in Unix seconds."""
+    """Start in Unix seconds."""
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ways of governing the pool, side by side in one world."""
+    """Simulated cases of a pool in the same world."""
 
     world: RecordedWorld
     cases: tuple[PolicyCase, ...]

@@ -1,4 +1,4 @@
-"""`kubectl penstock simulate`: the pool as it is and under other policies, in the same world. An edge."""
+"""`kubectl penstock simulate`: simulates the pool as it is and under other policies. An edge."""
 
 import argparse
 import json
@@ -39,28 +39,28 @@ from penstock_simulator.world import simulate as run_world
 
 AS_IT_IS = "as it is"
 NO_TOKENS = (
-    "spec.model.task is TextGeneration, and the simulator knows batches of rows, not steps of generation:"
+    "spec.model.task is TextGeneration, and the simulator models batches of rows, not steps of generation:"
     " try the policy as a candidate, in shadow (docs/policies.md)"
 )
 WARM_UP_SHARE = 0.1
-"""Of the length: not all of a short history is to be left out of attainment."""
-MOST_UNKNOWN = 0.2
-"""Of the history: what is bridged over more than that says more of the bridge than of the demand."""
-MOST_ARRIVALS = 20_000_000
-"""Of which a run takes minutes."""
+"""Limit of the warm-up relative to the length, so that attainment covers most of a short history."""
+MAX_UNKNOWN = 0.2
+"""Limit of the unknown share of the history; more interpolation would not represent the demand."""
+MAX_ARRIVALS = 20_000_000
+"""Limit of arrivals, for which a run takes minutes."""
 
 
 def simulate(args: argparse.Namespace, console: Console) -> int:
-    """Simulate, show a table and write what was asked for; return the exit status. Raises `PluginError`."""
+    """Simulate, print a table and write the requested files; return the exit status. Raises `PluginError`."""
     cluster = ClusterClient(args.context, args.kubeconfig)
     subject = read(cluster, args.namespace or cluster.namespace, args.pool)
     world = _world(cluster, subject, args)
-    asked = WhatIfRequest(None if args.mode is None else ScalingMode(args.mode), world.began)
-    cases = [case(AS_IT_IS, subject, subject.policies, asked)]
+    options = WhatIfRequest(None if args.mode is None else ScalingMode(args.mode), world.began)
+    cases = [case(AS_IT_IS, subject, subject.policies, options)]
     if args.policy:
-        proposed = [one for file in args.policy for one in read_policies(file)]
+        proposed = [policy for file in args.policy for policy in read_policies(file)]
         name = "with " + ", ".join(file.name for file in args.policy)
-        cases.append(case(name, subject, with_policies(subject, proposed), asked))
+        cases.append(case(name, subject, with_policies(subject, proposed), options))
     runs = _runs(world, cases, console)
     compared = Comparison(world, tuple(cases), tuple(runs), tuple(map(outcome, runs)))
     console.print(simulate_view.table(compared))
@@ -72,17 +72,21 @@ def read_policies(file: Path) -> list[PolicyObject]:
     """Return the policies of a YAML file.
 
     Raises:
-        Unfit: it holds something else, or none.
-        OSError: it cannot be read.
+        NotEnoughData: the file contains other objects, or none.
+        OSError: the file cannot be read.
     """
     try:
-        documents = [one for one in yaml.safe_load_all(file.read_text(encoding="utf-8")) if one]
+        documents = [
+            document
+            for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+            if document
+        ]
     except yaml.YAMLError as error:
         raise NotEnoughData(f"{file} is no YAML: {error}") from error
-    if not documents or not all(isinstance(one, dict) for one in documents):
+    if not documents or not all(isinstance(document, dict) for document in documents):
         raise NotEnoughData(f"{file} holds no InferencePolicy")
     try:
-        return [policy_object(one) for one in documents]
+        return [policy_object(document) for document in documents]
     except NotEnoughData as error:
         raise NotEnoughData(f"{file}: {error}") from error
 
@@ -104,9 +108,9 @@ def _world(cluster: ClusterClient, subject: PoolContext, args: argparse.Namespac
         known = _demand(cluster, url, subject, over)
         arrivals, began = steps(known.rates, args.seed), known.began
         source = f"Poisson at the rates of the last {args.last / 3600:.3g} h{_gaps(known)}"
-    if not 2 <= len(arrivals) <= MOST_ARRIVALS:
+    if not 2 <= len(arrivals) <= MAX_ARRIVALS:
         raise NotEnoughData(
-            f"{source}: {len(arrivals)} rows, wants 2 to {MOST_ARRIVALS}: change --last or --trace"
+            f"{source}: {len(arrivals)} rows, expected 2 to {MAX_ARRIVALS}: change --last or --trace"
         )
     if url is not None and args.curve is None:
         sums = _sums(cluster, url, subject, args)
@@ -120,25 +124,25 @@ def _world(cluster: ClusterClient, subject: PoolContext, args: argparse.Namespac
 def _demand(
     cluster: ClusterClient, url: str, subject: PoolContext, over: TimeRange
 ) -> DemandHistory:
-    """Return the pool's demand over the span.
+    """Return the pool's demand over the range.
 
     Raises:
-        Unfit: too much of it is not known.
-        Unreachable: Prometheus does not answer.
+        NotEnoughData: too much of it is unknown.
+        Unreachable: Prometheus is unreachable.
     """
-    found = demand(prometheus.read(cluster, url, subject, over).of("demand"), over)
-    if found.unknown > MOST_UNKNOWN:
+    history = demand(prometheus.read(cluster, url, subject, over).of("demand"), over)
+    if history.unknown > MAX_UNKNOWN:
         raise NotEnoughData(
-            f"{100 * found.unknown:.0f} % of the demand is not known to Prometheus, wants at most"
-            f" {100 * MOST_UNKNOWN:.0f} %: change --last, or give --trace FILE"
+            f"{100 * history.unknown:.0f} % of the demand is unknown to Prometheus, expected at most"
+            f" {100 * MAX_UNKNOWN:.0f} %: change --last, or give --trace FILE"
         )
-    return found
+    return history
 
 
-def _gaps(found: DemandHistory) -> str:
-    if not found.unknown:
+def _gaps(history: DemandHistory) -> str:
+    if not history.unknown:
         return ""
-    return f", {100 * found.unknown:.0f} % of it unknown, bridged between what is known"
+    return f", {100 * history.unknown:.0f} % of it unknown and interpolated"
 
 
 def _sums(
@@ -157,17 +161,19 @@ def _runs(world: RecordedWorld, cases: Sequence[PolicyCase], console: Console) -
     )  # fmt: skip
     length = float(world.arrivals[-1])
     with Progress(*columns, console=console, transient=True) as progress:
-        return [_run(world, one, progress, length) for one in cases]
+        return [_run(world, case, progress, length) for case in cases]
 
 
-def _run(world: RecordedWorld, one: PolicyCase, progress: Progress, length: float) -> RunRecord:
-    task = progress.add_task(one.name, total=length)
-    law = ObservedLaw(one.name, one.law, lambda passed: progress.update(task, completed=passed))
-    given = scenario(one, world.service, world.startup_p90, world.start, world.seed)
+def _run(world: RecordedWorld, subject: PolicyCase, progress: Progress, length: float) -> RunRecord:
+    task = progress.add_task(subject.name, total=length)
+    law = ObservedLaw(
+        subject.name, subject.law, lambda passed: progress.update(task, completed=passed)
+    )
+    given = scenario(subject, world.service, world.startup_p90, world.start, world.seed)
     given = replace(given, warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length))
-    found = run_world(given, law, world.arrivals)
+    record = run_world(given, law, world.arrivals)
     progress.update(task, completed=length)
-    return found
+    return record
 
 
 def _write(args: argparse.Namespace, console: Console, compared: Comparison) -> None:

@@ -1,4 +1,4 @@
-"""Simulated cases as a table, a picture, and a page that holds both. An edge: it writes files."""
+"""Views of simulated cases: a table, a plot, and an HTML page with both. An edge: writes files."""
 
 from collections.abc import Sequence
 from html import escape
@@ -23,49 +23,49 @@ HEADINGS = (
 
 
 def table(compared: Comparison) -> Table:
-    """Return one row a case."""
+    """Return a table with one row per case."""
     world = compared.world
-    found = Table(title=title(world), title_justify="left", caption=caption(world))
+    view = Table(title=title(world), title_justify="left", caption=caption(world))
     for index, heading in enumerate(HEADINGS):
-        found.add_column(heading, justify="left" if index < 2 else "right", no_wrap=True)
+        view.add_column(heading, justify="left" if index < 2 else "right", no_wrap=True)
     for cells, result in zip(rows(compared), compared.outcomes, strict=True):
         style = "green" if result.attainment >= ATTAINED else "red"
         cells[3] = f"[{style}]{cells[3]}[/]"
-        found.add_row(*cells)
-    return found
+        view.add_row(*cells)
+    return view
 
 
 def rows(compared: Comparison) -> list[list[str]]:
     """Return the cells of every case."""
     each = devices(compared.world.subject)
     pairs = zip(compared.cases, compared.outcomes, strict=True)
-    return [row(one, result, each) for one, result in pairs]
+    return [row(case, result, each) for case, result in pairs]
 
 
 def title(world: RecordedWorld) -> str:
-    """Return what was simulated."""
+    """Return the title: pool, rows, length and source of the arrivals."""
     pool, hours = world.subject.pool, float(world.arrivals[-1]) / 3600
     number = len(world.arrivals)
     return f"{pool.namespace}/{pool.name}: {number} rows in {hours:.2f} h, {world.source}"
 
 
 def caption(world: RecordedWorld) -> str:
-    """Return under which assumptions."""
-    one = world.service
+    """Return the assumptions of the simulation."""
+    service = world.service
     return (
-        f"t(b) = {1000 * one.a:.4g} + {1000 * one.c:.4g} b ms, start-up p90 {world.startup_p90:.0f} s,"
-        f" {world.start} replicas at the beginning, seed {world.seed}; one row a request,"
-        " 256 client connections spread by chance; attained is of all rows received"
+        f"t(b) = {1000 * service.a:.4g} + {1000 * service.c:.4g} b ms, start-up p90 {world.startup_p90:.0f} s,"
+        f" {world.start} replicas at the start, seed {world.seed}; one row per request,"
+        " 256 client connections, randomly distributed; attainment counts all rows received"
     )
 
 
-def row(one: PolicyCase, result: RunSummary, devices_each: int) -> list[str]:
+def row(case: PolicyCase, result: RunSummary, devices_each: int) -> list[str]:
     """Return the cells of one case."""
-    law, spec = one.effective.law, one.effective
+    law, spec = case.effective.law, case.effective
     return [
-        one.name,
+        case.name,
         spec.algorithm.value,
-        f"{law.min_replicas}-{law.max_replicas}" if one.moves else f"{one.count}",
+        f"{law.min_replicas}-{law.max_replicas}" if case.moves else f"{case.count}",
         f"{100 * result.attainment:.2f} %",
         f"{100 * result.worst_five_minutes:.1f} %",
         f"{result.gpu_hours * devices_each:.2f}",
@@ -79,7 +79,7 @@ def row(one: PolicyCase, result: RunSummary, devices_each: int) -> list[str]:
 
 
 def figures(compared: Comparison) -> dict[str, Any]:
-    """Return everything in figures; GPU-hours by devices."""
+    """Return all figures as JSON; GPU-hours count devices."""
     world, each = compared.world, devices(compared.world.subject)
     return {
         "pool": f"{world.subject.pool.namespace}/{world.subject.pool.name}",
@@ -87,18 +87,18 @@ def figures(compared: Comparison) -> dict[str, Any]:
         "rows": len(world.arrivals),
         "assumptions": caption(world),
         "cases": [
-            {**one.as_json(), "case": one.law, "gpu_hours": one.gpu_hours * each}
-            for one in compared.outcomes
+            {**result.as_json(), "case": result.law, "gpu_hours": result.gpu_hours * each}
+            for result in compared.outcomes
         ],
     }
 
 
 def plot(path: Path, compared: Comparison) -> None:
-    """Write demand, replicas, cap and latency over time: a picture, or a page with the table too.
+    """Write demand, replicas, cap and latency over time: an image, or an HTML page that includes the table.
 
     Raises:
-        Unfit: the file's ending is neither.
-        OSError: it cannot be written.
+        NotEnoughData: the file suffix is not supported.
+        OSError: the file cannot be written.
     """
     if path.suffix in PICTURES:
         picture.plot(compared.runs, path)
@@ -109,12 +109,14 @@ def plot(path: Path, compared: Comparison) -> None:
             svg = drawn.read_text(encoding="utf-8")
         path.write_text(_page(compared, svg[svg.index("<svg") :]), encoding="utf-8")
     else:
-        raise NotEnoughData(f"--plot {path}: wants a name that ends in .png, .svg, .pdf or .html")
+        raise NotEnoughData(
+            f"--plot {path}: expected a name that ends in .png, .svg, .pdf or .html"
+        )
 
 
 def _page(compared: Comparison, svg: str) -> str:
     heading, notes = escape(title(compared.world)), escape(caption(compared.world))
-    lines = _line("th", HEADINGS) + "".join(_line("td", one) for one in rows(compared))
+    lines = _line("th", HEADINGS) + "".join(_line("td", cells) for cells in rows(compared))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{heading}</title>'
         f"<style>{STYLE}</style><h1>{heading}</h1><table>{lines}</table><p>{notes}</p>{svg}</html>\n"
@@ -122,7 +124,7 @@ def _page(compared: Comparison, svg: str) -> str:
 
 
 def _line(tag: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(one)}</{tag}>" for one in cells) + "</tr>"
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 STYLE = (

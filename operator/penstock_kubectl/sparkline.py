@@ -9,23 +9,23 @@ UNKNOWN = "·"
 
 
 def shrunk(values: Sequence[float], width: int) -> list[float]:
-    """Return at most `width` values, the largest of each stretch: a burst must not vanish."""
+    """Return at most `width` values, the maximum of each interval, so that bursts remain visible."""
     if len(values) <= width:
         return list(values)
     cuts = [round(index * len(values) / width) for index in range(width + 1)]
     parts = (values[a:b] for a, b in pairwise(cuts))
-    return [max((one for one in part if isfinite(one)), default=nan) for part in parts]
+    return [max((value for value in part if isfinite(value)), default=nan) for part in parts]
 
 
 def chart(values: Sequence[float], width: int = 60, height: int = 1) -> list[str]:
-    """Return `height` lines of blocks from 0 to the largest value; what is unknown is a dot on the lowest."""
+    """Return `height` lines of blocks from 0 to the maximum; unknown values are dots on the lowest line."""
     shown = shrunk(values, width)
-    top = max((one for one in shown if isfinite(one)), default=0.0)
+    top = max((value for value in shown if isfinite(value)), default=0.0)
     return [_line(shown, top, level, height) for level in reversed(range(height))]
 
 
 def _line(values: Sequence[float], top: float, level: int, height: int) -> str:
-    return "".join(_block(one, top, level, height) for one in values)
+    return "".join(_block(value, top, level, height) for value in values)
 
 
 def _block(value: float, top: float, level: int, height: int) -> str:
@@ -37,6 +37,6 @@ def _block(value: float, top: float, level: int, height: int) -> str:
 
 
 def extent(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return the least, the largest and the last known value; None where none is known."""
-    known = [one for one in values if isfinite(one)]
+    """Return the minimum, the maximum and the last of the known values; None if there are none."""
+    known = [value for value in values if isfinite(value)]
     return (min(known), max(known), known[-1]) if known else None

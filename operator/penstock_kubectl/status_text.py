@@ -1,4 +1,4 @@
-"""A pool's status in words: what is asked of it, what it can do, how its valves stand and why. Pure."""
+"""Text of a pool's status: demand, capacity, and control variables with their reasons. Pure."""
 
 from collections.abc import Iterator
 
@@ -10,19 +10,19 @@ from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.law_settings import LawSettings
 
 GOOD_WHEN_FALSE = frozenset({"Progressing", "BudgetLimited"})
-"""Conditions whose being False is the good news."""
+"""Conditions that are healthy when False."""
 BOUND_BY = {
     "MaxReplicas": "spec.scaling.maxReplicas",
     "Policy": "a policy's bound on replicas",
     "GpuBudget": "a policy's GPU budget",
     "Cluster": "the cluster, which has no room",
-    "Stabilization": "the hold before replicas are given back",
+    "Stabilization": "the stabilization window of scale-down",
     "RateLimit": "scaleDown.maxPercentPerMinute",
     "Mode": "scaling.mode Hold",
     "Signals": "the absence of signals",
 }
 Fact = tuple[str, str, str]
-"""(what, its value, what it means or why)."""
+"""(name, value, note)."""
 UNKNOWN = "not known yet"
 
 
@@ -32,65 +32,75 @@ def in_force(subject: PoolContext) -> EffectiveSpec:
 
 
 def sentence(subject: PoolContext) -> str:
-    """Return the pool's state, a sentence a line."""
+    """Return a summary of the pool's state, one sentence per line."""
     status, spec = subject.pool.status, in_force(subject)
-    ready, wanted = status.ready_replicas or 0, status.desired_replicas
+    ready, desired = status.ready_replicas or 0, status.desired_replicas
     cap = None if status.batch is None else status.batch.cap
-    text = f"{ready} of {wanted if wanted is not None else '?'} replicas are Ready, batch cap {cap or '?'}."
+    text = f"{ready} of {desired if desired is not None else '?'} replicas are Ready, batch cap {cap or '?'}."
     text += f"\nscaling.mode {spec.scaling_mode.value}, {spec.algorithm.value}"
     text += f"; batching.mode {spec.batching_mode.value}."
     bound = None if status.scaling is None else status.scaling.bound_by
     if bound is not None:
-        text += f"\nThe count is held back by {BOUND_BY[bound]}"
+        text += f"\nThe count is limited by {BOUND_BY[bound]}"
         until = status.scaling.hold_until if status.scaling else None
         text += f" until {until}." if until else "."
     return text
 
 
 def demand(subject: PoolContext) -> Iterator[Fact]:
-    """Yield what is asked of the pool."""
-    seen = subject.pool.status.scaling or ScalingStatus()
-    age = f"{seen.signal_age_seconds} s old" if seen.signal_age_seconds else ""
-    yield "signals", seen.source or UNKNOWN, age
-    yield "demand now", _unit(seen.rows_per_second, "rows/s"), "counted at the door, refused too"
-    foretold = "when a replica asked for now would serve, with headroom"
-    yield "demand expected", _unit(seen.forecast_rows_per_second, "rows/s"), foretold
-    yield "waiting", _unit(seen.waiting, "requests"), "over all Ready pods"
-    yield "imbalance", seen.imbalance or UNKNOWN, "the busiest pod's demand over the mean pod's"
+    """Yield the demand of the pool."""
+    scaling = subject.pool.status.scaling or ScalingStatus()
+    age = f"{scaling.signal_age_seconds} s old" if scaling.signal_age_seconds else ""
+    yield "signals", scaling.source or UNKNOWN, age
+    yield (
+        "demand now",
+        _unit(scaling.rows_per_second, "rows/s"),
+        "received, including refused requests",
+    )
+    lead = "when a replica requested now would serve, with headroom"
+    yield "forecast demand", _unit(scaling.forecast_rows_per_second, "rows/s"), lead
+    yield "waiting", _unit(scaling.waiting, "requests"), "over all Ready pods"
+    yield "imbalance", scaling.imbalance or UNKNOWN, "demand of the busiest pod divided by the mean"
 
 
 def service(subject: PoolContext) -> Iterator[Fact]:
-    """Yield what the pool can do."""
-    seen, spec = subject.pool.status.scaling or ScalingStatus(), in_force(subject)
+    """Yield the service curve and the capacity of the pool."""
+    scaling, spec = subject.pool.status.scaling or ScalingStatus(), in_force(subject)
     generates = subject.pool.spec.model.task is Task.TEXT_GENERATION
     what = "a step of b sequences" if generates else "a batch of b rows"
-    if seen.curve is not None:
-        one = seen.curve
-        curve = f"{one.intercept_milliseconds} + {one.milliseconds_per_row} b ms"
-        fit = f"R2 {one.r_squared or '?'}, mean batch {one.mean_rows}, largest {one.largest_rows or '?'} rows"
+    if scaling.curve is not None:
+        line = scaling.curve
+        curve = f"{line.intercept_milliseconds} + {line.milliseconds_per_row} b ms"
+        fit = f"R2 {line.r_squared or '?'}, mean batch {line.mean_rows}, largest {line.largest_rows or '?'} rows"
         yield what, curve, fit
     else:
-        yield what, UNKNOWN, "too few of them, or all of one size"
-    each = _unit(seen.rows_per_second_per_replica, "rows/s")
-    planned = f"at batches of {seen.planned_cap}" if seen.planned_cap else ""
-    yield "a replica can serve", each, planned
+        yield what, UNKNOWN, "too few batches, or all of one size"
+    each = _unit(scaling.rows_per_second_per_replica, "rows/s")
+    planned = f"at batches of {scaling.planned_cap}" if scaling.planned_cap else ""
+    yield "capacity of a replica", each, planned
     target = (
-        f"may be {seen.utilization_target_percent} %" if seen.utilization_target_percent else ""
+        f"may be {scaling.utilization_target_percent} %"
+        if scaling.utilization_target_percent
+        else ""
     )
-    yield "effective utilisation", _unit(seen.effective_utilization_percent, "%"), target
-    yield "GPU utilisation", _unit(seen.gpu_utilization_percent, "%"), seen.duty_source or ""
-    yield "p99 latency foretold", _unit(seen.predicted_p99_milliseconds, "ms"), _wanted(spec.law)
-    allowed = seen.batch_time_target_milliseconds
+    yield "effective utilization", _unit(scaling.effective_utilization_percent, "%"), target
+    yield "GPU utilization", _unit(scaling.gpu_utilization_percent, "%"), scaling.duty_source or ""
+    yield (
+        "predicted p99 latency",
+        _unit(scaling.predicted_p99_milliseconds, "ms"),
+        _objectives(spec.law),
+    )
+    allowed = scaling.batch_time_target_milliseconds
     yield (
         "p99 batch time",
-        _unit(seen.batch_p99_milliseconds, "ms"),
+        _unit(scaling.batch_p99_milliseconds, "ms"),
         f"may be {allowed} ms" if allowed else "",
     )
-    yield "start-up, p90", _unit(seen.startup_p90_seconds, "s"), "from binding to Ready"
+    yield "start-up, p90", _unit(scaling.startup_p90_seconds, "s"), "from binding to Ready"
 
 
-def _wanted(law: LawSettings) -> str:
-    """Return the objectives in words."""
+def _objectives(law: LawSettings) -> str:
+    """Return the objectives as text."""
     known = (
         ("request", law.objective_milliseconds),
         ("first token", law.first_token_milliseconds),
@@ -100,46 +110,48 @@ def _wanted(law: LawSettings) -> str:
     return f"objective: {', '.join(parts)}" if parts else "no objective"
 
 
-def valves(subject: PoolContext) -> Iterator[Fact]:
-    """Yield how both valves stand, and what binds them."""
+def control_variables(subject: PoolContext) -> Iterator[Fact]:
+    """Yield the replica count and the batch cap, with their reasons."""
     status, spec = subject.pool.status, in_force(subject)
-    seen = status.scaling or ScalingStatus()
-    count = f"{status.ready_replicas or 0} Ready of {status.replicas or 0}, wanted {status.desired_replicas}"
-    yield "replicas", count, f"{seen.replicas_term or ''} (between {_between(spec)})"
-    if seen.bound_by is not None:
-        until = f"until {seen.hold_until}" if seen.hold_until else ""
-        yield "held back by", BOUND_BY[seen.bound_by], until
+    scaling = status.scaling or ScalingStatus()
+    count = f"{status.ready_replicas or 0} Ready of {status.replicas or 0}, desired {status.desired_replicas}"
+    yield "replicas", count, f"{scaling.replicas_term or ''} (between {_between(spec)})"
+    if scaling.bound_by is not None:
+        until = f"until {scaling.hold_until}" if scaling.hold_until else ""
+        yield "limited by", BOUND_BY[scaling.bound_by], until
     batch = status.batch
     if batch is not None:
-        obeyed = f"{batch.acknowledged_pods or 0} pods obey generation {batch.generation}"
+        acknowledged = (
+            f"{batch.acknowledged_pods or 0} pods acknowledged generation {batch.generation}"
+        )
         cap = f"{batch.cap}"
         if batch.recommended_cap not in (None, batch.cap):
             cap += f", recommended {batch.recommended_cap}"
-        yield "batch cap", cap, f"{seen.cap_term or ''}; {obeyed}"
+        yield "batch cap", cap, f"{scaling.cap_term or ''}; {acknowledged}"
     for used in status.accelerators or ():
-        yield used.resource_name, f"{used.used}", "held now, starting and stopping pods too"
-    for one in status.policies or ():
-        yield "policy", one.name, f"generation {one.generation}"
-    tried = status.candidate
-    if tried is not None:
-        hours = f"{tried.replica_hours} replica hours, {tried.actual_replica_hours} in truth"
+        yield used.resource_name, f"{used.used}", "in use, including starting and terminating pods"
+    for policy in status.policies or ():
+        yield "policy", policy.name, f"generation {policy.generation}"
+    candidate = status.candidate
+    if candidate is not None:
+        hours = f"{candidate.replica_hours} replica hours, actual {candidate.actual_replica_hours}"
         yield (
             "in shadow",
-            f"{tried.replicas} replicas, cap {tried.cap}",
-            f"by {tried.policy}: {hours}",
+            f"{candidate.replicas} replicas, cap {candidate.cap}",
+            f"by {candidate.policy}: {hours}",
         )
     for bound in status.bounded or ():
         yield (
             "bounded",
             bound.field,
-            f"{bound.asked} asked, {bound.granted} granted by {bound.policy}",
+            f"{bound.asked} requested, {bound.granted} granted by {bound.policy}",
         )
 
 
 def _between(spec: EffectiveSpec) -> str:
     if spec.scaling_mode in (ScalingMode.AUTO, ScalingMode.HOLD):
         return f"{spec.law.min_replicas} and {spec.law.max_replicas}"
-    return f"spec.replicas {spec.replicas} and no other"
+    return f"fixed by spec.replicas {spec.replicas}"
 
 
 def _unit(value: str | None, unit: str) -> str:

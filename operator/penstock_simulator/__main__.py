@@ -1,4 +1,4 @@
-"""`python -m penstock_simulator simulate --trace FILE --law NAME ...`: a table, a plot and JSON."""
+"""`python -m penstock_simulator simulate --trace FILE --law NAME ...` prints a table and writes a plot and JSON."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from penstock_simulator.traces import Trace, UnreadableTrace, read_trace
 from penstock_simulator.world import RunRecord, simulate
 
 TABLE_WIDTH = 110
-"""Where nobody tells how wide the terminal is, the table stays whole."""
+"""Minimum width of the output, so that the table is not truncated."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,9 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.print(table(title, outcomes, fluid))
     plot(runs, args.plot)
     args.json.parent.mkdir(parents=True, exist_ok=True)
-    found = {"trace": trace.name, "arguments": vars(args), "fluid_gpu_hours": fluid}
-    found["runs"] = [one.as_json() for one in outcomes]
-    args.json.write_text(json.dumps(found, indent=1, default=str) + "\n", encoding="utf-8")
+    figures = {"trace": trace.name, "arguments": vars(args), "fluid_gpu_hours": fluid}
+    figures["runs"] = [result.as_json() for result in outcomes]
+    args.json.write_text(json.dumps(figures, indent=1, default=str) + "\n", encoding="utf-8")
     console.print(f"plot {args.plot}, figures {args.json}")
     return 0
 
@@ -64,7 +64,7 @@ def _runs(
 
 
 def arrivals_of(args: argparse.Namespace, trace: Trace, seed: int) -> Times:
-    """Return the arrivals of one seed: the trace cut, and scaled unless it is to be taken as it is."""
+    """Return the arrivals of one seed: the trace, truncated and scaled by the arguments."""
     times = trace.times if args.seconds is None else trace.times[trace.times <= args.seconds]
     if args.mean_replicas <= 0:
         return times

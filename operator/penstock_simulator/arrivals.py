@@ -1,4 +1,4 @@
-"""From a trace to the arrivals of one run: scaled to a mean fluid count, jittered, seeded. Pure."""
+"""Arrivals of a run: a trace scaled to a mean fluid count, with seeded jitter. Pure."""
 
 import numpy as np
 

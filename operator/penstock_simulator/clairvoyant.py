@@ -1,18 +1,16 @@
-"""The cheapest schedule we can find when the whole trace is known beforehand. Pure.
+"""`Clairvoyant`: searches the cheapest schedule for a trace that is known in full, as a lower bound of cost. Pure.
 
-1. A table: misses per slot of time at every fixed count of a grid, each from a run of the world itself. Clients of these runs
-   give up soon, so that a slot's misses are its own and not an earlier backlog's.
-2. Dynamic programming over slots: replica-seconds, a cold start for each replica added, and a price on each miss; the
-   price is bisected until the misses allowed are just used.
-3. Verification: the schedule runs in the world with foresight (replicas Ready when the plan says, billed from their cold start
-   before), and so does the same with every replica a slot earlier, where connections must find it first. The misses allowed in
-   step 2 are bisected until the verified run just attains; what a run missed above the table is written into it.
-4. Repair: in the last round, slots with most misses get one replica more until the run attains.
+1. A table: misses per time slot at every fixed count of a grid, each from a simulated run. Clients of these runs have
+   short timeouts, so that a slot's misses are not caused by an earlier backlog.
+2. Dynamic programming over slots: replica-seconds, a cold start for each added replica, and a price per miss; the price is
+   bisected until the allowed misses are used.
+3. Verification: the schedule is simulated with foresight (replicas are Ready when planned, and billed from their cold start
+   before), and likewise with every replica one slot earlier, for routing by connections. The misses allowed in step 2 are
+   bisected until the verified run attains; misses of a run above the table are entered into it.
+4. Repair: in the last round, slots with the most misses get one more replica until the run attains.
 
-The result is a schedule that exists, so the true bound is at most its cost. The warm-up is served like the rest, though
-its misses would not count.
-
-What no law can beat. Pure.
+The result is a feasible schedule, so the true bound is at most its cost. The warm-up is planned like the rest, although
+its misses do not count. `fluid_gpu_hours` is a bound that no law can beat.
 """
 
 from collections.abc import Sequence
@@ -34,10 +32,10 @@ SLOT_SECONDS = 30.0
 ATTAINED = 0.99
 ROUNDS, ROUNDS_AGAIN = 7, 4
 SHARES, SHARES_AGAIN = (0.05, 8.0), (0.4, 2.5)
-"""Of the misses that may be: the table errs, either way, so more or fewer of its misses are tried; again, around what
-another cold start's search found."""
+"""Range of the allowed misses that is searched, since the table is inexact; AGAIN: around the result of another cold
+start's search."""
 HOPELESS = 1.03
-"""A cap whose plan by the table alone costs so much more than the best cap's is not searched."""
+"""Cost of a cap's plan by the table, relative to the best cap's, above which the cap is not searched."""
 REPAIRS = 6
 Table = NDArray[np.float64]
 """Misses, by slot and count - 1."""
@@ -45,7 +43,7 @@ Table = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSchedule:
-    """Counts per slot, and what they were verified to do."""
+    """Counts per slot, with the outcome of their simulation."""
 
     counts: tuple[int, ...]
     cap: int
@@ -53,7 +51,7 @@ class VerifiedSchedule:
 
 
 class Clairvoyant:
-    """Searches schedules for one trace: its tables of misses serve every cold start, which they do not depend on."""
+    """Searches schedules for one trace; the tables of misses are reused, since they do not depend on cold starts."""
 
     def __init__(self, arrivals: Times, caps: Sequence[int], points: int = 14) -> None:
         self._arrivals = arrivals
@@ -63,19 +61,19 @@ class Clairvoyant:
         self._shares: dict[tuple[int, int], float] = {}
 
     def best(self, scenario: Scenario) -> VerifiedSchedule | None:
-        """Return the cheapest verified schedule over the caps; None where none attains inside the bounds."""
-        best, least = None, inf
+        """Return the cheapest verified schedule over the caps; None if none attains within the bounds."""
+        best, lowest = None, inf
         allowed = self._allowed(scenario)
         for cap in self._caps:
             table = self._table(scenario, cap)
-            foretold = planned_seconds(scenario, cheapest(scenario, table, allowed))
-            if best is not None and foretold > HOPELESS * least:
+            predicted = planned_seconds(scenario, cheapest(scenario, table, allowed))
+            if best is not None and predicted > HOPELESS * lowest:
                 continue
-            least = min(least, foretold)
+            lowest = min(lowest, predicted)
             for lead in (0, 1) if scenario.routing is Routing.CONNECTION else (0,):
-                found = self._search(scenario, cap, table.copy(), lead)
-                if found is not None and _cheaper(found, best):
-                    best = found
+                schedule = self._search(scenario, cap, table.copy(), lead)
+                if schedule is not None and _cheaper(schedule, best):
+                    best = schedule
         return best
 
     def _allowed(self, scenario: Scenario) -> float:
@@ -115,7 +113,7 @@ class Clairvoyant:
 def clairvoyant(
     scenario: Scenario, arrivals: Times, caps: Sequence[int], points: int = 14
 ) -> VerifiedSchedule | None:
-    """Return the cheapest verified schedule over the caps; None where none attains inside the bounds."""
+    """Return the cheapest verified schedule over the caps; None if none attains within the bounds."""
     return Clairvoyant(arrivals, caps, points).best(scenario)
 
 
@@ -125,13 +123,13 @@ def early(counts: tuple[int, ...], lead: int) -> tuple[int, ...]:
 
 
 def learn(table: Table, counts: tuple[int, ...], misses: NDArray[np.float64]) -> None:
-    """Raise the table where a schedule that did not attain missed more: fewer replicas would miss no less."""
+    """Raise the table where a failed schedule missed more: fewer replicas would miss at least as much."""
     for slot, count in enumerate(counts):
         table[slot, :count] = np.maximum(table[slot, :count], misses[slot])
 
 
-def _cheaper(one: VerifiedSchedule, other: VerifiedSchedule | None) -> bool:
-    return other is None or one.outcome.gpu_hours < other.outcome.gpu_hours
+def _cheaper(schedule: VerifiedSchedule, other: VerifiedSchedule | None) -> bool:
+    return other is None or schedule.outcome.gpu_hours < other.outcome.gpu_hours
 
 
 def _run(scenario: Scenario, arrivals: Times, cap: int, counts: tuple[int, ...]) -> RunRecord:
@@ -140,7 +138,7 @@ def _run(scenario: Scenario, arrivals: Times, cap: int, counts: tuple[int, ...])
 
 
 def _repaired(scenario: Scenario, arrivals: Times, tried: VerifiedSchedule) -> VerifiedSchedule:
-    """Give one replica more to the slots that miss most, a tenth of them at a time."""
+    """Add one replica to the slots with the most misses, a tenth of the slots at a time."""
     counts, top = np.array(tried.counts), scenario.settings.max_replicas
     for _ in range(REPAIRS):
         run = _run(scenario, arrivals, tried.cap, tuple(counts.tolist()))
@@ -213,20 +211,20 @@ def _start_seconds(scenario: Scenario) -> float:
 
 def _plan(scenario: Scenario, table: Table, price: float) -> tuple[int, ...]:
     """Return the counts that minimise GPU-seconds + price * misses, one slot after another."""
-    most, start = table.shape[1], _start_seconds(scenario)
-    counts = np.arange(1, most + 1)
+    limit, start = table.shape[1], _start_seconds(scenario)
+    counts = np.arange(1, limit + 1)
     moves = counts[:, None] - counts[None, :]  # from column to row
     moving = np.where(moves > 0, moves * start, -moves * LINGER_SECONDS)
     costs = SLOT_SECONDS * counts + price * table
-    best, came = np.zeros(most), []
+    best, came = np.zeros(limit), []
     for slot in range(len(table)):
         ways = best[None, :] + (moving if slot else np.zeros_like(moving))
         came.append(ways.argmin(axis=1))
         best = ways.min(axis=1) + costs[slot]
-    found = [int(best.argmin())]
+    path = [int(best.argmin())]
     for back in reversed(came[1:]):
-        found.append(int(back[found[-1]]))
-    return tuple(int(counts[index]) for index in reversed(found))
+        path.append(int(back[path[-1]]))
+    return tuple(int(counts[index]) for index in reversed(path))
 
 
 HOUR = 3600.0

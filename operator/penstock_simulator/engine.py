@@ -12,11 +12,11 @@ BOUNDS = (
     *(0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0),
 )
 WARM_UP_SECONDS = 2.0
-"""As the runtime: no size is begun after this long."""
+"""Time after which no further size starts, as in the runtime."""
 
 
 class SimulatedEngine:
-    """Remembers the batches that its pod ran; one is counted when it is over and somebody looks."""
+    """Records the batches of a pod; a batch is counted on the first read after its end."""
 
     __slots__ = (
         "_counted", "_limit", "_service", "_sums", "completed", "counts", "ends", "firsts", "free_at", "good", "lasts",
@@ -50,7 +50,7 @@ class SimulatedEngine:
         rows, spent = 1, 0.0
         while spent <= WARM_UP_SECONDS:
             seconds = self._seconds(rows)
-            self._note(rows, seconds)
+            self._add(rows, seconds)
             spent += seconds
             if rows >= max_rows:
                 return
@@ -60,7 +60,7 @@ class SimulatedEngine:
         seconds = self._service.a + self._service.c * rows
         return seconds if self.noise is None else seconds * self.noise.factor()
 
-    def _note(self, rows: int, seconds: float) -> None:
+    def _add(self, rows: int, seconds: float) -> None:
         sums = self._sums
         sums[0] += 1.0
         sums[1] += rows
@@ -84,7 +84,7 @@ class SimulatedEngine:
         counts, spent = self.counts, self.spent
         for batch in range(self._counted, over):
             seconds, first, last = spent[batch], self.firsts[batch], self.lasts[batch]
-            self._note(last - first, seconds)
+            self._add(last - first, seconds)
             counts[bisect_left(BOUNDS, seconds)] += 1
             self.completed += last - first
             early = self.ends[batch] - self._limit

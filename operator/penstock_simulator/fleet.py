@@ -15,7 +15,7 @@ SETTLED_SECONDS = 3600.0
 
 
 class SimulatedFleet:
-    """Every pod there ever was, and the count that is wanted."""
+    """All pods of a run, past and present."""
 
     def __init__(self, scenario: Scenario) -> None:
         settings = scenario.settings
@@ -28,7 +28,7 @@ class SimulatedFleet:
             timeout_seconds=scenario.clients.timeout_seconds,
         )
         self.all: list[SimulatedPod] = []
-        """By index, for ever: connections name a pod by it."""
+        """All pods by index, which connections refer to; never removed."""
         self.live: list[SimulatedPod] = []
         """Those not released."""
         self.cap: int | None = None
@@ -54,7 +54,7 @@ class SimulatedFleet:
         self.live.append(pod)
 
     def set_cap(self, cap: int) -> None:
-        """Publish a cap: every pod obeys it from its next batch on."""
+        """Publish a cap, which every pod applies from its next batch on."""
         self.cap = cap
         for pod in self.live:
             pod.cap = cap
@@ -67,17 +67,17 @@ class SimulatedFleet:
         """Return the pods that take requests."""
         return [pod for pod in self.live if pod.accepts(now)]
 
-    def scale(self, wanted: int, now: float) -> None:
-        """Create or drain pods until `wanted` stay; who is not Ready goes first, then the youngest."""
+    def scale(self, replicas: int, now: float) -> None:
+        """Create or drain pods until `replicas` remain; pods that are not Ready are drained first, then the youngest."""
         staying = self.staying(now)
-        for _ in range(wanted - len(staying)):
+        for _ in range(replicas - len(staying)):
             start = cold_start(self._scenario.cold, self._starts)
             if self._scenario.foresight:
                 self._add(now, now, billed_from=now - start)
             else:
                 self._add(now, now + start, billed_from=now)
         staying.sort(key=lambda pod: (pod.ready_at > now, pod.ready_at), reverse=True)
-        for pod in staying[: max(0, len(staying) - wanted)]:
+        for pod in staying[: max(0, len(staying) - replicas)]:
             pod.terminate(now, self._scenario.drain_seconds)
 
     def release(self, now: float) -> None:

@@ -30,10 +30,10 @@ class UnknownLaw(ValueError):
 
 
 def law_named(name: str, service: ServiceModel) -> Law[Any]:
-    """Return the law; `service` is what a planner with a profile is told.
+    """Return the law by name; `service` is the profile of planners that need one.
 
     Raises:
-        UnknownLaw: with what there is.
+        UnknownLaw: the message has the known names.
     """
     for algorithm, law in LAWS.items():
         if algorithm.value == name:

@@ -1,4 +1,4 @@
-"""The command line of one simulation, as values. An edge."""
+"""Argument parser of the simulator, and its conversion to a scenario. An edge."""
 
 import argparse
 from collections.abc import Sequence
@@ -15,36 +15,38 @@ CURVE = (100.0, 10.0)
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `simulate`."""
-    found = argparse.ArgumentParser(prog="penstock_simulator", description=__doc__)
-    commands = found.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("simulate", help="run laws over a trace of arrivals")
-    one.add_argument("--trace", type=Path, required=True, help="file of arrival times")
-    one.add_argument(
+    command_line = argparse.ArgumentParser(prog="penstock_simulator", description=__doc__)
+    commands = command_line.add_subparsers(dest="command", required=True)
+    simulate = commands.add_parser("simulate", help="run laws over a trace of arrivals")
+    simulate.add_argument("--trace", type=Path, required=True, help="file of arrival times")
+    simulate.add_argument(
         "--law", nargs="+", default=["CapacityAtObjective"], help="names; see docs/simulator.md"
     )
-    one.add_argument(
+    simulate.add_argument(
         "--curve", type=_pair, default=CURVE, metavar="A,C", help="t(b) = A + C*b in ms"
     )
-    one.add_argument(
+    simulate.add_argument(
         "--objective-ms", type=int, default=1000, help="request latency that counts as on time"
     )
-    one.add_argument("--cap-max", type=int, default=32, help="largest batch any law may use")
-    one.add_argument("--window-ms", type=int, default=5, help="batching window")
-    one.add_argument("--seed", type=int, nargs="+", default=[1])
-    one.add_argument("--routing", type=Routing, choices=list(Routing), default=Routing.CONNECTION)
-    one.add_argument("--connections", type=int, default=ClientBehaviour().connections)
-    one.add_argument("--cold-median", type=float, default=60.0, metavar="SECONDS")
-    one.add_argument(
+    simulate.add_argument("--cap-max", type=int, default=32, help="largest batch any law may use")
+    simulate.add_argument("--window-ms", type=int, default=5, help="batching window")
+    simulate.add_argument("--seed", type=int, nargs="+", default=[1])
+    simulate.add_argument(
+        "--routing", type=Routing, choices=list(Routing), default=Routing.CONNECTION
+    )
+    simulate.add_argument("--connections", type=int, default=ClientBehaviour().connections)
+    simulate.add_argument("--cold-median", type=float, default=60.0, metavar="SECONDS")
+    simulate.add_argument(
         "--mean-replicas",
         type=float,
         default=MEAN_REPLICAS,
         help="scale to this mean fluid count; 0: as it is",
     )
-    one.add_argument("--start", type=int, default=10, help="replicas Ready at the beginning")
-    one.add_argument("--min-replicas", type=int, default=1)
-    one.add_argument("--max-replicas", type=int, default=64)
-    one.add_argument("--loss", type=float, default=0.0, help="share of samples lost")
-    one.add_argument(
+    simulate.add_argument("--start", type=int, default=10, help="Ready replicas at the start")
+    simulate.add_argument("--min-replicas", type=int, default=1)
+    simulate.add_argument("--max-replicas", type=int, default=64)
+    simulate.add_argument("--loss", type=float, default=0.0, help="share of samples lost")
+    simulate.add_argument(
         "--outage",
         type=_pair,
         nargs="*",
@@ -52,12 +54,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="FROM,UNTIL",
         help="no signals, in seconds",
     )
-    one.add_argument(
+    simulate.add_argument(
         "--seconds", type=float, default=None, help="only the first so many seconds of the trace"
     )
-    one.add_argument("--json", type=Path, default=Path("build/simulate.json"))
-    one.add_argument("--plot", type=Path, default=Path("build/simulate.png"))
-    return found
+    simulate.add_argument("--json", type=Path, default=Path("build/simulate.json"))
+    simulate.add_argument("--plot", type=Path, default=Path("build/simulate.png"))
+    return command_line
 
 
 def _pair(text: str) -> tuple[float, float]:
@@ -78,7 +80,7 @@ def service(curve: Sequence[float]) -> ServiceModel:
 
 
 def settings(args: argparse.Namespace) -> LawSettings:
-    """Return what the law obeys; what is not named is the built-in of a pool."""
+    """Return the settings of the law; others are the built-in values of a pool."""
     return LawSettings(
         objective_milliseconds=args.objective_ms,
         size_min=1,
@@ -95,7 +97,7 @@ def settings(args: argparse.Namespace) -> LawSettings:
 
 
 def scenario(args: argparse.Namespace, seed: int) -> Scenario:
-    """Return the world that the arguments ask for."""
+    """Return the scenario of the arguments."""
     return Scenario(
         service=service(args.curve),
         settings=settings(args),

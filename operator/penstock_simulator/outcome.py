@@ -1,4 +1,4 @@
-"""How good a run was (docs/design/control-law.md#evaluation). Pure."""
+"""`RunSummary`: attainment, cost and latency of a run (docs/design/control-law.md#evaluation). Pure."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,8 +10,8 @@ from penstock_simulator.world import RunRecord, reversals
 
 WORST_SECONDS = 300.0
 WORST_STEP_SECONDS = 30.0
-LEAST_SHARE = 0.1
-"""A window with less than this share of the mean traffic says nothing about the worst five minutes."""
+MIN_SHARE = 0.1
+"""Share of the mean traffic below which a window is ignored for the worst five minutes."""
 HOUR = 3600.0
 
 
@@ -61,8 +61,8 @@ def outcome(run: RunRecord) -> RunSummary:
         p99_seconds=float(np.quantile(latency, 0.99)) if some else 0.0,
         never_completed=len(received) - len(latency),
         mean_replicas=run.fleet.gpu_seconds(run.end) / HOUR / hours,
-        most_replicas=max((one.held for one in run.moments), default=0),
-        mean_cap=float(np.mean([one.cap for one in run.moments])) if run.moments else 0.0,
+        most_replicas=max((tick.held for tick in run.moments), default=0),
+        mean_cap=float(np.mean([tick.cap for tick in run.moments])) if run.moments else 0.0,
         reversals_per_hour=reversals(run.moments) / hours,
     )
 
@@ -86,15 +86,15 @@ def completed(run: RunRecord) -> tuple[Times, Times]:
 
 
 def worst(received: Times, good: Times) -> float:
-    """Return the least attainment of any five minutes with traffic worth the name."""
+    """Return the minimum attainment of any five minutes with enough traffic."""
     if not len(received):
         return 1.0
     last = max(received[0], received[-1] - WORST_SECONDS)
     starts = np.arange(received[0], last + WORST_STEP_SECONDS, WORST_STEP_SECONDS)
-    asked = _within(received, starts)
-    least = max(1.0, LEAST_SHARE * float(asked.mean()))
-    enough = asked >= least
-    shares = _within(good, starts)[enough] / asked[enough]
+    arrived = _within(received, starts)
+    minimum = max(1.0, MIN_SHARE * float(arrived.mean()))
+    enough = arrived >= minimum
+    shares = _within(good, starts)[enough] / arrived[enough]
     return float(shares.min()) if len(shares) else 1.0
 
 

@@ -18,16 +18,18 @@ def plot(runs: Sequence[RunRecord], path: Path) -> None:
     axes = figure.subplots(4, 1, sharex=True)
     demand, replicas, caps, latency = axes
     first = runs[0]
-    times = [one.time / 60 for one in first.moments]
-    demand.plot(times, [one.demand for one in first.moments], color="0.3", linewidth=0.8)
+    times = [tick.time / 60 for tick in first.moments]
+    demand.plot(times, [tick.demand for tick in first.moments], color="0.3", linewidth=0.8)
     demand.set_ylabel("requests/s")
     for run in runs:
-        times = [one.time / 60 for one in run.moments]
-        line = replicas.step(times, [one.held for one in run.moments], where="post", label=run.law)
+        times = [tick.time / 60 for tick in run.moments]
+        line = replicas.step(
+            times, [tick.held for tick in run.moments], where="post", label=run.law
+        )
         colour = line[0].get_color()
-        ready = [one.ready for one in run.moments]
+        ready = [tick.ready for tick in run.moments]
         replicas.step(times, ready, where="post", color=colour, linestyle=":", linewidth=0.9)
-        caps.step(times, [one.cap for one in run.moments], where="post", color=colour)
+        caps.step(times, [tick.cap for tick in run.moments], where="post", color=colour)
         latency.plot(*_p99(run), color=colour, linewidth=0.9)
     replicas.set_ylabel("GPUs held, Ready dotted")
     replicas.legend(loc="upper right")

@@ -14,12 +14,12 @@ from penstock_simulator.engine import SimulatedEngine
 from penstock_simulator.service import ServiceModel
 
 LINGER_SECONDS = 5.0
-"""A draining pod goes on accepting for so long, so it is never released before."""
+"""Time for which a draining pod still accepts requests; it is not released before."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """What every pod obeys beside the cap."""
+    """Limits of every pod in addition to the cap."""
 
     service: ServiceModel
     """The curve by which the former judges whether waiting pays: the pod has measured itself."""
@@ -50,7 +50,7 @@ class SimulatedPod:
         self.received = 0.0
         self.refused: list[float] = []
         self.shared_waiting = 0.0
-        """Its share of a queue that is not its own."""
+        """Share of the central queue."""
         self.terminating_since = inf
         self.kill_at = inf
         self.released_at = inf
@@ -142,7 +142,7 @@ class SimulatedPod:
         return rate * self._limits.service.seconds(rows) > rows
 
     def _refuse(self, head: int, upto: int) -> None:
-        """Take out those who found the queue full: the queue shrinks only when a batch begins."""
+        """Remove requests that arrived at a full queue, which shrinks only when a batch starts."""
         full = head + self._limits.max_queue_depth
         self.refused.extend(self.arrivals[full:upto])
         del self.arrivals[full:upto]

@@ -1,6 +1,6 @@
-"""Who serves which request: three ways, each exact between two slices. Pure.
+"""`Router`: three routing methods, each exact between two slices. Pure.
 
-A router is given all arrivals of a slice and brings every pod to its end. What happened stays in the engines
+A router receives all arrivals of a slice and advances every pod to its end. The results stay in the engines
 (batches as index ranges of a queue), so that cost grows with batches, not with requests, where routing allows it.
 """
 
@@ -132,18 +132,18 @@ class PowerOfTwo(PodQueues):
             self.failed.extend(times.tolist())
             return
         pairs = self._random.integers(len(ready), size=(len(times), 2)).tolist()
-        for at, (one, other) in zip(times.tolist(), pairs, strict=True):
-            _less_loaded(ready[one], ready[other], at).push((at,))
+        for at, (first, second) in zip(times.tolist(), pairs, strict=True):
+            _less_loaded(ready[first], ready[second], at).push((at,))
 
 
-def _less_loaded(one: SimulatedPod, other: SimulatedPod, now: float) -> SimulatedPod:
-    one.advance(now)
+def _less_loaded(pod: SimulatedPod, other: SimulatedPod, now: float) -> SimulatedPod:
+    pod.advance(now)
     other.advance(now)
-    return one if one.in_flight(now) <= other.in_flight(now) else other
+    return pod if pod.in_flight(now) <= other.in_flight(now) else other
 
 
 class CentralQueue:
-    """One queue for all; a free pod takes its next batch at once. It stands for a gateway that holds requests."""
+    """One queue for all pods, from which a free pod takes its next batch; models a gateway that queues requests."""
 
     def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
         self.failed: list[float] = []
@@ -162,7 +162,7 @@ class CentralQueue:
         self._arrivals.extend(times.tolist())
         ready = self._fleet.ready(start)
         while ready and self._head < len(self._arrivals):
-            pod = min(ready, key=lambda one: one.engine.free_at)
+            pod = min(ready, key=lambda pod: pod.engine.free_at)
             at = max(pod.engine.free_at, self._arrivals[self._head], start)
             if at >= end:
                 break

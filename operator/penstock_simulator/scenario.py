@@ -1,4 +1,4 @@
-"""What one run is given: the same for every law."""
+"""`Scenario`: the inputs of a simulated run, equal for every law."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,14 +8,14 @@ from penstock_simulator.service import ServiceModel
 
 TICK_SECONDS = 5.0
 EPOCH = 1_700_000_000.0
-"""Unix time of a trace's beginning: laws see times as large as real ones."""
+"""Unix time of the start of a trace, so that laws see realistic times."""
 
 
 class Routing(StrEnum):
-    """Who chooses the pod of a request."""
+    """Routing of requests to pods."""
 
     CONNECTION = "connection"
-    """A plain Service: each client connection goes to a pod at random, and stays there while it lives."""
+    """A plain Service: each client connection goes to a random pod and stays there."""
     POWER_OF_TWO = "power-of-two"
     """The less loaded of two pods at random, per request."""
     CENTRAL_QUEUE = "central-queue"
@@ -24,18 +24,18 @@ class Routing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColdStarts:
-    """How long a pod takes from its creation to Ready: lognormal, and some fail first."""
+    """Time of a pod from creation to Ready: lognormal, with some failing starts."""
 
     median_seconds: float = 60.0
     sigma: float = 0.5
     failing_share: float = 0.02
     failing_seconds: float = 300.0
-    """After so long a failing start is begun anew, and billed all the while."""
+    """Time after which a failing start is restarted; it is billed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientBehaviour:
-    """Those who ask."""
+    """Behaviour of the clients."""
 
     connections: int = 256
     connection_seconds: float = 20.0
@@ -46,12 +46,12 @@ class ClientBehaviour:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What becomes of samples on their way."""
+    """Delay and loss of samples."""
 
     delay_seconds: float = 5.0
-    """Their age when a law sees them."""
+    """Age of samples when a law reads them."""
     share: float = 0.0
-    """Of samples that are lost, one by one."""
+    """Share of samples that are lost, independently."""
     outages: tuple[tuple[float, float], ...] = ()
     """(from, until) in seconds of the trace: no source answers at all."""
 
@@ -62,7 +62,7 @@ class Scenario:
 
     service: ServiceModel
     settings: LawSettings
-    """What the law obeys: the objective, the cap envelope, the bounds on replicas."""
+    """Settings of the law: objective, range of the cap, bounds of replicas."""
     start_replicas: int = 10
     """Ready at time 0."""
     routing: Routing = Routing.CONNECTION
@@ -72,10 +72,10 @@ class Scenario:
     max_queue_depth: int = 2048
     drain_seconds: float = 120.0
     warm_up_seconds: float = 120.0
-    """Left out of attainment, never out of cost."""
+    """Time excluded from attainment, but not from cost."""
     seed: int = 1
     foresight: bool = False
-    """Pods ordered at t are Ready at t, and billed from a cold start before: only for the bound."""
+    """Whether pods requested at t are Ready at t and billed from a cold start before; only for the bound."""
 
     @property
     def objective_seconds(self) -> float:

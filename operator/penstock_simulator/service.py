@@ -1,4 +1,4 @@
-"""How long a batch takes in the simulator: `t(b) = a + c*b`, and chance as runtimes show it. Times are seconds."""
+"""`ServiceModel`: simulated batch time `t(b) = a + c*b` with random variation. Times are seconds."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ BLOCK = 1024
 
 @dataclass(frozen=True, slots=True)
 class ServiceModel:
-    """The true service curve of every pod, which no law is told."""
+    """The true service curve of every pod, which laws do not know."""
 
     a: float
     c: float

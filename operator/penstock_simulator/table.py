@@ -1,4 +1,4 @@
-"""Runs as tables for people, and as JSON for programs. An edge."""
+"""Table of simulated runs. An edge."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,30 +11,30 @@ COLUMNS = ("law", "attained", "worst 5 min", "GPU-h", "x fluid", "p50 ms", "p99 
 
 
 def table(title: str, outcomes: Iterable[RunSummary], fluid_gpu_hours: float) -> Table:
-    """Return one row a run; a run that attains its objective is green."""
-    found = Table(title=title, title_justify="left")
+    """Return a table with one row per run; runs that attain the objective are green."""
+    view = Table(title=title, title_justify="left")
     for index, column in enumerate(COLUMNS):
-        found.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
-    for one in outcomes:
-        style = "green" if one.attainment >= ATTAINED else "red"
-        cells = list(_cells(one, fluid_gpu_hours))
+        view.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
+    for result in outcomes:
+        style = "green" if result.attainment >= ATTAINED else "red"
+        cells = list(_cells(result, fluid_gpu_hours))
         cells[1] = f"[{style}]{cells[1]}[/]"
-        found.add_row(*cells)
-    found.caption = f"fluid bound {fluid_gpu_hours:.2f} GPU-h; attained is of all received requests"
-    return found
+        view.add_row(*cells)
+    view.caption = f"fluid bound {fluid_gpu_hours:.2f} GPU-h; attained is of all received requests"
+    return view
 
 
-def _cells(one: RunSummary, fluid: float) -> Sequence[str]:
+def _cells(result: RunSummary, fluid: float) -> Sequence[str]:
     return (
-        one.law,
-        f"{100 * one.attainment:.2f} %",
-        f"{100 * one.worst_five_minutes:.1f} %",
-        f"{one.gpu_hours:.2f}",
-        f"{one.gpu_hours / fluid:.2f}" if fluid > 0 else "-",
-        f"{1000 * one.p50_seconds:.0f}",
-        f"{1000 * one.p99_seconds:.0f}",
-        f"{one.mean_replicas:.1f}",
-        f"{one.most_replicas}",
-        f"{one.mean_cap:.1f}",
-        f"{one.reversals_per_hour:.1f}",
+        result.law,
+        f"{100 * result.attainment:.2f} %",
+        f"{100 * result.worst_five_minutes:.1f} %",
+        f"{result.gpu_hours:.2f}",
+        f"{result.gpu_hours / fluid:.2f}" if fluid > 0 else "-",
+        f"{1000 * result.p50_seconds:.0f}",
+        f"{1000 * result.p99_seconds:.0f}",
+        f"{result.mean_replicas:.1f}",
+        f"{result.most_replicas}",
+        f"{result.mean_cap:.1f}",
+        f"{result.reversals_per_hour:.1f}",
     )

@@ -15,9 +15,9 @@ from penstock_simulator.arrivals import from_counts
 from penstock_simulator.routing import Times
 
 BURST_DAYS = (56, 59)
-"""Of the hourly trace: three consecutive days with traffic in nearly every hour."""
+"""Days of the hourly trace that are used: three consecutive ones with traffic in nearly every hour."""
 BURST_HOUR_SECONDS = 60.0
-"""An hour of it lasts this long here: a law must follow in minutes what took a day."""
+"""Compressed length of an hour of that trace, so that a law must follow a day in minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Trace:
 
 
 class UnreadableTrace(ValueError):
-    """The file holds no arrival times that can be understood."""
+    """The file contains no readable arrival times."""
 
 
 def read_trace(path: Path) -> Trace:
-    """Return the arrivals of a file: Azure CSV, Mooncake JSON lines, hourly counts, or one number a line.
+    """Return the arrivals of a file: Azure CSV, Mooncake JSON lines, hourly counts, or one number per line.
 
     Raises:
-        UnreadableTrace: neither of these, or fewer than two arrivals.
+        UnreadableTrace: another format, or fewer than two arrivals.
         OSError: the file cannot be read.
     """
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
@@ -50,7 +50,7 @@ def read_trace(path: Path) -> Trace:
     except (ValueError, KeyError, TypeError) as problem:
         raise UnreadableTrace(f"trace {path}: {problem}") from problem
     if len(times) < 2 or not np.isfinite(times).all():
-        raise UnreadableTrace(f"trace {path}: wants at least two finite arrival times")
+        raise UnreadableTrace(f"trace {path}: expected at least two finite arrival times")
     times = np.sort(times)
     return Trace(name, times - times[0])
 
@@ -76,7 +76,7 @@ def _open(path: Path) -> io.TextIOBase:
 
 def _stamps(stamps: Iterable[str]) -> Times:
     """Return seconds of `2023-11-16 18:17:03.9799600`: seven digits are one more than Python reads."""
-    return np.array([datetime.fromisoformat(one[:26] + "+00:00").timestamp() for one in stamps])
+    return np.array([datetime.fromisoformat(stamp[:26] + "+00:00").timestamp() for stamp in stamps])
 
 
 def _spread(times: Times) -> Times:

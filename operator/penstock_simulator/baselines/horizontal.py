@@ -50,7 +50,7 @@ class Horizontal:
             return state, decided(observed, current, self._cap, seen=bool(values))
         wished = self._external(values, current) if self._total else self._pods(values, observed)
         kept = state.recommended or ((now, current),)  # as `recordInitialRecommendation`
-        recent = [one for one in kept if now - one[0] < STABILIZATION_SECONDS]
+        recent = [entry for entry in kept if now - entry[0] < STABILIZATION_SECONDS]
         after = replace(state, synced=now, recommended=(*recent, (now, wished)))
         if wished < current:
             wished = min(max(count for _, count in after.recommended), current)

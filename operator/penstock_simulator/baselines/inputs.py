@@ -1,4 +1,4 @@
-"""What every baseline reads, and the decision it hands back. Pure."""
+"""Metrics that baselines read, and the decision that they return. Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -29,12 +29,12 @@ def in_flight(sample: PodSample) -> float | None:
 def per_pod(observed: LawInput, metric: Metric) -> Mapping[str, float]:
     """Return the newest value of every pod that has one, terminating pods left out."""
     staying = {pod.uid for pod in observed.pods if not pod.terminating}
-    found = {}
-    for sample in sorted(observed.signals.samples, key=lambda one: one.time):
+    values = {}
+    for sample in sorted(observed.signals.samples, key=lambda sample: sample.time):
         value = metric(sample)
         if sample.uid in staying and value is not None:
-            found[sample.uid] = value
-    return found
+            values[sample.uid] = value
+    return values
 
 
 def decided(observed: LawInput, replicas: int, cap: int | None, *, seen: bool = True) -> Decision:

@@ -24,7 +24,7 @@ class KnativeState:
     panic_since: float | None
     """It begins in panic, so that a fleet is not given up before anything was seen."""
     seen: tuple[tuple[float, float], ...] = ()
-    panic_most: int = 0
+    panic_max: int = 0
 
 
 class Knative:
@@ -46,7 +46,7 @@ class Knative:
         values = per_pod(observed, in_flight)
         if not values:
             return state, decided(observed, observed.replicas, self._cap, seen=False)
-        recent = [one for one in state.seen if now - one[0] < STABLE_SECONDS]
+        recent = [entry for entry in state.seen if now - entry[0] < STABLE_SECONDS]
         state = replace(state, seen=(*recent, (now, sum(values.values()))))
         ready = max(1, sum(pod.ready and not pod.terminating for pod in observed.pods))
         stable, panic = (self._wish(state, now, span) for span in (STABLE_SECONDS, PANIC_SECONDS))
@@ -54,11 +54,11 @@ class Knative:
         if panic / ready >= PANIC_THRESHOLD:
             state = replace(state, panic_since=now)
         elif state.panic_since is not None and now - state.panic_since > STABLE_SECONDS:
-            state = replace(state, panic_since=None, panic_most=0)
+            state = replace(state, panic_since=None, panic_max=0)
         if state.panic_since is None:
             return state, decided(observed, stable, self._cap)
-        most = max(state.panic_most, panic, stable, observed.replicas)
-        return replace(state, panic_most=most), decided(observed, most, self._cap)
+        most = max(state.panic_max, panic, stable, observed.replicas)
+        return replace(state, panic_max=most), decided(observed, most, self._cap)
 
     def _wish(self, state: KnativeState, now: float, span: float) -> int:
         counts = [count for when, count in state.seen if now - when < span]

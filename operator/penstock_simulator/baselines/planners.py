@@ -97,7 +97,7 @@ def _move(queues: list[float]) -> int:
     spare = [SATURATED_QUEUE - queue for queue in queues if queue < SATURATED_QUEUE]
     if not spare or sum(spare) / len(spare) < SPARE_TRIGGER:
         return 1
-    held = sum(SATURATED_QUEUE - one for one in spare)
-    if len(spare) >= 2 and SATURATED_QUEUE - held / (len(spare) - 1) >= SPARE_TRIGGER:
+    queued = sum(SATURATED_QUEUE - room for room in spare)
+    if len(spare) >= 2 and SATURATED_QUEUE - queued / (len(spare) - 1) >= SPARE_TRIGGER:
         return -1
     return 0

@@ -43,7 +43,7 @@ class RayServe:
         """Move after enough decisions in one direction."""
         current = observed.replicas
         values = per_pod(observed, in_flight)
-        recent = [one for one in state.seen if now - one[0] < LOOK_BACK_SECONDS]
+        recent = [entry for entry in state.seen if now - entry[0] < LOOK_BACK_SECONDS]
         seen = (*recent, (now, sum(values.values()))) if values else tuple(recent)
         state = replace(state, seen=seen)
         if now - state.decided_at < INTERVAL_SECONDS or not seen:

@@ -78,7 +78,7 @@ def test_kubectl_finds_it_and_it_explains_a_real_pool(target: Target, namespace:
     assert done.returncode == 0, done.stderr
     for part in (
         f"{namespace}/chat",
-        "held back by a policy's bound on replicas",
+        "limited by a policy's bound on replicas",
         "100.00 + 10.000 b ms",
         "Forecast 3.40",
         "meets the objective",

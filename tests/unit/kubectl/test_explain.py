@@ -22,7 +22,7 @@ def test_the_page_tells_the_whole_decision(
     for part in (
         "team-a/chat",
         "2 of 3 replicas are Ready, batch cap 24.",
-        "held back by a policy's bound on replicas",
+        "limited by a policy's bound on replicas",
         "130.5 rows/s",
         "161.0 rows/s",
         "100.00 + 10.000 b ms",
@@ -31,10 +31,10 @@ def test_the_page_tells_the_whole_decision(
         "may be 80.0 %",
         "objective: request 1000 ms",
         "42.0 s",
-        "2 pods obey generation 12",
-        "6 asked, 3 granted by prod",
+        "2 pods acknowledged generation 12",
+        "6 requested, 3 granted by prod",
         "Forecast 3.40",
-        "by prod: 1.50 replica hours, 2.25 in truth",
+        "by prod: 1.50 replica hours, actual 2.25",
         "saturated",
         "meets the objective",
         "MetricsAvailable False",
@@ -58,7 +58,7 @@ def test_history_is_a_chart_of_what_prometheus_knows(
     assert run(stage, tmp_path, "--last", "30m") == 0
     said = capsys.readouterr().out
     assert "The last 30 min" in said
-    (line,) = [one for one in said.splitlines() if "rows/s asked" in one]
+    (line,) = [one for one in said.splitlines() if "demand, rows/s" in one]
     assert "▁" in line
     assert "█" in line
     assert line.split()[-3:] == ["10", "80", "80"]
@@ -104,4 +104,4 @@ def test_a_kubeconfig_that_is_none_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", "chat", "--kubeconfig", str(tmp_path / "none")]) == 1
-    assert "no cluster by this kubeconfig" in capsys.readouterr().err
+    assert "the kubeconfig has no usable cluster" in capsys.readouterr().err

@@ -56,14 +56,14 @@ def test_a_bound_on_replicas_is_cheaper_and_attains_less(
     assert "t(b) = 100 + 10 b ms" in said
 
 
-def test_an_outage_of_the_history_is_bridged_and_told(
+def test_an_outage_of_the_history_is_interpolated_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--last", "10m", "--json", str(tmp_path / "out.json")]
     assert run(known([40.0] * 20 + [nan] * 6 + [40.0] * 15), tmp_path, *words) == 0
     rows = json.loads((tmp_path / "out.json").read_text())["rows"]
     assert rows == pytest.approx(40 * 41 * 15, rel=0.02)
-    assert "15 % of it unknown, bridged between what is known" in capsys.readouterr().out
+    assert "15 % of it unknown and interpolated" in capsys.readouterr().out
 
 
 def test_a_history_of_which_too_much_is_unknown_is_refused(
@@ -71,7 +71,7 @@ def test_a_history_of_which_too_much_is_unknown_is_refused(
 ) -> None:
     assert run(known([40.0] * 20 + [nan] * 11 + [40.0] * 10), tmp_path, "--last", "10m") == 1
     error = capsys.readouterr().err.replace("\n", " ")
-    assert "27 % of the demand is not known" in error
+    assert "27 % of the demand is unknown" in error
     assert "at most 20 %" in error
     assert "--last" in error
     assert "--trace" in error
@@ -110,7 +110,7 @@ def test_a_held_count_is_the_one_in_the_status(tmp_path: Path) -> None:
     assert held["mean_replicas"] == pytest.approx(3)
 
 
-def test_a_recommended_count_is_followed_only_if_asked(tmp_path: Path) -> None:
+def test_a_recommended_count_is_applied_only_on_request(tmp_path: Path) -> None:
     scaling = {"mode": "Recommend", "maxReplicas": 6}
     assert as_it_is(tmp_path, scaling=scaling)["most_replicas"] == 2
     assert as_it_is(tmp_path, "--mode", "Auto", scaling=scaling)["most_replicas"] > 2
@@ -151,7 +151,7 @@ def test_the_plot_is_a_picture_or_a_page(tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--plot", "plot.gif"], "wants a name that ends in .png, .svg, .pdf or .html"),
+        (["--plot", "plot.gif"], "expected a name that ends in .png, .svg, .pdf or .html"),
         (["--policy", "nowhere.yaml"], "nowhere.yaml"),
         (["--trace", "nowhere.txt"], "nowhere.txt"),
     ],
@@ -182,7 +182,7 @@ def test_without_history_and_trace_it_says_what_to_give(
     assert "--trace FILE" in error
 
 
-def test_a_curve_that_nobody_saw_is_asked_for(
+def test_an_unknown_curve_must_be_given_by_option(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blind = {**pool(), "status": {}}
