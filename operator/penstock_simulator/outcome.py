@@ -61,7 +61,7 @@ def outcome(run: RunRecord) -> RunSummary:
         p99_seconds=float(np.quantile(latency, 0.99)) if some else 0.0,
         never_completed=len(received) - len(latency),
         mean_replicas=run.fleet.gpu_seconds(run.end) / HOUR / hours,
-        most_replicas=max((tick.held for tick in run.moments), default=0),
+        most_replicas=max((tick.devices for tick in run.moments), default=0),
         mean_cap=float(np.mean([tick.cap for tick in run.moments])) if run.moments else 0.0,
         reversals_per_hour=reversals(run.moments) / hours,
     )

@@ -24,7 +24,7 @@ def plot(runs: Sequence[RunRecord], path: Path) -> None:
     for run in runs:
         times = [tick.time / 60 for tick in run.moments]
         line = replicas.step(
-            times, [tick.held for tick in run.moments], where="post", label=run.law
+            times, [tick.devices for tick in run.moments], where="post", label=run.law
         )
         colour = line[0].get_color()
         ready = [tick.ready for tick in run.moments]

@@ -1,7 +1,7 @@
-"""Several pools that share one GPU budget: each with its own law, pods and arrivals, on one clock. Pure.
+"""Simulation of pools that share a GPU budget, each with its own law, pods and arrivals, on one clock. Pure.
 
-Who gets how many replicas is settled by the very `decide/budgets` that the operator runs: claims each tick, shares
-by weight and need, drains waited for. A replica is one device.
+The operator's own `decide/budgets` grants replicas: claims each tick, shares by weight and need, and waits for drains.
+A replica is one device.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ RESOURCE, POLICY = "simulated/device", "budget"
 
 @dataclass
 class Tenant:
-    """One pool, and what became of it."""
+    """One pool, with its record of the run."""
 
     name: str
     weight: int
@@ -32,11 +32,11 @@ class Tenant:
     law: Law[Any]
     arrivals: Times
     wanted: list[int] = field(default_factory=list)
-    """By tick, as all below."""
+    """Desired replicas by tick, like the following lists."""
     granted: list[int] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
-    """Devices held, by pods that load or drain too."""
+    """Devices in use, including pods that load or drain."""
 
     def __post_init__(self) -> None:
         self.fleet = SimulatedFleet(self.scenario)
@@ -47,12 +47,12 @@ class Tenant:
         self.seen = 0
 
     def claim(self, now: float) -> QuotaRequest:
-        """Take one step of the law, and say what it wants."""
+        """Run one step of the law and return its request."""
         decision = self._step(now)
         settings = self.scenario.settings
         wanted = min(max(decision.replicas, settings.min_replicas), settings.max_replicas)
         self.wanted.append(wanted)
-        need = max((one.replicas for one in decision.demands), default=float(wanted))
+        need = max((count.replicas for count in decision.demands), default=float(wanted))
         staying = len(self.fleet.staying(now))
         return QuotaRequest(
             uid=self.name,
@@ -68,8 +68,8 @@ class Tenant:
             policies=(POLICY,),
         )
 
-    def obey(self, ledger: QuotaLedger, now: float) -> None:
-        """Ask for what is granted."""
+    def apply(self, ledger: QuotaLedger, now: float) -> None:
+        """Scale to the granted replicas."""
         grant = ledger.grants[self.name]
         self.limited = grant.replicas < self.wanted[-1]
         self.fleet.scale(grant.replicas, now)
@@ -78,7 +78,7 @@ class Tenant:
         self.used.append(len(self.fleet.live))
 
     def live(self, now: float, until: float) -> None:
-        """Serve what comes until the next tick."""
+        """Serve the arrivals until the next tick."""
         upto = int(np.searchsorted(self.arrivals, until, side="left"))
         self.router.advance(self.arrivals[self.seen : upto], now, until)
         self.fleet.release(until)
@@ -96,18 +96,18 @@ class Tenant:
 
 
 def share(tenants: Sequence[Tenant], devices: int, seconds: float) -> None:
-    """Let all pools live side by side under a budget of `devices`; what became of each is in it."""
+    """Run all pools under a budget of `devices`; each tenant keeps its record."""
     ledger = QuotaLedger()
     for index in range(int(seconds // TICK_SECONDS)):
         now = index * TICK_SECONDS
-        claims = {one.name: one.claim(now) for one in tenants}
+        claims = {tenant.name: tenant.claim(now) for tenant in tenants}
         ledger = settle(ledger, claims, {(POLICY, RESOURCE): devices}, (), EPOCH + now)
-        for one in tenants:
-            one.obey(ledger, now)
-            one.live(now, now + TICK_SECONDS)
+        for tenant in tenants:
+            tenant.apply(ledger, now)
+            tenant.live(now, now + TICK_SECONDS)
 
 
 def turns(counts: Sequence[int]) -> int:
-    """Return how often a count turned: up after down, or down after up."""
+    """Return how often a count changed direction."""
     moves = [after - before for before, after in pairwise(counts) if after != before]
-    return sum((one > 0) != (other > 0) for one, other in pairwise(moves))
+    return sum((before > 0) != (after > 0) for before, after in pairwise(moves))

@@ -1,8 +1,8 @@
-"""One run: arrivals, pods and a law, on fake time. Pure.
+"""`simulate`: runs arrivals, pods and a law on fake time. Pure.
 
-Every fifth second pods are scraped and the law takes one step, the very step that the operator takes. Between two
-steps requests are routed in slices of half a second, at whose edges it is settled who is Ready and which pod a
-connection leads to; inside a slice batches begin and end at their exact times.
+Every 5 s the pods are scraped and the law runs one step, exactly as in the operator. Between two steps requests are
+routed in slices of half a second; readiness and the pods of connections change at the edges of slices, while batches
+start and end at their exact times.
 """
 
 from dataclasses import dataclass, field
@@ -28,8 +28,8 @@ class TickRecord:
     """Requests per second since the last tick."""
     wanted: int
     ready: int
-    held: int
-    """Pods that hold a GPU, loading and draining ones too."""
+    devices: int
+    """Pods with a GPU, including loading and draining ones."""
     cap: int
     waiting: float
     replicas_term: str
@@ -38,7 +38,7 @@ class TickRecord:
 
 @dataclass
 class RunRecord:
-    """What happened."""
+    """Record of a run."""
 
     scenario: Scenario
     law: str
@@ -47,7 +47,7 @@ class RunRecord:
     router: Router
     moments: list[TickRecord] = field(default_factory=list)
     end: float = 0.0
-    """When the last request ended."""
+    """End of the last request."""
 
 
 def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> RunRecord:
@@ -87,7 +87,7 @@ def _tick(run: RunRecord, law: Law[Any], state: object, scraper: Scraper, now: f
             demand=_demand(run.arrivals, now),
             wanted=wanted,
             ready=len(fleet.ready(now)),
-            held=len(fleet.live),
+            devices=len(fleet.live),
             cap=cap,
             waiting=sum(pod.waiting() for pod in fleet.live),
             replicas_term=str(decision.replicas_term),
@@ -103,7 +103,7 @@ def _demand(arrivals: Times, now: float) -> float:
 
 
 def reversals(moments: list[TickRecord]) -> int:
-    """Return how often the wanted count turned: up after down, or down after up."""
+    """Return how often the desired count changed direction."""
     moves = [after.wanted - before.wanted for before, after in pairwise(moments)]
     signs = [move > 0 for move in moves if move]
-    return sum(one != other for one, other in pairwise(signs))
+    return sum(before != after for before, after in pairwise(signs))
