@@ -1,4 +1,4 @@
-"""`make bench-generation`: this engine and its peers on the same two models, threads and prompts, in one run."""
+"""`make bench-generation`: compares this engine with its peers on the same models, threads and prompts, in one run."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ PEERS = (*environments.OURS, *environments.FOREIGN, *environments.SHARED)
 
 
 def main() -> int:
-    """Run the bench; a peer that cannot run is named with its reason."""
+    """Run the bench; peers that cannot run are listed with the reason."""
     args = _arguments()
     console = Console()
     console.width = max(console.width, 150)
@@ -39,19 +39,19 @@ def main() -> int:
             continue
         folder = models.write(shape, MODELS)
         for dtype in args.dtypes:
-            found = [
+            peer_outcomes = [
                 runs.run(peer, folder, dtype, args.size, threads=args.threads)
                 for peer in args.peers
             ]
-            outcomes += found
-            console.print(show.rates(found))
-        if args.http and found[0].dtype == "float32":
-            beside = neighbour.measure(folder, "float32", threads=args.threads)
-            console.print(show.neighbour(folder.name, beside))
-            neighbours += [beside] if beside else []
-            for one in _http(folder, found[0], beside, args.size):
-                streams.append(one)
-                console.print(one)
+            outcomes += peer_outcomes
+            console.print(show.rates(peer_outcomes))
+        if args.http and peer_outcomes[0].dtype == "float32":
+            busy = neighbour.measure(folder, "float32", threads=args.threads)
+            console.print(show.neighbour(folder.name, busy))
+            neighbours += [busy] if busy else []
+            for stream in _http(folder, peer_outcomes[0], busy, args.size):
+                streams.append(stream)
+                console.print(stream)
     judged = targets(outcomes, times, streams)
     console.print(show.verdicts(judged))
     OUT.parent.mkdir(parents=True, exist_ok=True)
@@ -63,11 +63,11 @@ def main() -> int:
                 "threads": args.threads,
                 "dtypes": args.dtypes,
                 "calibration": asdict(machine),
-                "planning": [asdict(one) for one in times],
-                "outcomes": [asdict(one) for one in outcomes],
-                "neighbours": [asdict(one) for one in neighbours],
+                "planning": [asdict(planning_time) for planning_time in times],
+                "outcomes": [asdict(outcome) for outcome in outcomes],
+                "neighbours": [asdict(pair) for pair in neighbours],
                 "http": streams,
-                "targets": [{**asdict(one), "met": one.met} for one in judged],
+                "targets": [{**asdict(line), "met": line.met} for line in judged],
             },
             indent=1,
         )
@@ -77,12 +77,12 @@ def main() -> int:
 
 
 def _http(
-    folder: Path, inside: runs.PeerOutcome, beside: neighbour.Neighbour | None, size: WorkSize
+    folder: Path, inside: runs.PeerOutcome, busy: neighbour.Neighbour | None, size: WorkSize
 ) -> Iterator[dict[str, object]]:
     """Yield tokens a second of 32 streams through HTTP, and their share of the in-process figure, by placement."""
     http.give_tokenizer(folder, models.VOCABULARY)
     for placement in Placement:
-        told: dict[str, object] = {
+        record: dict[str, object] = {
             "model": folder.name,
             "streams": STREAMS,
             "placement": placement,
@@ -91,11 +91,11 @@ def _http(
         try:
             server = http.HttpServer(folder, scratch, "float32", placement)
         except RuntimeError as error:
-            yield told | {"absent": str(error)[-300:]}
+            yield record | {"absent": str(error)[-300:]}
             continue
         try:
             through = _through(server, inside, size)
-            yield told | through | neighbour.explained(through["of_in_process"], beside)
+            yield record | through | neighbour.explained(through["of_in_process"], busy)
         finally:
             server.close()
 
@@ -103,15 +103,15 @@ def _http(
 def _through(
     server: http.HttpServer, inside: runs.PeerOutcome, size: WorkSize
 ) -> dict[str, object]:
-    """Measure `server`. `with_a_core_each`: by CPU time alone, were each process to have a core of its own."""
+    """Measure `server`. `with_a_core_each` is computed from CPU time, as if each process had its own core."""
     http.run(server.url, work("decode", STREAMS, models.VOCABULARY, QUICK))
-    asked = work("decode", STREAMS, models.VOCABULARY, size)
+    requested = work("decode", STREAMS, models.VOCABULARY, size)
     before = server.cpu_seconds()
-    seconds = [http.run(server.url, asked) for _ in range(size.repeats)]
+    seconds = [http.run(server.url, requested) for _ in range(size.repeats)]
     spent = zip(before, server.cpu_seconds(), strict=True)
-    tokens = asked.counted * size.repeats
+    tokens = requested.counted * size.repeats
     each = [1e6 * (after - first) / tokens for first, after in spent]
-    own, rate = inside.figure("decode", STREAMS), asked.counted / min(seconds)
+    own, rate = inside.figure("decode", STREAMS), requested.counted / min(seconds)
     return {
         "tokens_per_second": rate,
         "cpu_microseconds_a_token": each,
@@ -125,21 +125,21 @@ def _has_bfloat16() -> bool:
 
 
 def _dtypes() -> list[str]:
-    """Return float32, last, so that what follows compares with it; and bfloat16 where the CPU has it."""
+    """Return the dtypes: bfloat16 if the CPU supports it, and float32 last, because the HTTP runs are compared with it."""
     return ["bfloat16", "float32"] if _has_bfloat16() else ["float32"]
 
 
 def _commit() -> str:
-    found = subprocess.run(
+    described = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     )
-    return found.stdout.strip() or "unknown"
+    return described.stdout.strip() or "unknown"
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.generation", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything, in five minutes")
-    parser.add_argument("--repeats", type=int, help="how often each line is run, the best counts")
+    parser.add_argument("--quick", action="store_true", help="a short form of five minutes")
+    parser.add_argument("--repeats", type=int, help="runs of each line, of which the best counts")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     names = [shape.name for shape in models.SHAPES]

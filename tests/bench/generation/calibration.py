@@ -1,4 +1,4 @@
-"""What the machine itself can do in this minute: the figures that all others stand beside."""
+"""Calibration: memory bandwidth and GEMM rate of the machine during the run."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Calibration:
-    """Measured with as many threads as the peers have."""
+    """Rates with the number of threads of the peers."""
 
     memory_gb_per_second: float
-    """Read and written by a copy that no cache holds."""
+    """Bytes read and written by a copy that exceeds all caches."""
     gemm_gflop_per_second: float
-    """Of a float32 product of square matrices."""
+    """Rate of a float32 product of square matrices."""
 
 
 def calibrate(threads: int) -> Calibration:

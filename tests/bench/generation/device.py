@@ -1,7 +1,7 @@
-"""Decoding on a device: `python -m tests.bench.generation.device`, a 1B-class Llama of random weights at batch 1, 8 and 64.
+"""Decode benchmark on a device: `python -m tests.bench.generation.device`, a random 1B-class Llama at batch 1, 8 and 64.
 
-Told are the share of the memory bandwidth (of a copy, measured in the same run) that each step's least reading comes to,
-weights once and its rows' keys and values once, and tokens a second beside transformers' `generate_batch` on the same work.
+It reports the share of the memory bandwidth (of a copy in the same run) that the minimal reads of each step use, which
+are all weights and the rows' keys and values, and tokens a second compared with transformers' `generate_batch`.
 """
 
 import argparse
@@ -28,16 +28,16 @@ SHAPES = {
     "1B": models.LlamaShape("1B", hidden=2048, layers=16, heads=32, kv_heads=8, feed_forward=8192),
     "tiny": models.LlamaShape("tiny", hidden=64, layers=2, heads=4, kv_heads=2, feed_forward=128),
 }
-"""By name; the tiny one proves the bench, on a CPU in seconds."""
+"""Shapes by name; the tiny one tests the bench on a CPU in seconds."""
 SIZE = WorkSize(prompt=8, answer=256, rounds=1, repeats=3)
 QUICK = WorkSize(prompt=8, answer=32, rounds=1, repeats=1)
 
 
 class RecordedPeer(penstock.Peer):
-    """Our engine, with the steps of its last work."""
+    """This project's engine, which records the steps of its last work."""
 
     def run(self, work: Work) -> float:
-        """As the peer's."""
+        """Run the work and record its steps."""
         self.steps: list[StepReport] = []
         return super().run(work)
 
@@ -49,45 +49,45 @@ class RecordedPeer(penstock.Peer):
 
 @dataclass(frozen=True)
 class Line:
-    """One batch size."""
+    """Figures of one batch size."""
 
     batch: int
     decoding: Decoding | None
     share_of_bandwidth: float | None
     tokens_per_second: float
-    """Of the whole work, prompts included, as the peer's."""
+    """Rate over the whole work including prompts, like the peer's."""
     peers: float | None
-    """`generate_batch`'s."""
+    """Tokens a second of `generate_batch`."""
 
     @property
     def ratio(self) -> float | None:
-        """Return ours over the peer's."""
+        """Return our rate relative to the peer's."""
         return self.tokens_per_second / self.peers if self.peers else None
 
 
 def line(
     ours: RecordedPeer, batch: int, size: WorkSize, read: Footprint, gb_per_second: float
 ) -> Line:
-    """Measure our engine at `batch`."""
-    asked = _work(batch, size)
-    ours.run(asked)  # every shape's first step is its slowest
-    best = min(ours.run(asked) for _ in range(size.repeats))
-    found = decoding(ours.steps, batch, read)
-    share = found.gb_per_second / gb_per_second if found else None
-    return Line(batch, found, share, asked.counted / best, None)
+    """Measure this project's engine at `batch`."""
+    requested = _work(batch, size)
+    ours.run(requested)  # every shape's first step is its slowest
+    best = min(ours.run(requested) for _ in range(size.repeats))
+    decoded = decoding(ours.steps, batch, read)
+    share = decoded.gb_per_second / gb_per_second if decoded else None
+    return Line(batch, decoded, share, requested.counted / best, None)
 
 
 def peers(folder: Path, dtype: str, device: str, size: WorkSize) -> list[float] | str:
-    """Return tokens a second of `generate_batch` at each of BATCHES, or why there are none."""
+    """Return tokens a second of `generate_batch` at each of BATCHES, or the error."""
     try:
-        peer, found = transformers_batch.Peer(folder, dtype, device), list[float]()
+        peer, rates = transformers_batch.Peer(folder, dtype, device), list[float]()
         for batch in BATCHES:
-            asked = _work(batch, size)
-            times = [peer.run(asked) for _ in range(1 + size.repeats)][1:]
-            found.append(asked.counted / min(filter(None, times)))
-    except Exception as error:  # noqa: BLE001  whatever a library raises on hardware that it does not like
+            requested = _work(batch, size)
+            times = [peer.run(requested) for _ in range(1 + size.repeats)][1:]
+            rates.append(requested.counted / min(filter(None, times)))
+    except Exception as error:  # noqa: BLE001  a library may raise anything on unsupported hardware
         return describe(error)
-    return found
+    return rates
 
 
 def _work(batch: int, size: WorkSize) -> Work:
@@ -95,7 +95,7 @@ def _work(batch: int, size: WorkSize) -> Work:
 
 
 def measure(folder: Path, dtype: str, device: torch.device, size: WorkSize) -> dict[str, object]:
-    """Return every figure, as JSON has it."""
+    """Return every figure as a JSON object."""
     gb_per_second = bandwidth(device)
     read = footprint(folder, getattr(torch, dtype))
     ours = RecordedPeer(folder, dtype, device)
@@ -108,7 +108,9 @@ def measure(folder: Path, dtype: str, device: torch.device, size: WorkSize) -> d
         torch.cuda.empty_cache()
     theirs = peers(folder, dtype, str(device), size)
     if not isinstance(theirs, str):
-        lines = [replace(one, peers=rate) for one, rate in zip(lines, theirs, strict=True)]
+        lines = [
+            replace(own_line, peers=rate) for own_line, rate in zip(lines, theirs, strict=True)
+        ]
     return {
         "device": backend_of(device),
         "dtype": dtype,
@@ -116,13 +118,13 @@ def measure(folder: Path, dtype: str, device: torch.device, size: WorkSize) -> d
         "about": about,
         "bandwidth_gb_per_second": gb_per_second,
         "footprint": asdict(read),
-        "lines": [{**asdict(one), "ratio": one.ratio} for one in lines],
+        "lines": [{**asdict(own_line), "ratio": own_line.ratio} for own_line in lines],
         "peer_absent": theirs if isinstance(theirs, str) else None,
     }
 
 
 def main() -> int:
-    """Run the bench, and keep its figures."""
+    """Run the bench and write its figures."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.generation.device", description=__doc__
     )
@@ -133,10 +135,10 @@ def main() -> int:
     args = parser.parse_args()
     folder = models.write(SHAPES[args.model], MODELS)
     size = QUICK if args.quick else SIZE
-    told = json.dumps(measure(folder, args.dtype, args.device, size), indent=1)
+    report = json.dumps(measure(folder, args.dtype, args.device, size), indent=1)
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(told)
-    sys.stdout.write(f"{told}\nfigures in {OUT}\n")
+    OUT.write_text(report)
+    sys.stdout.write(f"{report}\nfigures in {OUT}\n")
     return 0
 
 

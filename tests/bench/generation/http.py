@@ -1,4 +1,4 @@
-"""Streams through HTTP: one runtime in a process of its own, and a client that reads every token as it comes."""
+"""Streams over HTTP: a runtime process, and a client that reads every token as it arrives."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ LIMITS = {
 
 
 def give_tokenizer(folder: Path, vocabulary: int) -> None:
-    """Write a tokenizer whose words are numbers: a server must have one, and this costs it what any does."""
+    """Write a tokenizer whose words are numbers, with the cost of a usual one; a server requires a tokenizer."""
     if not (folder / "tokenizer.json").exists():
         words = {f"w{n} ": n for n in range(vocabulary)}
         Tokenizer(WordLevel(words, unk_token="w0 ")).save(str(folder / "tokenizer.json"))  # noqa: S106 - no password
@@ -84,11 +84,11 @@ class HttpServer:
         raise RuntimeError(f"{message!r} was not logged: {self._log.read_text()[-2000:]}")
 
     def cpu_seconds(self) -> list[float]:
-        """Return the time that its process, and its engine's where that is another, have used."""
+        """Return the CPU time of its process, and of the engine's process if it is separate."""
         pid = self._process.pid
         theirs = Path(f"/proc/{pid}/task").glob("*/children")
-        pids = [pid, *(int(one) for file in theirs for one in file.read_text().split())]
-        return [_cpu_seconds(one) for one in pids]
+        pids = [pid, *(int(child) for file in theirs for child in file.read_text().split())]
+        return [_cpu_seconds(each) for each in pids]
 
     def close(self) -> None:
         """End it."""
@@ -97,9 +97,9 @@ class HttpServer:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Return what the kernel has counted for a process, threads included (proc(5), fields 14 and 15)."""
-    told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the CPU time of a process including its threads (proc(5), fields 14 and 15)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def run(url: str, work: Work) -> float:
@@ -109,9 +109,11 @@ def run(url: str, work: Work) -> float:
 
 async def _run(url: SplitResult, work: Work) -> float:
     began = now()
-    counts = await asyncio.gather(*(_tokens(url, ask.prompt, ask.answer) for ask in work.asks))
+    counts = await asyncio.gather(
+        *(_tokens(url, request.prompt, request.answer) for request in work.requests)
+    )
     seconds = now() - began
-    if sum(counts) != sum(ask.answer for ask in work.asks):
+    if sum(counts) != sum(request.answer for request in work.requests):
         raise RuntimeError(f"{sum(counts)} tokens were counted by the server")
     return seconds
 
@@ -124,30 +126,30 @@ async def _tokens(url: SplitResult, prompt: tuple[int, ...], answer: int) -> int
 
 
 class Reader(asyncio.Protocol):
-    """Reads one stream to its end at little cost, for it shares a core with the server it measures."""
+    """Reads one stream to its end at low cost, because it shares a core with the measured server."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request
         self._last = b""
-        """The end of what has come: the usage is in the last event."""
+        """The end of the received data; the usage is in the last event."""
         self.tokens: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """How many the server says it told."""
+        """Number of completion tokens in the server's usage."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask."""
+        """Send the request."""
         cast("asyncio.WriteTransport", transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Keep the end."""
+        """Store the end of the data."""
         self._last = (self._last + data)[-KEPT_BYTES:]
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Tell the usage."""
-        found = USAGE.search(self._last)
-        if found is None:
+        """Read the usage and resolve `tokens`."""
+        usage = USAGE.search(self._last)
+        if usage is None:
             self.tokens.set_exception(RuntimeError(f"no usage: {self._last!r}"))
         else:
-            self.tokens.set_result(int(found[1]))
+            self.tokens.set_result(int(usage[1]))
 
 
 def _request(url: SplitResult, prompt: tuple[int, ...], answer: int) -> bytes:
@@ -160,9 +162,9 @@ def _request(url: SplitResult, prompt: tuple[int, ...], answer: int) -> bytes:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    told = json.dumps(body).encode()
+    encoded = json.dumps(body).encode()
     head = (
         f"POST /v1/completions HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Type: application/json\r\n"
-        f"Connection: close\r\nContent-Length: {len(told)}\r\n\r\n"
+        f"Connection: close\r\nContent-Length: {len(encoded)}\r\n\r\n"
     )
-    return head.encode() + told
+    return head.encode() + encoded

@@ -1,4 +1,4 @@
-"""How long it takes to plan and to settle a step at 64 running and 10,000 waiting, by each discipline."""
+"""Time to plan and to complete a step with 64 running and 10,000 waiting sequences, by discipline."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -21,7 +21,7 @@ RUNNING, WAITING, STEPS = 64, 10_000, 300
 
 @dataclass(frozen=True)
 class PlanningTime:
-    """Microseconds of one step's planning, and of its settling."""
+    """Microseconds to plan and to complete one step."""
 
     discipline: str
     plan_median: float
@@ -30,7 +30,7 @@ class PlanningTime:
 
 
 def measure(discipline: Discipline) -> PlanningTime:
-    """Return the times of steps in which all places are taken and everybody decodes."""
+    """Return the times of steps in which all slots are taken and every sequence decodes."""
     spec = KVSpec(block_tokens=16, blocks=8192, host_blocks=0, block_bytes=1)
     info = GenerationInfo("none", "none", "none", "none", 2, 4096, spec, (), RUNNING, "1")
     limits = GenerationLimits(1, RUNNING, 512, 10**6, discipline, Preemption.LOWER_PRIORITY)
@@ -50,7 +50,7 @@ def measure(discipline: Discipline) -> PlanningTime:
         plans.append(planned - began)
         settles.append(now() - planned)
     if scheduler.report().running != RUNNING:
-        raise RuntimeError("the places were not all taken")
+        raise RuntimeError("not all slots were taken")
     last = sorted(plans)[int(0.99 * STEPS)]
     return PlanningTime(discipline, 1e6 * median(plans), 1e6 * last, 1e6 * median(settles))
 

@@ -1,4 +1,4 @@
-"""What a decode step must read at least, and what share of the device's memory bandwidth its steps reached by that."""
+"""Minimal memory reads of a decode step, and the bandwidth that measured steps reached by them."""
 
 import json
 from collections.abc import Iterable
@@ -19,20 +19,20 @@ EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes."""
+    """Bytes that a model's decode step reads."""
 
     weights: int
-    """Read by each step. Of an embedding that is not the head as well, a step reads a few rows: not counted."""
+    """Bytes of weights per step, without an untied embedding, of which a step reads only a few rows."""
     kv_token: int
-    """Keys and values of one position, all layers."""
+    """Bytes of keys and values of one position over all layers."""
 
     def read(self, kv_tokens: int) -> int:
-        """Return what a step reads whose rows attend to so many positions together."""
+        """Return the bytes that a step reads if its rows attend to `kv_tokens` positions in total."""
         return self.weights + kv_tokens * self.kv_token
 
 
 def footprint(folder: Path, dtype: torch.dtype) -> Footprint:
-    """Return what the Llama in `folder` reads in `dtype`."""
+    """Return the footprint of the Llama in `folder` in `dtype`."""
     sizes: dict[str, int] = {}
     for file in folder.glob("*.safetensors"):
         with safe_open(file, "pt") as opened:
@@ -49,23 +49,25 @@ def footprint(folder: Path, dtype: torch.dtype) -> Footprint:
 
 @dataclass(frozen=True)
 class Decoding:
-    """Steps in which all rows decode one token."""
+    """Figures of steps in which all rows decode one token."""
 
     rows: int
     steps: int
     median_seconds: float
-    """From the end of the step before to a step's own: what planning and sampling take is in it."""
+    """Time from the end of the previous step, including planning and sampling."""
     gb_per_second: float
-    """Read at least, by all of them."""
+    """Minimal reads of all steps per second."""
 
 
 def decoding(reports: Iterable[StepReport], rows: int, read: Footprint) -> Decoding | None:
-    """Return how the steps of `reports` went in which `rows` decode and nothing else is done; None: there were none."""
-    steps = [one for one in reports if (one.prefill_tokens, one.decode_rows) == (0, rows)]
+    """Return the figures of the steps in `reports` in which only `rows` decode, or None if there are none."""
+    steps = [
+        report for report in reports if (report.prefill_tokens, report.decode_rows) == (0, rows)
+    ]
     if not steps:
         return None
-    took = [one.seconds + one.idle_seconds for one in steps]
-    bytes_read = sum(read.read(one.kv_tokens) for one in steps)
+    took = [report.seconds + report.idle_seconds for report in steps]
+    bytes_read = sum(read.read(report.kv_tokens) for report in steps)
     return Decoding(rows, len(steps), median(took), bytes_read / sum(took) / 1e9)
 
 

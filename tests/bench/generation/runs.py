@@ -1,4 +1,4 @@
-"""Running the peers, each in a process of its own, and keeping what they say."""
+"""Runs each peer in a separate process and reads its figures."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from tests.bench.generation.models import VOCABULARY
 from tests.bench.generation.workload import WorkSize
 
 LIMIT_SECONDS = 300
-"""Of one peer with one model in one dtype, compiling included; what it said until then counts."""
+"""Time limit of a peer with one model in one dtype, including compilation; figures printed before it count."""
 
 
 @dataclass(frozen=True)
 class PeerFigure:
-    """One peer on one line."""
+    """Figure of one peer on one line."""
 
     line: str
     concurrency: int
@@ -25,12 +25,12 @@ class PeerFigure:
     idle_share: float | None
     all_seconds: tuple[float, ...]
     cpu_microseconds_a_token: float
-    """Of all threads: what a machine that others use as well says more surely than its clock."""
+    """CPU time of all threads per token, which is more robust than wall-clock time on a shared machine."""
 
 
 @dataclass
 class PeerOutcome:
-    """What a peer said of one model in one dtype, or why it said nothing."""
+    """A peer's figures for a model in a dtype, or the reason for their absence."""
 
     peer: str
     model: str
@@ -41,15 +41,15 @@ class PeerOutcome:
 
     def figure(self, line: str, concurrency: int) -> PeerFigure | None:
         """Return the figure of one line, or None where the peer has none."""
-        for one in self.figures:
-            if (one.line, one.concurrency) == (line, concurrency):
-                return one
+        for figure in self.figures:
+            if (figure.line, figure.concurrency) == (line, concurrency):
+                return figure
         return None
 
     def rate(self, line: str, concurrency: int) -> float | None:
         """Return tokens a second, or None where the peer has no figure."""
-        found = self.figure(line, concurrency)
-        return None if found is None else found.tokens_per_second
+        figure = self.figure(line, concurrency)
+        return None if figure is None else figure.tokens_per_second
 
 
 def run(peer: str, folder: Path, dtype: str, size: WorkSize, *, threads: int) -> PeerOutcome:
@@ -88,8 +88,8 @@ def run(peer: str, folder: Path, dtype: str, size: WorkSize, *, threads: int) ->
         )
     except subprocess.TimeoutExpired as error:
         outcome.absent = f"did not finish within {LIMIT_SECONDS} s"
-        said = error.stdout or b""
-        _read_lines(outcome, said if isinstance(said, str) else said.decode())
+        output = error.stdout or b""
+        _read_lines(outcome, output if isinstance(output, str) else output.decode())
         return outcome
     _read_lines(outcome, done.stdout)
     if done.returncode:
@@ -99,28 +99,28 @@ def run(peer: str, folder: Path, dtype: str, size: WorkSize, *, threads: int) ->
 
 
 def _path(peer: str) -> str:
-    """The checkout, and for our own peers what this process was given beside it."""
+    """Return PYTHONPATH: the checkout, and for our own peers also that of this process."""
     own = os.environ.get("PYTHONPATH") if peer in OURS else None
     return os.pathsep.join(filter(None, [str(Path.cwd()), own]))
 
 
-def _read_lines(outcome: PeerOutcome, said: str) -> None:
-    for line in said.splitlines():
+def _read_lines(outcome: PeerOutcome, output: str) -> None:
+    for line in output.splitlines():
         if line.startswith("{") and line.endswith("}"):
             _read(outcome, json.loads(line))
 
 
-def _read(outcome: PeerOutcome, said: dict[str, Any]) -> None:
-    if "about" in said:
-        outcome.about = said["about"]
-    elif "line" in said:
+def _read(outcome: PeerOutcome, record: dict[str, Any]) -> None:
+    if "about" in record:
+        outcome.about = record["about"]
+    elif "line" in record:
         outcome.figures.append(
             PeerFigure(
-                said["line"],
-                said["concurrency"],
-                said["tokens"] / said["seconds"],
-                said["idle_share"],
-                tuple(said["all_seconds"]),
-                1e6 * said["cpu_seconds"] / said["tokens"],
+                record["line"],
+                record["concurrency"],
+                record["tokens"] / record["seconds"],
+                record["idle_share"],
+                tuple(record["all_seconds"]),
+                1e6 * record["cpu_seconds"] / record["tokens"],
             )
         )

@@ -1,4 +1,4 @@
-"""What the issue asks of each figure, beside what this run measured: every line of the bench can be missed."""
+"""Targets of the generation bench, each with its measured figure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ STREAMS = 32
 
 @dataclass(frozen=True)
 class Peer:
-    """How many times a peer's tokens a second are asked for."""
+    """Target rates relative to a peer."""
 
     peer: str
-    least: dict[str, float]
-    """By model."""
+    min_ratios: dict[str, float]
+    """Minimum ratio by model."""
     concurrency: tuple[int, ...]
 
 
@@ -35,19 +35,19 @@ PEERS = (
 
 @dataclass(frozen=True)
 class TargetLine:
-    """One line: a figure that was measured, or None where its peer is absent, and the bound that it must keep."""
+    """A measured figure, or None if its peer is absent, and its bound."""
 
     name: str
     measured: float | None
     bound: float | None
-    """None: it explains the line above it, and nothing is asked of it."""
+    """None for a line without a target, which explains the line above."""
     at_most: bool = False
     by_cpu_time: float | None = None
-    """The same ratio by CPU time a token: what a busy machine says more surely."""
+    """The same ratio by CPU time per token, which is robust on a busy machine."""
 
     @property
     def met(self) -> bool | None:
-        """Return whether it is met; None: not measured, or nothing is asked."""
+        """Return whether the target is met, or None without a measurement or target."""
         if self.measured is None or self.bound is None:
             return None
         return self.measured <= self.bound if self.at_most else self.measured >= self.bound
@@ -58,62 +58,62 @@ def targets(
     times: Sequence[PlanningTime],
     http: Sequence[dict[str, object]],
 ) -> list[TargetLine]:
-    """Return every line that the run could show."""
-    return [*_planning(times), *_idle(outcomes), *_beside(outcomes), *_http(http)]
+    """Return all lines of the run."""
+    return [*_planning(times), *_idle(outcomes), *_ratios(outcomes), *_http(http)]
 
 
 def _planning(times: Sequence[PlanningTime]) -> Iterator[TargetLine]:
-    for one in times:
-        name = f"planning a step by {one.discipline}, microseconds"
-        yield TargetLine(name, one.plan_median, PLANNING_MICROSECONDS, at_most=True)
+    for planning_time in times:
+        name = f"planning a step by {planning_time.discipline}, microseconds"
+        yield TargetLine(name, planning_time.plan_median, PLANNING_MICROSECONDS, at_most=True)
 
 
 def _idle(outcomes: Sequence[PeerOutcome]) -> Iterator[TargetLine]:
-    """A device with room for more does not idle for want of planning: at most so much where 32 rows decode."""
-    for one in outcomes:
-        figure = one.figure("decode", STREAMS) if one.peer in {OWN, ON_TORCH} else None
+    """Yield the share of time in which the device idles between steps, with 32 decoding rows."""
+    for outcome in outcomes:
+        figure = outcome.figure("decode", STREAMS) if outcome.peer in {OWN, ON_TORCH} else None
         if figure is not None:
-            name = f"{one.peer} {one.model} {one.dtype}: idle between steps, decode {STREAMS}"
+            name = f"{outcome.peer} {outcome.model} {outcome.dtype}: idle between steps, decode {STREAMS}"
             yield TargetLine(name, figure.idle_share, IDLE_SHARE, at_most=True)
 
 
-def _beside(outcomes: Sequence[PeerOutcome]) -> Iterator[TargetLine]:
-    by_name = {(one.peer, one.model, one.dtype): one for one in outcomes}
+def _ratios(outcomes: Sequence[PeerOutcome]) -> Iterator[TargetLine]:
+    by_name = {(outcome.peer, outcome.model, outcome.dtype): outcome for outcome in outcomes}
     for (name, model, dtype), ours in by_name.items():
-        for asked in PEERS if name == OWN else ():
-            theirs = by_name.get((asked.peer, model, dtype))
-            if theirs is None or model not in asked.least:
+        for peer in PEERS if name == OWN else ():
+            theirs = by_name.get((peer.peer, model, dtype))
+            if theirs is None or model not in peer.min_ratios:
                 continue
             for line in LINES:
-                for concurrency in asked.concurrency:
-                    yield _ratio(ours, theirs, line, concurrency, asked.least[model])
+                for concurrency in peer.concurrency:
+                    yield _ratio(ours, theirs, line, concurrency, peer.min_ratios[model])
 
 
 def _ratio(
-    ours: PeerOutcome, theirs: PeerOutcome, line: str, concurrency: int, least: float
+    ours: PeerOutcome, theirs: PeerOutcome, line: str, concurrency: int, min_ratio: float
 ) -> TargetLine:
     name = f"{ours.peer} / {theirs.peer}, {ours.model} {ours.dtype}, {line} {concurrency}"
     own, other = ours.figure(line, concurrency), theirs.figure(line, concurrency)
     if own is None or other is None:
-        return TargetLine(name, None, least)
+        return TargetLine(name, None, min_ratio)
     return TargetLine(
         name,
         own.tokens_per_second / other.tokens_per_second,
-        least,
+        min_ratio,
         by_cpu_time=other.cpu_microseconds_a_token / own.cpu_microseconds_a_token,
     )
 
 
 def _http(http: Sequence[dict[str, object]]) -> Iterator[TargetLine]:
-    for one in http:
-        name = f"{one['model']}: HTTP at {one['streams']} streams of in-process, {one['placement']}"
-        by_cpu = _number(one, "of_in_process_with_a_core_each")
-        yield TargetLine(name, _number(one, "of_in_process"), HTTP_SHARE, by_cpu_time=by_cpu)
-        beside = _number(one, "of_in_process_beside_a_neighbour")
-        if beside is not None:
-            yield TargetLine(f"{name}, of in-process beside a busy neighbour", beside, None)
+    for stream in http:
+        name = f"{stream['model']}: HTTP at {stream['streams']} streams of in-process, {stream['placement']}"
+        by_cpu = _number(stream, "of_in_process_with_a_core_each")
+        yield TargetLine(name, _number(stream, "of_in_process"), HTTP_SHARE, by_cpu_time=by_cpu)
+        with_neighbour = _number(stream, "of_in_process_beside_a_neighbour")
+        if with_neighbour is not None:
+            yield TargetLine(f"{name}, of in-process with a busy neighbour", with_neighbour, None)
 
 
-def _number(told: dict[str, object], name: str) -> float | None:
-    found = told.get(name)
-    return found if isinstance(found, float) else None
+def _number(record: dict[str, object], name: str) -> float | None:
+    value = record.get(name)
+    return value if isinstance(value, float) else None

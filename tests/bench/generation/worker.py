@@ -1,7 +1,7 @@
-"""One peer in a process of its own: `python -m tests.bench.generation.worker PEER MODEL DTYPE VOCABULARY SIZE`.
+"""Worker process of one peer: `python -m tests.bench.generation.worker PEER MODEL DTYPE VOCABULARY SIZE`.
 
-Runs in whichever virtual environment has the peer, so nothing here but the peer's own module imports more than
-the standard library. Prints one JSON object a line.
+It runs in the peer's virtual environment, so only the peer's own module may import more than the standard library. It
+prints one JSON object per line.
 """
 
 import importlib
@@ -13,28 +13,28 @@ from time import process_time
 from tests.bench.generation.workload import CONCURRENCY, LINES, QUICK, Work, WorkSize, work
 
 LINE_SECONDS = 15.0
-"""Slow peers with a large model would take hours of repeats; each line is run once at least."""
+"""Time limit for the repeats of a line, which runs at least once."""
 
 
 def main() -> int:
     """Print `about`, then a figure for each line and concurrency."""
-    name, model, dtype, vocabulary, told = sys.argv[1:6]
-    size = WorkSize(**json.loads(told))
+    name, model, dtype, vocabulary, size_text = sys.argv[1:6]
+    size = WorkSize(**json.loads(size_text))
     module = importlib.import_module(f"tests.bench.generation.peers.{name}")
     peer = module.Peer(Path(model), dtype)
-    _say(about=peer.about)
+    _print(about=peer.about)
     for concurrency in CONCURRENCY:
         for line in LINES:
-            one = work(line, concurrency, int(vocabulary), size)
+            line_work = work(line, concurrency, int(vocabulary), size)
             if not _warm(peer, line, concurrency, int(vocabulary)):
                 continue
-            spent, times = process_time(), _times(peer, one, size.repeats)
+            spent, times = process_time(), _times(peer, line_work, size.repeats)
             spent = process_time() - spent
             idle = peer.idle_share
-            _say(
+            _print(
                 line=line,
                 concurrency=concurrency,
-                tokens=one.counted,
+                tokens=line_work.counted,
                 seconds=min(times),
                 all_seconds=times,
                 cpu_seconds=spent / len(times),
@@ -43,21 +43,21 @@ def main() -> int:
     return 0
 
 
-def _times(peer: object, asked: Work, repeats: int) -> list[float]:
-    """Return the seconds of each repeat; once LINE_SECONDS have gone by there is no other."""
+def _times(peer: object, requested: Work, repeats: int) -> list[float]:
+    """Return the seconds of each repeat; no repeat starts after LINE_SECONDS."""
     times: list[float] = []
     while len(times) < repeats and sum(times) < LINE_SECONDS:
-        times.append(peer.run(asked))  # type: ignore[attr-defined]
+        times.append(peer.run(requested))  # type: ignore[attr-defined]
     return times
 
 
 def _warm(peer: object, line: str, concurrency: int, vocabulary: int) -> bool:
-    """Run a little first, for compilers and caches; return whether the peer can do this at all."""
+    """Run a small work to warm compilers and caches; return whether the peer supports it."""
     little = work(line, concurrency, vocabulary, QUICK)
     return peer.run(little) is not None  # type: ignore[attr-defined]
 
 
-def _say(**figures: object) -> None:
+def _print(**figures: object) -> None:
     sys.stdout.write(json.dumps(figures) + "\n")
     sys.stdout.flush()
 

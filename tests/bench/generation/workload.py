@@ -1,4 +1,4 @@
-"""What every peer is given: prompts of random ids and how long each answer is. Standard library only."""
+"""Workload of every peer: prompts of random ids, and the length of each answer. Uses only the standard library."""
 
 import random
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ SEED = 20261121
 
 
 @dataclass(frozen=True)
-class Ask:
-    """One request: ids in, and exactly so many tokens out (no stop ids)."""
+class PromptRequest:
+    """A request with prompt ids and an exact number of output tokens (no stop ids)."""
 
     prompt: tuple[int, ...]
     answer: int
@@ -18,30 +18,30 @@ class Ask:
 
 @dataclass(frozen=True)
 class Work:
-    """Requests that are all there at once, of which `concurrency` may run together."""
+    """Requests that all arrive at once; at most `concurrency` run together."""
 
     line: str
     concurrency: int
-    asks: tuple[Ask, ...]
+    requests: tuple[PromptRequest, ...]
 
     @property
     def counted(self) -> int:
-        """Return the tokens that the line counts: those of prompts for prefill, of answers else."""
+        """Return the counted tokens: prompt tokens for prefill, else output tokens."""
         if self.line == "prefill":
-            return sum(len(ask.prompt) for ask in self.asks)
-        return sum(ask.answer for ask in self.asks)
+            return sum(len(request.prompt) for request in self.requests)
+        return sum(request.answer for request in self.requests)
 
 
 @dataclass(frozen=True)
 class WorkSize:
-    """How much work there is."""
+    """Amount of work."""
 
     prompt: int
     answer: int
     rounds: int
-    """Requests for each place, in the mixed line."""
+    """Requests per slot in the mixed line."""
     repeats: int
-    """The best of so many counts: noise only ever slows."""
+    """Number of runs, of which the fastest counts, because noise only slows down."""
 
 
 WHOLE = WorkSize(prompt=256, answer=96, rounds=3, repeats=3)
@@ -49,22 +49,22 @@ QUICK = WorkSize(prompt=128, answer=32, rounds=2, repeats=1)
 
 
 def work(line: str, concurrency: int, vocabulary: int, size: WorkSize) -> Work:
-    """Return the work of one line: equal for every peer, and each prompt unlike every other."""
+    """Return the work of one line, equal for every peer and with distinct prompts."""
     chance = random.Random(f"{SEED} {line} {concurrency}")  # noqa: S311 - no secret
 
-    def ask(prompt: int, answer: int) -> Ask:
-        return Ask(tuple(chance.randrange(vocabulary) for _ in range(prompt)), answer)
+    def request(prompt: int, answer: int) -> PromptRequest:
+        return PromptRequest(tuple(chance.randrange(vocabulary) for _ in range(prompt)), answer)
 
     if line == "prefill":
-        asks = [ask(size.prompt, 1) for _ in range(max(4, concurrency))]
+        requests = [request(size.prompt, 1) for _ in range(max(4, concurrency))]
     elif line == "decode":
-        asks = [ask(8, size.answer) for _ in range(concurrency)]
+        requests = [request(8, size.answer) for _ in range(concurrency)]
     else:
-        asks = [
-            ask(
+        requests = [
+            request(
                 chance.randint(size.prompt // 8, size.prompt // 2),
                 chance.randint(size.answer // 4, size.answer),
             )
             for _ in range(size.rounds * concurrency)
         ]
-    return Work(line, concurrency, tuple(asks))
+    return Work(line, concurrency, tuple(requests))

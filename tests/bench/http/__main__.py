@@ -1,4 +1,4 @@
-"""`make bench-http`: our server and its peers, in turn, on the same two cores; ratios of medians."""
+"""`make bench-http`: compares our server with its peers on the same two cores, by ratios of medians."""
 
 import argparse
 import json
@@ -22,45 +22,47 @@ from tests.bench.http.plan import BUILD, CONNECTIONS, CONTENDERS, Contender
 from tests.bench.http.running import DoesNotServeError, load, serving
 
 console = Console(width=120)
-OURS_ALONE: Final = next(one for one in CONTENDERS if one.name == "penstock")
+OURS_ALONE: Final = next(contender for contender in CONTENDERS if contender.name == "penstock")
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the selected measurements."""
     options = _options()
     contenders = [
-        one for one in CONTENDERS if options.only in one.name and _takes_part(one, options)
+        contender
+        for contender in CONTENDERS
+        if options.only in contender.name and _takes_part(contender, options)
     ]
-    found = HttpFigures(calibration())
-    contenders = [one for one in contenders if _installed(one, found)]
-    found.forming = forming_microseconds()
+    figures = HttpFigures(calibration())
+    contenders = [contender for contender in contenders if _installed(contender, figures)]
+    figures.forming = forming_microseconds()
     for number in range(options.rounds):
-        for one in contenders:
-            if one.name not in found.absent:
-                _round(one, number, options, found)
-    _keep(found, options)
-    if found.peak("penstock")[0]:
+        for contender in contenders:
+            if contender.name not in figures.absent:
+                _round(contender, number, options, figures)
+    _keep(figures, options)
+    if figures.peak("penstock")[0]:
         for step in (_overload, _process_memory, _balance):
-            _attempt(found, step.__name__, lambda: step(options, found))  # noqa: B023 - called at once
-            _keep(found, options)
-        _open_loop(contenders, options, found)
-    _keep(found, options)
-    show.everything(console, found)
-    console.print(f"figures: {BUILD / options.json}, chart: {chart.draw(found, BUILD)}")
+            _attempt(figures, step.__name__, lambda: step(options, figures))  # noqa: B023 - called at once
+            _keep(figures, options)
+        _open_loop(contenders, options, figures)
+    _keep(figures, options)
+    show.everything(console, figures)
+    console.print(f"figures: {BUILD / options.json}, chart: {chart.draw(figures, BUILD)}")
 
 
-def _keep(found: HttpFigures, options: argparse.Namespace) -> None:
+def _keep(figures: HttpFigures, options: argparse.Namespace) -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
-    (BUILD / options.json).write_text(json.dumps(found.as_json(), indent=1) + "\n")
+    (BUILD / options.json).write_text(json.dumps(figures.as_json(), indent=1) + "\n")
 
 
-def _attempt(found: HttpFigures, name: str, step: Callable[[], None]) -> None:
-    """Take a step; one whose server fails is told of, and costs the others nothing."""
+def _attempt(figures: HttpFigures, name: str, step: Callable[[], None]) -> None:
+    """Run a step; if its server fails, report it and continue with the others."""
     began = time.monotonic()
     try:
         step()
     except DoesNotServeError as error:
-        found.absent.setdefault(name, str(error))
+        figures.absent.setdefault(name, str(error))
         console.print(f"[yellow]{name}: {error}[/]")
     print(f"{name} ({time.monotonic() - began:.0f} s)", file=sys.stderr)
 
@@ -73,22 +75,28 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--decisive",
         action="store_true",
-        help="whom the targets name, three short rounds: 15 minutes",
+        help="contenders that targets name, three short rounds: 15 minutes",
     )
     parser.add_argument(
         "--no-balance",
         dest="balance",
         action="store_false",
-        help="no replicas that join: a minute less",
+        help="without the measurement of joining replicas, which takes a minute",
     )
-    parser.add_argument("--only", default="", help="contenders whose name holds this")
-    parser.add_argument("--rounds", type=int, help="times that each is started and measured")
-    parser.add_argument("--seconds", type=float, help="of one measurement")
-    parser.add_argument("--connections", type=int, nargs="*", help="of the closed loop")
+    parser.add_argument("--only", default="", help="only contenders whose name contains this")
     parser.add_argument(
-        "--open-seconds", type=float, help="of the open loop at 50 and 80 %%; 0: none"
+        "--rounds",
+        type=int,
+        help="rounds, in each of which every contender is started and measured",
     )
-    parser.add_argument("--overload-seconds", type=float, help="of the overload; 0: none")
+    parser.add_argument("--seconds", type=float, help="seconds of one measurement")
+    parser.add_argument(
+        "--connections", type=int, nargs="*", help="numbers of connections of the closed loop"
+    )
+    parser.add_argument(
+        "--open-seconds", type=float, help="seconds of the open loop at 50 and 80 %%; 0: none"
+    )
+    parser.add_argument("--overload-seconds", type=float, help="seconds of the overload; 0: none")
     parser.add_argument(
         "--queue-depth",
         type=int,
@@ -120,83 +128,89 @@ def _takes_part(contender: Contender, options: argparse.Namespace) -> bool:
     return contender.quick or not options.quick
 
 
-def _installed(contender: Contender, found: HttpFigures) -> bool:
+def _installed(contender: Contender, figures: HttpFigures) -> bool:
     try:
         if contender.package:
             install(contender.package)
     except NotInstalledError as error:
-        found.absent[contender.name] = str(error)
+        figures.absent[contender.name] = str(error)
         console.print(f"[yellow]{contender.name} takes no part: {error}[/]")
         return False
     return True
 
 
 def _round(
-    contender: Contender, number: int, options: argparse.Namespace, found: HttpFigures
+    contender: Contender, number: int, options: argparse.Namespace, figures: HttpFigures
 ) -> None:
     began = time.monotonic()
     try:
         with serving(contender) as running:
             load(running, 64, 0.5)
             for connections in options.connections:
-                found.note(contender.name, connections, load(running, connections, options.seconds))
+                figures.note(
+                    contender.name, connections, load(running, connections, options.seconds)
+                )
     except DoesNotServeError as error:
-        found.absent[contender.name] = str(error)
+        figures.absent[contender.name] = str(error)
         console.print(f"[yellow]{error}[/]")
         return
-    rates = ", ".join(f"{c}: {found.rate(contender.name, c):,.0f}/s" for c in options.connections)
+    rates = ", ".join(f"{c}: {figures.rate(contender.name, c):,.0f}/s" for c in options.connections)
     took = time.monotonic() - began
     print(f"round {number + 1}: {contender.name}: {rates} ({took:.0f} s)", file=sys.stderr)
 
 
 def _open_loop(
-    contenders: list[Contender], options: argparse.Namespace, found: HttpFigures
+    contenders: list[Contender], options: argparse.Namespace, figures: HttpFigures
 ) -> None:
-    peak, _ = found.peak("penstock")
-    for one in contenders:
-        # beyond its own peak it would only show how long its queue grows
+    peak, _ = figures.peak("penstock")
+    for contender in contenders:
+        # a load beyond a server's peak would only measure the growth of its queue
         shares = [
             share
             for share in (0.5, 0.8)
-            if one.name == "penstock" or found.peak(one.name)[0] >= share * peak
+            if contender.name == "penstock" or figures.peak(contender.name)[0] >= share * peak
         ]
-        if one.name in found.absent or not shares or not options.open_seconds:
+        if contender.name in figures.absent or not shares or not options.open_seconds:
             continue
-        _attempt(found, f"{one.name}, open loop", lambda: _open(one, shares, options, found))  # noqa: B023
+        _attempt(
+            figures,
+            f"{contender.name}, open loop",
+            lambda: _open(contender, shares, options, figures),
+        )  # noqa: B023
 
 
 def _open(
-    contender: Contender, shares: Sequence[float], options: argparse.Namespace, found: HttpFigures
+    contender: Contender, shares: Sequence[float], options: argparse.Namespace, figures: HttpFigures
 ) -> None:
-    peak, _ = found.peak("penstock")
+    peak, _ = figures.peak("penstock")
     with serving(contender) as running:
         load(running, 64, 0.5)
         for share in shares:
             seen = load(running, 256, options.open_seconds, share * peak)
-            found.opened.setdefault(contender.name, {})[share] = seen
+            figures.opened.setdefault(contender.name, {})[share] = seen
 
 
-def _overload(options: argparse.Namespace, found: HttpFigures) -> None:
+def _overload(options: argparse.Namespace, figures: HttpFigures) -> None:
     if options.overload_seconds:
-        found.overload = overload(
+        figures.overload = overload(
             OURS_ALONE,
-            Peak(*found.peak("penstock")),
+            Peak(*figures.peak("penstock")),
             options.overload_seconds,
             queue_depth=options.queue_depth,
         )
 
 
-def _balance(options: argparse.Namespace, found: HttpFigures) -> None:
+def _balance(options: argparse.Namespace, figures: HttpFigures) -> None:
     if options.balance:
-        found.new_replicas_seconds = share_seconds(OURS_ALONE)
+        figures.new_replicas_seconds = share_seconds(OURS_ALONE)
 
 
-def _process_memory(_options: argparse.Namespace, found: HttpFigures) -> None:
-    """Note what our two processes take where the engine has one of its own."""
+def _process_memory(_options: argparse.Namespace, figures: HttpFigures) -> None:
+    """Record the memory of our two processes when the engine has its own."""
     environment = {**OURS_ALONE.environment, "PENSTOCK_PLACEMENT": "Process"}
     apart = replace(OURS_ALONE, name="penstock, process", environment=environment)
     with serving(apart) as running:
-        found.process_memory = float(load(running, 64, 2.0)["memory"])
+        figures.process_memory = float(load(running, 64, 2.0)["memory"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sixteen keep-alive clients behind a plain Service, and two replicas that join two others: when they get their share."""
+"""Time until two new replicas get their share of the traffic of sixteen keep-alive clients behind a plain Service."""
 
 import asyncio
 import random
@@ -17,13 +17,13 @@ REPLICAS: Final = 4
 SHARE: Final = 0.15
 TARGET_SECONDS: Final = 60.0
 WINDOW_SECONDS: Final = 10
-"""Over which a share is counted."""
+"""Window of a share."""
 SETTLE_SECONDS: Final = 3.0
 THINKING_SECONDS: Final = 0.005
 
 
 class RandomBalancer:
-    """Draws a replica for every new connection, as kube-proxy does, and counts who was asked."""
+    """Selects a random replica for every new connection, like kube-proxy, and counts the requests by replica."""
 
     def __init__(self, ports: list[int], draw: random.Random) -> None:
         self.ports = ports
@@ -31,7 +31,7 @@ class RandomBalancer:
         self._draw = draw
 
     async def client(self, requests: list[bytes]) -> None:
-        """Ask for ever, on one connection until its server ends it."""
+        """Send requests forever, on one connection until its server closes it."""
         while True:
             port = self._draw.choice(self.ports)
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -47,7 +47,7 @@ class RandomBalancer:
 
 
 def share_seconds(ours: Contender) -> float:
-    """Return after how long each of two new replicas has SHARE of the traffic; twice the target where one never had."""
+    """Return the seconds until each of two new replicas has SHARE of the traffic, or twice the target if not reached."""
     samples = islice(bodies.samples(), 8)
     requests = [bodies.request_of(ours, row)[0] for row, _ in samples]
     with ExitStack() as stack:
@@ -60,22 +60,22 @@ def share_seconds(ours: Contender) -> float:
 
 async def _observe(ports: list[int], requests: list[bytes]) -> float:
     old, new = ports[: REPLICAS // 2], ports[REPLICAS // 2 :]
-    service = RandomBalancer(old, random.Random(1))  # noqa: S311 - a Service's dice
+    service = RandomBalancer(old, random.Random(1))  # noqa: S311 - reproducible
     clients = [asyncio.create_task(service.client(requests)) for _ in range(CLIENTS)]
     await asyncio.sleep(SETTLE_SECONDS)
     service.ports = ports
     seen: deque[Counter[int]] = deque([service.asked.copy()], WINDOW_SECONDS + 1)
-    found = 2 * TARGET_SECONDS
+    seconds = 2 * TARGET_SECONDS
     for second in range(1, int(TARGET_SECONDS) + 1):
         await asyncio.sleep(1.0)
         seen.append(service.asked.copy())
         lately = seen[-1] - seen[0]
         if min(lately[port] for port in new) >= SHARE * lately.total():
-            found = float(second)
+            seconds = float(second)
             break
-    for one in clients:
-        if one.done() and (error := one.exception()) is not None:
+    for client in clients:
+        if client.done() and (error := client.exception()) is not None:
             raise DoesNotServeError(f"a client of the replicas: {error!r}")
-        one.cancel()
+        client.cancel()
     await asyncio.gather(*clients, return_exceptions=True)
-    return found
+    return seconds

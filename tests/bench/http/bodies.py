@@ -1,4 +1,4 @@
-"""The requests that the load generator sends, each with the numbers that its answer must hold."""
+"""Requests of the load generator, each with the numbers of a correct answer."""
 
 import importlib.util
 import json
@@ -15,7 +15,7 @@ import torch
 from tests.bench.http.plan import PEERS, Contender
 
 NUMBER: Final = 64
-"""Distinct bodies, so that no server can answer from memory."""
+"""Number of distinct bodies, so that no server can answer from a cache."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -32,7 +32,7 @@ def write(contender: Contender, port: int, folder: Path) -> Path:
 
 
 def samples() -> Iterator[tuple[list[float], Floats]]:
-    """Yield rows and the outputs that the network gives them."""
+    """Yield rows and the network's outputs for them."""
     model, draw = network(), random.Random(1)  # noqa: S311 - inputs of a bench
     for _ in range(NUMBER):
         row = [round(draw.uniform(-1, 1), 4) for _ in range(64)]
@@ -41,14 +41,14 @@ def samples() -> Iterator[tuple[list[float], Floats]]:
 
 
 def network() -> torch.nn.Module:
-    """Return the network, as the peers' folder has it."""
+    """Return the network of the peers' folder."""
     spec = importlib.util.spec_from_file_location("tiny_mlp", PEERS / "tiny_mlp.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    made: torch.nn.Module = module.network()
-    return made
+    built: torch.nn.Module = module.network()
+    return built
 
 
 def request_of(contender: Contender, row: list[float]) -> tuple[bytes, int, bytes]:

@@ -1,4 +1,4 @@
-"""What this machine can do, measured in the same run: every target of the bench is a ratio to it."""
+"""Calibration of the machine in the same run, which the bench's ratios refer to."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ from tests.bench.http.plan import MAX_BATCH, PEERS
 
 REQUEST_BYTES = 700
 ANSWER_BYTES = 500
-"""About what a JSON request of 64 floats and its answer take."""
+"""Approximate size of a JSON request of 64 floats, and of its answer."""
 
 
 def calibration() -> dict[str, Any]:
@@ -34,7 +34,7 @@ def calibration() -> dict[str, Any]:
 
 
 def _bare_torch() -> int:
-    """Return the memory of a process that has torch and the network and nothing else."""
+    """Return the memory of a process with only torch and the network."""
     code = (
         "import torch, tiny_mlp\n"
         "torch.set_num_threads(1)\n"
@@ -66,7 +66,7 @@ def _gemm() -> float:
 
 
 def _echo() -> float:
-    """Return what the sockets of a request and its answer cost both sides, without any server."""
+    """Return the socket cost of a request and its answer on both sides, without a server."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())
         served, _ = server.accept()

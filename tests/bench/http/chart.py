@@ -1,4 +1,4 @@
-"""The bench's chart: requests a second by connections, and processor time a request."""
+"""Chart of the HTTP bench: requests a second by connections, and processor time per request."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,19 +11,19 @@ from tests.bench.http.figures import HttpFigures
 mpl.use("Agg")
 
 
-def draw(found: HttpFigures, folder: Path) -> Path:
+def draw(figures: HttpFigures, folder: Path) -> Path:
     """Write the chart below `folder` and return its file."""
     from matplotlib import pyplot as plt
 
-    numbers = found.connections()
+    numbers = figures.connections()
     figure, (rates, costs, forming) = plt.subplots(1, 3, figsize=(18, 5))
     for axes, title, figure_of in (
-        (rates, "right answers a second", found.rate),
-        (costs, "CPU microseconds a request", found.cpu_microseconds),
+        (rates, "right answers a second", figures.rate),
+        (costs, "CPU microseconds a request", figures.cpu_microseconds),
     ):
-        by_server = {name: {c: figure_of(name, c) for c in numbers} for name in found.names()}
+        by_server = {name: {c: figure_of(name, c) for c in numbers} for name in figures.names()}
         plot_servers(axes, by_server, title)
-    forming.plot(list(found.forming), list(found.forming.values()), marker="o")
+    forming.plot(list(figures.forming), list(figures.forming.values()), marker="o")
     forming.set(
         title="microseconds to form a batch",
         xlabel="requests waiting",

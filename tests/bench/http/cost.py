@@ -1,8 +1,8 @@
-"""`python -m tests.bench.http.cost`: what our Python costs a request beside the raw sketch's, without sockets.
+"""`python -m tests.bench.http.cost`: processor time of our Python code per request, compared with the raw sketch's.
 
-Both protocols are called as a loop would call them, a round of requests at a time, over a transport that only counts; the
-processor time of the cheapest round is told, so the figure holds on a machine that others use too. They take turns of a tenth of a second, so
-that both meet the same machine. What sockets cost comes on top for both.
+Both protocols are called like an event loop calls them, one round of requests at a time, over a transport that only
+counts. The bench reports the cheapest round, which is robust on a shared machine, and alternates every tenth of a second,
+so that both run under the same conditions. The cost of sockets is not included.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from tests.bench.http.plan import CONTENDERS, OURS, PEERS, SERVER_CORE
 
 CONNECTIONS: Final = (64, 256)
 SECONDS: Final = 6.0
-"""Of each, for one number of connections."""
+"""Duration of each server's measurement with one number of connections."""
 TURN_SECONDS: Final = 0.1
 Make = Callable[[], Any]
 
 
 class Counting(asyncio.Transport):
-    """A transport of a client that reads at once."""
+    """A transport that counts answers, of a client that reads without delay."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Counting(asyncio.Transport):
 
 
 async def ours() -> Make:
-    """Return what makes connections of a pod that serves the network."""
+    """Return the connection factory of a pod that serves the network."""
     config = RuntimeConfig.from_env({**OURS, "PENSTOCK_CLIENT_PORT": "0", "PENSTOCK_CONNECTION_AGE_SECONDS": "86400", "PENSTOCK_CONNECTION_REQUESTS": "1000000000"})  # fmt: skip
     pod = make_pod(config, first_limits(config.files.limits_file))
     server = ClientServer(pod, Exposition(pod))
@@ -66,23 +66,23 @@ async def ours() -> Make:
     await pod.load()
     spare_the_collector()
     assert server._runner is not None
-    made: Make = server._runner.server  # type: ignore[assignment]
-    return made
+    factory: Make = server._runner.server  # type: ignore[assignment]
+    return factory
 
 
 async def sketch() -> Make:
-    """Return the raw sketch's protocol."""
+    """Return the protocol class of the raw sketch."""
     spec = importlib.util.spec_from_file_location("sketch", PEERS / "sketch_asyncio.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    made: Make = module.Sketch
-    return made
+    factory: Make = module.Sketch
+    return factory
 
 
 class Course:
-    """One server, its connections, and the cheapest round that was seen of it."""
+    """A server, its connections, and its cheapest round."""
 
     def __init__(self, make: Make, requests: list[bytes], connections: int) -> None:
         self._requests = requests
@@ -98,7 +98,7 @@ class Course:
         return 1e6 * self._best / len(self._pairs)
 
     async def run(self, seconds: float) -> None:
-        """Serve rounds of one request a connection for so long."""
+        """Serve rounds of one request per connection for `seconds`."""
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             began_cpu = time.process_time()
@@ -107,24 +107,24 @@ class Course:
                 protocol.data_received(
                     self._requests[(self._rounds + number) % len(self._requests)]
                 )
-            while any(one.answers < self._rounds for _, one in self._pairs):  # noqa: ASYNC110 - nobody else could tell
+            while any(transport.answers < self._rounds for _, transport in self._pairs):  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
             self._best = min(self._best, time.process_time() - began_cpu)
 
 
 async def compare(courses: Sequence[Course]) -> None:
-    """Let them take turns."""
+    """Run the courses alternately."""
     for _ in range(int(SECONDS / TURN_SECONDS)):
-        for one in courses:
-            await one.run(TURN_SECONDS)
+        for course in courses:
+            await course.run(TURN_SECONDS)
 
 
 async def main() -> None:
     """Measure and print."""
-    os.sched_setaffinity(0, {SERVER_CORE})  # so that the pod is placed as in the bench
+    os.sched_setaffinity(0, {SERVER_CORE})  # the same placement as in the bench
     sys.path.insert(0, str(PEERS))
     torch.set_num_threads(1)
-    kinds = {one.name: one for one in CONTENDERS}
+    kinds = {contender.name: contender for contender in CONTENDERS}
     sent = {
         name: [bodies.request_of(kinds[name], row)[0] for row, _ in bodies.samples()]
         for name in ("penstock", "penstock, binary")
@@ -136,11 +136,11 @@ async def main() -> None:
         await compare([floor, *mine.values()])
         least = floor.microseconds()
         print(f"{connections} connections: sketch {least:.1f} us a request")
-        for name, one in mine.items():
-            found = one.microseconds()
-            print(f"{connections} connections: {name} {found:.1f} us, {found / least:.2f}x")
+        for name, course in mine.items():
+            cost = course.microseconds()
+            print(f"{connections} connections: {name} {cost:.1f} us, {cost / least:.2f}x")
 
 
 if __name__ == "__main__":
     uvloop.run(main())
-    os._exit(0)  # the engine's thread is nobody's to wait for
+    os._exit(0)  # without a wait for the engine's thread

@@ -1,4 +1,4 @@
-"""One virtual environment a peer, beside the cluster's cache; torch is lent from the project's own."""
+"""A virtual environment for each peer in the cache, which shares torch with the project's own."""
 
 import fcntl
 import os
@@ -23,23 +23,23 @@ def python_of(package: str) -> Path:
 
 
 def install(package: str) -> None:
-    """Install `package`, one requirement or several, where it is not yet, and lend it this project's torch.
+    """Install `package`, one or several requirements, if it is missing, and link the project's torch.
 
-    It is lent anew each time, for the cache may outlive the checkout that lent before; and before pip looks, so that what
-    wants torch finds it. Of two that want the same peer at once the second waits.
+    The link is renewed on each call, because the cache may outlive a checkout, and before pip runs, so that pip finds
+    torch installed. A lock serializes concurrent installations of a peer.
 
     Raises:
-        NotInstalledError: pip gave up.
+        NotInstalledError: pip failed.
     """
     folder = _folder(package)
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (folder / "installed").exists():
-            _lend_torch(folder)
+            _link_torch(folder)
             return
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-        _lend_torch(folder)
+        _link_torch(folder)
         _pip(folder, package)
         (folder / "installed").touch()
 
@@ -58,8 +58,8 @@ def _pip(folder: Path, package: str) -> None:
         raise NotInstalledError(f"{package}: {last[:200]}")
 
 
-def _lend_torch(folder: Path) -> None:
-    """Let the environment find the project's packages behind its own: one torch for all."""
+def _link_torch(folder: Path) -> None:
+    """Add the project's packages to the environment's path, after its own."""
     own = (
         folder
         / "lib"

@@ -1,4 +1,4 @@
-"""What was measured, and the medians and ratios that are told of it."""
+"""Measurements of the HTTP bench, with their medians and ratios."""
 
 from collections import defaultdict
 from statistics import median
@@ -11,70 +11,74 @@ OPEN_SHARE: Final = 0.8
 
 
 class HttpFigures:
-    """One run of the bench."""
+    """Figures of one run of the bench."""
 
     def __init__(self, calibration: dict[str, Any]) -> None:
         self.calibration = calibration
         self.absent: dict[str, str] = {}
-        """Why a contender takes no part, by its name."""
+        """Reasons for absent contenders, by name."""
         self.opened: dict[str, dict[float, dict[str, Any]]] = {}
-        """Open loop: by contender and share of our peak."""
+        """Open-loop measurements by contender and share of our peak."""
         self.overload: dict[str, Any] = {}
         self.forming: dict[int, float] = {}
-        """Microseconds of forming a batch, by how many wait."""
+        """Microseconds to form a batch, by the number of waiting requests."""
         self.process_memory: float | None = None
-        """Bytes of both our processes, where the engine has one of its own."""
+        """Memory of both our processes in bytes, when the engine has its own."""
         self.new_replicas_seconds: float | None = None
-        """Until two new replicas each have their share of keep-alive traffic."""
+        """Seconds until two new replicas each have their share of keep-alive traffic."""
         self._closed: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(
             lambda: defaultdict(list)
         )
 
     def note(self, name: str, connections: int, seen: dict[str, Any]) -> None:
-        """Keep one measurement in closed loop."""
+        """Add one closed-loop measurement."""
         self._closed[name][connections].append(seen)
 
     def names(self) -> list[str]:
-        """Return who was measured, in order."""
+        """Return the names of the measured contenders, in order."""
         return list(self._closed)
 
     def connections(self) -> list[int]:
-        """Return the numbers of connections that were measured."""
-        return sorted({one for seen in self._closed.values() for one in seen})
+        """Return the measured numbers of connections."""
+        return sorted({number for seen in self._closed.values() for number in seen})
 
     def rate(self, name: str, connections: int) -> float:
-        """Return the median of right answers a second; 0 where there is none."""
-        return self._median(name, connections, lambda one: one["right"] / one["seconds"])
+        """Return the median of correct answers a second; 0 without a measurement."""
+        return self._median(name, connections, lambda run: run["right"] / run["seconds"])
 
     def peak(self, name: str) -> tuple[float, int]:
-        """Return the best rate of any number of connections, and that number; (0, 64) where none was measured."""
+        """Return the best rate over all numbers of connections, and that number; (0, 64) without a measurement."""
         measured = self._closed.get(name, {})
-        return max(((self.rate(name, one), one) for one in measured), default=(0.0, 64))
+        return max(((self.rate(name, number), number) for number in measured), default=(0.0, 64))
 
     def cpu_microseconds(self, name: str, connections: int) -> float:
-        """Return the median of processor time a right answer, of all the server's processes."""
+        """Return the median processor time per correct answer, over all processes of the server."""
         return self._median(
-            name, connections, lambda one: 1e6 * one["cpu_seconds"] / max(1, one["right"])
+            name, connections, lambda run: 1e6 * run["cpu_seconds"] / max(1, run["right"])
         )
 
     def p99_milliseconds(self, name: str, connections: int) -> float:
         """Return the median of the rounds' p99."""
-        return self._median(name, connections, lambda one: one["p99"] / 1000)
+        return self._median(name, connections, lambda run: run["p99"] / 1000)
 
     def _rate(self, name: str, connections: int) -> float | None:
-        """As `rate`; None where nothing was measured, which is another thing than 0."""
+        """Return `rate`, or None without a measurement, which differs from a rate of 0."""
         measured = connections in self._closed.get(name, {})
         return self.rate(name, connections) if measured else None
 
     def _best(self, start: str, connections: int) -> float | None:
-        """Return the best rate among contenders whose name begins with `start`; None where none was measured."""
-        rates = (self._rate(one, connections) for one in self.names() if one.startswith(start))
-        return max((one for one in rates if one is not None), default=None)
+        """Return the best rate of the contenders whose name starts with `start`, or None without a measurement."""
+        rates = (
+            self._rate(contender, connections)
+            for contender in self.names()
+            if contender.startswith(start)
+        )
+        return max((rate for rate in rates if rate is not None), default=None)
 
     def ratios(self) -> list[tuple[str, float, float | None]]:
-        """Return (line, measured, target) for every line that this run can tell, one of 0 too; one without a target too."""
+        """Return (line, measured, target) for every measured line, including those of 0 and those without a target."""
         lines: list[tuple[str, float | None, float | None]] = []
-        many = [one for one in self.connections() if one >= 64]
+        many = [number for number in self.connections() if number >= 64]
         for c in many:
             ours, sketch, on_uvloop = (
                 self._cpu(n, c)
@@ -140,7 +144,7 @@ class HttpFigures:
         most = max(self.connections(), default=0)
         if self._rate("penstock", most) is None:
             return None
-        ours = self._median("penstock", most, lambda one: one["memory"])
+        ours = self._median("penstock", most, lambda run: run["memory"])
         return _ratio(ours, self.calibration["bare_torch_bytes"])
 
     def _forming_ratio(self) -> float | None:
@@ -155,7 +159,7 @@ class HttpFigures:
 
     def _median(self, name: str, connections: int, of: Any) -> float:
         seen = self._closed.get(name, {}).get(connections, [])
-        return float(median(of(one) for one in seen)) if seen else 0.0
+        return float(median(of(run) for run in seen)) if seen else 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Return everything, for `build/bench/http.json`."""
@@ -175,6 +179,6 @@ class HttpFigures:
         }
 
 
-def _ratio(one: float | None, other: float | None) -> float | None:
-    """Return the quotient; None where one of both was not measured, or there is nothing to divide by."""
-    return one / other if one is not None and other else None
+def _ratio(value: float | None, other: float | None) -> float | None:
+    """Return the quotient, or None if a value is absent or the divisor is 0."""
+    return value / other if value is not None and other else None

@@ -1,4 +1,4 @@
-"""What forming a batch costs by how many wait: it reads heads only, so ten thousand cost what a hundred do."""
+"""Time to form a batch by queue length; only heads are read, so that it hardly depends on the length."""
 
 import time
 from statistics import median
@@ -25,19 +25,19 @@ _GROUP: Final = (("X", "FP32", (64,)),)
 
 
 def forming_microseconds() -> dict[int, float]:
-    """Return the median time of forming one batch of 64, for each number that waits."""
+    """Return the median time to form a batch of 64, by the number of waiting requests."""
     return {number: round(_median(number), 1) for number in WAITING}
 
 
 def _median(number: int) -> float:
-    queue, seconds, made = WaitingRequests(Discipline.PRIORITY), [], 0
+    queue, seconds, added = WaitingRequests(Discipline.PRIORITY), [], 0
     for _ in range(BATCHES):
         while len(queue) < number:
-            made += 1
-            queue.add(Request(str(made), {"X": _ROW}, 1, _GROUP, float(made), made + 1e9))
+            added += 1
+            queue.add(Request(str(added), {"X": _ROW}, 1, _GROUP, float(added), added + 1e9))
         began = time.perf_counter()
         placement = form_batch(
-            queue, BatchLimits(MAX_BATCH, 0.0), ArrivalForecast(UNKNOWN, 0.0), made + 1.0
+            queue, BatchLimits(MAX_BATCH, 0.0), ArrivalForecast(UNKNOWN, 0.0), added + 1.0
         )
         seconds.append(time.perf_counter() - began)
         assert isinstance(placement, Batch)

@@ -128,7 +128,7 @@ static int pull(Connection *c, int counts) {
     ssize_t n = recv(c->fd, c->buffer + c->have, c->room - c->have, 0);
     if (n < 0 && errno == EAGAIN) return 0;
     if (n <= 0) {
-      int lost = c->busy && c->have, again = c->busy && !c->have; /* closed before it answered: asked again, as clients do */
+      int lost = c->busy && c->have, again = c->busy && !c->have; /* closed before an answer: sent again, as clients do */
       reopen(c);
       if (lost) failed += counts, c->busy = 0;
       if (again) c->written = 0, push(c);

@@ -1,4 +1,4 @@
-"""Three times more than our peak, in open loop with a deadline: what is still served in time, and at what memory."""
+"""Overload: goodput and memory at three times our peak, in an open loop with a deadline."""
 
 import json
 from collections.abc import Callable
@@ -15,21 +15,21 @@ from tests.bench.http.running import load, serving
 FACTOR: Final = 3.0
 DEADLINE_MILLISECONDS: Final = 1000
 PATIENCE_SECONDS: Final = 0.1
-"""A client's, for a free connection: what it cannot send by then it does not."""
+"""Time that a client waits for a free connection before it drops a request."""
 GOODPUT_TARGET: Final = 0.75
 CONNECTIONS: Final = 960
 QUEUE_DEPTH: Final = 256
-"""A quarter of a second of our peak: the queue fills, so refusals are of its depth. With a pool's default the deadline
-is what refuses: FIRST_LIMITS.max_queue_depth."""
+"""A quarter of a second of our peak, so that requests are refused because the queue is full. With a pool's default,
+FIRST_LIMITS.max_queue_depth, they are refused because of the deadline."""
 GROWN_TARGET: Final = 16.0
-"""MiB: as flat as memory is told to be."""
+"""Largest growth of memory in MiB."""
 
 
 class Peak(NamedTuple):
-    """What a server does at its best in closed loop: that is what overload is a multiple, and goodput a share, of."""
+    """Peak of a server in a closed loop; overload is a multiple of it, and goodput a share."""
 
     rate: float
-    """Right answers a second."""
+    """Correct answers a second."""
     connections: int
 
 
@@ -42,7 +42,7 @@ def overload(
 ) -> dict[str, Any]:
     """Return goodput as a share of `peak`, p99 and growth of memory.
 
-    `write` makes the file of requests, for another model than the network; `queue_depth` is `maxQueueDepth`.
+    `write` writes the requests file for a model other than the network; `queue_depth` is `maxQueueDepth`.
     """
     with TemporaryDirectory() as folder:
         (Path(folder) / LIMITS_FILE).write_text(_limits(queue_depth))
@@ -71,12 +71,12 @@ def overload(
 
 
 def _cpu(seen: dict[str, Any]) -> float:
-    """Return processor time a right answer: what holds on a machine that others use too."""
+    """Return the processor time per correct answer, which is robust on a shared machine."""
     return float(seen["cpu_seconds"]) / max(1, int(seen["right"]))
 
 
 def mebibytes_grown(seen: dict[str, Any]) -> float | None:
-    """Return by how much the memory grew; None where there was no overload."""
+    """Return the growth of memory in MiB, or None without an overload run."""
     return seen["memory_grown"] / 2**20 if seen else None
 
 

@@ -1,4 +1,4 @@
-"""What is measured: servers, bodies, connections, rounds. Equal batch limits for all: 64 rows."""
+"""Plan of the HTTP bench: servers, bodies and connections. All servers have the same batch limit of 64 rows."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,22 +17,22 @@ INFER: Final = "/v2/models/mlp/infer"
 
 @dataclass(frozen=True)
 class Contender:
-    """One server in one setting; `{port}` in `argv` and `environment` is where it is to listen."""
+    """A server with one setting; `{port}` in `argv` and `environment` is replaced with its port."""
 
     name: str
     argv: tuple[str, ...]
     package: str = ""
-    """Of the Python index, in an environment of its own; empty: the project's own environment."""
+    """Requirements from the Python index for a separate environment; empty for the project's own."""
     path: str = INFER
     body: str = "json"
     """`json` and `binary` are KServe v2's; `bento` is BentoML's own."""
     environment: dict[str, str] = field(default_factory=dict)
     headers: str = ""
-    """More header lines of every request, each with its line end."""
+    """Additional header lines of every request, each with its line end."""
     quick: bool = False
     """Whether it takes part with `--quick`."""
     decisive: bool = False
-    """Whether a line of the table of targets names it, or it is the best of its kind: it takes part with `--decisive`."""
+    """Whether it takes part with `--decisive`: a target names it, or it is the best of its kind."""
 
 
 OURS: Final = {
@@ -48,7 +48,7 @@ OURS: Final = {
 }
 RUNTIME: Final = ("{python}", "-m", "penstock_runtime")
 RAY_TUNED: Final = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0"}
-"""Direct ingress is for HAProxy, which Ray does not bring: without it nobody listens on the port."""
+"""Direct ingress needs HAProxy, which Ray does not include: without it nothing listens on the port."""
 BENTOML: Final = (
     "{python}", "-m", "bentoml", "serve", "serve_bentoml:Tiny", "--host", "127.0.0.1", "--port", "{port}",
 )  # fmt: skip
@@ -62,7 +62,7 @@ def peer(
     settings: dict[str, str] | None = None,
     **more: object,
 ) -> Contender:
-    """Return a peer that waits at most `wait` milliseconds for company; `settings` are its own, in the environment."""
+    """Return a peer with a batch window of `wait` milliseconds; `settings` are its environment variables."""
     environment = {"BENCH_WAIT_MS": str(wait), "BENCH_PORT": "{port}", **(settings or {})}
     return Contender(
         name,

@@ -1,4 +1,4 @@
-"""Starting a contender on its core, and the load generator on the other."""
+"""Runs a contender on one core, and the load generator on the other."""
 
 import contextlib
 import json
@@ -21,12 +21,12 @@ START_SECONDS: Final = 120.0
 
 
 class DoesNotServeError(Exception):
-    """A contender that does not start, or whose answers are wrong; the message says which."""
+    """A contender that does not start or answers wrongly; the message contains the reason."""
 
 
 @dataclass(frozen=True)
 class RunningContender:
-    """A contender that answers."""
+    """A running contender."""
 
     contender: Contender
     port: int
@@ -34,19 +34,19 @@ class RunningContender:
     bodies: Path
 
     def pids(self) -> list[int]:
-        """Return the process and all below it, for those that serve from several."""
-        found, todo = [], [self.process.pid]
+        """Return the process and all its descendants."""
+        pids, todo = [], [self.process.pid]
         while todo:
             pid = todo.pop()
-            found.append(pid)
+            pids.append(pid)
             for task in Path(f"/proc/{pid}/task").glob("*/children"):
                 with contextlib.suppress(OSError):
                     todo += map(int, task.read_text().split())
-        return found
+        return pids
 
 
 def generator() -> Path:
-    """Compile the load generator if it is not there or older than its source; return it."""
+    """Compile the load generator if it is missing or older than its source; return its path."""
     source, program = HERE / "load.c", BUILD / "load"
     BUILD.mkdir(parents=True, exist_ok=True)
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
@@ -61,7 +61,7 @@ def load(
     rate: float = 0.0,
     patience: float = 0.0,
 ) -> dict[str, Any]:
-    """Return what the load generator saw; `patience` as its LOAD_PATIENCE."""
+    """Return the measurements of the load generator; `patience` is its LOAD_PATIENCE."""
     argv = [
         "taskset", "-c", str(CLIENT_CORE), str(generator()), "127.0.0.1", str(running.port),
         str(connections), str(seconds), str(rate), str(running.bodies), *map(str, running.pids()),
@@ -77,20 +77,20 @@ def load(
         ) from error
     if done.returncode:
         raise DoesNotServeError(f"{running.contender.name}: {done.stderr.strip()}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    if found["wrong"]:
-        raise DoesNotServeError(f"{running.contender.name}: {found['wrong']} answers are wrong")
-    return found
+    measured: dict[str, Any] = json.loads(done.stdout)
+    if measured["wrong"]:
+        raise DoesNotServeError(f"{running.contender.name}: {measured['wrong']} answers are wrong")
+    return measured
 
 
 @contextlib.contextmanager
 def serving(contender: Contender, requests: Path | None = None) -> Iterator[RunningContender]:
-    """Run a contender in its own process group; killed at the end with all that it started.
+    """Run a contender in its own process group, which is killed at the end.
 
-    `requests` is a file for the load generator; none: the network's, written for it.
+    `requests` is the file for the load generator; by default one for the network is written.
 
     Raises:
-        DoesNotServeError: it did not answer rightly within START_SECONDS.
+        DoesNotServeError: it did not answer correctly within START_SECONDS.
     """
     port = _free_port()
     python = python_of(contender.package)
@@ -135,14 +135,14 @@ def _wait(running: RunningContender, log: Path) -> None:
             if seen["right"]:
                 return
         time.sleep(0.3)
-    words = log.read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
+    words = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]
     raise DoesNotServeError(f"{running.contender.name} does not serve: {words[0][:200]}")
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 if sys.platform != "linux":

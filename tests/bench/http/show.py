@@ -1,4 +1,4 @@
-"""The bench's tables."""
+"""Tables of the HTTP bench."""
 
 from typing import Any
 
@@ -9,27 +9,27 @@ from tests.bench.http.figures import HttpFigures
 from tests.bench.http.overload import GROWN_TARGET
 
 
-def everything(console: Console, found: HttpFigures) -> None:
-    """Print all tables, and who took no part and why."""
-    console.print(machine(found.calibration))
-    console.print(_closed(found))
-    if found.opened:
-        console.print(_opened(found))
-    if found.overload:
-        console.print(_overload(found))
-    if found.forming:
-        console.print(f"microseconds to form a batch of 64, by requests waiting: {found.forming}")
-    console.print(_ratios(found))
-    if found.opened and not found.open_peers():
+def everything(console: Console, figures: HttpFigures) -> None:
+    """Print all tables, and the absent contenders with the reasons."""
+    console.print(machine(figures.calibration))
+    console.print(_closed(figures))
+    if figures.opened:
+        console.print(_opened(figures))
+    if figures.overload:
+        console.print(_overload(figures))
+    if figures.forming:
+        console.print(f"microseconds to form a batch of 64, by requests waiting: {figures.forming}")
+    console.print(_ratios(figures))
+    if figures.opened and not figures.open_peers():
         console.print(
             "open loop: no peer serves 80 % of our capacity, so none can be compared there"
         )
-    for name, why in found.absent.items():
-        console.print(f"[yellow]took no part: {name}: {why}[/]")
+    for name, why in figures.absent.items():
+        console.print(f"[yellow]absent: {name}: {why}[/]")
 
 
 def machine(calibrated: dict[str, Any]) -> str:
-    """Return in a line what the machine of the run can do."""
+    """Return a line with the calibration of the machine."""
     return (
         f"{calibrated['processor']} ({' '.join(calibrated['flags'])}): {calibrated['memory_gigabytes_per_second']} GB/s"
         f" copied, {calibrated['gemm_gigaflops']} GFLOP/s, raw echo {calibrated['echo_microseconds']} us,"
@@ -44,22 +44,24 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _closed(found: HttpFigures) -> Table:
-    numbers = found.connections()
+def _closed(figures: HttpFigures) -> Table:
+    numbers = figures.connections()
     at = " / ".join(map(str, numbers))
     what = ("requests/s", "CPU us a request", "p99 ms")
     table = _table(f"closed loop: medians at {at} connections", "server", *what)
-    for name in sorted(found.names(), key=lambda one: -found.rate(one, numbers[-1])):
+    for name in sorted(
+        figures.names(), key=lambda contender: -figures.rate(contender, numbers[-1])
+    ):
         table.add_row(
             f"[bold]{name}[/]" if name.startswith("penstock") else name,
-            " / ".join(f"{found.rate(name, c):,.0f}" for c in numbers),
-            " / ".join(f"{found.cpu_microseconds(name, c):,.0f}" for c in numbers),
-            " / ".join(f"{found.p99_milliseconds(name, c):.1f}" for c in numbers),
+            " / ".join(f"{figures.rate(name, c):,.0f}" for c in numbers),
+            " / ".join(f"{figures.cpu_microseconds(name, c):,.0f}" for c in numbers),
+            " / ".join(f"{figures.p99_milliseconds(name, c):.1f}" for c in numbers),
         )
     return table
 
 
-def _opened(found: HttpFigures) -> Table:
+def _opened(figures: HttpFigures) -> Table:
     table = _table(
         "open loop (Poisson), by share of our peak",
         "server",
@@ -68,7 +70,7 @@ def _opened(found: HttpFigures) -> Table:
         "p50 ms",
         "p99 ms",
     )
-    for name, shares in found.opened.items():
+    for name, shares in figures.opened.items():
         for share, seen in shares.items():
             table.add_row(
                 name,
@@ -80,14 +82,14 @@ def _opened(found: HttpFigures) -> Table:
     return table
 
 
-def _overload(found: HttpFigures) -> Table:
+def _overload(figures: HttpFigures) -> Table:
     table = _table(
-        f"overload at three times our peak, maxQueueDepth {found.overload['queue_depth']}",
+        f"overload at three times our peak, maxQueueDepth {figures.overload['queue_depth']}",
         "figure",
         "measured",
         "target",
     )
-    seen = found.overload
+    seen = figures.overload
     table.add_row(
         "goodput / peak", f"{seen['goodput_ratio']:.2f}", f">= {seen['goodput_target']:.2f}"
     )
@@ -109,9 +111,9 @@ def _overload(found: HttpFigures) -> Table:
     return table
 
 
-def _ratios(found: HttpFigures) -> Table:
+def _ratios(figures: HttpFigures) -> Table:
     table = _table("ratios", "line", "measured", "target")
-    for line, measured, target in found.ratios():
+    for line, measured, target in figures.ratios():
         if target is None:
             table.add_row(line, f"{measured:.2f}", "")
             continue

@@ -1,4 +1,4 @@
-"""OpenVINO GenAI's continuous batching, in a virtual environment of its own (see `environments.py`)."""
+"""Peer: OpenVINO GenAI's continuous batching, in its own virtual environment (see `environments.py`)."""
 
 from collections import deque
 from pathlib import Path
@@ -10,15 +10,15 @@ import openvino_genai as genai
 from optimum.intel import OVModelForCausalLM
 
 from tests.bench.generation.clock import now
-from tests.bench.generation.workload import Ask, Work
+from tests.bench.generation.workload import PromptRequest, Work
 
 CACHE_GIB = 1
 
 
 class Peer:
-    """One converted model, a pipeline for each concurrency.
+    """A converted model with a pipeline for each concurrency.
 
-    Requests are handed over as places fall free: while prompts are split and fused, `max_num_seqs` bounds nothing.
+    Requests are added as slots become free, because `max_num_seqs` has no effect while prompts are split and fused.
     """
 
     def __init__(self, folder: Path, dtype: str) -> None:
@@ -34,20 +34,26 @@ class Peer:
 
     def run(self, work: Work) -> float:
         """Return the seconds of all requests."""
-        pipeline, made = self._pipeline(work.concurrency), 0
-        waiting, running = deque(enumerate(work.asks)), list[Any]()
+        pipeline, generated = self._pipeline(work.concurrency), 0
+        waiting, running = deque(enumerate(work.requests)), list[Any]()
         began = now()
         while waiting or running:
             while waiting and len(running) < work.concurrency:
                 running.append(_begun(pipeline, *waiting.popleft()))
             pipeline.step()
-            ended = [one for one in running if one.get_status() != genai.GenerationStatus.RUNNING]
+            ended = [
+                handle
+                for handle in running
+                if handle.get_status() != genai.GenerationStatus.RUNNING
+            ]
             for handle in ended:
                 running.remove(handle)
-                made += len(handle.read_all()[0].generated_ids)
+                generated += len(handle.read_all()[0].generated_ids)
         seconds = now() - began
-        if made != sum(ask.answer for ask in work.asks):
-            raise RuntimeError(f"{made} tokens came of {sum(ask.answer for ask in work.asks)}")
+        if generated != sum(request.answer for request in work.requests):
+            raise RuntimeError(
+                f"{generated} tokens generated, expected {sum(request.answer for request in work.requests)}"
+            )
         return seconds
 
     def _pipeline(self, concurrency: int) -> genai.ContinuousBatchingPipeline:
@@ -69,13 +75,13 @@ class Peer:
         return self._pipelines[concurrency]
 
 
-def _begun(pipeline: genai.ContinuousBatchingPipeline, index: int, ask: Ask) -> Any:
+def _begun(pipeline: genai.ContinuousBatchingPipeline, index: int, request: PromptRequest) -> Any:
     return pipeline.add_request(
         index,
-        ov.Tensor(np.array([ask.prompt], dtype=np.int64)),
+        ov.Tensor(np.array([request.prompt], dtype=np.int64)),
         genai.GenerationConfig(
-            max_new_tokens=ask.answer,
-            min_new_tokens=ask.answer,
+            max_new_tokens=request.answer,
+            min_new_tokens=request.answer,
             ignore_eos=True,
             eos_token_id=0,  # the model has none, and the built-in -1 is refused
             stop_token_ids={0},

@@ -1,4 +1,4 @@
-"""This project's engine, in this process: scheduler, ledger, step, sampler and all, without HTTP."""
+"""Peer: this project's engine in-process, with scheduler, block manager, compute backend and sampler, without HTTP."""
 
 from functools import partial
 from pathlib import Path
@@ -26,21 +26,23 @@ CACHE_BYTES = 1 << 30
 
 class _NoPulse:
     def begin(self, predicted_seconds: float) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
     def tick(self) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
     def tick_idle(self) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
 
 class Peer:
-    """One loaded model, on the backend and at the depth that a pod would have here; each work gets a fresh scheduler, so that no prefix of
-    an earlier one is found."""
+    """A loaded model with the backend and depth that a pod on this machine has.
+
+    Each work gets a new scheduler, so that there are no prefix-cache hits from an earlier work.
+    """
 
     compute = Compute.AUTO
 
@@ -58,7 +60,7 @@ class Peer:
             generation=1,
             max_batch_size=work.concurrency,
             max_batched_tokens=max(BUDGET, work.concurrency),
-            max_queue_depth=len(work.asks),
+            max_queue_depth=len(work.requests),
             discipline=Discipline.PRIORITY,
             preemption=Preemption.LOWER_PRIORITY,
         )
@@ -67,10 +69,10 @@ class Peer:
         self._ended, self._busy, self._idle = 0, 0.0, 0.0
         loop = Loop(engine, self._runner, LoopPorts(self._take, _NoPulse(), now))
         began = now()
-        for index, ask in enumerate(work.asks):
-            params = SamplingParams(max_tokens=ask.answer, temperature=0.0)
-            engine.take(Generate(str(index), ask.prompt, params, arrived=began), began)
-        while self._ended < len(work.asks):
+        for index, request in enumerate(work.requests):
+            params = SamplingParams(max_tokens=request.answer, temperature=0.0)
+            engine.take(Generate(str(index), request.prompt, params, arrived=began), began)
+        while self._ended < len(work.requests):
             loop.turn()
         seconds = now() - began
         self.idle_share = self._idle / max(self._idle + self._busy, 1e-9)

@@ -1,4 +1,4 @@
-"""transformers' continuous batching, `generate_batch`."""
+"""Peer: transformers' continuous batching, `generate_batch`."""
 
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,16 @@ from tests.bench.generation.clock import now
 from tests.bench.generation.workload import Work
 
 PAGES = 256
-"""Of 256 tokens each, its own default: by itself it would claim, and touch, most of the machine's memory."""
+"""Pages of 256 tokens, the default size; without a limit it would allocate most of the machine's memory."""
 BUDGET = 512
-"""Tokens a step, as our own."""
+"""Tokens per step, equal to that of our engine."""
 
 auto: Any = transformers.AutoModelForCausalLM
 settled: Any = transformers.GenerationConfig
 
 
 class Peer:
-    """One loaded model; its manager is made anew for each work, as the concurrency is a setting of it."""
+    """A loaded model; each work gets a new manager, because the concurrency is one of its settings."""
 
     def __init__(self, folder: Path, dtype: str, device: str = "cpu") -> None:
         self._model = auto.from_pretrained(
@@ -43,9 +43,9 @@ class Peer:
         while not self._next(manager):
             pass
         began = now()
-        for index, ask in enumerate(work.asks):
-            manager.add_request(list(ask.prompt), f"r{index}", max_new_tokens=ask.answer)
-        left = len(work.asks)
+        for index, request in enumerate(work.requests):
+            manager.add_request(list(request.prompt), f"r{index}", max_new_tokens=request.answer)
+        left = len(work.requests)
         while left:
             left -= self._next(manager)
         seconds = now() - began

@@ -25,13 +25,13 @@ class Peer:
         if work.concurrency > 1:
             return None
         began = now()
-        for ask in work.asks:
-            ids = torch.tensor([ask.prompt])
+        for request in work.requests:
+            ids = torch.tensor([request.prompt])
             self._model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
-                max_new_tokens=ask.answer,
-                min_new_tokens=ask.answer,
+                max_new_tokens=request.answer,
+                min_new_tokens=request.answer,
                 do_sample=False,
                 pad_token_id=0,
             )

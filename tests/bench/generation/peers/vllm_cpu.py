@@ -1,4 +1,4 @@
-"""vLLM's CPU build, in a virtual environment of its own (see `environments.py`)."""
+"""Peer: vLLM's CPU build, in its own virtual environment (see `environments.py`)."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ MODEL_LENGTH = 1024
 
 
 class Peer:
-    """One loaded model, compiled once: how many requests run together is set anew for each work."""
+    """A loaded model, compiled once; the concurrency is set for each work."""
 
     eager = False
 
@@ -36,15 +36,17 @@ class Peer:
         scheduler.max_num_active_reqs = work.concurrency
         params = [
             vllm.SamplingParams(
-                temperature=0.0, max_tokens=ask.answer, ignore_eos=True, detokenize=False
+                temperature=0.0, max_tokens=request.answer, ignore_eos=True, detokenize=False
             )
-            for ask in work.asks
+            for request in work.requests
         ]
-        prompts = [{"prompt_token_ids": list(ask.prompt)} for ask in work.asks]
+        prompts = [{"prompt_token_ids": list(request.prompt)} for request in work.requests]
         began = now()
         outputs = self._engine.generate(prompts, params, use_tqdm=False)
         seconds = now() - began
-        made = sum(len(output.outputs[0].token_ids) for output in outputs)
-        if made != sum(ask.answer for ask in work.asks):
-            raise RuntimeError(f"{made} tokens came of {sum(ask.answer for ask in work.asks)}")
+        generated = sum(len(output.outputs[0].token_ids) for output in outputs)
+        if generated != sum(request.answer for request in work.requests):
+            raise RuntimeError(
+                f"{generated} tokens generated, expected {sum(request.answer for request in work.requests)}"
+            )
         return seconds

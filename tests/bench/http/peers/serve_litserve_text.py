@@ -3,14 +3,14 @@
 import os
 
 import litserve
-from text_encoder import TextEncoder, answered, asked
+from text_encoder import PeerEncoder, answer_for, input_of
 
 
 class Texts(litserve.LitAPI):
     """The encoder, batch by batch."""
 
     def setup(self, device):
-        self.encoder = TextEncoder()
+        self.encoder = PeerEncoder()
 
     def decode_request(self, request):
         return request
@@ -19,9 +19,9 @@ class Texts(litserve.LitAPI):
         return inputs
 
     def predict(self, bodies):
-        given = [asked(body) for body in bodies]
+        given = [input_of(body) for body in bodies]
         encode = self.encoder.embed_texts if isinstance(given[0], str) else self.encoder.embed_ids
-        return [answered(body, one) for body, one in zip(bodies, encode(given), strict=True)]
+        return [answer_for(body, vector) for body, vector in zip(bodies, encode(given), strict=True)]
 
     def unbatch(self, output):
         return output

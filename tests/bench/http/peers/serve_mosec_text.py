@@ -5,7 +5,7 @@ import sys
 
 import orjson
 from mosec import Server, Worker
-from text_encoder import TextEncoder, answered, asked
+from text_encoder import PeerEncoder, answer_for, input_of
 
 WAIT = int(os.environ["BENCH_WAIT_MS"])
 
@@ -14,7 +14,7 @@ class Texts(Worker):
     """The encoder, batch by batch."""
 
     def __init__(self):
-        self.encoder = TextEncoder()
+        self.encoder = PeerEncoder()
 
     def deserialize(self, data):
         return orjson.loads(data)
@@ -23,9 +23,9 @@ class Texts(Worker):
         return orjson.dumps(data)
 
     def forward(self, data):
-        given = [asked(body) for body in data]
+        given = [input_of(body) for body in data]
         encode = self.encoder.embed_texts if isinstance(given[0], str) else self.encoder.embed_ids
-        return [answered(body, one) for body, one in zip(data, encode(given), strict=True)]
+        return [answer_for(body, vector) for body, vector in zip(data, encode(given), strict=True)]
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ def infer(X):
 
 
 def mend():
-    """Let Triton's interpreter, older than the standard library it is given, use the lock written in Python.
+    """Make Triton's interpreter, which is older than its standard library, use the lock written in Python.
 
-    `multiprocessing` of Python 3.11.7 and later asks a lock how often it is held, which the C lock of 3.11.6 cannot tell.
+    `multiprocessing` of Python 3.11.7 and later reads the recursion count of a lock, which the C lock of 3.11.6 lacks.
     """
     proxy = Path(pytriton.__file__).parent / "proxy" / "model.py"
     text = proxy.read_text()

@@ -7,9 +7,9 @@ from pytriton.decorators import batch
 from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
 from pytriton.triton import Triton, TritonConfig
 from serve_pytriton import mend
-from text_encoder import TextEncoder
+from text_encoder import PeerEncoder
 
-ENCODER = TextEncoder()
+ENCODER = PeerEncoder()
 WIDTH = ENCODER.model.config.hidden_size
 
 
@@ -20,7 +20,7 @@ def of_ids(input_ids, attention_mask):
 
 @batch
 def of_texts(text):
-    return [np.array(ENCODER.embed_texts([one.decode() for one in text[:, 0]]), np.float32)]
+    return [np.array(ENCODER.embed_texts([row.decode() for row in text[:, 0]]), np.float32)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every peer computes: the untouched model of a directory, rows padded to the longest of their batch."""
+"""The encoder of every peer: the unmodified model of a directory, with rows padded to the longest of their batch."""
 
 import os
 
@@ -9,8 +9,8 @@ transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
 
 
-class TextEncoder:
-    """`BENCH_MODEL` is the directory; texts are tokenised here, as peers do in their workers."""
+class PeerEncoder:
+    """The model in the directory `BENCH_MODEL`; texts are tokenised here, as peers do in their workers."""
 
     def __init__(self):
         torch.set_num_threads(1)
@@ -31,16 +31,16 @@ class TextEncoder:
             return torch.nn.functional.normalize(pooled, dim=1).tolist()
 
     def embed_texts(self, texts):
-        return self.embed_ids([one.ids for one in self.tokenizer.encode_batch(texts)])
+        return self.embed_ids([encoding.ids for encoding in self.tokenizer.encode_batch(texts)])
 
 
-def asked(body):
-    """Return a row of ids or a text, whichever a body brings."""
+def input_of(body):
+    """Return the row of ids or the text of a body."""
     return body["input"] if "input" in body else body["inputs"][0]["data"]
 
 
-def answered(body, vector):
-    """Return the answer of the protocol that the body speaks."""
+def answer_for(body, vector):
+    """Return the answer in the protocol of the body."""
     if "input" in body:
         return {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": vector}]}
     return {"outputs": [{"name": "embedding", "datatype": "FP32", "shape": [1, len(vector)], "data": vector}]}
