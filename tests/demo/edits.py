@@ -10,7 +10,7 @@ from tests.demo.story import Edit
 from tests.support.kube.pools import PoolHandle, WaitTimeoutError, until
 from tests.support.kube.target import Target
 
-LONGEST_SECONDS = 30.0
+MAX_EDIT_SECONDS = 30.0
 
 
 def make(target: Target, pool: PoolHandle, edit: Edit) -> EditTaken:

@@ -68,7 +68,7 @@ def worlds(folder: Path, size: plan.RunSize) -> dict[str, list[Unit]]:
 
 
 def changes(folder: Path, size: plan.RunSize) -> dict[tuple[str, float], list[Unit]]:
-    """Return the default law with each of its own defaults a quarter less and more."""
+    """Return the default law with each of its defaults changed by a quarter down and up."""
     return {
         (name, factor): [
             Unit(folder, (Job(trace, size.seconds, plan.DEFAULT, changed=(name, factor)),))

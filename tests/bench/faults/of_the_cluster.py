@@ -18,14 +18,14 @@ ETCD_STOPS_SECONDS, ETCD_RUNS_SECONDS = 0.4, 0.1
 
 @contextmanager
 def prometheus_dead(stage: FaultStage) -> Iterator[None]:
-    """Take Prometheus away."""
+    """Stop Prometheus."""
     with prometheus.stopped(stage.api):
         yield
 
 
 @contextmanager
 def prometheus_stale(stage: FaultStage) -> Iterator[None]:
-    """Let Prometheus answer with old samples only."""
+    """Make Prometheus answer with old samples only."""
     known = names.METRIC_ROWS_RECEIVED
     with prometheus.stale(stage.api, stage.prometheus_url, known, OLD_SECONDS):
         yield
@@ -68,7 +68,7 @@ def api_server_down(stage: FaultStage) -> Iterator[None]:
 
 @contextmanager
 def etcd_slow(stage: FaultStage) -> Iterator[None]:
-    """Let etcd run for only 0.1 s of every 0.5 s."""
+    """Pause etcd for 0.4 s of every 0.5 s."""
     over = threading.Event()
 
     def drag() -> None:

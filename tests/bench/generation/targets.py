@@ -15,7 +15,7 @@ STREAMS = 32
 
 
 @dataclass(frozen=True)
-class Peer:
+class PeerTarget:
     """Target rates relative to a peer."""
 
     peer: str
@@ -25,11 +25,11 @@ class Peer:
 
 
 PEERS = (
-    Peer("transformers_batch", {"llama-7M": 2.0, "llama-61M": 2.0}, (8, 32)),
-    Peer("transformers_generate", {"llama-7M": 1.0, "llama-61M": 1.0}, (1,)),
-    Peer("vllm_cpu", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
-    Peer("vllm_cpu_eager", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
-    Peer("openvino_genai", {"llama-7M": 0.9, "llama-61M": 0.95}, CONCURRENCY),
+    PeerTarget("transformers_batch", {"llama-7M": 2.0, "llama-61M": 2.0}, (8, 32)),
+    PeerTarget("transformers_generate", {"llama-7M": 1.0, "llama-61M": 1.0}, (1,)),
+    PeerTarget("vllm_cpu", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
+    PeerTarget("vllm_cpu_eager", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
+    PeerTarget("openvino_genai", {"llama-7M": 0.9, "llama-61M": 0.95}, CONCURRENCY),
 )
 
 

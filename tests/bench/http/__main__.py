@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from rich.console import Console
@@ -172,11 +173,8 @@ def _open_loop(
         ]
         if contender.name in figures.absent or not shares or not options.open_seconds:
             continue
-        _attempt(
-            figures,
-            f"{contender.name}, open loop",
-            lambda: _open(contender, shares, options, figures),
-        )  # noqa: B023
+        step = partial(_open, contender, shares, options, figures)
+        _attempt(figures, f"{contender.name}, open loop", step)
 
 
 def _open(

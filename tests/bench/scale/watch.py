@@ -21,7 +21,7 @@ SPEC = emulated(replicas=1, scaling={"mode": "Auto", "algorithm": "CapacityAtObj
 LOOK_SECONDS = 15.0
 """Interval of scrapes, like Prometheus': the exposition of thousands of pools costs the operator processor time."""
 SAY_SECONDS = 30.0
-LONGEST_SECONDS = 7200.0
+MAX_WAIT_SECONDS = 7200.0
 """Upper bound on one wait, even with progress."""
 AHEAD = 250
 """Largest number of created pools that are not Ready; more would only queue for the operator's 50 writes a second."""
@@ -65,7 +65,7 @@ class ScaleWatch:
                 if stages.all(self.size):
                     return metrics
             self._say(f"{what}, {now - begun:.0f} s: {stages}{_usage(metrics)}", stages, now)
-            if patience.spent((stages, _worked(metrics)), now) or now - begun > LONGEST_SECONDS:
+            if patience.spent((stages, _worked(metrics)), now) or now - begun > MAX_WAIT_SECONDS:
                 raise StoppedError(f"given up after {now - begun:.0f} s: {stages}; waiting for {stages.behind(self.size)}")  # fmt: skip
             if grows:
                 await asyncio.to_thread(self._grow, min(self.size, stages.acknowledged + AHEAD))

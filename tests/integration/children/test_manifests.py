@@ -1,4 +1,4 @@
-"""What the builders write, against the real API server: accepted, and as wanted once it is stored."""
+"""The real API server accepts the manifests of children, and stored children need no further write."""
 
 from collections.abc import Iterator
 from dataclasses import replace

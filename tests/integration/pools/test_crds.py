@@ -67,7 +67,7 @@ def test_a_pool_stored_with_several_devices_a_replica_is_served_and_editable(
         operator.stop()
 
 
-def test_a_newer_crd_is_served_and_a_pool_that_uses_it_says_so(
+def test_a_newer_crd_is_served_and_a_pool_that_uses_it_reports_it(
     api: Api, namespace: str, operator: OperatorProcess
 ) -> None:
     plain, newer = PoolHandle(api, namespace, "plain"), PoolHandle(api, namespace, "newer")

@@ -76,7 +76,7 @@ async def test_a_pod_that_is_killed_takes_its_engine_with_it(launch: Any) -> Non
         await asyncio.sleep(0.02)
 
 
-async def test_a_model_that_does_not_load_in_a_process_is_told_by_name(launch: Any) -> None:
+async def test_a_model_that_does_not_load_in_a_process_is_reported_by_name(launch: Any) -> None:
     pod = launch(factory="no.such.module:create", PENSTOCK_PLACEMENT="Process")
     assert await asyncio.to_thread(pod.stopped, 60) == 1
     assert "no.such.module" in (pod.folder / "termination-log").read_text()

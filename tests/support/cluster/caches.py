@@ -11,7 +11,7 @@ from tests.support.cluster.progress import say
 OWN = (
     "audit*", "bench-*", "bin", "containerd", "contexts", "images", "mypy", "setup.log", "tools",
 )  # fmt: skip
-"""What the project puts into its cache. PENSTOCK_CACHE may name a folder that holds other things too."""
+"""Entries of the cache that belong to the project; the folder in PENSTOCK_CACHE may contain others."""
 GO_REMEDY = "Go's own caches stay: `go clean -cache -modcache` empties them"
 
 

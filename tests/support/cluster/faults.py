@@ -1,4 +1,4 @@
-"""What can go wrong with a node, on purpose: parts that stop or hang, ports that do not answer."""
+"""Deliberate faults of the test node: stopped or hanging parts, and blocked ports."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ def pause(places: Places, name: str) -> None:
 
 
 def resume(places: Places, name: str) -> None:
-    """Let a paused part go on."""
+    """Resume a paused part."""
     processes.send(processes.recorded(places.run)[name], signal.SIGCONT)
 
 

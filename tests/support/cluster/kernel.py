@@ -1,4 +1,4 @@
-"""What the cluster leaves in the kernel: control groups and mounts."""
+"""Kernel state of the cluster: control groups and mounts."""
 
 import os
 import signal

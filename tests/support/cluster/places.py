@@ -1,4 +1,4 @@
-"""Where the test cluster keeps what it builds and what it runs: one cache a machine, not a checkout."""
+"""Paths of the test cluster's builds and runtime files, in one cache per machine."""
 
 import os
 from collections.abc import Mapping

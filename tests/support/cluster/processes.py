@@ -35,7 +35,7 @@ def boot_id() -> str:
 
 
 def start(part: Part, run: Path) -> Recorded:
-    """Start a part in a session of its own with its output in `log/<name>.log`, and record it."""
+    """Start a part in a new session with its output in `log/<name>.log`, and record it."""
     for folder in ("log", "processes"):
         (run / folder).mkdir(parents=True, exist_ok=True)
     with (run / "log" / f"{part.name}.log").open("ab") as log:

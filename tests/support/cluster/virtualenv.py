@@ -14,7 +14,7 @@ from tests.support.cluster.progress import say
 FOLDER = CHECKOUT / ".venv"
 MARKER = FOLDER / ".penstock"
 MIN_PYTHON, MAX_PYTHON = (3, 11), (3, 14)
-"""The newest for which every pinned dependency has a wheel. Images have a Python of their own (`images.wheels`)."""
+"""Range of supported versions; the newest has a wheel of every pinned dependency. Images have their own Python."""
 
 
 class WrongPythonError(Exception):

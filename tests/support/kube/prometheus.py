@@ -47,7 +47,7 @@ def url(api: Api) -> str:
 
 @contextmanager
 def stale(api: Api, url: str, metric: str, older_than_seconds: float) -> Iterator[None]:
-    """Let Prometheus answer with old samples and scrape no new ones.
+    """Make Prometheus answer with old samples and scrape no new ones inside the context.
 
     If only scraping fails, Prometheus marks the series as ended. If it is killed meanwhile, it does not: it starts again
     with its data and answers with the last samples for five minutes (`--query.lookback-delta`).

@@ -9,9 +9,9 @@ from tests.support.load.arrivals import Arrivals, Step
 from tests.support.load.report import Report, report
 from tests.support.load.samples import SampleRequest
 from tests.support.load.sender import Sender
-from tests.support.load.tally import FinishedRequest, RequestOutcome, RequestTally
+from tests.support.load.tally import FinishedRequest, LoadOutcome, RequestTally
 
-LONGEST_SLEEP_SECONDS = 0.05
+MAX_SLEEP_SECONDS = 0.05
 """Upper bound on the delay until a change of rate applies."""
 
 
@@ -37,7 +37,7 @@ class Generator:
             for intended in self.arrivals.between(before, now, self.rate):
                 self._send(next(turn), intended)
             before = now
-            await asyncio.sleep(min(self.arrivals.wait(self.rate), LONGEST_SLEEP_SECONDS))
+            await asyncio.sleep(min(self.arrivals.wait(self.rate), MAX_SLEEP_SECONDS))
 
     async def follow(self, schedule: Sequence[Step]) -> None:
         """Apply the rates of the schedule, then stop."""
@@ -74,6 +74,6 @@ class Generator:
             ended = await self.sender.send(sample_request, intended)
         except asyncio.CancelledError:
             ended = FinishedRequest(
-                intended, self.clock(), RequestOutcome.LOST, note="no answer by the end"
+                intended, self.clock(), LoadOutcome.LOST, note="no answer by the end"
             )
         self.tally.end(ended)

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from tests.support.load.tally import RequestOutcome, RequestTally, percentile
+from tests.support.load.tally import LoadOutcome, RequestTally, percentile
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ def report(
         second=round(second, 3),
         rate=rate,
         sent=tally.sent,
-        completed=tally.outcomes[RequestOutcome.COMPLETED],
-        refused=tally.outcomes[RequestOutcome.REFUSED],
-        lost=tally.outcomes[RequestOutcome.LOST],
-        wrong=tally.outcomes[RequestOutcome.WRONG],
+        completed=tally.outcomes[LoadOutcome.COMPLETED],
+        refused=tally.outcomes[LoadOutcome.REFUSED],
+        lost=tally.outcomes[LoadOutcome.LOST],
+        wrong=tally.outcomes[LoadOutcome.WRONG],
         in_flight=tally.in_flight,
         p50=_milliseconds(percentile(latencies, 50)),
         p99=_milliseconds(percentile(latencies, 99)),

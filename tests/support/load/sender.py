@@ -9,7 +9,7 @@ import aiohttp
 
 from penstock_api.names import HEADER_POD
 from tests.support.load.samples import SampleRequest
-from tests.support.load.tally import FinishedRequest, RequestOutcome, outcome_of
+from tests.support.load.tally import FinishedRequest, LoadOutcome, outcome_of
 
 UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
@@ -69,7 +69,7 @@ class Sender:
             note = f"{type(error).__name__}: {error}"
             reached = not isinstance(error, UNREACHED)
             return FinishedRequest(
-                intended, self._clock(), RequestOutcome.LOST, note=note, reached=reached
+                intended, self._clock(), LoadOutcome.LOST, note=note, reached=reached
             )
         return self._judge(sample_request, intended, answer, body)
 
@@ -83,7 +83,7 @@ class Sender:
         correct = answer.status == 200 and sample_request.accepts(body)
         refused = "Retry-After" in answer.headers
         outcome = outcome_of(answer.status, retry_after=refused, correct=correct)
-        odd = outcome in (RequestOutcome.LOST, RequestOutcome.WRONG)
+        odd = outcome in (LoadOutcome.LOST, LoadOutcome.WRONG)
         note = f"{answer.status} {body[:300]!r}" if odd else ""
         pod = answer.headers.get(HEADER_POD, "")
         return FinishedRequest(intended, self._clock(), outcome, pod, note)

@@ -11,7 +11,7 @@ WINDOW_SECONDS = 5.0
 NOTES_KEPT = 20
 
 
-class RequestOutcome(StrEnum):
+class LoadOutcome(StrEnum):
     """Outcome of a sent request as seen by its client."""
 
     COMPLETED = "completed"
@@ -23,13 +23,13 @@ class RequestOutcome(StrEnum):
     """An incorrect answer: a wrong value, or a 4xx to a correct request."""
 
 
-def outcome_of(status: int, *, retry_after: bool, correct: bool) -> RequestOutcome:
+def outcome_of(status: int, *, retry_after: bool, correct: bool) -> LoadOutcome:
     """Return the outcome of an answered request."""
     if status == 200:
-        return RequestOutcome.COMPLETED if correct else RequestOutcome.WRONG
+        return LoadOutcome.COMPLETED if correct else LoadOutcome.WRONG
     if status in (429, 503) and retry_after:
-        return RequestOutcome.REFUSED
-    return RequestOutcome.LOST if status >= 500 else RequestOutcome.WRONG
+        return LoadOutcome.REFUSED
+    return LoadOutcome.LOST if status >= 500 else LoadOutcome.WRONG
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float | None:
@@ -46,7 +46,7 @@ class FinishedRequest:
 
     intended: float
     ended: float
-    outcome: RequestOutcome
+    outcome: LoadOutcome
     pod: str = ""
     note: str = ""
     """Reason for a lost or wrong request."""
@@ -64,7 +64,7 @@ class RequestTally:
     """Counts since the start, and the requests of the last seconds."""
 
     sent: int = 0
-    outcomes: Counter[RequestOutcome] = field(default_factory=Counter)
+    outcomes: Counter[LoadOutcome] = field(default_factory=Counter)
     pods: Counter[str] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
     """Latencies of completed requests in seconds, ascending."""
@@ -85,7 +85,7 @@ class RequestTally:
         self.unreached += not request.reached
         if request.pod:
             self.pods[request.pod] += 1
-        if request.outcome is RequestOutcome.COMPLETED:
+        if request.outcome is LoadOutcome.COMPLETED:
             insort(self.latencies, request.latency)
             self._recent.append(request)
         if request.note and len(self.notes) < NOTES_KEPT:

@@ -47,7 +47,7 @@ def test_keys_of_dict_displays_are_fields_and_not_checked() -> None:
     assert words_of("tests/a.py", 'row = {"asked": "who asked"}\n') == [(1, "ask"), (1, "who")]
 
 
-def test_parts_of_names_are_checked_where_the_table_says_so() -> None:
+def test_parts_of_names_are_checked_for_words_with_names() -> None:
     text = "def read_anew(foretold_rows: int) -> None:\n    asked_for = waits_for_ever = 1\n"
     assert words_of("operator/a.py", text) == [(1, "anew"), (1, "foretell"), (2, "for ever")]
 

@@ -61,7 +61,7 @@ def test_a_copy_is_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert roofline.bandwidth(torch.device("cpu"), 1 << 10) == pytest.approx(2 * 1024 / 1e9)
 
 
-def test_the_bench_runs_on_a_cpu_and_says_why_a_peer_is_absent(
+def test_the_bench_runs_on_a_cpu_and_reports_why_a_peer_is_absent(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "bandwidth", lambda _device: 10.0)
@@ -84,7 +84,9 @@ def test_a_ratio_is_ours_over_the_peers() -> None:
     assert device.Line(1, None, None, 300.0, None).ratio is None
 
 
-def test_a_peer_that_does_not_run_says_why(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_does_not_run_reports_the_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def absent(*_: object) -> None:
         raise ValueError("no such kernel")
 

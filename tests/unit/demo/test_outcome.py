@@ -76,12 +76,12 @@ def test_a_load_generator_without_figures_fails_the_show() -> None:
     assert failures(run) == ["the load generator gave no figures"]
 
 
-def test_a_moment_of_a_pool_without_status_knows_nothing() -> None:
+def test_a_moment_of_a_pool_without_status_has_unknown_values() -> None:
     line = moment(3, "act", FINAL, {"spec": {}}, Gauges())
     assert (line.cap, line.waiting, line.duty, line.ready, line.why) == (None, None, None, 0, "")
 
 
-def test_the_last_page_tells_losses_and_what_to_type_next() -> None:
+def test_the_last_page_has_losses_and_the_next_commands() -> None:
     text = "\n".join(closing.page(good_run(), "run.png", "run.json", OWN))
     assert "lost: 0 of 100 requests (refused with Retry-After: 2)" in text
     assert "acknowledged by all pods after 0.8 s" in text

@@ -28,7 +28,7 @@ def test_what_is_unknown_is_a_dash() -> None:
     assert cells(bare)[2:7] == ("-", "-", "-", "2/4", "-")
 
 
-def test_a_log_line_tells_a_decision_only_once() -> None:
+def test_a_log_line_contains_a_decision_only_when_it_changed() -> None:
     assert "80 waiting" in plain_line(ONE, None)
     assert "80 waiting" not in plain_line(replace(ONE, second=8), ONE)
 

@@ -1,4 +1,4 @@
-"""`make test` runs every part, whatever the parts before it said, and fails where one of them failed."""
+"""`make test` runs every part even after a failure, and fails if any part failed."""
 
 import os
 import subprocess

@@ -22,13 +22,13 @@ def test_constant_arrivals_are_evenly_spaced() -> None:
     assert list(arrivals.between(0, 1, rate=4)) == [0.25, 0.5, 0.75, 1.0]
 
 
-def test_a_gap_goes_on_over_the_ends_of_intervals() -> None:
+def test_a_gap_continues_across_intervals() -> None:
     arrivals = Arrivals(Process.CONSTANT, seed=1)
     assert list(arrivals.between(0, 0.6, rate=1)) == []
     assert list(arrivals.between(0.6, 1.5, rate=1)) == pytest.approx([1.0])
 
 
-def test_a_change_of_rate_takes_hold_in_the_middle_of_a_gap() -> None:
+def test_a_change_of_rate_applies_within_a_gap() -> None:
     arrivals = Arrivals(Process.CONSTANT, seed=1)
     assert list(arrivals.between(0, 5, rate=0.1)) == []
     assert arrivals.wait(10) == pytest.approx(0.05)
