@@ -1,4 +1,4 @@
-"""Requests on time are counted from the pods' own counters, by pod, and never backwards."""
+"""Attainment: requests on time, counted per pod from the pods' own counters, and never decreasing."""
 
 from dataclasses import replace
 from math import inf
@@ -18,19 +18,19 @@ BUCKETS = (0.5, 1.0, 2.0, inf)
 
 
 def sample(uid: str, time: float, counts: tuple[float, ...], settled: float) -> PodSample:
-    """Cumulative counts of completed requests under each bound, and all that ended."""
+    """Return a sample with cumulative counts of completed requests under each bound, and all requests that ended."""
     buckets = tuple(zip(BUCKETS, counts, strict=True))
     return PodSample(uid, time, requests_settled=settled, request_duration_buckets=buckets)
 
 
 def run(*rounds: list[PodSample], objective: int | None = 1000) -> tuple[float, float]:
-    found = Attainment()
-    for one in rounds:
-        found = advance(found, one, Objectives(objective))
-    return found.good, found.total
+    attainment = Attainment()
+    for samples in rounds:
+        attainment = advance(attainment, samples, Objectives(objective))
+    return attainment.good, attainment.total
 
 
-def test_good_is_completed_within_the_objective_and_all_is_everything_that_ended() -> None:
+def test_good_counts_completions_within_the_objective_and_total_every_end() -> None:
     before = [sample("a", 0, (10, 20, 25, 30), 40)]
     after = [sample("a", 5, (20, 90, 95, 100), 140)]
     assert run(before, after) == (70, 100)
@@ -41,21 +41,21 @@ def test_an_objective_between_two_bounds_is_interpolated() -> None:
     assert run([sample("a", 0, (0, 0, 0, 0), 0)], after, objective=1500) == (60, 100)
 
 
-def test_without_an_objective_all_that_was_completed_is_good() -> None:
+def test_without_an_objective_every_completed_request_is_good() -> None:
     after = [sample("a", 5, (0, 40, 80, 90), 100)]
     assert run([sample("a", 0, (0, 0, 0, 0), 0)], after, objective=None) == (90, 100)
 
 
-def test_the_same_samples_seen_twice_count_once() -> None:
+def test_samples_that_arrive_twice_count_once() -> None:
     first, second = [sample("a", 0, (0, 0, 0, 0), 0)], [sample("a", 5, (0, 9, 9, 9), 10)]
     assert run(first, second, second, first) == (9, 10)
 
 
-def test_a_pod_met_with_a_past_counts_only_from_then_on() -> None:
+def test_a_new_pod_with_earlier_counts_counts_from_its_first_sample() -> None:
     assert run([sample("a", 0, (50, 60, 70, 80), 90)]) == (0, 0)
 
 
-def test_a_pod_that_restarts_takes_nothing_back() -> None:
+def test_a_restart_of_a_pod_subtracts_nothing() -> None:
     rounds = [
         [sample("a", 0, (0, 0, 0, 0), 0)],
         [sample("a", 5, (0, 9, 9, 9), 10)],
@@ -65,31 +65,31 @@ def test_a_pod_that_restarts_takes_nothing_back() -> None:
     assert run(*rounds) == (13, 15)
 
 
-def test_pods_are_counted_each_by_itself_and_the_gone_are_forgotten() -> None:
-    found = advance(
+def test_pods_are_counted_separately_and_ended_pods_are_dropped() -> None:
+    attainment = advance(
         Attainment(), [sample("a", 0, (0,) * 4, 0), sample("b", 0, (0,) * 4, 0)], ON_TIME
     )
-    found = advance(
-        found, [sample("a", 5, (1, 1, 1, 1), 2), sample("b", 5, (3, 3, 3, 3), 3)], ON_TIME
+    attainment = advance(
+        attainment, [sample("a", 5, (1, 1, 1, 1), 2), sample("b", 5, (3, 3, 3, 3), 3)], ON_TIME
     )
-    assert (found.good, found.total) == (4, 5)
-    later = advance(found, [sample("a", 1000, (1, 1, 1, 1), 2)], ON_TIME)
+    assert (attainment.good, attainment.total) == (4, 5)
+    later = advance(attainment, [sample("a", 1000, (1, 1, 1, 1), 2)], ON_TIME)
     assert set(later.last) == {"a"}
 
 
-def test_a_sample_that_tells_neither_is_passed_over() -> None:
+def test_a_sample_without_these_counters_is_skipped() -> None:
     silent = [PodSample("a", 5.0, waiting=3.0)]
     assert run([sample("a", 0, (0,) * 4, 0)], silent, [sample("a", 9, (5, 5, 5, 5), 5)]) == (5, 5)
 
 
 @pytest.mark.parametrize(("limit", "count"), [(0.25, 5), (0.5, 10), (3.0, 30), (inf, 40)])
-def test_what_is_within_a_limit(limit: float, count: float) -> None:
+def test_requests_within_a_limit(limit: float, count: float) -> None:
     assert within(tuple(zip(BUCKETS, (10, 20, 30, 40), strict=True)), limit) == count
 
 
-def test_of_several_objectives_the_one_that_most_missed_counts() -> None:
-    def told(time: float, first: tuple[float, ...], each: tuple[float, ...]) -> PodSample:
-        tokens = GenerationSample(
+def test_of_several_objectives_the_most_missed_counts() -> None:
+    def tokens(time: float, first: tuple[float, ...], each: tuple[float, ...]) -> PodSample:
+        generation = GenerationSample(
             1,
             (),
             first_token_buckets=tuple(zip(BUCKETS, first, strict=True)),
@@ -97,10 +97,10 @@ def test_of_several_objectives_the_one_that_most_missed_counts() -> None:
         )
         whole = (0, 2, 4, first[-1]) if time else (0,) * 4
         ended = sample("a", time, whole, first[-1])
-        return replace(ended, generation=tokens)
+        return replace(ended, generation=generation)
 
-    rounds = [told(0, (0,) * 4, (0,) * 4), told(5, (7, 9, 10, 10), (3, 5, 6, 8))]
-    assert run(*([one] for one in rounds), objective=None) == (10, 10)
+    rounds = [tokens(0, (0,) * 4, (0,) * 4), tokens(5, (7, 9, 10, 10), (3, 5, 6, 8))]
+    assert run(*([samples] for samples in rounds), objective=None) == (10, 10)
     for objectives, good in (
         (Objectives(first_token=1000), 9),
         (Objectives(first_token=500), 7),
@@ -108,9 +108,9 @@ def test_of_several_objectives_the_one_that_most_missed_counts() -> None:
         (Objectives(first_token=1000, output_token=500), 5),
         (Objectives(request=2000, first_token=1000), 4),
     ):
-        found = Attainment()
-        for one in rounds:
-            found = advance(found, [one], objectives)
-        assert (found.good, found.total) == (good, 10), (
-            "two answers had one token, and no time between"
+        attainment = Attainment()
+        for samples in rounds:
+            attainment = advance(attainment, [samples], objectives)
+        assert (attainment.good, attainment.total) == (good, 10), (
+            "two answers of one token have no time between tokens"
         )

@@ -1,4 +1,4 @@
-"""Bounds over what was asked, and limits that come from different hands and contradict each other."""
+"""Bounds of policies on requested values, and reconciliation of limits from different sources."""
 
 from typing import Any
 
@@ -15,15 +15,15 @@ def bound(name: str = "cap", **bounds: int) -> PolicyObject:
     return policy(name, bounds={key: {"max": value} for key, value in bounds.items()})
 
 
-def told(spec: EffectiveSpec) -> list[tuple[str, str, str, str]]:
-    return [(one.field, one.asked, one.granted, one.policy) for one in spec.bounded]
+def bounded(spec: EffectiveSpec) -> list[tuple[str, str, str, str]]:
+    return [(bound.field, bound.asked, bound.granted, bound.policy) for bound in spec.bounded]
 
 
-def test_a_bound_lowers_what_was_asked_and_says_so() -> None:
+def test_a_bound_lowers_a_requested_value_and_reports_it() -> None:
     spec = of(pool(replicas=40), bound(replicas=32))
     assert spec.replicas == 32
     assert spec.replicas_bound == 32
-    assert told(spec) == [("spec.replicas", "40", "32", "cap")]
+    assert bounded(spec) == [("spec.replicas", "40", "32", "cap")]
 
 
 def test_of_several_bounds_the_tightest_wins_whatever_its_priority() -> None:
@@ -31,7 +31,7 @@ def test_of_several_bounds_the_tightest_wins_whatever_its_priority() -> None:
     tight = policy("tight", priority=-100, bounds={"batchSize": {"max": 20}})
     spec = of(pool(), loose, tight)
     assert spec.law.size_max == 20
-    assert told(spec) == [("spec.batching.size.max", "64", "20", "tight")]
+    assert bounded(spec) == [("spec.batching.size.max", "64", "20", "tight")]
 
 
 def test_a_bound_lowers_both_ends_of_a_range() -> None:
@@ -39,15 +39,15 @@ def test_a_bound_lowers_both_ends_of_a_range() -> None:
         pool(scaling={"mode": "Auto", "minReplicas": 6, "maxReplicas": 12}), bound(replicas=4)
     )
     assert (spec.law.min_replicas, spec.law.max_replicas) == (4, 4)
-    assert [one[0] for one in told(spec)] == [
+    assert [item[0] for item in bounded(spec)] == [
         "spec.scaling.minReplicas",
         "spec.scaling.maxReplicas",
     ]
 
 
-def test_scaling_bounds_are_not_told_to_a_pool_that_scales_by_hand() -> None:
-    assert told(of(pool(), bound(replicas=4))) == []
-    assert told(of(pool(scaling={"mode": "Auto"}), bound(replicas=4)))
+def test_scaling_bounds_are_not_reported_on_a_pool_in_mode_manual() -> None:
+    assert bounded(of(pool(), bound(replicas=4))) == []
+    assert bounded(of(pool(scaling={"mode": "Auto"}), bound(replicas=4)))
 
 
 def test_a_bound_lowers_a_policys_own_default() -> None:
@@ -60,28 +60,28 @@ def test_a_bound_lowers_a_policys_own_default() -> None:
 @pytest.mark.parametrize(
     ("spec", "default", "expected"),
     [
-        ({"minReplicas": 10}, {}, (10, 10)),  # a built-in maximum gives way
-        ({"minReplicas": 10}, {"maxReplicas": 5}, (10, 10)),  # a default gives way to the spec
+        ({"minReplicas": 10}, {}, (10, 10)),  # a built-in maximum changes
+        ({"minReplicas": 10}, {"maxReplicas": 5}, (10, 10)),  # the spec overrides a default
         ({"maxReplicas": 2}, {"minReplicas": 4}, (2, 2)),
         ({}, {"minReplicas": 12}, (12, 12)),
         ({"minReplicas": 3}, {"maxReplicas": 5}, (3, 5)),
     ],
 )
-def test_limits_from_different_hands_are_reconciled(
+def test_limits_from_different_sources_are_reconciled(
     spec: dict[str, Any], default: dict[str, Any], expected: Any
 ) -> None:
     result = of(pool(scaling={"mode": "Auto", **spec}), policy("p", defaults={"scaling": default}))
     assert (result.law.min_replicas, result.law.max_replicas) == expected
 
 
-def test_two_policies_that_contradict_each_other_spend_less() -> None:
+def test_of_two_policies_that_contradict_each_other_the_cheaper_applies() -> None:
     low = policy("a", priority=1, defaults={"scaling": {"minReplicas": 9}})
     high = policy("b", priority=2, defaults={"scaling": {"maxReplicas": 5}})
     spec = of(pool(), low, high)
     assert (spec.law.min_replicas, spec.law.max_replicas) == (5, 5)
 
 
-def test_a_default_that_gave_way_is_explained_and_a_built_in_is_not() -> None:
+def test_an_overridden_default_is_reported_and_a_built_in_value_is_not() -> None:
     default = policy("p", defaults={"scaling": {"maxReplicas": 5}})
     (note,) = of(pool(scaling={"minReplicas": 10}), default).notes
     assert "scaling.maxReplicas of the policy default" in note
@@ -107,13 +107,13 @@ numbers = st.integers(1, 1000)
 ranges = st.fixed_dictionaries({}, optional={"min": numbers, "max": numbers})
 
 
-def valid(one: dict[str, int]) -> bool:
-    return one.get("min", 0) <= one.get("max", 10_000)
+def valid(limits: dict[str, int]) -> bool:
+    return limits.get("min", 0) <= limits.get("max", 10_000)
 
 
-def scaling(one: dict[str, int]) -> dict[str, int]:
+def scaling(limits: dict[str, int]) -> dict[str, int]:
     names = {"min": "minReplicas", "max": "maxReplicas"}
-    return {names[key]: value for key, value in one.items()}
+    return {names[key]: value for key, value in limits.items()}
 
 
 @given(
@@ -121,7 +121,7 @@ def scaling(one: dict[str, int]) -> dict[str, int]:
     default=ranges.filter(valid),
     limit=st.none() | numbers,
 )
-def test_whatever_is_asked_the_range_is_sane_and_within_the_bound(
+def test_any_request_leads_to_a_valid_range_within_the_bound(
     spec: dict[str, Any], default: dict[str, Any], limit: int | None
 ) -> None:
     policies = [policy("p", defaults={"scaling": scaling(default), "batching": {"size": default}})]

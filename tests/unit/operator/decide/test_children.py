@@ -1,4 +1,4 @@
-"""What pods are made of: names, environment, probes, security, files, devices, rollout."""
+"""The manifests of a pool's children: names, environment, probes, security, files, devices, rollout."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ CLAIM = {
 
 def manifests(config: DecideConfig = CONFIG, **spec: Any) -> dict[str, Mapping[str, Any]]:
     plan = World(pool=pool(**spec), config=config).run()
-    return {one.kind: one.manifest for one in plan.writes}
+    return {write.kind: write.manifest for write in plan.writes}
 
 
 def pod_of(**spec: Any) -> dict[str, Any]:
@@ -32,16 +32,16 @@ def pod_of(**spec: Any) -> dict[str, Any]:
 
 
 def container(config: DecideConfig = CONFIG, **spec: Any) -> dict[str, Any]:
-    one: dict[str, Any]
-    (one,) = manifests(config, **spec)["Deployment"]["spec"]["template"]["spec"]["containers"]
-    return one
+    container: dict[str, Any]
+    (container,) = manifests(config, **spec)["Deployment"]["spec"]["template"]["spec"]["containers"]
+    return container
 
 
 def env(**spec: Any) -> dict[str, Any]:
-    return {one["name"]: one for one in container(**spec)["env"]}
+    return {entry["name"]: entry for entry in container(**spec)["env"]}
 
 
-def test_the_service_shows_clients_their_port_and_hides_the_controls() -> None:
+def test_the_service_has_the_client_port_and_not_the_control_port() -> None:
     (port,) = manifests()["Service"]["spec"]["ports"]
     assert (port["name"], port["port"], port["targetPort"]) == ("http", 8000, "http")
 
@@ -62,7 +62,7 @@ def test_pods_meet_restricted_pod_security() -> None:
     }
 
 
-def test_pods_hold_no_token_unless_they_name_an_account_of_their_own() -> None:
+def test_pods_mount_no_token_unless_the_pool_names_a_service_account() -> None:
     assert pod_of()["automountServiceAccountToken"] is False
     assert pod_of()["serviceAccountName"] == "chat-penstock"
     own = pod_of(template={"serviceAccountName": "mine"})
@@ -74,7 +74,7 @@ def test_no_service_of_the_namespace_leaks_into_the_environment() -> None:
     assert pod_of()["enableServiceLinks"] is False
 
 
-def test_the_runtime_learns_who_it_is_and_what_it_serves() -> None:
+def test_the_environment_has_the_pods_identity_and_model() -> None:
     given = env()
     assert given[names.ENV_POOL]["value"] == "chat"
     assert given[names.ENV_POD_UID]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.uid"
@@ -89,37 +89,37 @@ def test_the_runtime_learns_who_it_is_and_what_it_serves() -> None:
 def test_a_claim_is_mounted_read_only_where_the_runtime_resolves_its_path() -> None:
     model = json.loads(env(model=CLAIM)[names.ENV_MODEL]["value"])
     assert model["source"]["persistentVolumeClaim"]["path"] == "resnet/model.pt2"
-    volumes = {one["name"]: one for one in pod_of(model=CLAIM)["volumes"]}
+    volumes = {volume["name"]: volume for volume in pod_of(model=CLAIM)["volumes"]}
     source = {"claimName": "weights", "readOnly": True}
     assert volumes["penstock-model"]["persistentVolumeClaim"] == source
-    mounts = {one["mountPath"]: one for one in container(model=CLAIM)["volumeMounts"]}
+    mounts = {mount["mountPath"]: mount for mount in container(model=CLAIM)["volumeMounts"]}
     assert mounts["/models"]["readOnly"] is True
 
 
 def test_the_settings_are_mounted_where_the_runtime_re_reads_them() -> None:
-    mounts = {one["mountPath"]: one["name"] for one in container()["volumeMounts"]}
-    volumes = {one["name"]: one for one in pod_of()["volumes"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in container()["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod_of()["volumes"]}
     settings = volumes[mounts[names.SETTINGS_FOLDER]]
     assert settings["configMap"] == {"name": "chat-penstock"}
     assert set(manifests()["ConfigMap"]["data"]) == {names.LIMITS_FILE, names.CONTROL_KEYS_FILE}
 
 
-def test_scratch_is_the_only_place_to_write_and_a_pool_may_bring_its_own() -> None:
-    mounts = [one["mountPath"] for one in container()["volumeMounts"]]
+def test_scratch_is_the_only_writable_mount_and_a_pool_may_replace_it() -> None:
+    mounts = [mount["mountPath"] for mount in container()["volumeMounts"]]
     assert mounts.count(SCRATCH_FOLDER) == 1
     own = {
         "volumes": [{"name": "big", "emptyDir": {"sizeLimit": "5Gi"}}],
         "container": {"volumeMounts": [{"name": "big", "mountPath": SCRATCH_FOLDER}]},
     }
     mounted = container(template=own)["volumeMounts"]
-    assert [one["name"] for one in mounted if one["mountPath"] == SCRATCH_FOLDER] == ["big"]
+    assert [item["name"] for item in mounted if item["mountPath"] == SCRATCH_FOLDER] == ["big"]
 
 
 def test_a_pools_own_variable_wins_over_a_built_in_one() -> None:
     assert env()["OMP_NUM_THREADS"]["value"] == "1"
     own = {"container": {"env": [{"name": "OMP_NUM_THREADS", "value": "4"}]}}
     given = container(template=own)["env"]
-    assert [one["value"] for one in given if one["name"] == "OMP_NUM_THREADS"] == ["4"]
+    assert [item["value"] for item in given if item["name"] == "OMP_NUM_THREADS"] == ["4"]
 
 
 def test_on_a_cpu_torch_gets_as_many_threads_as_the_container_has_cores() -> None:
@@ -137,14 +137,14 @@ def test_on_a_cpu_torch_gets_as_many_threads_as_the_container_has_cores() -> Non
         ({"resourceName": "nvidia.com/gpu", "count": 0}, None),
     ],
 )
-def test_a_replica_asks_for_its_accelerators_and_the_cpu_is_said_aloud(
+def test_a_replica_requests_its_accelerators_and_the_cpu_is_explicit(
     accelerator: dict[str, Any] | None, limits: dict[str, str] | None
 ) -> None:
     given: dict[str, Any] = {} if accelerator is None else {"accelerator": accelerator}
     assert container(**given).get("resources", {}).get("limits") == limits
 
 
-def test_cpu_and_memory_are_the_pools_word() -> None:
+def test_cpu_and_memory_come_from_the_pool() -> None:
     own = {"container": {"resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}}}}
     assert container(template=own)["resources"] == {
         "requests": {"cpu": "100m"},
@@ -153,12 +153,12 @@ def test_cpu_and_memory_are_the_pools_word() -> None:
 
 
 def test_the_kubelet_waits_for_a_slow_model_but_not_for_a_dead_engine() -> None:
-    one = container()
-    startup, liveness = one["startupProbe"], one["livenessProbe"]
+    runtime = container()
+    startup, liveness = runtime["startupProbe"], runtime["livenessProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 3600
     assert liveness["periodSeconds"] * liveness["failureThreshold"] <= 60
     assert startup["httpGet"] == liveness["httpGet"] == {"path": "/healthz", "port": "control"}
-    assert one["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "control"}
+    assert runtime["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "control"}
 
 
 @pytest.mark.parametrize(("spec", "deadline"), [({}, 120), ({"drain": {"deadlineSeconds": 7}}, 7)])
@@ -167,11 +167,11 @@ def test_the_grace_period_outlasts_the_drain(spec: dict[str, Any], deadline: int
     assert env(**spec)[names.ENV_DRAIN_DEADLINE_SECONDS]["value"] == str(deadline)
 
 
-def test_a_crash_leaves_its_reason() -> None:
-    one = container()
-    assert one["terminationMessagePath"] == names.TERMINATION_LOG
-    assert one["terminationMessagePolicy"] == "FallbackToLogsOnError"
-    assert one["name"] == CONTAINER_NAME == "runtime"
+def test_a_crash_leaves_its_reason_in_the_termination_message() -> None:
+    runtime = container()
+    assert runtime["terminationMessagePath"] == names.TERMINATION_LOG
+    assert runtime["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert runtime["name"] == CONTAINER_NAME == "runtime"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_crash_leaves_its_reason() -> None:
         ({"strategy": "Replace"}, 0, 1),
     ],
 )
-def test_a_rollout_surges_by_one_or_gives_one_up_first(
+def test_a_rollout_surges_by_one_or_ends_one_first(
     rollout: dict[str, str], surge: int, unavailable: int
 ) -> None:
     strategy = manifests(rollout=rollout)["Deployment"]["spec"]["strategy"]
@@ -212,7 +212,7 @@ def test_a_pools_labels_never_replace_the_operators() -> None:
     assert template["metadata"]["labels"][names.LABEL_POOL_UID] == "uid-chat"
 
 
-def test_placement_is_passed_on() -> None:
+def test_placement_is_copied_to_the_pod() -> None:
     own = {
         "nodeSelector": {"zone": "a"},
         "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],

@@ -1,4 +1,4 @@
-"""What a pool says of itself: a reason always, and a sentence with the remedy."""
+"""Conditions of a pool: each has a reason, and a message with the remedy."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ def test_a_pool_whose_replicas_all_serve_is_ready_and_settled() -> None:
     assert reason(plan, "UpToDate") == "True/LatestTemplate"
 
 
-def test_a_pool_stored_with_several_devices_a_replica_says_that_one_is_used() -> None:
+def test_a_pool_with_several_devices_per_replica_reports_that_one_is_used() -> None:
     plan = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": 4})).run()
     assert reason(plan, "Ready") == "True/AllReplicasReady"
     assert reason(plan, "DevicesUsed") == "False/OneDeviceUsed"
@@ -37,18 +37,18 @@ def test_a_pool_stored_with_several_devices_a_replica_says_that_one_is_used() ->
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_pool_whose_devices_are_used_does_not_mention_them(count: int) -> None:
+def test_a_pool_that_uses_its_devices_has_no_condition_on_them(count: int) -> None:
     plan = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": count})).run()
-    assert "DevicesUsed" not in [one.type for one in known(plan.status.conditions)]
+    assert "DevicesUsed" not in [condition.type for condition in known(plan.status.conditions)]
 
 
-def test_a_pool_of_no_replicas_is_ready_and_says_that_nothing_is_served() -> None:
+def test_a_pool_without_replicas_is_ready_and_reports_that_it_serves_no_requests() -> None:
     plan = settled(pool=pool(replicas=0)).run()
     assert reason(plan, "Ready") == "True/AllReplicasReady"
     assert "serves no requests: set spec.replicas" in message(plan, "Ready")
 
 
-def test_a_pool_still_starting_says_how_far_it_is() -> None:
+def test_a_starting_pool_reports_its_ready_replicas() -> None:
     world = settled(pool=pool(replicas=3))
     world.pods = (replace(world.pods[0], ready=False),)
     plan = world.run()
@@ -57,7 +57,7 @@ def test_a_pool_still_starting_says_how_far_it_is() -> None:
     assert reason(plan, "Progressing") == "True/Scaling"
 
 
-def test_a_pool_that_grows_or_cannot_grow_serves_on() -> None:
+def test_a_pool_that_cannot_scale_up_stays_ready() -> None:
     world = settled(pool=pool(replicas=3))
     broken = PodProblem("Unschedulable", "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
     world.pods = (world.pods[0], replace(world.pods[1], ready=False, problem=broken))
@@ -67,7 +67,7 @@ def test_a_pool_that_grows_or_cannot_grow_serves_on() -> None:
     assert reason(plan, "Progressing") == "False/Unschedulable"
 
 
-def test_a_pool_that_grows_says_how_far_it_is() -> None:
+def test_a_pool_that_scales_up_reports_its_ready_replicas() -> None:
     world = settled(pool=pool(replicas=3))
     world.pods = (world.pods[0], replace(world.pods[1], ready=False))
     plan = world.run()
@@ -77,7 +77,7 @@ def test_a_pool_that_grows_says_how_far_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "told", "expected", "remedy"),
+    ("problem", "text", "expected", "remedy"),
     [
         ("ErrImagePull", "not found", "ImagePullFailed", "spec.runtime.image"),
         ("ImagePullBackOff", "back-off", "ImagePullFailed", "spec.runtime.image"),
@@ -89,23 +89,23 @@ def test_a_pool_that_grows_says_how_far_it_is() -> None:
         ("OOMKilled", "", "OOMKilled", "memory"),
         ("CreateContainerConfigError", "secret x not found", "ContainerConfigError", "env"),
         ("CrashLoopBackOff", "back-off 10 s", "CrashLoopBackOff", "--previous"),
-        ("SomethingNew", "who knows", "SomethingNew", "kubectl describe"),
-        ("not camel", "who knows", "PodFailed", "kubectl describe"),
+        ("SomethingNew", "cause unknown", "SomethingNew", "kubectl describe"),
+        ("not camel", "cause unknown", "PodFailed", "kubectl describe"),
     ],
 )
 def test_a_pods_problem_is_the_pools_reason_with_a_remedy(
-    problem: str, told: str, expected: Any, remedy: str
+    problem: str, text: str, expected: Any, remedy: str
 ) -> None:
     world = settled()
-    world.pods = (failing("chat-1", problem, told),)
+    world.pods = (failing("chat-1", problem, text),)
     plan = world.run()
     for which in ("Ready", "Progressing"):
         assert reason(plan, which) == f"False/{expected}"
-        assert f"pod chat-1: {told or problem}" in message(plan, which)
+        assert f"pod chat-1: {text or problem}" in message(plan, which)
         assert remedy in message(plan, which)
 
 
-def test_of_several_problems_the_authors_own_comes_first() -> None:
+def test_of_several_problems_one_of_the_spec_is_reported_first() -> None:
     world = settled(pool=pool(replicas=3))
     world.pods = (
         failing("a", "Unschedulable", "no GPU"),
@@ -115,13 +115,13 @@ def test_of_several_problems_the_authors_own_comes_first() -> None:
     assert reason(world.run(), "Ready") == "False/ModelLoadFailed"
 
 
-def test_a_problem_of_a_pod_that_serves_again_is_over() -> None:
+def test_a_problem_of_a_pod_that_is_ready_again_is_not_reported() -> None:
     world = settled()
     world.pods = (replace(failing("chat-1", "CrashLoopBackOff"), ready=True),)
     assert reason(world.run(), "Ready") == "True/AllReplicasReady"
 
 
-def test_a_rollout_to_a_broken_template_leaves_the_pool_ready_and_says_what_is_stuck() -> None:
+def test_a_rollout_to_a_broken_template_leaves_the_pool_ready_and_reports_the_failure() -> None:
     world = settled()
     world.edit_spec(runtime={"image": "registry.example/missing:1"})
     world.settle()
@@ -134,7 +134,7 @@ def test_a_rollout_to_a_broken_template_leaves_the_pool_ready_and_says_what_is_s
     assert reason(plan, "Progressing") == "False/ImagePullFailed"
 
 
-def test_a_rollout_under_way_is_told() -> None:
+def test_a_rollout_under_way_is_reported() -> None:
     world = settled()
     world.edit_spec(template={"labels": {"v": "2"}})
     plan = world.settle()
@@ -143,11 +143,11 @@ def test_a_rollout_under_way_is_told() -> None:
 
 def with_deployment_condition(world: World, **condition: str) -> None:
     key = ("Deployment", "chat-penstock")
-    held = world.children[key]
-    world.children[key] = replace(held, status={"conditions": [condition]})
+    live = world.children[key]
+    world.children[key] = replace(live, status={"conditions": [condition]})
 
 
-def test_pods_that_cannot_even_be_made_are_told_by_the_deployment() -> None:
+def test_pods_that_cannot_be_created_are_reported_from_the_deployment() -> None:
     world = settled()
     world.pods = ()
     with_deployment_condition(
@@ -158,7 +158,7 @@ def test_pods_that_cannot_even_be_made_are_told_by_the_deployment() -> None:
     assert "quota: pods" in message(plan, "Ready")
 
 
-def test_a_rollout_that_does_not_move_is_stuck() -> None:
+def test_a_rollout_without_progress_is_stuck() -> None:
     world = settled()
     world.pods = (replace(world.pods[0], ready=False),)
     with_deployment_condition(
@@ -167,7 +167,7 @@ def test_a_rollout_that_does_not_move_is_stuck() -> None:
     assert reason(world.run(), "Progressing") == "False/ProgressDeadlineExceeded"
 
 
-def test_limits_are_applied_when_every_ready_pod_says_so() -> None:
+def test_limits_are_applied_when_every_ready_pod_acknowledged_them() -> None:
     plan = settled(pool=pool(replicas=2)).run()
     assert reason(plan, "LimitsApplied") == "True/AllPodsAcknowledged"
     assert message(plan, "LimitsApplied") == "2/2 ready pods acknowledged limits generation 1"
@@ -178,7 +178,7 @@ def test_limits_wait_for_the_first_ready_pod() -> None:
     assert reason(World().run(), "LimitsApplied") == "Unknown/Waiting"
 
 
-def test_a_pod_that_was_not_asked_yet_is_waited_for() -> None:
+def test_a_pod_without_a_push_so_far_is_waited_for() -> None:
     world = settled(pool=pool(replicas=2))
     del world.acknowledgements["uid-chat-2"]
     plan = world.run()
@@ -194,7 +194,7 @@ def test_a_pod_that_cannot_be_reached_is_named() -> None:
     assert "pod chat-2: timed out after 2 s" in message(plan, "LimitsApplied")
 
 
-def test_a_pod_on_the_nodes_network_is_never_called_and_named() -> None:
+def test_a_pod_on_the_nodes_network_is_named_and_never_called() -> None:
     world = settled()
     world.pods = (pod("host", host_network=True),)
     plan = world.run()
@@ -202,7 +202,7 @@ def test_a_pod_on_the_nodes_network_is_never_called_and_named() -> None:
     assert "node's network" in message(plan, "LimitsApplied")
 
 
-def test_a_loading_pod_does_not_hold_up_the_limits() -> None:
+def test_a_loading_pod_does_not_delay_the_condition() -> None:
     world = settled()
     loading = pod("loading", ready=False)
     world.acknowledgements[loading.uid] = Acknowledgement(None, None, "refused")
@@ -223,16 +223,16 @@ def test_policies_in_force_are_named_with_what_they_lowered() -> None:
     assert world.deployment["spec"]["replicas"] == 2
 
 
-def test_a_pool_that_no_policy_selects_says_so() -> None:
+def test_a_pool_without_a_policy_reports_it() -> None:
     assert reason(settled().run(), "PolicyApplied") == "True/NoPolicy"
 
 
-def test_policies_that_cannot_be_read_are_not_mistaken_for_none() -> None:
+def test_unreadable_policies_are_reported_as_unknown() -> None:
     plan = settled(policies_readable=False).run()
     assert reason(plan, "PolicyApplied") == "Unknown/PoliciesNotReadable"
 
 
-def test_equal_policies_that_disagree_are_told_to_the_pool_they_concern() -> None:
+def test_a_tie_is_reported_on_the_pools_that_it_affects() -> None:
     pair = tuple(
         policy(name, defaults={"batching": {"maxQueueDepth": depth}})
         for name, depth in (("a", 10), ("b", 20))
@@ -258,7 +258,7 @@ def test_a_tie_keeps_the_value_in_force_across_a_restart_of_the_operator() -> No
     assert world.limits().max_queue_depth == 10
 
 
-def test_what_is_remembered_for_a_tie_is_never_more_than_a_policy_could_say() -> None:
+def test_stored_defaults_for_a_tie_are_validated_like_a_policy() -> None:
     pair = tuple(
         policy(name, defaults={"batching": {"maxQueueDepth": depth}})
         for name, depth in (("a", 10), ("b", 20))
@@ -270,13 +270,19 @@ def test_what_is_remembered_for_a_tie_is_never_more_than_a_policy_could_say() ->
         assert world.limits().max_queue_depth == 2048
 
 
-def test_a_transition_time_moves_only_with_its_status() -> None:
+def test_a_transition_time_changes_only_with_its_status() -> None:
     world = settled()
-    before = {one.type: one.last_transition_time for one in known(world.pool.status.conditions)}
+    before = {
+        condition.type: condition.last_transition_time
+        for condition in known(world.pool.status.conditions)
+    }
     world.now += 3600
     world.pods = (replace(world.pods[0], ready=False),)
-    after = {one.type: one.last_transition_time for one in known(world.run().status.conditions)}
-    moved = {one for one in after if after[one] != before[one]}
+    after = {
+        condition.type: condition.last_transition_time
+        for condition in known(world.run().status.conditions)
+    }
+    moved = {kind for kind in after if after[kind] != before[kind]}
     assert {"Ready", "Progressing"} <= moved
     assert not moved & {"UpToDate", "PolicyApplied"}
 
@@ -288,7 +294,7 @@ def test_a_transition_time_moves_only_with_its_status() -> None:
         (SchemaSkew(unknown=frozenset({"spec.colour"})), "False/NewerSchema"),
     ],
 )
-def test_a_crd_of_another_version_is_told_and_stops_nothing(
+def test_a_crd_of_another_version_is_reported_and_blocks_nothing(
     skew: SchemaSkew, expected: str
 ) -> None:
     world = settled(pool_schema=skew)

@@ -1,4 +1,4 @@
-"""Whatever happens to a pool, a few quiet passes later nothing is left to do, and nothing was rolled for nothing."""
+"""Convergence: after any sequence of events a few passes leave no action, and no pod restarts without cause."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,7 +48,7 @@ ACTIONS: dict[str, Callable[[World], object]] = {
 
 
 def with_pods(world: World) -> None:
-    """Let the kubelet run what the Deployment asks for."""
+    """Run the Deployment's replicas as pods."""
     if DEPLOYMENT not in world.children:
         world.pods = ()
         return
@@ -60,7 +60,7 @@ def with_pods(world: World) -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.sampled_from(sorted(ACTIONS)), max_size=12))
-def test_after_anything_a_pool_comes_to_rest(actions: list[str]) -> None:
+def test_a_pool_converges_after_any_sequence_of_events(actions: list[str]) -> None:
     world = settled(pool=pool(template={"labels": {"v": "1"}}))
     for action in actions:
         ACTIONS[action](world)
@@ -79,7 +79,7 @@ QUIET = sorted(
 
 @settings(max_examples=50)
 @given(st.lists(st.sampled_from(QUIET), max_size=12))
-def test_pods_are_rolled_by_nothing_but_their_own_inputs(actions: list[str]) -> None:
+def test_only_a_change_of_the_template_inputs_restarts_pods(actions: list[str]) -> None:
     world = settled()
     inputs, before = template_inputs(world.pool), world.template
     for action in actions:
@@ -91,7 +91,7 @@ def test_pods_are_rolled_by_nothing_but_their_own_inputs(actions: list[str]) -> 
 
 @settings(max_examples=50)
 @given(st.lists(st.sampled_from(sorted(ACTIONS)), max_size=12))
-def test_a_generation_never_goes_back_while_a_pod_or_the_status_remembers(
+def test_a_generation_never_decreases_while_a_pod_or_the_status_has_it(
     actions: list[str],
 ) -> None:
     world = settled()

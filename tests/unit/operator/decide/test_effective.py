@@ -1,4 +1,4 @@
-"""Built-in < policy default < spec, then bounds; and what is said about it."""
+"""The effective spec: built-in < policy default < spec, then bounds, and the notes on it."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from penstock_operator.observed import PolicyObject
 from tests.unit.operator.decide.world import of, policy, pool, pool_spec
 
 
-def test_a_pool_that_says_nothing_gets_the_built_ins() -> None:
+def test_a_pool_without_settings_gets_the_built_in_values() -> None:
     spec = of(pool())
     assert spec.law == LawSettings(
         objective_milliseconds=None,
@@ -46,29 +46,31 @@ def test_objectives_of_tokens_reach_the_law_of_a_pool_that_generates_text() -> N
         {"metric": "TimeToFirstToken", "milliseconds": 800},
         {"metric": "TimePerOutputToken", "milliseconds": 50},
     ]
-    found = of(pool(model={"task": "TextGeneration", "source": claim}, objectives=wanted))
-    assert found.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
-    assert found.law.objective_milliseconds is None
-    assert found.law.first_token_milliseconds == 800
-    assert found.law.output_token_milliseconds == 50
-    asked = {"scaling": {"algorithm": "UtilizationBand"}}
-    assert of(pool(), policy("p", defaults=asked)).algorithm is ScalingAlgorithm.UTILIZATION_BAND
+    spec = of(pool(model={"task": "TextGeneration", "source": claim}, objectives=wanted))
+    assert spec.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
+    assert spec.law.objective_milliseconds is None
+    assert spec.law.first_token_milliseconds == 800
+    assert spec.law.output_token_milliseconds == 50
+    band = {"scaling": {"algorithm": "UtilizationBand"}}
+    assert of(pool(), policy("p", defaults=band)).algorithm is ScalingAlgorithm.UTILIZATION_BAND
 
 
-def test_what_the_spec_or_a_policy_sets_is_a_guard_and_a_built_in_is_not() -> None:
+def test_values_of_the_spec_or_a_policy_are_guards_and_built_in_values_are_not() -> None:
     assert of(pool()).law.guards == Guards()
     default = policy("p", defaults={"scaling": {"queueDepth": {"targetPerReplica": 7}}})
     mine = pool(scaling={"gpuUtilization": {"highPercent": 80}})
     assert of(mine, default).law.guards == Guards(high_percent=80, target_per_replica=7)
-    asked = pool(scaling={"scaleDown": {"stabilizationSeconds": 300}})
-    assert of(asked).law.guards.stabilization_seconds == 300, "set, if to the built-in's value"
+    explicit = pool(scaling={"scaleDown": {"stabilizationSeconds": 300}})
+    assert of(explicit).law.guards.stabilization_seconds == 300, (
+        "set explicitly to the built-in value"
+    )
 
 
-def test_three_replicas_without_a_mode_mean_three() -> None:
+def test_replicas_without_a_mode_apply() -> None:
     assert of(pool(replicas=3)).replicas == 3
 
 
-def test_a_policy_default_fills_what_the_spec_leaves_unset() -> None:
+def test_a_policy_default_applies_where_the_spec_leaves_a_field_unset() -> None:
     default = policy("p", defaults={"scaling": {"maxReplicas": 20, "minReplicas": 2}})
     law = of(pool(scaling={"minReplicas": 4}), default).law
     assert (law.min_replicas, law.max_replicas) == (4, 20)
@@ -82,7 +84,7 @@ def test_nested_fields_are_merged_one_by_one() -> None:
     assert (law.low_percent, law.high_percent) == (30, 80)
 
 
-def test_defaults_go_by_priority_field_by_field() -> None:
+def test_defaults_apply_by_priority_for_each_field() -> None:
     low = policy(
         "low", priority=1, defaults={"batching": {"maxQueueDepth": 10, "size": {"max": 7}}}
     )
@@ -110,7 +112,7 @@ def tied() -> tuple[PolicyObject, PolicyObject]:
     )
 
 
-def test_equal_policies_that_differ_apply_neither_and_keep_the_last() -> None:
+def test_a_tie_applies_neither_value_and_keeps_the_previous_one() -> None:
     spec = of(pool(), *tied(), previous={"batching.maxQueueDepth": 15})
     assert spec.max_queue_depth == 15
     assert spec.policy_defaults == {"batching.maxQueueDepth": 15}
@@ -118,7 +120,7 @@ def test_equal_policies_that_differ_apply_neither_and_keep_the_last() -> None:
     assert (tie.field, tie.policies, tie.priority) == ("batching.maxQueueDepth", ("a", "b"), 5)
 
 
-def test_a_tie_met_for_the_first_time_leaves_the_word_to_lower_policies() -> None:
+def test_a_tie_without_a_previous_value_falls_back_to_lower_policies() -> None:
     below = policy("c", priority=1, defaults={"batching": {"maxQueueDepth": 30}})
     assert of(pool(), *tied(), below).max_queue_depth == 30
     assert of(pool(), *tied()).max_queue_depth == 2048
@@ -130,7 +132,7 @@ def test_a_higher_policy_settles_a_tie_below_it() -> None:
     assert (spec.max_queue_depth, spec.ties) == (30, ())
 
 
-def test_a_tie_that_the_spec_settles_is_not_felt_by_the_pool() -> None:
+def test_a_tie_on_a_field_of_the_spec_does_not_affect_the_pool() -> None:
     spec = of(pool(batching={"maxQueueDepth": 99}), *tied())
     assert spec.max_queue_depth == 99
     assert spec.ties
@@ -143,7 +145,7 @@ def test_a_tie_on_one_field_leaves_the_policies_other_fields_in_force() -> None:
     assert of(pool(), first, second, third).law.max_queue_delay_milliseconds == 9
 
 
-def test_an_objective_comes_from_a_policy_unless_the_pool_says_it_wants_none() -> None:
+def test_an_objective_comes_from_a_policy_unless_the_pool_sets_none() -> None:
     default = policy(
         "p", defaults={"objectives": [{"metric": "RequestLatency", "milliseconds": 800}]}
     )
@@ -176,24 +178,24 @@ def test_an_objective_comes_from_a_policy_unless_the_pool_says_it_wants_none() -
         ),
     ],
 )  # fmt: skip
-def test_selectors_mean_what_they_mean_elsewhere_in_kubernetes(
+def test_selectors_follow_kubernetes_semantics(
     selector: dict[str, Any], labels: dict[str, str], selected: bool
 ) -> None:
-    one = policy("p", namespaceSelector=selector, defaults={"batching": {"maxQueueDepth": 3}})
-    assert (of(pool(), one, labels=labels).max_queue_depth == 3) is selected
+    selecting = policy("p", namespaceSelector=selector, defaults={"batching": {"maxQueueDepth": 3}})
+    assert (of(pool(), selecting, labels=labels).max_queue_depth == 3) is selected
 
 
 def test_a_pool_selector_reads_the_pools_own_labels() -> None:
-    one = policy(
+    selecting = policy(
         "p", poolSelector={"matchLabels": {"a": "1"}}, defaults={"batching": {"maxQueueDepth": 3}}
     )
-    assert of(replace(pool(), labels={"a": "1"}), one).max_queue_depth == 3
-    assert of(replace(pool(), labels={"a": "2"}), one).policies == ()
+    assert of(replace(pool(), labels={"a": "1"}), selecting).max_queue_depth == 3
+    assert of(replace(pool(), labels={"a": "2"}), selecting).policies == ()
 
 
-def test_policies_that_took_part_are_named_with_their_generation() -> None:
-    one = policy("p", bounds={"replicas": {"max": 4}})
-    assert [(p.name, p.generation) for p in of(pool(), one).policies] == [("p", 1)]
+def test_applied_policies_are_listed_with_their_generation() -> None:
+    bounding = policy("p", bounds={"replicas": {"max": 4}})
+    assert [(p.name, p.generation) for p in of(pool(), bounding).policies] == [("p", 1)]
 
 
 @given(st.permutations([("a", 1, 10), ("b", 1, 20), ("c", 2, 30), ("d", 0, 40), ("e", 2, 30)]))
@@ -207,10 +209,10 @@ def test_the_order_in_which_policies_are_listed_never_matters(
     assert of(pool(), *listed).max_queue_depth == 30
 
 
-def test_every_built_in_is_a_value_that_a_policy_could_have_said() -> None:
-    policys = {field: value for field, value in BUILT_IN.items() if field != WEIGHT}
-    assert all(plausible(field, value) for field, value in policys.items())
-    assert not plausible(WEIGHT, 100)  # a pool's own, which policies only bound
+def test_every_built_in_value_is_valid_as_a_policy_default() -> None:
+    defaults = {field: value for field, value in BUILT_IN.items() if field != WEIGHT}
+    assert all(plausible(field, value) for field, value in defaults.items())
+    assert not plausible(WEIGHT, 100)  # set by a pool, and only bounded by policies
 
 
 @pytest.mark.parametrize(
@@ -226,11 +228,11 @@ def test_every_built_in_is_a_value_that_a_policy_could_have_said() -> None:
         ("scaling..x", 5),
     ],
 )
-def test_what_no_policy_could_have_said_is_not_held_on_to(field: str, value: Any) -> None:
+def test_a_stored_value_that_no_policy_could_set_is_rejected(field: str, value: Any) -> None:
     assert not plausible(field, value)
 
 
-def test_modes_and_replicas_are_no_live_fields_of_a_policy() -> None:
+def test_modes_and_replicas_are_not_live_fields_of_a_policy() -> None:
     spec = pool_spec(replicas=3, scaling={"mode": "Auto"}, batching={"mode": "Fixed"})
     assert live_fields(spec) == {}
 
@@ -239,17 +241,17 @@ def metrics(name: str, url: str, priority: int = 0) -> PolicyObject:
     return policy(name, priority=priority, metrics={"prometheus": {"url": url}})
 
 
-def test_prometheus_is_the_administrators_word() -> None:
+def test_the_prometheus_server_comes_from_the_chart_or_a_policy() -> None:
     assert metrics_server(pool(), {}, (), None) is None
     assert metrics_server(pool(), {}, (), MetricsServer("http://chart")) == MetricsServer(
         "http://chart"
     )
-    one = metrics("a", "http://policy")
-    assert metrics_server(pool(), {}, (one,), MetricsServer("http://chart")) == MetricsServer(
+    first = metrics("a", "http://policy")
+    assert metrics_server(pool(), {}, (first,), MetricsServer("http://chart")) == MetricsServer(
         "http://policy"
     )
     above = metrics("b", "http://above", priority=1)
-    assert metrics_server(pool(), {}, (one, above), None) == MetricsServer("http://above")
+    assert metrics_server(pool(), {}, (first, above), None) == MetricsServer("http://above")
 
 
 def test_equal_policies_that_name_different_servers_keep_the_last() -> None:
@@ -262,14 +264,14 @@ def test_equal_policies_that_name_different_servers_keep_the_last() -> None:
     )
 
 
-def test_how_a_server_is_asked_is_the_policys_word_whole_and_ties_on_any_part_of_it() -> None:
+def test_the_query_settings_come_from_one_policy_and_tie_on_any_difference() -> None:
     whole = {
         "url": "https://policy",
         "caConfigMapRef": {"name": "ca", "key": "ca.crt"},
         "credentialsSecretRef": {"name": "reader"},
         "headers": {"X-Scope-OrgID": "a", "X-Other": "b"},
     }
-    one = policy("a", metrics={"prometheus": whole})
+    first = policy("a", metrics={"prometheus": whole})
     chart = MetricsServer("https://chart", credentials="charts-own")
     server = MetricsServer(
         "https://policy",
@@ -277,6 +279,6 @@ def test_how_a_server_is_asked_is_the_policys_word_whole_and_ties_on_any_part_of
         "reader",
         (("X-Other", "b"), ("X-Scope-OrgID", "a")),
     )
-    assert metrics_server(pool(), {}, (one,), chart) == server
+    assert metrics_server(pool(), {}, (first,), chart) == server
     tenant = policy("b", metrics={"prometheus": {**whole, "headers": {"X-Scope-OrgID": "b"}}})
-    assert metrics_server(pool(), {}, (one, tenant), chart) == chart
+    assert metrics_server(pool(), {}, (first, tenant), chart) == chart

@@ -1,4 +1,4 @@
-"""One published value under one generation: when it moves, and above all when it does not."""
+"""Published limits and their generation: when it changes, and when it must not."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def test_the_first_generation_is_one_and_carries_the_spec() -> None:
     assert limits.discipline == "Priority"
 
 
-def test_what_is_pushed_is_inside_the_envelope_of_a_pod_whose_cache_holds_one_token() -> None:
+def test_pushed_limits_are_inside_the_envelope_of_a_pod_with_a_cache_of_one_token() -> None:
     limits = World().limits()
     least = Envelope(
         max_batch_size=Range(min=1, max=MAX_BATCH_SIZE),
@@ -44,12 +44,12 @@ def test_what_is_pushed_is_inside_the_envelope_of_a_pod_whose_cache_holds_one_to
     assert least.outside(limits) is None
 
 
-def test_the_settings_hold_what_is_pushed() -> None:
+def test_the_config_map_contains_the_pushed_limits() -> None:
     world = settled()
     assert published(world) == world.limits()
 
 
-def test_a_live_edit_takes_the_next_generation_and_touches_only_the_settings() -> None:
+def test_a_live_edit_takes_the_next_generation_and_writes_only_the_config_map() -> None:
     world = settled()
     world.edit_spec(batching={"maxQueueDepth": 7})
     plan = world.run()
@@ -73,7 +73,7 @@ def test_a_new_leader_keeps_the_published_generation() -> None:
     assert plan.writes == ()
 
 
-def test_a_new_leaders_first_change_is_beyond_all_its_predecessors() -> None:
+def test_a_new_leaders_first_change_exceeds_all_earlier_generations() -> None:
     world = settled()
     world.states.clear()
     world.lease_transitions = 3
@@ -81,14 +81,14 @@ def test_a_new_leaders_first_change_is_beyond_all_its_predecessors() -> None:
     assert world.limits().generation == 1 + 3 * 2**32
 
 
-def test_a_change_goes_beyond_everything_any_pod_acknowledged() -> None:
+def test_a_change_exceeds_every_acknowledged_generation() -> None:
     world = settled()
     world.acknowledgements["uid-chat-1"] = Acknowledgement(40, 64)
     world.edit_spec(batching={"maxQueueDepth": 7})
     assert world.limits().generation == 41
 
 
-def test_a_pod_that_knows_a_later_generation_than_was_published_is_overtaken() -> None:
+def test_a_generation_above_the_published_one_is_exceeded() -> None:
     world = settled()
     world.acknowledgements["uid-chat-1"] = Acknowledgement(40, 64)
     plan = world.run()
@@ -96,7 +96,7 @@ def test_a_pod_that_knows_a_later_generation_than_was_published_is_overtaken() -
     assert len(plan.pushes) == 1
 
 
-def test_a_lost_config_map_does_not_set_the_generation_back() -> None:
+def test_a_lost_config_map_does_not_lower_the_generation() -> None:
     world = settled()
     world.edit_spec(batching={"maxQueueDepth": 7})
     world.settle()
@@ -107,7 +107,7 @@ def test_a_lost_config_map_does_not_set_the_generation_back() -> None:
     assert world.limits().generation == 3
 
 
-def test_a_store_that_lags_behind_our_own_write_takes_no_further_generation() -> None:
+def test_a_stale_cache_after_an_own_write_takes_no_further_generation() -> None:
     world = settled()
     stale = world.children[CONFIG_MAP]
     world.edit_spec(batching={"maxQueueDepth": 7})
@@ -119,7 +119,7 @@ def test_a_store_that_lags_behind_our_own_write_takes_no_further_generation() ->
 @pytest.mark.parametrize(
     "text", ["", "not json", "{}", json.dumps({"generation": 1, "maxBatchSize": 0})]
 )
-def test_settings_spoiled_by_hand_are_healed_by_the_next_generation(text: str) -> None:
+def test_limits_corrupted_by_hand_are_repaired_by_the_next_generation(text: str) -> None:
     world = settled()
     world.states.clear()
     world.edit(*CONFIG_MAP, "data", {"limits.json": text})
@@ -128,16 +128,16 @@ def test_settings_spoiled_by_hand_are_healed_by_the_next_generation(text: str) -
     assert published(world) == plan.limits
 
 
-def test_a_limit_edited_in_the_settings_is_set_back_under_a_new_generation() -> None:
+def test_a_limit_edited_by_hand_is_reverted_under_a_new_generation() -> None:
     world = settled()
-    spoiled = published(world).model_copy(update={"max_queue_depth": 1})
-    world.edit(*CONFIG_MAP, "data", {"limits.json": spoiled.model_dump_json(by_alias=True)})
+    changed = published(world).model_copy(update={"max_queue_depth": 1})
+    world.edit(*CONFIG_MAP, "data", {"limits.json": changed.model_dump_json(by_alias=True)})
     world.states.clear()
     plan = world.run()
     assert (known(plan.limits).generation, known(plan.limits).max_queue_depth) == (2, 2048)
 
 
-def test_an_absurd_generation_written_by_somebody_does_not_stop_the_pool() -> None:
+def test_an_absurd_generation_of_another_writer_does_not_block_the_pool() -> None:
     world = settled()
     world.states.clear()
     huge = published(world).model_copy(update={"generation": 2**53 - 1})
@@ -158,7 +158,7 @@ def test_a_new_control_key_reaches_the_pods_without_a_new_generation() -> None:
     assert known(plan.limits).generation == 1
 
 
-def test_a_pod_that_comes_later_is_brought_to_the_same_generation() -> None:
+def test_a_later_pod_gets_the_same_generation() -> None:
     world = settled()
     world.pods = (*world.pods, pod("late", ip="10.0.0.9"))
     (push,) = world.run().pushes

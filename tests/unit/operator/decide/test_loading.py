@@ -1,4 +1,4 @@
-"""A pool whose model is still loading says how far it is."""
+"""Progress of model loading in the conditions of a pool."""
 
 from dataclasses import replace
 
@@ -13,16 +13,16 @@ GIGABYTE = 10**9
 
 
 def loading(stage: LoadStage, loaded: float = 0, total: float = 0) -> Acknowledgement:
-    told = Loading(
+    progress = Loading(
         stage=stage, loaded_bytes=int(loaded * GIGABYTE), total_bytes=int(total * GIGABYTE)
     )
-    return Acknowledgement(None, None, "503", told)
+    return Acknowledgement(None, None, "503", progress)
 
 
 def starting(*answers: Acknowledgement) -> World:
     world = settled(pool=pool(replicas=len(answers)))
-    world.pods = tuple(replace(one, ready=False) for one in world.pods)
-    world.acknowledgements = dict(zip((one.uid for one in world.pods), answers, strict=True))
+    world.pods = tuple(replace(pod, ready=False) for pod in world.pods)
+    world.acknowledgements = dict(zip((pod.uid for pod in world.pods), answers, strict=True))
     return world
 
 
@@ -33,7 +33,7 @@ def test_the_bytes_and_percent_of_a_load_are_in_the_condition() -> None:
     assert "3.1 of 14.2 GB, 22 %" in message(plan, "Progressing")
 
 
-def test_the_load_that_is_furthest_is_told_and_the_others_are_counted() -> None:
+def test_the_pod_furthest_in_loading_is_reported_and_the_others_are_counted() -> None:
     world = starting(
         loading(LoadStage.WAITING, 1, 10), loading(LoadStage.FETCHING, 7, 10), loading(LoadStage.FETCHING)
     )  # fmt: skip
@@ -42,18 +42,18 @@ def test_the_load_that_is_furthest_is_told_and_the_others_are_counted() -> None:
     assert "7.0 of 10.0 GB, 70 %, and 2 more are loading" in said
 
 
-def test_who_waits_for_another_pods_fetch_says_so() -> None:
+def test_a_pod_that_waits_for_a_shared_download_is_reported() -> None:
     said = message(starting(loading(LoadStage.WAITING, 1, 10)).run(), "Ready")
     assert "10 %; another pod downloads into the shared cache" in said
 
 
-def test_a_model_whose_files_are_there_is_being_placed() -> None:
+def test_a_downloaded_model_is_being_loaded_onto_its_device() -> None:
     assert "loading it onto its device" in message(
         starting(loading(LoadStage.STARTING)).run(), "Ready"
     )
 
 
-def test_a_pod_that_failed_is_told_before_those_that_load() -> None:
+def test_a_failed_pod_is_reported_before_loading_pods() -> None:
     world = starting(loading(LoadStage.FETCHING, 1, 10), loading(LoadStage.FETCHING, 1, 10))
     failed = PodProblem("CacheFull", "9 GB are still to come and the cache has 1 GB free")
     world.pods = (world.pods[0], replace(world.pods[1], problem=failed))
@@ -63,19 +63,19 @@ def test_a_pod_that_failed_is_told_before_those_that_load() -> None:
 
 
 @pytest.mark.parametrize(
-    "named",
+    "failure",
     ["ModelAccessDenied", "ModelNotFound", "CacheFull", "ModelCorrupt", "ModelSourceUnreachable"],
 )
-def test_every_reason_of_a_failed_fetch_is_a_reason_of_the_pool(named: str) -> None:
+def test_every_reason_of_a_failed_download_is_a_reason_of_the_pool(failure: str) -> None:
     world = starting(loading(LoadStage.FETCHING))
-    world.pods = (replace(world.pods[0], problem=PodProblem(named, "it says why")),)
+    world.pods = (replace(world.pods[0], problem=PodProblem(failure, "with details")),)
     plan = world.run()
-    assert reason(plan, "Ready") == f"False/{named}"
-    assert "see `kubectl describe`" not in message(plan, "Ready"), "it has a remedy of its own"
+    assert reason(plan, "Ready") == f"False/{failure}"
+    assert "see `kubectl describe`" not in message(plan, "Ready"), "the reason has its own remedy"
 
 
 @pytest.mark.parametrize(
-    ("held", "total", "text"),
+    ("loaded", "total", "text"),
     [
         (0, 2_000, "0.0 of 2.0 kB, 0 %"),
         (512, 700, "512 of 700 bytes, 73 %"),
@@ -83,5 +83,7 @@ def test_every_reason_of_a_failed_fetch_is_a_reason_of_the_pool(named: str) -> N
         (7, 5, "5 of 5 bytes, 100 %"),
     ],
 )
-def test_progress_is_never_rounded_up_to_done(held: int, total: int, text: str) -> None:
-    assert progress(Loading(stage=LoadStage.FETCHING, loaded_bytes=held, total_bytes=total)) == text
+def test_progress_is_never_rounded_up_to_complete(loaded: int, total: int, text: str) -> None:
+    assert (
+        progress(Loading(stage=LoadStage.FETCHING, loaded_bytes=loaded, total_bytes=total)) == text
+    )

@@ -1,4 +1,4 @@
-"""What each kind of model source asks of the pod; Secrets are named, and read by nobody here."""
+"""Volumes, mounts and credentials of each model source; the operator references Secrets and never reads them."""
 
 from typing import Any
 
@@ -28,28 +28,32 @@ def image(**more: Any) -> dict[str, Any]:
 
 def pod_of(model: dict[str, Any], **spec: Any) -> dict[str, Any]:
     plan = World(pool=pool(model=model, **spec)).run()
-    (deployment,) = [one.manifest for one in plan.writes if one.kind == "Deployment"]
+    (deployment,) = [write.manifest for write in plan.writes if write.kind == "Deployment"]
     pod: dict[str, Any] = deployment["spec"]["template"]["spec"]
     return pod
 
 
 def volume(pod: dict[str, Any]) -> dict[str, Any]:
-    (held,) = [one for one in pod["volumes"] if one["name"] == "penstock-model"]
-    return {key: value for key, value in held.items() if key != "name"}
+    (model,) = [volume for volume in pod["volumes"] if volume["name"] == "penstock-model"]
+    return {key: value for key, value in model.items() if key != "name"}
 
 
 def container(pod: dict[str, Any]) -> dict[str, Any]:
-    (held,) = [one for one in pod["containers"] if one["name"] == CONTAINER_NAME]
-    return dict(held)
+    (runtime,) = [
+        container for container in pod["containers"] if container["name"] == CONTAINER_NAME
+    ]
+    return dict(runtime)
 
 
 def mount(pod: dict[str, Any]) -> dict[str, Any]:
-    (held,) = [one for one in container(pod)["volumeMounts"] if one["mountPath"] == "/models"]
-    return dict(held)
+    (model,) = [
+        mount for mount in container(pod)["volumeMounts"] if mount["mountPath"] == "/models"
+    ]
+    return dict(model)
 
 
 def env(pod: dict[str, Any]) -> dict[str, Any]:
-    return {one["name"]: one for one in container(pod)["env"]}
+    return {entry["name"]: entry for entry in container(pod)["env"]}
 
 
 @pytest.mark.parametrize("model", [hub(), bucket(cache=CLAIMED)], ids=["hub", "bucket"])
@@ -72,7 +76,7 @@ def test_an_image_is_mounted_read_only() -> None:
     assert mount(pod)["readOnly"] is True
 
 
-def test_the_token_is_a_reference_that_only_the_kubelet_follows() -> None:
+def test_the_token_is_a_secret_reference_for_the_kubelet() -> None:
     given = env(pod_of(hub(tokenSecretRef={"name": "hf", "key": "token"})))
     assert given["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "hf", "key": "token"}}
     assert "HF_TOKEN" not in env(pod_of(hub()))
@@ -89,7 +93,7 @@ def test_a_buckets_credentials_are_references_too_and_the_session_token_may_be_a
     assert given["AWS_REGION"]["value"] == "eu-central-1"
 
 
-def test_the_pools_own_environment_wins_so_another_hub_or_offline_mode_is_a_variable() -> None:
+def test_the_pools_own_environment_can_select_another_hub_or_offline_mode() -> None:
     own = [
         {"name": "HF_ENDPOINT", "value": "http://mirror:8080"},
         {"name": "HF_HUB_OFFLINE", "value": "1"},
@@ -99,9 +103,11 @@ def test_the_pools_own_environment_wins_so_another_hub_or_offline_mode_is_a_vari
     assert given["HF_HUB_OFFLINE"]["value"] == "1"
 
 
-def test_a_policy_on_images_judges_the_models_image_too() -> None:
+def test_a_bound_on_images_applies_to_the_models_image_too() -> None:
     only_ours = policy("ours", bounds={"template": {"allowedImages": ["registry.example/"]}})
     foreign = World(pool=pool(model=image(reference="evil.example/x:1")), policies=(only_ours,))
-    told = {one.type: one.message for one in foreign.run().status.conditions or ()}
-    assert "spec.model.source.image.reference 'evil.example/x:1'" in told["PolicyApplied"]
+    messages = {
+        condition.type: condition.message for condition in foreign.run().status.conditions or ()
+    }
+    assert "spec.model.source.image.reference 'evil.example/x:1'" in messages["PolicyApplied"]
     assert World(pool=pool(model=image()), policies=(only_ours,)).run().writes

@@ -1,4 +1,4 @@
-"""Who may reach a pool's pods: the administrator's word, as a child of every pool."""
+"""The NetworkPolicy of a pool, with the sources that the administrator sets."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ def settled(config: Any = GUARDED) -> World:
     return world
 
 
-def test_the_cluster_port_is_for_the_operator_and_the_clients_port_for_everybody() -> None:
+def test_the_cluster_port_admits_the_operator_and_the_client_port_every_source() -> None:
     spec = settled().children[KEY].manifest["spec"]
     clients, cluster = spec["ingress"]
     assert spec["policyTypes"] == ["Ingress"]
@@ -30,24 +30,24 @@ def test_the_cluster_port_is_for_the_operator_and_the_clients_port_for_everybody
     assert cluster == {"ports": [{"protocol": "TCP", "port": "control"}], "from": [OPERATOR]}
 
 
-def test_clients_may_be_named_too() -> None:
+def test_clients_can_be_restricted_too() -> None:
     some = {"podSelector": {"matchLabels": {"app": "gateway"}}}
     world = settled(replace(CONFIG, peers=PoolPeers((OPERATOR,), (some,))))
     assert world.children[KEY].manifest["spec"]["ingress"][0]["from"] == [some]
 
 
-def test_there_is_none_unless_the_administrator_says_so() -> None:
+def test_there_is_none_unless_the_administrator_sets_sources() -> None:
     assert KEY not in settled(CONFIG).children
 
 
-def test_it_goes_when_the_administrator_takes_his_word_back() -> None:
+def test_it_is_deleted_when_the_administrator_removes_the_sources() -> None:
     world = settled()
     world.config = CONFIG
     (write,) = world.run().writes
     assert (write.write, write.kind) == (Write.DELETE, "NetworkPolicy")
 
 
-def test_it_is_written_when_peers_change_and_not_else() -> None:
+def test_it_is_written_only_when_sources_change() -> None:
     world = settled()
     assert world.run().writes == ()
     world.config = replace(CONFIG, peers=PoolPeers((OPERATOR, {"podSelector": {}})))
@@ -55,11 +55,11 @@ def test_it_is_written_when_peers_change_and_not_else() -> None:
     assert (write.write, write.kind) == (Write.APPLY, "NetworkPolicy")
 
 
-def test_a_strangers_is_a_conflict_only_where_one_is_wanted() -> None:
+def test_a_foreign_network_policy_conflicts_only_where_one_is_desired() -> None:
     stranger = {KEY: child(*KEY)}
     taken = World(config=GUARDED, children=dict(stranger)).run()
     assert "NetworkPolicy" in str(taken.status.conditions)
     assert "NameConflict" in str(taken.status.conditions)
     free = World(children=dict(stranger)).run()
     assert "NameConflict" not in str(free.status.conditions)
-    assert Write.DELETE not in {one.write for one in free.writes}
+    assert Write.DELETE not in {write.write for write in free.writes}

@@ -1,4 +1,4 @@
-"""What a store still has of the last minutes stands in for what a restart forgot."""
+"""Backfill after a restart: samples of the last minutes rebuild the law's state."""
 
 from dataclasses import replace
 
@@ -13,15 +13,15 @@ from tests.unit.operator.decide.test_checkpoint import NAME, law_state, ticks, w
 from tests.unit.operator.decide.world import World, known
 
 
-def lived(world: World, seconds: float) -> PoolSignals:
-    """What a store has of the last seconds of `working`'s load, in the order of nobody's choosing."""
+def backfill(world: World, seconds: float) -> PoolSignals:
+    """Return the samples of the last seconds of `working`'s load, in arbitrary order."""
     rounds = [signals(0, world, world.now - back) for back in range(0, int(seconds), int(TICK))]
-    samples = {(one.uid, one.time): one for each in rounds for one in each.samples}
+    samples = {(sample.uid, sample.time): sample for each in rounds for sample in each.samples}
     return PoolSignals(SignalSource.PROMETHEUS, tuple(samples.values()), queried_at=world.now)
 
 
 def restarted(world: World, past: PoolSignals | None) -> None:
-    """Run the first tick of an operator that knows nothing, not even a checkpoint."""
+    """Run the first tick of an operator without state or checkpoint."""
     world.states.clear()
     world.children.pop(("ConfigMap", NAME), None)
     world.signals = signals(0, world, world.now)
@@ -34,7 +34,7 @@ def test_demand_curve_and_traffic_are_known_at_the_first_tick() -> None:
     world = working()
     ticks(world, 60)
     before = law_state(world)
-    restarted(world, lived(world, 240))
+    restarted(world, backfill(world, 240))
     after = law_state(world)
     assert expected_demand(after.forecaster, 60) == pytest.approx(
         expected_demand(before.forecaster, 60), rel=0.15
@@ -42,7 +42,7 @@ def test_demand_curve_and_traffic_are_known_at_the_first_tick() -> None:
     seen = after.forecaster
     assert len(seen.pending) + len(seen.errors.latest) > 30
     assert after.unevenness == pytest.approx(before.unevenness, abs=0.05)
-    assert all(one.data.batches > 100 for one in after.curves.pods.values())
+    assert all(pod.data.batches > 100 for pod in after.curves.pods.values())
     assert after.plan.cap == before.plan.cap
     assert after.count.begun == world.now - TICK
 
@@ -54,24 +54,24 @@ def test_without_a_past_the_forecast_begins_at_its_first_sample() -> None:
     assert len(law_state(world).forecaster.pending) <= 1
 
 
-def test_nothing_is_given_back_before_a_whole_hold_after_it() -> None:
+def test_no_replica_is_removed_before_a_full_hold_after_it() -> None:
     world = working()
     ticks(world, 60)
-    held = known(world.run().status.desired_replicas)
-    restarted(world, lived(world, 180))
+    before = known(world.run().status.desired_replicas)
+    restarted(world, backfill(world, 180))
     lowest = min(known(plan.status.desired_replicas) for plan in ticks(world, 20))
-    assert lowest >= held
+    assert lowest >= before
 
 
-def test_a_past_by_another_clock_is_not_mixed_in() -> None:
+def test_samples_of_another_clock_are_ignored() -> None:
     world = working()
     ticks(world, 60)
-    restarted(world, replace(lived(world, 180), source=SignalSource.PODS))
+    restarted(world, replace(backfill(world, 180), source=SignalSource.PODS))
     assert len(law_state(world).forecaster.pending) <= 1
 
 
 @pytest.mark.parametrize("algorithm", ["CapacityAtObjective", "UtilizationBand"])
-def test_an_odd_past_is_borne(algorithm: str) -> None:
+def test_invalid_samples_raise_nothing(algorithm: str) -> None:
     world = working()
     world.edit_spec(scaling={**SPEC["scaling"], "algorithm": algorithm})
     odd = (float("nan"), float("inf"), -1.0, 0.0, 1e308)
@@ -87,8 +87,8 @@ def test_an_odd_past_is_borne(algorithm: str) -> None:
 def test_the_first_law_has_whole_windows_at_once() -> None:
     world = working()
     world.edit_spec(scaling={**SPEC["scaling"], "algorithm": "UtilizationBand"})
-    restarted(world, lived(world, 180))
+    restarted(world, backfill(world, 180))
     state = world.states[world.pool.uid]
     assert isinstance(state, PlannerState)
     assert isinstance(state.scaling, ScalingState)
-    assert {len(one) for one in state.scaling.law.windows.pods.values()} == {7}
+    assert {len(pod) for pod in state.scaling.law.windows.pods.values()} == {7}

@@ -1,4 +1,4 @@
-"""One pass over one pool: what is written, and above all what is not."""
+"""One pass over one pool: its writes, and what it must not write."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ CHILDREN = {
 
 def test_a_new_pool_gets_all_its_children_by_plain_creates() -> None:
     plan = World().run()
-    assert {one.write for one in plan.writes} == {Write.CREATE}
+    assert {write.write for write in plan.writes} == {Write.CREATE}
     assert {(kind, name) for _, kind, name in written(plan) if kind != "ControllerRevision"} == (
         CHILDREN
     )
@@ -44,7 +44,7 @@ def test_what_pods_need_is_written_before_the_deployment() -> None:
     assert {"ServiceAccount", "ConfigMap", "ControllerRevision"} <= set(before)
 
 
-def test_every_child_is_owned_by_the_pool_and_holds_up_no_deletion() -> None:
+def test_every_child_is_owned_by_the_pool_and_blocks_no_deletion() -> None:
     for write in World().run().writes:
         (owner,) = write.manifest["metadata"]["ownerReferences"]
         assert (owner["uid"], owner["controller"]) == ("uid-chat", True)
@@ -70,7 +70,7 @@ def test_an_unchanged_pool_plans_nothing_after_a_restart_of_the_operator_either(
 
 def test_all_conditions_are_set_on_the_first_visit_each_with_a_reason() -> None:
     conditions = World().run().status.conditions or ()
-    assert [one.type for one in conditions] == [
+    assert [condition.type for condition in conditions] == [
         "Ready",
         "Progressing",
         "UpToDate",
@@ -80,8 +80,8 @@ def test_all_conditions_are_set_on_the_first_visit_each_with_a_reason() -> None:
         "PolicyApplied",
         "BudgetLimited",
     ]
-    assert all(one.reason for one in conditions)
-    assert all(one.observed_generation == 1 for one in conditions)
+    assert all(condition.reason for condition in conditions)
+    assert all(condition.observed_generation == 1 for condition in conditions)
 
 
 @pytest.mark.parametrize(("kind", "name"), sorted(CHILDREN))
@@ -112,14 +112,14 @@ def test_a_child_edited_by_hand_is_applied_again_and_only_that_one(
     assert written(world.run()) == [("Apply", kind, name)]
 
 
-def test_what_others_add_beside_is_left_alone() -> None:
+def test_values_that_other_writers_add_stay() -> None:
     world = settled()
     labels = dict(world.deployment["metadata"]["labels"]) | {"cost-centre": "7"}
     world.edit("Deployment", "chat-penstock", "metadata.labels", labels)
     assert world.run().writes == ()
 
 
-def test_an_apply_names_the_very_object_that_was_seen() -> None:
+def test_an_apply_has_the_observed_object_as_precondition() -> None:
     world = settled()
     world.edit("Deployment", "chat-penstock", "spec.replicas", 7)
     (write,) = world.run().writes
@@ -129,20 +129,20 @@ def test_an_apply_names_the_very_object_that_was_seen() -> None:
     assert write.manifest["spec"]["replicas"] == 1
 
 
-def test_a_field_no_longer_wanted_is_noticed_although_the_rest_is_there() -> None:
+def test_a_field_that_is_no_longer_desired_is_removed() -> None:
     world = settled(pool=pool(template={"nodeSelector": {"zone": "a"}}))
     world.edit_spec(template={})
     assert ("Apply", "Deployment", "chat-penstock") in written(world.run())
 
 
-def test_a_child_that_is_on_its_way_out_is_waited_for() -> None:
+def test_a_terminating_child_is_not_written() -> None:
     world = settled()
-    held = world.children["Service", "chat"]
-    world.children["Service", "chat"] = replace(held, deleting=True)
+    live = world.children["Service", "chat"]
+    world.children["Service", "chat"] = replace(live, deleting=True)
     assert world.run().writes == ()
 
 
-def test_a_pool_that_is_being_deleted_is_not_acted_on() -> None:
+def test_a_terminating_pool_gets_no_plan() -> None:
     world = settled()
     world.pool = replace(world.pool, deleting=True)
     world.children.clear()
@@ -151,7 +151,7 @@ def test_a_pool_that_is_being_deleted_is_not_acted_on() -> None:
 
 @pytest.mark.parametrize("owner", [None, "uid-of-another-pool"])
 @pytest.mark.parametrize(("kind", "name"), sorted(CHILDREN))
-def test_a_taken_name_is_never_written_to_and_nothing_is_begun(
+def test_a_foreign_object_is_never_written_and_no_child_is_created(
     kind: str, name: str, owner: str | None
 ) -> None:
     world = World(children={(kind, name): child(kind, name, owner=owner)})
@@ -162,14 +162,14 @@ def test_a_taken_name_is_never_written_to_and_nothing_is_begun(
     assert not plan.active
 
 
-def test_both_names_taken_are_both_told() -> None:
+def test_both_conflicting_names_are_reported() -> None:
     taken = {key: child(*key) for key in (("Service", "chat"), ("Deployment", "chat-penstock"))}
-    told = message(World(children=taken).run(), "Ready")
-    assert "Service chat, Deployment chat-penstock" in told
-    assert "another name" in told
+    text = message(World(children=taken).run(), "Ready")
+    assert "Service chat, Deployment chat-penstock" in text
+    assert "another name" in text
 
 
-def test_a_name_taken_later_does_not_stop_what_already_runs() -> None:
+def test_a_later_conflict_does_not_stop_running_children() -> None:
     world = settled()
     world.children["Service", "chat"] = child("Service", "chat")
     world.edit("Deployment", "chat-penstock", "spec.replicas", 5)
@@ -178,7 +178,7 @@ def test_a_name_taken_later_does_not_stop_what_already_runs() -> None:
     assert reason(plan, "Ready") == "False/NameConflict"
 
 
-def test_a_name_conflict_heals_when_the_other_object_goes() -> None:
+def test_a_name_conflict_ends_when_the_other_object_is_deleted() -> None:
     world = World(children={("Service", "chat"): child("Service", "chat")})
     world.settle()
     world.children.clear()
@@ -187,7 +187,7 @@ def test_a_name_conflict_heals_when_the_other_object_goes() -> None:
     assert reason(plan, "Ready") == "False/ReplicasUnavailable"
 
 
-def test_a_refusal_by_the_api_server_is_told_with_its_own_words() -> None:
+def test_a_rejection_by_the_api_server_is_reported_with_its_message() -> None:
     world = World()
     refused = Rejection("Deployment", "chat-penstock", "Forbidden", "exceeded quota: pods=1")
     observed = world.observed()
@@ -197,14 +197,14 @@ def test_a_refusal_by_the_api_server_is_told_with_its_own_words() -> None:
     assert "Deployment chat-penstock: Forbidden: exceeded quota" in message(plan, "Ready")
 
 
-def test_one_pool_that_cannot_be_planned_does_not_stop_the_others() -> None:
+def test_a_failure_to_plan_one_pool_does_not_affect_the_others() -> None:
     good, bad = World(), World(pool=pool("other", "uid-other"))
     broken = child("Deployment", "other-penstock", {"metadata": {}, "spec": None}, "uid-other")
     bad.children["Deployment", "other-penstock"] = broken
     observed = replace(good.observed(), pools=(bad.view(), good.view()))
     plan = make_plan(observed, {}, good.config, NOW)
-    assert [one.name for one in plan.pools] == ["chat"]
-    assert [(one.name, one.uid) for one in plan.failures] == [("other", "uid-other")]
+    assert [pool_plan.name for pool_plan in plan.pools] == ["chat"]
+    assert [(failure.name, failure.uid) for failure in plan.failures] == [("other", "uid-other")]
 
 
 def test_a_pool_in_use_is_visited_at_the_fast_tick_and_a_quiet_one_is_not() -> None:
@@ -236,7 +236,7 @@ def test_pods_that_cannot_be_verified_safely_are_never_called() -> None:
     assert [push.pod_uid for push in world.run().pushes] == ["uid-a", "uid-loading"]
 
 
-def test_a_pod_that_obeys_is_not_told_again() -> None:
+def test_a_pod_that_acknowledged_the_limits_gets_no_push() -> None:
     world = settled()
     generation = world.limits().generation
     world.pods = (pod("a"), pod("b"))
@@ -245,7 +245,7 @@ def test_a_pod_that_obeys_is_not_told_again() -> None:
 
 
 def test_children_select_on_the_pool_uid_alone() -> None:
-    manifests = {one.kind: one.manifest for one in World().run().writes}
+    manifests = {write.kind: write.manifest for write in World().run().writes}
     alone = {names.LABEL_POOL_UID: "uid-chat"}
     assert manifests["Deployment"]["spec"]["selector"] == {"matchLabels": alone}
     assert manifests["PodDisruptionBudget"]["spec"]["selector"] == {"matchLabels": alone}

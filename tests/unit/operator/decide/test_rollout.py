@@ -1,4 +1,4 @@
-"""Rollouts with and without a spare device: what is given up, when, and what people are told."""
+"""Rollouts with and without a free device: surge, replacement, and the messages about them."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ SURGING, REPLACING = {"maxSurge": 1, "maxUnavailable": 0}, {"maxSurge": 0, "maxU
 
 
 def rolling(strategy: str | None = None, replicas: int = 2) -> World:
-    """A pool of ready pods whose template was just edited, and the surge pod, not yet bound."""
+    """Return a pool of ready pods with an edited template."""
     more: dict[str, Any] = {"rollout": {"strategy": strategy}} if strategy else {}
     world = settled(pool=pool(replicas=replicas, **more))
     world.edit_spec(template={"labels": {"v": "2"}})
@@ -41,7 +41,7 @@ def step(world: World) -> Any:
 
 
 def events(plan: PoolPlan) -> list[str]:
-    return [one.reason for one in plan.events]
+    return [event.reason for event in plan.events]
 
 
 def test_a_rollout_surges_by_one_while_there_may_be_room() -> None:
@@ -52,27 +52,27 @@ def test_a_rollout_surges_by_one_while_there_may_be_room() -> None:
     assert step(world) == SURGING
 
 
-def test_a_surge_that_finds_no_room_for_half_a_minute_gives_one_pod_up_and_says_so() -> None:
+def test_a_surge_without_room_for_half_a_minute_replaces_a_pod_with_an_event() -> None:
     world = rolling()
     world.pods = (*world.pods, unplaced(world, seconds=30))
     plan = world.settle()
     assert step(world) == REPLACING
-    (told,) = [one for one in plan.events if one.reason == "ReplacingWithoutSurge"]
-    assert f"Insufficient {GPU}" in told.message
+    (event,) = [item for item in plan.events if item.reason == "ReplacingWithoutSurge"]
+    assert f"Insufficient {GPU}" in event.message
 
 
-def test_what_gave_up_its_surge_replaces_to_the_end_of_this_rollout_and_no_further() -> None:
+def test_a_rollout_that_gave_up_its_surge_replaces_pods_until_its_end_only() -> None:
     world = rolling(replicas=3)
     world.pods = (*world.pods, unplaced(world, seconds=30))
     world.settle()
     world.pods = (*world.pods[:2], pod("new", revision=world.revision))
-    world.states.clear()  # another operator leads meanwhile
+    world.states.clear()  # another operator became the leader
     plan = world.settle()
     assert step(world) == REPLACING
     assert "ReplacingWithoutSurge" not in events(plan)
     assert "ending one old pod at a time" in message(plan, "Progressing")
 
-    world.pods = tuple(pod(f"new-{one}", revision=world.revision) for one in range(3))
+    world.pods = tuple(pod(f"new-{number}", revision=world.revision) for number in range(3))
     world.settle()
     assert step(world) == SURGING
     world.edit_spec(template={"labels": {"v": "3"}})
@@ -80,7 +80,7 @@ def test_what_gave_up_its_surge_replaces_to_the_end_of_this_rollout_and_no_furth
     assert step(world) == SURGING
 
 
-def test_a_pod_that_fits_no_node_costs_no_pod_that_serves() -> None:
+def test_a_pod_that_fits_no_node_ends_no_serving_pod() -> None:
     world = rolling()
     text = (
         "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. preemption:"
@@ -111,7 +111,7 @@ HOPELESS = TAIL.format("2 Preemption is not helpful for scheduling")
         ('persistentvolumeclaim "weights" not found', False),
     ],
 )
-def test_the_schedulers_words_tell_whether_a_pods_leaving_would_help(
+def test_the_schedulers_message_shows_whether_the_end_of_a_pod_would_help(
     text: str, helped: bool
 ) -> None:
     assert helped_by_leaving(text) is helped
@@ -125,11 +125,11 @@ def test_surge_waits_for_room_however_long_it_takes() -> None:
     assert reason(plan, "Progressing") == "False/Unschedulable"
 
 
-def test_replace_gives_one_up_at_once() -> None:
+def test_replace_ends_a_pod_at_once() -> None:
     assert step(rolling("Replace")) == REPLACING
 
 
-def test_a_quota_that_has_no_room_for_a_surge_is_as_good_as_a_full_budget() -> None:
+def test_an_exceeded_resource_quota_counts_like_a_full_budget() -> None:
     world = rolling()
     key = ("Deployment", "chat-penstock")
     full = {
@@ -144,7 +144,7 @@ def test_a_quota_that_has_no_room_for_a_surge_is_as_good_as_a_full_budget() -> N
     assert "ReplacingWithoutSurge" in events(plan)
 
 
-def test_a_broken_template_keeps_the_pods_before_it_and_says_how_to_go_back() -> None:
+def test_a_broken_template_keeps_the_previous_pods_and_reports_how_to_undo_it() -> None:
     world = settled(pool=pool(replicas=2))
     before = world.revision
     world.edit_spec(runtime={"image": "registry.example/missing:1"})
@@ -152,16 +152,16 @@ def test_a_broken_template_keeps_the_pods_before_it_and_says_how_to_go_back() ->
     broken = failing("new", "ImagePullBackOff", "not found", revision=world.revision)
     world.pods = (*world.pods, broken)
     plan = world.settle()
-    told = message(plan, "Progressing")
-    assert "2 pods of the previous template still serve" in told
-    assert f"to return to revision {before}, undo the edit" in told
+    text = message(plan, "Progressing")
+    assert "2 pods of the previous template still serve" in text
+    assert f"to return to revision {before}, undo the edit" in text
 
     world.edit_spec(runtime={})
     world.settle()
     assert world.revision == before
 
 
-def test_undoing_an_edit_goes_back_to_the_template_as_it_was_though_the_operator_is_newer() -> None:
+def test_undoing_an_edit_restores_the_stored_template_under_a_newer_operator() -> None:
     world = settled()
     before = world.revision
     world.config = replace(world.config, default_runtime_image="registry.example/broken:2")

@@ -1,4 +1,4 @@
-"""Known busy hours raise the floor from their first second to their last, in their own time zone."""
+"""Schedules raise the floor from the first second of a window to the last, in their time zone."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -33,10 +33,10 @@ def utc(*when: int) -> float:
 
 
 def floor(policies: list[PolicyObject], now: float, **scaling: Any) -> int:
-    found = effective(
+    spec = effective(
         pool(scaling={"mode": "Auto", **scaling}), {}, policies, {}, openings(policies, now)
     )
-    return found.law.min_replicas
+    return spec.law.min_replicas
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_window_is_open_from_its_first_second_to_its_last(
     assert floor([busy()], berlin(*when)) == replicas
 
 
-def test_without_a_zone_cron_is_in_utc() -> None:
+def test_without_a_time_zone_cron_is_in_utc() -> None:
     plain = busy(timeZone=None)
     assert floor([plain], utc(2026, 11, 20, 9, 0)) == 4
     assert floor([plain], berlin(2026, 11, 20, 9, 0)) == 1
@@ -66,19 +66,19 @@ def test_a_window_may_cross_midnight_and_the_change_of_clocks() -> None:
     night = busy(cron="0 22 * * *", durationMinutes=480)
     assert (
         floor([night], berlin(2026, 10, 25, 4, 59)) == 4
-    )  # nine hours by the wall, eight by the clock
+    )  # nine hours of local time, eight elapsed
     assert floor([night], berlin(2026, 10, 25, 5, 0)) == 1
 
 
-def open_minutes(one: PolicyObject, begin: float, hours: int) -> list[int]:
+def open_minutes(policy_: PolicyObject, begin: float, hours: int) -> list[int]:
     """Return the minutes after `begin` in which the window is open."""
-    return [minute for minute in range(60 * hours) if floor([one], begin + 60 * minute) == 4]
+    return [minute for minute in range(60 * hours) if floor([policy_], begin + 60 * minute) == 4]
 
 
-def test_a_time_that_comes_twice_opens_once_and_stays_open_through_both() -> None:
+def test_a_time_that_occurs_twice_opens_once_and_stays_open_through_both() -> None:
     """The clocks of Berlin go from 3:00 back to 2:00 at 1:00 UTC."""
-    one = busy(cron="30 2 * * *")
-    assert open_minutes(one, utc(2026, 10, 25), 5) == list(range(30, 120))
+    nightly = busy(cron="30 2 * * *")
+    assert open_minutes(nightly, utc(2026, 10, 25), 5) == list(range(30, 120))
     late = busy(cron="10 3 * * *")
     assert open_minutes(late, utc(2026, 10, 25), 5) == list(range(130, 220))
 
@@ -89,30 +89,30 @@ def test_a_window_of_every_hour_opens_in_both() -> None:
     assert opened == [*range(30, 50), *range(90, 110), *range(150, 170)]
 
 
-def test_a_time_that_the_clocks_leave_out_comes_when_they_have_changed() -> None:
-    """They go from 2:00 to 3:00 at 1:00 UTC."""
-    one = busy(cron="30 2 * * *")
-    assert open_minutes(one, utc(2026, 3, 29), 5) == list(range(60, 150))
+def test_a_skipped_time_opens_right_after_the_clock_change() -> None:
+    """The clocks of Berlin go from 2:00 to 3:00 at 1:00 UTC."""
+    nightly = busy(cron="30 2 * * *")
+    assert open_minutes(nightly, utc(2026, 3, 29), 5) == list(range(60, 150))
 
 
-def test_of_several_open_windows_the_highest_floor_counts() -> None:
+def test_of_several_open_windows_the_highest_floor_applies() -> None:
     policies = [busy(), policy("peak", schedules=[schedule(name="peak", minReplicas=6)])]
     assert floor(policies, berlin(2026, 11, 20, 9, 0)) == 6
 
 
-def test_a_floor_lowers_nothing_and_never_goes_above_the_maximum() -> None:
+def test_a_floor_lowers_nothing_and_never_exceeds_the_maximum() -> None:
     now = berlin(2026, 11, 20, 9, 0)
     assert floor([busy()], now, minReplicas=5) == 5
     assert floor([busy()], now, maxReplicas=3) == 3
     assert floor([busy(), policy("cap", bounds={"replicas": {"max": 2}})], now) == 2
 
 
-def test_the_pool_says_which_window_is_open_and_until_when() -> None:
+def test_the_condition_names_the_open_window_and_its_end() -> None:
     world = World(pool=pool(scaling={"mode": "Auto", "maxReplicas": 3}), policies=(busy(),))
     world.now = berlin(2026, 11, 20, 9, 0)
-    told = message(world.run(), POLICY_APPLIED)
-    assert "schedule morning of policy prod: at least 3 replicas until 2026-11-20 09:00 UTC" in told
-    assert "4 exceed scaling.maxReplicas" in told
+    text = message(world.run(), POLICY_APPLIED)
+    assert "schedule morning of policy prod: at least 3 replicas until 2026-11-20 09:00 UTC" in text
+    assert "4 exceed scaling.maxReplicas" in text
 
 
 def test_an_open_window_starts_the_replicas_of_its_floor_at_once() -> None:
@@ -139,7 +139,7 @@ def test_an_open_window_starts_the_replicas_of_its_floor_at_once() -> None:
         ({"cron": "0 8 31 2 *"}, "spec.schedules[morning].cron '0 8 31 2 *' is invalid"),
     ],
 )
-def test_a_schedule_that_can_never_open_is_refused_with_field_value_and_remedy(
+def test_an_invalid_schedule_is_reported_with_field_value_and_remedy(
     wrong: dict[str, Any], said: str
 ) -> None:
     bad = busy(**wrong)
@@ -147,7 +147,9 @@ def test_a_schedule_that_can_never_open_is_refused_with_field_value_and_remedy(
     assert openings([bad], berlin(2026, 11, 20, 9, 0)) == {}
     plan = World(policies=(bad,)).whole_plan()
     accepted = next(
-        one for one in plan.policies[0].status.conditions or () if one.type == "Accepted"
+        condition
+        for condition in plan.policies[0].status.conditions or ()
+        if condition.type == "Accepted"
     )
     assert accepted.reason == "ScheduleInvalid"
     assert said in accepted.message

@@ -1,4 +1,4 @@
-"""Status and Events: what a pool and a policy tell, and when."""
+"""Status of pools and policies, and the Events of pools."""
 
 from dataclasses import replace
 
@@ -17,7 +17,10 @@ from tests.unit.operator.decide.world import NOW, World, child, known, pod, poli
 
 
 def used(world: World) -> dict[str, int]:
-    return {one.resource_name: one.used for one in known(world.run().status.accelerators)}
+    return {
+        accelerator.resource_name: accelerator.used
+        for accelerator in known(world.run().status.accelerators)
+    }
 
 
 def test_the_scale_subresource_reads_count_and_selector() -> None:
@@ -27,7 +30,7 @@ def test_the_scale_subresource_reads_count_and_selector() -> None:
     assert status.observed_generation == 1
 
 
-def test_devices_of_terminating_and_surge_pods_count_until_they_are_given_back() -> None:
+def test_devices_of_terminating_and_surge_pods_count_until_they_are_released() -> None:
     world = settled(
         pool=pool(replicas=2, accelerator={"resourceName": "nvidia.com/gpu", "count": 2})
     )
@@ -41,7 +44,7 @@ def test_devices_of_terminating_and_surge_pods_count_until_they_are_given_back()
     assert world.run().status.replicas == 4
 
 
-def test_a_pod_of_an_older_template_holds_what_that_template_asked_for() -> None:
+def test_a_pod_of_an_older_template_uses_the_devices_of_that_template() -> None:
     world = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": 4}))
     (old,) = world.pods
     world.edit_spec(accelerator={"resourceName": "nvidia.com/gpu", "count": 1})
@@ -50,7 +53,7 @@ def test_a_pod_of_an_older_template_holds_what_that_template_asked_for() -> None
     assert used(world) == {"nvidia.com/gpu": 5}
 
 
-def test_a_pool_on_cpus_uses_no_device_and_says_so() -> None:
+def test_a_pool_on_cpus_reports_zero_devices() -> None:
     world = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": 0}))
     assert used(world) == {"nvidia.com/gpu": 0}
 
@@ -69,36 +72,36 @@ def test_the_status_shows_the_published_cap_and_its_generation() -> None:
     assert (batch.cap, batch.generation) == (12, 1)
 
 
-def test_a_bound_that_changes_is_told_once() -> None:
+def test_a_changed_bound_is_one_event() -> None:
     world = settled(pool=pool(replicas=5))
     world.policies = (policy("prod", bounds={"replicas": {"max": 2}}),)
-    told = [(one.reason, one.message) for one in world.settle().events]
-    assert ("Bounded", "spec.replicas 5 is bounded to 2 by policy prod") in told
-    assert "Bounded" not in [one.reason for one in world.settle().events]
+    events = [(event.reason, event.message) for event in world.settle().events]
+    assert ("Bounded", "spec.replicas 5 is bounded to 2 by policy prod") in events
+    assert "Bounded" not in [event.reason for event in world.settle().events]
     world.policies = ()
     assert ("BoundLifted", "spec.replicas is no longer bounded by policy prod") in [
-        (one.reason, one.message) for one in world.settle().events
+        (event.reason, event.message) for event in world.settle().events
     ]
 
 
-def test_a_name_conflict_is_told_once_and_with_a_warning() -> None:
+def test_a_name_conflict_is_one_warning_event() -> None:
     world = World(children={("Service", "chat"): child("Service", "chat")})
-    (event,) = [one for one in world.settle().events if one.reason == "NameConflict"]
+    (event,) = [event for event in world.settle().events if event.reason == "NameConflict"]
     assert event.type == "Warning"
     assert world.settle().events == ()
 
 
-def test_a_pod_problem_is_a_warning_and_a_scale_up_is_none() -> None:
+def test_a_pod_problem_is_a_warning_and_a_scale_up_is_not() -> None:
     world = settled(pool=pool(replicas=2))
     world.edit_spec(replicas=3)
-    assert "Warning" not in [one.type for one in world.settle().events]
+    assert "Warning" not in [event.type for event in world.settle().events]
     broken = replace(pod("c", ready=False), problem=PodProblem("ModelLoadFailed", "no factory"))
     world.pods = (*world.pods, broken)
     (event,) = world.settle().events
     assert (event.type, event.reason) == ("Warning", "ModelLoadFailed")
 
 
-def test_another_writer_of_the_replicas_is_set_back_until_it_insists() -> None:
+def test_foreign_writes_of_the_replicas_are_reverted_until_they_repeat() -> None:
     world = settled(pool=pool(replicas=2))
     for _ in range(4):
         world.edit("Deployment", "chat-penstock", "spec.replicas", 6)
@@ -107,17 +110,19 @@ def test_another_writer_of_the_replicas_is_set_back_until_it_insists() -> None:
     world.edit("Deployment", "chat-penstock", "spec.replicas", 6)
     plan = world.settle()
     assert plan.writes == ()
-    conditions = {one.type: one for one in known(plan.status.conditions)}
+    conditions = {condition.type: condition for condition in known(plan.status.conditions)}
     assert conditions["Scaling"].reason == "ReplicasContested"
     assert "now 6" in conditions["Scaling"].message
-    assert [one.reason for one in plan.events if one.type == "Warning"] == ["ReplicasContested"]
+    assert [event.reason for event in plan.events if event.type == "Warning"] == [
+        "ReplicasContested"
+    ]
     assert world.run().writes == ()
     world.now += 600
     world.settle()
     assert world.deployment["spec"]["replicas"] == 2
 
 
-def test_one_foreign_write_seen_by_many_passes_counts_once() -> None:
+def test_one_foreign_write_counts_once_over_many_passes() -> None:
     world = settled(pool=pool(replicas=2))
     world.edit("Deployment", "chat-penstock", "spec.replicas", 6)
     for _ in range(20):
@@ -125,19 +130,19 @@ def test_one_foreign_write_seen_by_many_passes_counts_once() -> None:
         assert plan.writes
 
 
-def test_reports_of_a_deployments_status_are_no_writes_of_its_replicas() -> None:
+def test_status_updates_of_a_deployment_are_not_writes_of_its_replicas() -> None:
     world = settled(pool=pool(replicas=2))
     world.edit("Deployment", "chat-penstock", "spec.replicas", 6)
     key = ("Deployment", "chat-penstock")
     for version in range(20):
-        held = world.children[key]
-        metadata = {**held.manifest["metadata"], "generation": 7}
-        manifest = {**held.manifest, "metadata": metadata}
-        world.children[key] = replace(held, manifest=manifest, resource_version=f"{1000 + version}")
-        assert world.run().writes, "one write of another's is still set back"
+        live = world.children[key]
+        metadata = {**live.manifest["metadata"], "generation": 7}
+        manifest = {**live.manifest, "metadata": metadata}
+        world.children[key] = replace(live, manifest=manifest, resource_version=f"{1000 + version}")
+        assert world.run().writes, "a single foreign write is still reverted"
 
 
-def test_our_own_change_of_the_count_is_never_taken_for_anothers() -> None:
+def test_an_own_change_of_the_count_is_never_taken_for_a_foreign_one() -> None:
     world = settled(pool=pool(replicas=1))
     for count in (5, 2, 7, 1, 9, 3, 8):
         world.edit_spec(replicas=count)
@@ -150,7 +155,7 @@ def policies_of(*policies: PolicyObject, pools: list[PoolLabels]) -> dict[str, P
     world = World(policies=policies)
     observed = replace(world.observed(), all_pools=tuple(pools))
     plan = make_plan(observed, {}, world.config, NOW)
-    return {one.name: one.status for one in plan.policies}
+    return {policy.name: policy.status for policy in plan.policies}
 
 
 def labels(number: int, **namespace_labels: str) -> PoolLabels:
@@ -158,7 +163,10 @@ def labels(number: int, **namespace_labels: str) -> PoolLabels:
 
 
 def conditions(status: PolicyStatus) -> dict[str, str]:
-    return {one.type: f"{one.status}/{one.reason}" for one in known(status.conditions)}
+    return {
+        condition.type: f"{condition.status}/{condition.reason}"
+        for condition in known(status.conditions)
+    }
 
 
 def test_a_policy_counts_every_pool_it_selects_due_or_not() -> None:
@@ -173,30 +181,32 @@ def test_a_policy_counts_every_pool_it_selects_due_or_not() -> None:
     }
 
 
-def test_both_policies_of_a_tie_are_told_and_no_third() -> None:
+def test_both_policies_of_a_tie_report_it_and_a_third_does_not() -> None:
     pair = [
         policy(name, defaults={"batching": {"maxQueueDepth": depth}})
         for name, depth in (("a", 10), ("b", 20))
     ]
     third = policy("c", priority=-1, defaults={"batching": {"maxQueueDepth": 30}})
-    found = policies_of(*pair, third, pools=[labels(1)])
-    assert {name: conditions(one)["Conflicted"] for name, one in found.items()} == {
+    statuses = policies_of(*pair, third, pools=[labels(1)])
+    assert {name: conditions(status)["Conflicted"] for name, status in statuses.items()} == {
         "a": "True/EqualPriority",
         "b": "True/EqualPriority",
         "c": "False/NoConflict",
     }
 
 
-def test_policies_that_never_meet_on_a_pool_do_not_conflict() -> None:
-    found = policies_of(
+def test_policies_without_a_common_pool_do_not_conflict() -> None:
+    statuses = policies_of(
         policy("a", namespaceSelector={"matchLabels": {"t": "1"}}, defaults={"batching": {"maxQueueDepth": 1}}),
         policy("b", namespaceSelector={"matchLabels": {"t": "2"}}, defaults={"batching": {"maxQueueDepth": 2}}),
         pools=[labels(1, t="1"), labels(2, t="2")],
     )  # fmt: skip
-    assert {conditions(one)["Conflicted"] for one in found.values()} == {"False/NoConflict"}
+    assert {conditions(status)["Conflicted"] for status in statuses.values()} == {
+        "False/NoConflict"
+    }
 
 
-def test_policies_that_cannot_be_read_get_no_status() -> None:
+def test_unreadable_policies_get_no_status() -> None:
     assert World(policies_readable=False).whole_plan().policies == ()
 
 

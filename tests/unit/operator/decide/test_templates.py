@@ -1,4 +1,4 @@
-"""Pinned templates: what rolls pods, and what never does."""
+"""Pinned templates: edits that restart pods, and events that must not."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ def image(world: World) -> str:
     return str(world.template["spec"]["containers"][0]["image"])
 
 
-def test_an_operator_upgrade_restarts_nothing_and_says_what_waits() -> None:
+def test_an_operator_upgrade_restarts_no_pod_and_reports_the_newer_template() -> None:
     world = settled()
     world.config = NEWER
     plan = world.run()
@@ -44,15 +44,17 @@ def test_drift_repair_re_applies_the_stored_template_not_a_newer_one() -> None:
     assert image(world) == "registry.example/penstock-runtime:1"
 
 
-def test_an_image_changed_by_hand_is_set_back_to_the_pinned_one() -> None:
+def test_an_image_changed_by_hand_is_reverted_to_the_pinned_one() -> None:
     world = settled()
-    containers = [{**one, "image": "evil:1"} for one in world.template["spec"]["containers"]]
+    containers = [
+        {**container, "image": "evil:1"} for container in world.template["spec"]["containers"]
+    ]
     world.edit("Deployment", "chat-penstock", "spec.template.spec.containers", containers)
     world.settle()
     assert image(world) == "registry.example/penstock-runtime:1"
 
 
-def test_a_template_edit_adopts_the_newer_rendering() -> None:
+def test_a_template_edit_adopts_the_newer_template() -> None:
     world = settled()
     before = world.revision
     world.config = NEWER
@@ -65,7 +67,7 @@ def test_a_template_edit_adopts_the_newer_rendering() -> None:
     assert reason(world.run(), "UpToDate") == "True/LatestTemplate"
 
 
-def test_restarted_at_rolls_the_pods_and_adopts_the_newer_rendering() -> None:
+def test_restarted_at_restarts_the_pods_with_the_newer_template() -> None:
     world = settled()
     world.config = NEWER
     world.annotate(names.ANNOTATION_RESTARTED_AT, "2026-01-01T00:00:00Z")
@@ -88,7 +90,7 @@ def test_restarted_at_rolls_the_pods_and_adopts_the_newer_rendering() -> None:
         {"template": {}},
     ],
 )
-def test_an_edit_of_the_live_class_never_touches_the_template(live: Any) -> None:
+def test_an_edit_of_a_live_field_never_changes_the_template(live: Any) -> None:
     world = settled()
     before = world.template
     world.edit_spec(**live)
@@ -109,7 +111,7 @@ def test_an_edit_of_the_live_class_never_touches_the_template(live: Any) -> None
         {"model": {"name": "served", "source": {"type": "Module", "module": {"factory": "m:f"}}}},
     ],
 )
-def test_an_edit_of_the_template_class_rolls_the_pods(edit: dict[str, Any]) -> None:
+def test_an_edit_of_a_template_field_restarts_the_pods(edit: dict[str, Any]) -> None:
     world = settled()
     before = world.revision
     world.edit_spec(**edit)
@@ -117,7 +119,7 @@ def test_an_edit_of_the_template_class_rolls_the_pods(edit: dict[str, Any]) -> N
     assert world.revision != before
 
 
-def test_a_policy_never_touches_the_template() -> None:
+def test_a_policy_never_changes_the_template() -> None:
     world = settled()
     before = world.template
     defaults = {"scaling": {"maxReplicas": 3}, "batching": {"maxQueueDepth": 7}}
@@ -126,7 +128,7 @@ def test_a_policy_never_touches_the_template() -> None:
     assert world.template == before
 
 
-def test_going_back_to_an_earlier_template_finds_its_revision_again() -> None:
+def test_returning_to_an_earlier_template_uses_its_revision_again() -> None:
     world = settled(pool=pool(template={"labels": {"v": "1"}}))
     first = world.revision
     world.edit_spec(template={"labels": {"v": "2"}})
@@ -137,12 +139,12 @@ def test_going_back_to_an_earlier_template_finds_its_revision_again() -> None:
     assert world.revision == first != second
     assert ("Delete", "ControllerRevision", first) in written(plan)
     assert ("Create", "ControllerRevision", first) in written(world.settle())
-    numbers = {one.name: one.manifest["revision"] for one in world.revisions}
+    numbers = {revision.name: revision.manifest["revision"] for revision in world.revisions}
     assert numbers == {first: 3, second: 2}
     assert world.run().writes == ()
 
 
-def test_a_revision_deleted_by_hand_is_made_again_from_what_runs_and_nothing_restarts() -> None:
+def test_a_deleted_revision_is_restored_from_the_deployment_without_a_restart() -> None:
     world = settled()
     before = world.template
     world.revisions.clear()
@@ -153,7 +155,7 @@ def test_a_revision_deleted_by_hand_is_made_again_from_what_runs_and_nothing_res
     assert world.run().writes == ()
 
 
-def test_a_revision_that_the_store_has_not_seen_yet_is_the_one_that_is_created_again() -> None:
+def test_a_revision_that_the_cache_does_not_contain_yet_is_created_identically() -> None:
     world = settled()
     (kept,) = world.revisions
     world.revisions.clear()
@@ -162,19 +164,19 @@ def test_a_revision_that_the_store_has_not_seen_yet_is_the_one_that_is_created_a
     assert plan.writes[0].manifest == kept.manifest
 
 
-def test_old_revisions_are_pruned_but_never_one_that_a_pod_still_runs() -> None:
+def test_old_revisions_are_pruned_except_those_that_a_pod_runs() -> None:
     world = settled()
     oldest = world.revision
     for number in range(12):
         world.edit_spec(template={"labels": {"v": str(number)}})
         world.settle()
     assert len(world.revisions) == 1 + 5 + 1  # the current, the history, the one of the pods
-    assert oldest in {one.name for one in world.revisions}
+    assert oldest in {revision.name for revision in world.revisions}
     world.pods = ()
     world.settle()
     assert len(world.revisions) == 1 + 5
-    assert oldest not in {one.name for one in world.revisions}
-    assert world.revision in {one.name for one in world.revisions}
+    assert oldest not in {revision.name for revision in world.revisions}
+    assert world.revision in {revision.name for revision in world.revisions}
 
 
 def test_a_revision_name_fits_a_label_even_for_the_longest_pool_name() -> None:
@@ -186,7 +188,7 @@ def test_a_revision_name_fits_a_label_even_for_the_longest_pool_name() -> None:
 ONLY_OURS = policy("images", bounds={"template": {"allowedImages": ["registry.example/"]}})
 
 
-def test_a_template_outside_the_bounds_is_not_rolled_and_running_pods_stay() -> None:
+def test_a_template_outside_the_bounds_starts_no_rollout_and_running_pods_stay() -> None:
     world = settled(policies=(ONLY_OURS,))
     before = world.template
     world.edit_spec(runtime={"image": "elsewhere.example/x:1"})
@@ -195,9 +197,9 @@ def test_a_template_outside_the_bounds_is_not_rolled_and_running_pods_stay() -> 
     assert world.template == before
     assert reason(plan, "PolicyApplied") == "False/TemplateNotAllowed"
     assert reason(plan, "Ready") == "True/AllReplicasReady"
-    told = message(plan, "PolicyApplied")
-    assert "spec.runtime.image 'elsewhere.example/x:1'" in told
-    assert "registry.example/" in told
+    text = message(plan, "PolicyApplied")
+    assert "spec.runtime.image 'elsewhere.example/x:1'" in text
+    assert "registry.example/" in text
 
 
 def test_a_pool_kept_on_its_allowed_template_still_scales() -> None:
@@ -207,7 +209,7 @@ def test_a_pool_kept_on_its_allowed_template_still_scales() -> None:
     assert world.deployment["spec"]["replicas"] == 3
 
 
-def test_a_policy_that_forbids_what_already_runs_stops_new_pods_only() -> None:
+def test_a_policy_that_forbids_the_running_template_blocks_new_pods_only() -> None:
     world = settled(pool=pool(replicas=2))
     world.policies = (policy("none", bounds={"template": {"allowedImages": []}}),)
     world.edit_spec(replicas=5)
@@ -218,7 +220,7 @@ def test_a_policy_that_forbids_what_already_runs_stops_new_pods_only() -> None:
     assert world.deployment["spec"]["replicas"] == 1
 
 
-def test_a_new_pool_outside_the_bounds_starts_nothing_and_heals_by_an_edit() -> None:
+def test_a_new_pool_outside_the_bounds_starts_no_pod_until_an_edit() -> None:
     world = World(policies=(ONLY_OURS,), pool=pool(runtime={"image": "elsewhere.example/x:1"}))
     plan = world.settle()
     assert not {"Deployment", "ControllerRevision"} & {kind for _, kind, _ in written(plan)}
@@ -228,7 +230,7 @@ def test_a_new_pool_outside_the_bounds_starts_nothing_and_heals_by_an_edit() -> 
     assert image(world) == "registry.example/x:1"
 
 
-def test_a_deployment_whose_template_is_forbidden_is_not_made_again() -> None:
+def test_a_deleted_deployment_with_a_forbidden_template_is_not_created_again() -> None:
     world = settled()
     world.policies = (policy("none", bounds={"template": {"allowedImages": []}}),)
     del world.children["Deployment", "chat-penstock"]
@@ -253,8 +255,8 @@ def test_accounts_and_priorities_are_bounded_where_a_list_is_given(
     world = World(
         policies=(policy("p", bounds={"template": bounds}),), pool=pool(template=template)
     )
-    made = ("Create", "Deployment", "chat-penstock") in written(world.run())
-    assert made is allowed
+    created = ("Create", "Deployment", "chat-penstock") in written(world.run())
+    assert created is allowed
 
 
 def test_several_policies_intersect() -> None:
@@ -276,7 +278,7 @@ def test_several_policies_intersect() -> None:
         ("registry.example/a/b@sha256:1", "registry.example/a/b@sha256:1"),
     ],
 )
-def test_an_images_full_reference_is_what_is_bounded(image_: str, full: str) -> None:
+def test_bounds_apply_to_the_full_image_reference(image_: str, full: str) -> None:
     assert full_reference(image_) == full
 
 

@@ -1,4 +1,4 @@
-"""A pool's world on fake time: what an API server and a kubelet would make of a plan, as plain values."""
+"""A pool with its cluster on fake time: the effects of an API server and a kubelet on a plan, as plain values."""
 
 import copy
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ MODULE = {"source": {"type": "Module", "module": {"factory": "models:create"}}}
 
 
 def pool_spec(**spec: Any) -> PoolSpec:
-    """A spec in the wire's own words; the model is a module's unless given."""
+    """Return a spec from its JSON fields; the model is a module by default."""
     return PoolSpec.model_validate({"model": MODULE, **spec})
 
 
@@ -75,7 +75,7 @@ def of(
     labels: dict[str, str] | None = None,
     previous: Fields | None = None,
 ) -> EffectiveSpec:
-    """What is in force for a pool under these policies."""
+    """Return the effective spec of a pool under these policies."""
     return effective(pool_, labels or {}, policies, previous)
 
 
@@ -117,12 +117,12 @@ def failing(name: str, reason: str, message: str = "", **changes: Any) -> PodObj
     return pod(name, ready=False, problem=PodProblem(reason, message), **changes)
 
 
-NO_SIGNALS = PoolSignals(source=SignalSource.NONE, problem="nobody was asked")
+NO_SIGNALS = PoolSignals(source=SignalSource.NONE, problem="no source was queried")
 
 
 @dataclass
 class World:
-    """One pool and everything around it; `run` makes a pass, `settle` makes its plan come true."""
+    """One pool and its cluster; `run` makes a pass, `settle` also applies its plan."""
 
     pool: PoolObject = field(default_factory=pool)
     policies: tuple[PolicyObject, ...] = ()
@@ -136,7 +136,7 @@ class World:
     acknowledgements: dict[str, Acknowledgement] = field(default_factory=dict)
     config: DecideConfig = CONFIG
     kept: str | None = None
-    """The record of the pool's settings in the operator's namespace."""
+    """Rollback record in the operator's namespace."""
     lease_transitions: int = 0
     pool_schema: SchemaSkew = AS_BUILT
     states: dict[str, object] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class World:
         return known(self.run().limits)
 
     def run(self) -> PoolPlan:
-        """Return the pool's plan, remembering its state; a failure to plan is raised."""
+        """Return the pool's plan and keep its state; a failure to plan raises."""
         whole = self.whole_plan()
         for failure in whole.failures:
             raise failure.error
@@ -186,7 +186,7 @@ class World:
         return whole.pools[0]
 
     def settle(self) -> PoolPlan:
-        """Run a pass and let everything in its plan happen, pods' acknowledgements included."""
+        """Run a pass and apply its plan, the pods' acknowledgements included."""
         plan = self.run()
         for write in plan.writes:
             self.store(write)
@@ -199,7 +199,7 @@ class World:
     def store(self, write: ChildWrite) -> None:
         name = write.manifest["metadata"]["name"]
         if write.kind == "ControllerRevision":
-            self.revisions = [one for one in self.revisions if one.name != name]
+            self.revisions = [revision for revision in self.revisions if revision.name != name]
             if write.write is not Write.DELETE:
                 self.revisions.append(self._stored(write, name))
         elif write.write is Write.DELETE:
@@ -209,20 +209,20 @@ class World:
 
     def _stored(self, write: ChildWrite, name: str) -> ChildObject:
         self.version += 1
-        held = child(write.kind, name, copy.deepcopy(dict(write.manifest)), self.pool.uid)
-        return replace(held, resource_version=str(self.version))
+        stored = child(write.kind, name, copy.deepcopy(dict(write.manifest)), self.pool.uid)
+        return replace(stored, resource_version=str(self.version))
 
     def edit(self, kind: str, name: str, path: str, value: Any) -> None:
-        """Let somebody else write one field of a child, `spec.replicas` for example."""
-        held = self.children[kind, name]
-        manifest = copy.deepcopy(dict(held.manifest))
+        """Let another writer change one field of a child, such as `spec.replicas`."""
+        live = self.children[kind, name]
+        manifest = copy.deepcopy(dict(live.manifest))
         *parents, last = path.split(".")
         at = manifest
         for key in parents:
             at = at[key]
         at[last] = value
         self.version += 1
-        changed = replace(held, manifest=manifest, resource_version=str(self.version))
+        changed = replace(live, manifest=manifest, resource_version=str(self.version))
         self.children[kind, name] = changed
 
     def edit_spec(self, **spec: Any) -> None:
@@ -239,8 +239,8 @@ class World:
 
     @property
     def template(self) -> Mapping[str, Any]:
-        held: Mapping[str, Any] = self.deployment["spec"]["template"]
-        return held
+        template: Mapping[str, Any] = self.deployment["spec"]["template"]
+        return template
 
     @property
     def revision(self) -> str:
@@ -248,13 +248,13 @@ class World:
 
 
 def known(value: Known | None) -> Known:
-    """Return what a test expects to be there."""
+    """Return a value that a test expects to exist."""
     assert value is not None
     return value
 
 
 def settled(**changes: Any) -> World:
-    """A world whose pool has all its children, and `spec.replicas` ready pods that obey."""
+    """Return a world whose pool has all its children, and `spec.replicas` ready pods with acknowledged limits."""
     world = World(**changes)
     world.settle()
     wanted = world.deployment["spec"]["replicas"]
@@ -269,14 +269,21 @@ def settled(**changes: Any) -> World:
 
 def reason(plan: PoolPlan, type: str) -> str:
     """Return `Status/Reason` of one of the plan's conditions."""
-    found = {one.type: f"{one.status}/{one.reason}" for one in plan.status.conditions or ()}
-    return found[type]
+    by_type = {
+        condition.type: f"{condition.status}/{condition.reason}"
+        for condition in plan.status.conditions or ()
+    }
+    return by_type[type]
 
 
 def message(plan: PoolPlan, type: str) -> str:
-    return next(one.message for one in plan.status.conditions or () if one.type == type)
+    return next(
+        condition.message for condition in plan.status.conditions or () if condition.type == type
+    )
 
 
 def written(plan: PoolPlan) -> list[tuple[str, str, str]]:
     """Return (write, kind, name) of everything a plan writes."""
-    return [(one.write.value, one.kind, one.manifest["metadata"]["name"]) for one in plan.writes]
+    return [
+        (write.write.value, write.kind, write.manifest["metadata"]["name"]) for write in plan.writes
+    ]

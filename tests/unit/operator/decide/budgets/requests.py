@@ -1,4 +1,4 @@
-"""Claims in few words, and settlings that come true at once."""
+"""Quota requests with defaults, and settlements that take effect at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,8 +11,8 @@ GPU = "nvidia.com/gpu"
 BUDGET = ("prod", GPU)
 
 
-def request(uid: str, wanted: int, **more: Any) -> QuotaRequest:
-    """A claim of one-device replicas under the policy `prod`, whose need is what is wanted."""
+def quota_request(uid: str, wanted: int, **more: Any) -> QuotaRequest:
+    """Return a request for replicas of one device under the policy `prod`, with the need of the requested count."""
     plain = QuotaRequest(
         uid=uid,
         resource=GPU,
@@ -30,33 +30,35 @@ def request(uid: str, wanted: int, **more: Any) -> QuotaRequest:
 def settled(
     count: int, *claims: QuotaRequest, ledger: QuotaLedger | None = None, now: float = 0.0
 ) -> QuotaLedger:
-    """Settle claims under one budget of `count`."""
-    news = {one.uid: one for one in claims}
+    """Settle requests under one budget of `count`."""
+    news = {request.uid: request for request in claims}
     return settle(ledger or QuotaLedger(), news, {BUDGET: count}, (), now)
 
 
-def entitled(ledger: QuotaLedger) -> dict[str, int]:
+def shares_of(ledger: QuotaLedger) -> dict[str, int]:
     """Return each pool's share."""
     return {uid: grant.entitled for uid, grant in ledger.grants.items()}
 
 
-def asked_for(ledger: QuotaLedger) -> dict[str, int]:
-    """Return what each pool may ask for now."""
+def startable(ledger: QuotaLedger) -> dict[str, int]:
+    """Return the replicas that each pool may have now."""
     return {uid: grant.replicas for uid, grant in ledger.grants.items()}
 
 
-def obeyed(ledger: QuotaLedger, budgets: Mapping[tuple[str, str], int], now: float) -> QuotaLedger:
-    """Let every pool do at once what it was granted, and settle again."""
-    return settle(ledger, {one.uid: one for one in running(ledger)}, budgets, (), now)
+def deployed_at_once(
+    ledger: QuotaLedger, budgets: Mapping[tuple[str, str], int], now: float
+) -> QuotaLedger:
+    """Deploy every grant at once, and settle again."""
+    return settle(ledger, {item.uid: item for item in running(ledger)}, budgets, (), now)
 
 
 def running(ledger: QuotaLedger) -> Sequence[QuotaRequest]:
-    """Return the claims with every granted replica bound and running."""
+    """Return the requests with every granted replica bound and running."""
     return [
         replace(
-            one,
+            request,
             deployed=ledger.grants[uid].replicas,
-            staying=ledger.grants[uid].replicas * one.per_replica,
+            staying=ledger.grants[uid].replicas * request.per_replica,
         )
-        for uid, one in ledger.requests.items()
+        for uid, request in ledger.requests.items()
     ]

@@ -1,4 +1,4 @@
-"""Pools that share a budget for a while, and for a whole day: weights and floors hold, and nothing swings."""
+"""Simulated pools that share a budget for an hour and for a day: weights and floors apply, counts do not oscillate."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from penstock_simulator.shared_budget import Tenant, share, turns
 from tests.unit.simulator.scenarios import SETTINGS, world
 
 SLOW = ServiceModel(a=2.0, c=0.5, sigma=0.05, tail_share=0.0, overhead=0.0)
-"""1.5 requests a second and replica, so that a day is half a million requests."""
+"""1.5 requests a second per replica, so that a day has half a million requests."""
 HOUR = 3600.0
 DAY = 24 * HOUR
 
@@ -50,18 +50,18 @@ def tenant(
     return Tenant(name, weight, given, CapacityAtObjective(), arrivals(seed, rates, step))
 
 
-def held(one: Tenant, after: float, before: float) -> list[int]:
-    return one.asked[int(after // 5) : int(before // 5)]
+def counts(tenant: Tenant, after: float, before: float) -> list[int]:
+    return tenant.asked[int(after // 5) : int(before // 5)]
 
 
 def shares(tenants: Sequence[Tenant], after: float, before: float) -> set[tuple[int, ...]]:
-    return set(zip(*(held(one, after, before) for one in tenants), strict=True))
+    return set(zip(*(counts(tenant, after, before) for tenant in tenants), strict=True))
 
 
 def shared_four(floor: int, seconds: float) -> tuple[Tenant, Tenant]:
-    """Let two pools that want four and three replicas share four, by 3 to 1; `floor` is the light one's.
+    """Let two pools that need four and three replicas share four by weights 3 and 1; `floor` is the light pool's.
 
-    Neither carries its demand with its share, so both always want all that they may have.
+    Neither serves its demand with its share, so both always request their maximum.
     """
     minutes = int(seconds / 60.0)
     heavy = tenant("heavy", 300, [4.6] * minutes, 60.0, most=4)
@@ -71,11 +71,11 @@ def shared_four(floor: int, seconds: float) -> tuple[Tenant, Tenant]:
 
 
 def assert_shared(heavy: Tenant, light: Tenant, division: tuple[int, int]) -> None:
-    """Assert who has what from the fifth minute on, that nobody swings, and that no device is held twice."""
+    """Assert the division from the fifth minute on, without oscillation and with each device in use once."""
     wanted = zip(heavy.wanted[60:], light.wanted[60:], strict=True)
-    assert {one + other for one, other in wanted} == {7}
+    assert {first + second for first, second in wanted} == {7}
     assert set(zip(heavy.asked[60:], light.asked[60:], strict=True)) == {division}
-    assert max(one + other for one, other in zip(heavy.used, light.used, strict=True)) <= 4
+    assert max(map(sum, zip(heavy.used, light.used, strict=True))) <= 4
     assert turns(heavy.asked) + turns(light.asked) <= 1
 
 
@@ -85,7 +85,7 @@ DIVISIONS = pytest.mark.parametrize(
 
 
 @DIVISIONS
-def test_a_budget_of_four_with_demand_for_seven_goes_by_weight_and_stays_so(
+def test_a_budget_of_four_with_demand_for_seven_is_divided_by_weight(
     floor: int, division: tuple[int, int]
 ) -> None:
     assert_shared(*shared_four(floor, 30 * 60.0), division)
@@ -94,7 +94,7 @@ def test_a_budget_of_four_with_demand_for_seven_goes_by_weight_and_stays_so(
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @DIVISIONS
-def test_a_budget_of_four_with_demand_for_seven_stays_shared_for_a_day(
+def test_a_budget_of_four_with_demand_for_seven_stays_divided_for_a_day(
     floor: int, division: tuple[int, int]
 ) -> None:
     assert_shared(*shared_four(floor, DAY), division)
@@ -102,7 +102,7 @@ def test_a_budget_of_four_with_demand_for_seven_stays_shared_for_a_day(
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_over_a_whole_day_shares_follow_need_and_weight_and_nothing_swings() -> None:
+def test_over_a_day_shares_follow_need_and_weight_without_oscillation() -> None:
     steps = range(24 * 12)
     wave = [2.6 + 2.2 * sin(2 * pi * step / len(steps)) for step in steps]
     tenants = (
@@ -112,10 +112,12 @@ def test_over_a_whole_day_shares_follow_need_and_weight_and_nothing_swings() -> 
     )
     share(tenants, 5, DAY)
     waving, steady, floored = tenants
-    total = [sum(counts) for counts in zip(*(one.used for one in tenants), strict=True)]
+    total = [sum(counts) for counts in zip(*(tenant.used for tenant in tenants), strict=True)]
     assert max(total) <= 5
     assert shares(tenants, 1 * HOUR, 15 * HOUR) == {(2, 2, 1)}, "by weight, the floor first"
-    assert shares(tenants, 17 * HOUR, 20 * HOUR) == {(1, 3, 1)}, "what one does not need"
+    assert shares(tenants, 17 * HOUR, 20 * HOUR) == {(1, 3, 1)}, "the wave's spare replica"
     assert set(floored.asked) == {1}
-    for one in (waving, steady):
-        assert turns(one.asked) <= 8, "where the wave's wish crosses its share, twice a day"
+    for varying in (waving, steady):
+        assert turns(varying.asked) <= 8, (
+            "where the need of the wave crosses its share, twice a day"
+        )

@@ -1,10 +1,10 @@
-"""A pool whose template was edited: it claims what its new pods ask for, and holds what the old ones still have."""
+"""Quota requests of a pool with an edited template: devices of the new pods, and those that old pods still use."""
 
 from dataclasses import replace
 
 import pytest
 
-from tests.unit.operator.decide.budgets.town import GPU, Town, budget, delete_and_wait, town
+from tests.unit.operator.decide.budgets.fleet import GPU, Fleet, budget, delete_and_wait, fleet_of
 from tests.unit.operator.decide.world import known, reason
 
 OTHERS = [
@@ -14,73 +14,73 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("accelerator", OTHERS, ids=["another device", "the CPU"])
-def test_devices_that_pods_of_an_earlier_template_hold_are_nobodys_else(
+def test_devices_in_use_by_pods_of_an_earlier_template_are_not_granted_again(
     accelerator: dict[str, object],
 ) -> None:
-    made = town(4, a=2, b=4)
-    world = made.worlds["a"]
+    fleet = fleet_of(4, a=2, b=4)
+    world = fleet.worlds["a"]
     world.edit_spec(accelerator=accelerator)
     for _ in range(3):
-        plans = made.go()
-        assert made.replicas() == {"a": 2, "b": 2}
+        plans = fleet.run()
+        assert fleet.replicas() == {"a": 2, "b": 2}
     assert reason(plans["a"], "BudgetLimited") == "False/NoBudget"
     assert reason(plans["b"], "BudgetLimited") == "True/WaitingForDrain"
-    (spent,) = known(known(made.plan).policies[0].status.budgets)
+    (spent,) = known(known(fleet.plan).policies[0].status.budgets)
     assert (spent.wanted, spent.granted, spent.used) == (4, 4, 4)
     world.pods = (world.pods[0], replace(world.pods[1], terminating=True))
-    made.go()
-    assert made.replicas()["b"] == 2
+    fleet.run()
+    assert fleet.replicas()["b"] == 2
     world.pods = world.pods[:1]
-    made.go()
-    assert made.replicas()["b"] == 3
+    fleet.run()
+    assert fleet.replicas()["b"] == 3
     world.pods = ()
-    made.go()
-    assert made.replicas()["b"] == 4
+    fleet.run()
+    assert fleet.replicas()["b"] == 4
 
 
-def test_what_a_pool_held_before_its_edit_is_told_to_nobody_as_a_pool() -> None:
-    made = town(4, a=2, b=4)
-    made.worlds["a"].edit_spec(accelerator=OTHERS[0])
-    made.go()
-    made.policies = (budget(3),)
-    made.go("b")
-    made.worlds["a"].pods = ()
-    made.go("a")
-    assert known(made.plan).affected == {"uid-b"}
-    assert set(made.ledger.grants) == {"uid-b"}
+def test_a_request_for_remaining_devices_is_not_reported_as_a_pool() -> None:
+    fleet = fleet_of(4, a=2, b=4)
+    fleet.worlds["a"].edit_spec(accelerator=OTHERS[0])
+    fleet.run()
+    fleet.policies = (budget(3),)
+    fleet.run("b")
+    fleet.worlds["a"].pods = ()
+    fleet.run("a")
+    assert known(fleet.plan).affected == {"uid-b"}
+    assert set(fleet.ledger.grants) == {"uid-b"}
 
 
-def test_a_pool_deleted_in_mid_rollout_is_waited_for_like_any_other() -> None:
-    made = town(4, a=2, b=4)
-    made.worlds["a"].edit_spec(accelerator=OTHERS[0])
-    made.go()
-    delete_and_wait(made)
+def test_devices_of_a_pool_deleted_during_a_rollout_are_free_after_its_drain() -> None:
+    fleet = fleet_of(4, a=2, b=4)
+    fleet.worlds["a"].edit_spec(accelerator=OTHERS[0])
+    fleet.run()
+    delete_and_wait(fleet)
 
 
-def test_an_edit_that_is_taken_back_claims_again_what_is_still_held() -> None:
-    made = town(4, a=2, b=4)
-    made.worlds["a"].edit_spec(accelerator=OTHERS[0])
-    made.go()
-    made.worlds["a"].edit_spec(accelerator={"resourceName": GPU, "count": 1})
+def test_an_undone_edit_requests_the_devices_in_use_again() -> None:
+    fleet = fleet_of(4, a=2, b=4)
+    fleet.worlds["a"].edit_spec(accelerator=OTHERS[0])
+    fleet.run()
+    fleet.worlds["a"].edit_spec(accelerator={"resourceName": GPU, "count": 1})
     for _ in range(15):
-        made.go()
-    assert made.replicas() == {"a": 2, "b": 2}
+        fleet.run()
+    assert fleet.replicas() == {"a": 2, "b": 2}
 
 
-def test_a_pool_does_not_leave_its_budget_by_a_template_that_is_refused() -> None:
+def test_a_rejected_template_does_not_remove_a_pool_from_its_budget() -> None:
     images = {"template": {"allowedImages": ["registry.example/"]}}
-    made = Town((budget(4, bounds=images),))
+    fleet = Fleet((budget(4, bounds=images),))
     for name in ("a", "b"):
-        made.add(name, replicas=2)
-    made.go()
-    made.run_pods()
-    made.go()
-    made.worlds["a"].edit_spec(
+        fleet.add(name, replicas=2)
+    fleet.run()
+    fleet.run_pods()
+    fleet.run()
+    fleet.worlds["a"].edit_spec(
         replicas=4,
         accelerator={"resourceName": "example.com/other", "count": 1},
         runtime={"image": "elsewhere.example/runtime:1"},
     )
-    plans = made.go()
+    plans = fleet.run()
     assert reason(plans["a"], "UpToDate") == "False/TemplateNotAllowed"
     assert reason(plans["a"], "BudgetLimited") == "True/BudgetShort"
-    assert made.replicas() == {"a": 2, "b": 2}
+    assert fleet.replicas() == {"a": 2, "b": 2}

@@ -1,4 +1,4 @@
-"""Devices go where weight times need is largest, floors first, and nobody has more than his share while others want."""
+"""Division of devices: floors first, then by weight and need, up to the fair share under contention."""
 
 from dataclasses import replace
 from math import ceil, isclose
@@ -18,86 +18,96 @@ from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
 from tests.unit.operator.decide.budgets.requests import (
     BUDGET,
     GPU,
-    asked_for,
-    entitled,
-    obeyed,
-    request,
+    deployed_at_once,
+    quota_request,
     settled,
+    shares_of,
+    startable,
 )
 
 
-def test_with_enough_for_all_everybody_has_what_he_wants() -> None:
-    assert entitled(settled(7, request("a", 4), request("b", 3))) == {"a": 4, "b": 3}
+def test_with_enough_devices_every_request_is_granted() -> None:
+    assert shares_of(settled(7, quota_request("a", 4), quota_request("b", 3))) == {"a": 4, "b": 3}
 
 
 def test_equal_weights_share_equally() -> None:
-    assert entitled(settled(4, request("a", 4), request("b", 3))) == {"a": 2, "b": 2}
+    assert shares_of(settled(4, quota_request("a", 4), quota_request("b", 3))) == {"a": 2, "b": 2}
 
 
 def test_shares_follow_weights() -> None:
-    assert entitled(settled(4, request("a", 4, weight=300), request("b", 3))) == {"a": 3, "b": 1}
-    assert entitled(settled(8, request("a", 9, weight=300), request("b", 9))) == {"a": 6, "b": 2}
+    assert shares_of(settled(4, quota_request("a", 4, weight=300), quota_request("b", 3))) == {
+        "a": 3,
+        "b": 1,
+    }
+    assert shares_of(settled(8, quota_request("a", 9, weight=300), quota_request("b", 9))) == {
+        "a": 6,
+        "b": 2,
+    }
 
 
 def test_floors_come_before_weights() -> None:
-    ledger = settled(4, request("a", 4, weight=10_000), request("b", 3, weight=1, floor=2))
-    assert entitled(ledger) == {"a": 2, "b": 2}
+    ledger = settled(
+        4, quota_request("a", 4, weight=10_000), quota_request("b", 3, weight=1, floor=2)
+    )
+    assert shares_of(ledger) == {"a": 2, "b": 2}
 
 
 def test_floors_that_do_not_fit_go_by_weight() -> None:
-    ledger = settled(3, request("a", 4, weight=200, floor=4), request("b", 4, floor=4))
-    assert entitled(ledger) == {"a": 2, "b": 1}
+    ledger = settled(3, quota_request("a", 4, weight=200, floor=4), quota_request("b", 4, floor=4))
+    assert shares_of(ledger) == {"a": 2, "b": 1}
 
 
-def test_what_one_pool_does_not_want_the_others_have() -> None:
-    assert entitled(settled(4, request("a", 9, weight=1), request("b", 1, weight=1000))) == {
+def test_devices_that_one_pool_does_not_request_go_to_the_others() -> None:
+    assert shares_of(
+        settled(4, quota_request("a", 9, weight=1), quota_request("b", 1, weight=1000))
+    ) == {
         "a": 3,
         "b": 1,
     }
 
 
-def test_a_replica_that_is_held_without_need_goes_to_who_needs_it() -> None:
-    ledger = settled(4, request("a", 3, need=0.4), request("b", 3, need=3.0))
-    assert entitled(ledger) == {"a": 1, "b": 3}
+def test_a_replica_without_need_goes_to_the_pool_that_needs_it() -> None:
+    ledger = settled(4, quota_request("a", 3, need=0.4), quota_request("b", 3, need=3.0))
+    assert shares_of(ledger) == {"a": 1, "b": 3}
 
 
-def test_the_last_replica_goes_to_who_most_probably_needs_it() -> None:
-    ledger = settled(5, request("a", 3, need=2.2), request("b", 3, need=2.9))
-    assert entitled(ledger) == {"a": 2, "b": 3}
+def test_the_last_replica_goes_to_the_pool_that_most_probably_needs_it() -> None:
+    ledger = settled(5, quota_request("a", 3, need=2.2), quota_request("b", 3, need=2.9))
+    assert shares_of(ledger) == {"a": 2, "b": 3}
 
 
-def test_a_very_heavy_pool_does_not_have_more_than_its_share() -> None:
-    small = [request(f"small-{number}", 3, floor=0) for number in range(10)]
-    ledger = settled(10, request("big", 10, weight=1000, floor=0), *small)
-    assert entitled(ledger)["big"] == 5
+def test_a_very_heavy_pool_gets_no_more_than_its_share() -> None:
+    small = [quota_request(f"small-{number}", 3, floor=0) for number in range(10)]
+    ledger = settled(10, quota_request("big", 10, weight=1000, floor=0), *small)
+    assert shares_of(ledger)["big"] == 5
 
 
 def test_replicas_of_several_devices_take_what_fits_and_leave_the_rest_to_others() -> None:
-    ledger = settled(7, request("big", 3, per_replica=4), request("small", 9))
-    assert entitled(ledger) == {"big": 1, "small": 3}
+    ledger = settled(7, quota_request("big", 3, per_replica=4), quota_request("small", 9))
+    assert shares_of(ledger) == {"big": 1, "small": 3}
 
 
-def test_a_pool_under_two_budgets_keeps_both() -> None:
-    both = request("both", 5, policies=("prod", "team"))
-    other = request("other", 5, policies=("team",))
+def test_both_budgets_of_a_pool_apply() -> None:
+    both = quota_request("both", 5, policies=("prod", "team"))
+    other = quota_request("other", 5, policies=("team",))
     budgets = {("prod", GPU): 4, ("team", GPU): 6}
     ledger = settle(QuotaLedger(), {"both": both, "other": other}, budgets, (), 0.0)
-    assert entitled(ledger) == {"both": 3, "other": 3}
+    assert shares_of(ledger) == {"both": 3, "other": 3}
 
 
-def test_resources_are_divided_apart() -> None:
-    other = request("b", 3, resource="example.com/tpu")
+def test_each_resource_is_divided_separately() -> None:
+    other = quota_request("b", 3, resource="example.com/tpu")
     budgets = {BUDGET: 2, ("prod", "example.com/tpu"): 1}
-    ledger = settle(QuotaLedger(), {"a": request("a", 3), "b": other}, budgets, (), 0.0)
-    assert entitled(ledger) == {"a": 2, "b": 1}
+    ledger = settle(QuotaLedger(), {"a": quota_request("a", 3), "b": other}, budgets, (), 0.0)
+    assert shares_of(ledger) == {"a": 2, "b": 1}
 
 
-def test_a_pool_under_no_budget_is_granted_nothing_and_refused_nothing() -> None:
-    assert settled(4, request("a", 4, policies=("elsewhere",))).grants == {}
+def test_a_pool_without_a_budget_has_no_grant() -> None:
+    assert settled(4, quota_request("a", 4, policies=("elsewhere",))).grants == {}
 
 
 NUMBERS = st.integers(0, 12)
-CLAIMS = st.builds(
+REQUESTS = st.builds(
     lambda requested, floor, need, **more: QuotaRequest(
         floor=min(floor, requested), requested=requested, need=min(need, float(requested)), **more
     ),
@@ -114,7 +124,7 @@ CLAIMS = st.builds(
     unplaced=st.sampled_from((0, 0, 0, 1)),
     policies=st.sampled_from((("prod",), ("team",), ("prod", "team"))),
 )
-MANY = st.lists(CLAIMS, min_size=1, max_size=8, unique_by=lambda one: one.uid)
+MANY = st.lists(REQUESTS, min_size=1, max_size=8, unique_by=lambda item: item.uid)
 LIMITS = st.builds(
     lambda prod, team: {("prod", GPU): prod, ("team", GPU): team},
     st.integers(0, 40),
@@ -123,66 +133,75 @@ LIMITS = st.builds(
 TIMES = st.floats(0, 1e6)
 
 
-def divided(claims: list[QuotaRequest], limits: Limits) -> dict[str, int]:
-    before = {one.uid: one.deployed for one in claims}
-    return divide(claims, limits, before, {one.uid: one.floor for one in claims})
+def divided(requests: list[QuotaRequest], limits: Limits) -> dict[str, int]:
+    before = {request.uid: request.deployed for request in requests}
+    return divide(requests, limits, before, {request.uid: request.floor for request in requests})
 
 
 @given(MANY, LIMITS)
 @settings(max_examples=80, deadline=None)
-def test_no_budget_is_ever_overspent_and_nobody_has_more_than_he_wants(
-    claims: list[QuotaRequest], limits: Limits
+def test_no_budget_is_exceeded_and_no_pool_gets_more_than_it_requests(
+    requests: list[QuotaRequest], limits: Limits
 ) -> None:
-    counts = divided(claims, limits)
-    assert fits(claims, limits, counts)
-    assert all(0 <= counts[one.uid] <= one.requested for one in claims)
+    counts = divided(requests, limits)
+    assert fits(requests, limits, counts)
+    assert all(0 <= counts[request.uid] <= request.requested for request in requests)
 
 
 @given(MANY, LIMITS)
 @settings(max_examples=80, deadline=None)
-def test_floors_hold_wherever_they_fit(claims: list[QuotaRequest], limits: Limits) -> None:
-    floors = {one.uid: one.floor for one in claims}
-    counts = divided(claims, limits)
-    if fits(claims, limits, floors):
+def test_floors_that_fit_are_granted(requests: list[QuotaRequest], limits: Limits) -> None:
+    floors = {request.uid: request.floor for request in requests}
+    counts = divided(requests, limits)
+    if fits(requests, limits, floors):
         assert all(counts[uid] >= floor for uid, floor in floors.items())
 
 
 @given(MANY, LIMITS)
 @settings(max_examples=80, deadline=None)
-def test_nothing_that_is_wanted_and_fits_is_left_over(
-    claims: list[QuotaRequest], limits: Limits
+def test_every_requested_replica_that_fits_is_granted(
+    requests: list[QuotaRequest], limits: Limits
 ) -> None:
-    counts = divided(claims, limits)
-    for one in claims:
-        if counts[one.uid] < one.requested:
-            assert not fits(claims, limits, {**counts, one.uid: counts[one.uid] + 1})
+    counts = divided(requests, limits)
+    for request in requests:
+        if counts[request.uid] < request.requested:
+            assert not fits(requests, limits, {**counts, request.uid: counts[request.uid] + 1})
 
 
-@given(st.lists(CLAIMS, min_size=2, max_size=8, unique_by=lambda one: one.uid), st.integers(1, 40))
+@given(
+    st.lists(REQUESTS, min_size=2, max_size=8, unique_by=lambda item: item.uid), st.integers(1, 40)
+)
 @settings(max_examples=80, deadline=None)
-def test_under_contention_nobody_has_a_whole_replica_more_than_his_weighted_share(
-    claims: list[QuotaRequest], count: int
+def test_under_contention_no_pool_exceeds_its_weighted_share_by_a_replica(
+    requests: list[QuotaRequest], count: int
 ) -> None:
-    claims = [
-        replace(one, per_replica=1, policies=("prod",), need=float(one.requested)) for one in claims
+    requests = [
+        replace(request, per_replica=1, policies=("prod",), need=float(request.requested))
+        for request in requests
     ]
-    counts = divided(claims, {BUDGET: count})
+    counts = divided(requests, {BUDGET: count})
     parts = [
-        Apportionment(float(one.weight), float(one.floor), float(one.requested)) for one in claims
+        Apportionment(float(request.weight), float(request.floor), float(request.requested))
+        for request in requests
     ]
     shares = fair_shares(parts, float(count))
-    if sum(one.requested for one in claims) > count >= sum(one.floor for one in claims):
-        for one, share in zip(claims, shares, strict=True):
-            assert counts[one.uid] <= ceil(share - 1e-6)
+    if (
+        sum(request.requested for request in requests)
+        > count
+        >= sum(request.floor for request in requests)
+    ):
+        for member, share in zip(requests, shares, strict=True):
+            assert counts[member.uid] <= ceil(share - 1e-6)
 
 
 @given(MANY, st.floats(0.5, 60))
 @settings(max_examples=40, deadline=None)
 def test_shares_add_up_and_stay_between_floor_and_demand(
-    claims: list[QuotaRequest], amount: float
+    requests: list[QuotaRequest], amount: float
 ) -> None:
     parts = [
-        Apportionment(float(one.weight), float(one.floor), float(one.requested)) for one in claims
+        Apportionment(float(request.weight), float(request.floor), float(request.requested))
+        for request in requests
     ]
     shares = fair_shares(parts, amount)
     demand = sum(part.demand for part in parts)
@@ -194,22 +213,24 @@ def test_shares_add_up_and_stay_between_floor_and_demand(
 
 @given(st.lists(MANY, min_size=1, max_size=4), LIMITS, TIMES)
 @settings(max_examples=80, deadline=None)
-def test_nobody_starts_what_others_still_hold_whatever_comes_in_whatever_order(
+def test_devices_in_use_are_never_granted_again_whatever_the_order_of_requests(
     rounds: list[list[QuotaRequest]], limits: Budgets, begin: float
 ) -> None:
     ledger = QuotaLedger()
-    for number, claims in enumerate(rounds):
-        news = {one.uid: one for one in claims}
+    for number, requests in enumerate(rounds):
+        news = {request.uid: request for request in requests}
         ledger = settle(ledger, news, limits, (), begin + 5 * number)
         for key, count in limits.items():
-            members = [one for one in ledger.requests.values() if key[0] in one.policies]
-            held = sum(one.committed for one in members)
-            asked = asked_for(ledger)
+            members = [
+                request for request in ledger.requests.values() if key[0] in request.policies
+            ]
+            committed = sum(member.committed for member in members)
+            now = startable(ledger)
             after = sum(
-                replace(one, deployed=max(asked[one.uid], one.deployed)).committed
-                for one in members
+                replace(member, deployed=max(now[member.uid], member.deployed)).committed
+                for member in members
             )
-            assert after <= max(count, held)
+            assert after <= max(count, committed)
         assert all(
             0 <= grant.replicas <= ledger.requests[uid].requested
             for uid, grant in ledger.grants.items()
@@ -218,13 +239,15 @@ def test_nobody_starts_what_others_still_hold_whatever_comes_in_whatever_order(
 
 @given(MANY, LIMITS)
 @settings(max_examples=40, deadline=None)
-def test_steady_claims_come_to_rest(claims: list[QuotaRequest], limits: Budgets) -> None:
-    claims = [replace(one, unplaced=0, leaving=0) for one in claims]
-    ledger = settle(QuotaLedger(), {one.uid: one for one in claims}, limits, (), 0.0)
+def test_steady_requests_lead_to_steady_grants(
+    requests: list[QuotaRequest], limits: Budgets
+) -> None:
+    requests = [replace(request, unplaced=0, leaving=0) for request in requests]
+    ledger = settle(QuotaLedger(), {request.uid: request for request in requests}, limits, (), 0.0)
     for number in range(1, 40):
-        ledger = obeyed(ledger, limits, 5.0 * number)
-    last = asked_for(ledger)
+        ledger = deployed_at_once(ledger, limits, 5.0 * number)
+    last = startable(ledger)
     for number in range(40, 60):
-        ledger = obeyed(ledger, limits, 5.0 * number)
-        assert asked_for(ledger) == last
-    assert last == entitled(ledger)
+        ledger = deployed_at_once(ledger, limits, 5.0 * number)
+        assert startable(ledger) == last
+    assert last == shares_of(ledger)

@@ -179,7 +179,9 @@ def test_a_process_that_ends_before_the_first_token_is_a_400(
         answer = client.submit(http.post, PLAIN, json=body)
         pod.until(lambda: pod.step.held)
         end_workers(pod)
-        pod.until(lambda: not any(worker.users for worker in pod.pod.engine._grammars._numbers.values()))
+        pod.until(
+            lambda: not any(worker.users for worker in pod.pod.engine._grammars._numbers.values())
+        )
         pod.step.gate.set()
         assert answer.result().status_code == 400
     assert answer.result().json()["error"]["param"] == "guided_regex"

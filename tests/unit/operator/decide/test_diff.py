@@ -1,4 +1,4 @@
-"""Equality as the API server sees it."""
+"""Comparison of live objects with desired manifests, after the API server's normalization."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from penstock_operator.decide.manifests.diff import covers
 
 
 @pytest.mark.parametrize(
-    ("live", "wanted"),
+    ("live", "desired"),
     [
         ({"a": 1, "b": 2}, {"a": 1}),
         ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}),
@@ -28,12 +28,12 @@ from penstock_operator.decide.manifests.diff import covers
         ({"tolerations": [{"key": "a", "effect": "x"}]}, {"tolerations": [{"key": "a"}]}),
     ],
 )
-def test_a_live_object_that_says_more_than_is_wanted_is_as_wanted(live: Any, wanted: Any) -> None:
-    assert covers(live, wanted)
+def test_a_live_object_with_additional_values_matches(live: Any, desired: Any) -> None:
+    assert covers(live, desired)
 
 
 @pytest.mark.parametrize(
-    ("live", "wanted"),
+    ("live", "desired"),
     [
         ({"a": 1}, {"a": 2}),
         ({}, {"a": 1}),
@@ -57,5 +57,5 @@ def test_a_live_object_that_says_more_than_is_wanted_is_as_wanted(live: Any, wan
         ),
     ],
 )
-def test_a_live_object_that_lacks_something_wanted_is_different(live: Any, wanted: Any) -> None:
-    assert not covers(live, wanted)
+def test_a_live_object_without_a_desired_value_differs(live: Any, desired: Any) -> None:
+    assert not covers(live, desired)

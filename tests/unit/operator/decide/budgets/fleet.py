@@ -1,4 +1,4 @@
-"""Pools under policies, one operator that plans those that are due, and plans that come true at once."""
+"""A fleet of pools under policies, with an operator whose plans take effect at once."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,8 +17,8 @@ def budget(count: int, **more: object) -> PolicyObject:
 
 
 @dataclass
-class Town:
-    """Pools by name, and one operator that plans those that are due; every plan comes true."""
+class Fleet:
+    """Pools by name and one operator; the writes of every plan take effect."""
 
     policies: tuple[PolicyObject, ...]
     worlds: dict[str, World] = field(default_factory=dict)
@@ -28,8 +28,8 @@ class Town:
     def add(self, name: str, **spec: object) -> None:
         self.worlds[name] = World(pool=pool(name, f"uid-{name}", **spec))
 
-    def go(self, *due: str) -> dict[str, PoolPlan]:
-        """Plan the pools of `due` (all, if none is named), and do what is planned but run no pod."""
+    def run(self, *due: str) -> dict[str, PoolPlan]:
+        """Plan the pools of `due` (all by default) and apply the writes; pods do not change."""
         worlds = [self.worlds[name] for name in due or self.worlds]
         now = max(world.now for world in self.worlds.values())
         whole = worlds[0].observed()
@@ -39,11 +39,11 @@ class Town:
             policies=self.policies,
             all_pools=tuple(world.observed().all_pools[0] for world in self.worlds.values()),
         )
-        states = {uid: one for world in worlds for uid, one in world.states.items()}
+        states = {uid: item for world in worlds for uid, item in world.states.items()}
         self.plan = make_plan(observed, states, CONFIG, now, self.ledger)
         assert not self.plan.failures
         self.ledger = self.plan.ledger
-        plans = {one.name: one for one in self.plan.pools}
+        plans = {pool_plan.name: pool_plan for pool_plan in self.plan.pools}
         for world in worlds:
             mine = plans[world.pool.name]
             world.states[world.pool.uid] = mine.law_state
@@ -60,7 +60,7 @@ class Town:
         }
 
     def run_pods(self) -> None:
-        """Let every Deployment have the pods it asks for, Ready."""
+        """Give every Deployment its replicas as Ready pods."""
         for name, world in self.worlds.items():
             wanted = self.replicas()[name]
             world.pods = tuple(
@@ -68,24 +68,24 @@ class Town:
             )
 
 
-def town(count: int, **replicas: int) -> Town:
-    made = Town((budget(count),))
+def fleet_of(count: int, **replicas: int) -> Fleet:
+    fleet = Fleet((budget(count),))
     for name, number in replicas.items():
-        made.add(name, replicas=number)
-    made.go()
-    made.run_pods()
-    made.go()
-    return made
+        fleet.add(name, replicas=number)
+    fleet.run()
+    fleet.run_pods()
+    fleet.run()
+    return fleet
 
 
-def delete_and_wait(made: Town) -> None:
-    """Delete pool a, of two that share 4 devices: b has them all once those of a must have drained, no sooner."""
-    del made.worlds["a"]
-    made.go()
-    assert made.replicas() == {"b": 2}
-    made.worlds["b"].now += 160
-    made.go()
-    assert made.replicas() == {"b": 4}
+def delete_and_wait(fleet: Fleet) -> None:
+    """Delete pool a of two that share 4 devices: b gets all of them once the drain time of a is over."""
+    del fleet.worlds["a"]
+    fleet.run()
+    assert fleet.replicas() == {"b": 2}
+    fleet.worlds["b"].now += 160
+    fleet.run()
+    assert fleet.replicas() == {"b": 4}
 
 
 def waiting(name: str, since: float, text: str) -> PodObject:
@@ -97,6 +97,6 @@ def waiting(name: str, since: float, text: str) -> PodObject:
     )
 
 
-def step(made: Town, name: str) -> Any:
-    """Return by how many pods the pool's Deployment goes above and below its count in a rollout."""
-    return made.worlds[name].deployment["spec"]["strategy"]["rollingUpdate"]
+def step(fleet: Fleet, name: str) -> Any:
+    """Return `rollingUpdate` of the pool's Deployment."""
+    return fleet.worlds[name].deployment["spec"]["strategy"]["rollingUpdate"]
