@@ -42,7 +42,7 @@ def report(plan: PoolPlan, state: PoolState, **changes: object) -> None:
 
 
 def test_gauges_show_the_last_decision(plan: PoolPlan, state: PoolState) -> None:
-    report(plan, state, wanted=3, at_limit=True)
+    report(plan, state, desired=3, at_limit=True)
     assert value("replicas_wanted") == 3
     assert value("replicas_granted") == 2
     assert value("at_limit") == 1
