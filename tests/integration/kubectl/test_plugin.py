@@ -49,7 +49,7 @@ def namespace(api: Api) -> Iterator[str]:
             "involvedObject": {**HEAD, **about},
             "type": "Normal",
             "reason": "ScaledUp",
-            "message": "Replicas 2 -> 3: 161.0 rows/s are expected.",
+            "message": "Replicas 2 -> 3: 161.0 rows/s forecast in 45 s.",
             "lastTimestamp": "2026-11-21T10:20:00Z",
         }
     )
@@ -82,7 +82,7 @@ def test_kubectl_finds_it_and_it_explains_a_real_pool(target: Target, namespace:
         "100.00 + 10.000 b ms",
         "Forecast 3.40",
         "meets the objective",
-        "Replicas 2 -> 3: 161.0 rows/s are expected.",
+        "Replicas 2 -> 3: 161.0 rows/s forecast in 45 s.",
     ):
         assert part in done.stdout, part
 

@@ -133,7 +133,7 @@ STATUS: Object = {
                 "verdict": "MeetsObjective",
             },
         ],
-        "message": "cap 24: two batches of 340 ms fit 1000 ms; replicas 3: 161.0 rows/s are expected",
+        "message": "cap 24: two batches of 340 ms fit 1000 ms; replicas 3: 161.0 rows/s forecast in 45 s",
     },
 }
 
@@ -154,7 +154,7 @@ EVENTS: list[Object] = [
     }
     for minute, kind, reason, message in (
         (10, "Normal", "ScaledUp", "Replicas 1 -> 2: demand."),
-        (20, "Normal", "ScaledUp", "Replicas 2 -> 3: 161.0 rows/s are expected."),
+        (20, "Normal", "ScaledUp", "Replicas 2 -> 3: 161.0 rows/s forecast in 45 s."),
         (15, "Warning", "ReplicasIgnored", "spec.replicas 9 is ignored."),
     )
 ]
