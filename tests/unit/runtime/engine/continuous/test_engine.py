@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from penstock_runtime.engine.continuous.messages import (
-    Cancel,
     FinishReason,
     Generated,
     Stop,
 )
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.messages import Cancel
 from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Cancelled, Expired, Failed
 from tests.unit.runtime.engine.continuous.driver import ask

@@ -12,15 +12,14 @@ from penstock_runtime.engine.continuous.limits import (
     Preemption,
 )
 from penstock_runtime.engine.continuous.messages import (
-    Drain,
     Generated,
-    SetLimits,
     Stop,
 )
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.messages import Drain, SetLimits
 from penstock_runtime.request import Failed
 from tests.unit.runtime.engine.continuous.counting_step import LIMITS
-from tests.unit.runtime.engine.continuous.driver import ask
+from tests.unit.runtime.engine.continuous.driver import ask, limits_update
 
 STOPS_SOON = SamplingParams(max_tokens=240, stop_ids=frozenset({25}))
 """Up to 60 s at 0.25 s per step; ends after 24 tokens."""
@@ -42,7 +41,9 @@ def test_a_drain_rejects_unfinishable_requests_and_fails_the_rest_at_its_deadlin
 
 
 def set_limits(driver: Any, **changes: Any) -> None:
-    driver.engine.take(SetLimits(replace(LIMITS, generation=2, **changes)), driver.now)
+    driver.engine.take(
+        SetLimits(limits_update(replace(LIMITS, generation=2, **changes))), driver.now
+    )
 
 
 def evicted(driver: Any) -> None:

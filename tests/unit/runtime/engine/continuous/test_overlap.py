@@ -27,7 +27,7 @@ from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepRes
 from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed
 from tests.unit.runtime.engine.continuous.counting_step import INFO, LIMITS, CountingStep
-from tests.unit.runtime.engine.continuous.driver import ask
+from tests.unit.runtime.engine.continuous.driver import ask, limits_update
 
 CAP = 4
 URGENT = replace(
