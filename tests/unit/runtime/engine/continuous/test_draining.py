@@ -27,7 +27,9 @@ def test_a_waiting_request_takes_the_slot_that_frees_first() -> None:
 
 
 def test_above_a_lowered_cap_surplus_sequences_finish_before_any_other_starts() -> None:
-    running = [one for name in "abc" for one in choices(name, 10 * ord(name) - 960, begun=True)]
+    running = [
+        choice for name in "abc" for choice in choices(name, 10 * ord(name) - 960, begun=True)
+    ]
     assert refused(running, choices("d", 5), cap=1, within_steps=35) == ["d"]
     assert refused(running, choices("d", 5), cap=1, within_steps=36) == []
 

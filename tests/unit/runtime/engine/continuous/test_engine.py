@@ -49,9 +49,9 @@ def test_a_stop_from_outside_finishes_well_and_nothing_follows(driver: Any) -> N
     for _ in range(4):
         driver.turn()
     driver.engine.take(Stop((("a", 0),)), driver.now)
-    told = list(driver.tokens["a", 0])
+    tokens = list(driver.tokens["a", 0])
     driver.run()
-    assert driver.tokens["a", 0] == told
+    assert driver.tokens["a", 0] == tokens
     assert isinstance(driver.ends["a"], Generated)
 
 
@@ -80,7 +80,7 @@ def test_choices_end_one_by_one_and_the_request_with_the_last(driver: Any) -> No
     driver.run()
     assert [driver.tokens["a", choice] for choice in range(3)] == [[10, 11, 12, 13]] * 3
     assert driver.ends["a"].usage.completion_tokens == 12
-    assert {draw.choice for one in driver.step.inputs for draw in one.draws} == {0, 1, 2}
+    assert {draw.choice for inputs in driver.step.inputs for draw in inputs.draws} == {0, 1, 2}
 
 
 def test_a_step_that_breaks_fails_its_own_requests_only(driver: Any) -> None:
@@ -124,8 +124,8 @@ def test_penalties_see_every_token_before_the_draw(driver: Any) -> None:
     driver.run()
     seen = [
         draw.output_ids.tolist()
-        for one in driver.step.inputs
-        for draw in one.draws
+        for inputs in driver.step.inputs
+        for draw in inputs.draws
         if draw.output_ids is not None and draw.output_tokens < 4
     ]
     assert seen == [[], [2], [2, 3], [2, 3, 4]]

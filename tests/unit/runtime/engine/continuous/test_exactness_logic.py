@@ -74,7 +74,7 @@ def test_every_id_is_the_references_under_any_schedule(
 ) -> None:
     tallies = [check(step, thread, folder, seed) for seed in range(QUICK)]
     assert sum(tally.preemptions for tally in tallies) > 0
-    assert sum(one.prefix_hit_tokens for one in tallies) > 0
+    assert sum(tally.prefix_hit_tokens for tally in tallies) > 0
 
 
 def test_every_id_is_the_references_where_masks_are_late(
@@ -93,5 +93,5 @@ def test_every_id_is_the_references_in_two_hundred_more_scenarios(
     tallies = [check(step, thread, folder, seed, seed % 3 / 2) for seed in seeds]
     print(folder.name, summed(tallies))
     for field in ("preemptions", "swapped_blocks", "recomputed_tokens", "prefix_hit_tokens"):
-        assert sum(getattr(one, field) for one in tallies) > LONG, field
-    assert sum(one.cancelled for one in tallies) > LONG
+        assert sum(getattr(tally, field) for tally in tallies) > LONG, field
+    assert sum(tally.cancelled for tally in tallies) > LONG

@@ -51,9 +51,9 @@ class Planner(TokenScheduler):
 
     def plan(self, now: float) -> StepPlan | Idle:
         with self._planned:
-            made = super().plan(now)
+            planned = super().plan(now)
             self._planned.notify_all()
-        return made
+        return planned
 
     def wait_for(self, number: int) -> None:
         """Wait until that plan has been made."""
@@ -102,15 +102,15 @@ class Life:
         self.messages.append(message)
 
     def receive(self, until: float | None) -> Sequence[ToGeneration] | None:
-        found, self.messages = self.messages, []
-        return None if until and not found else found  # nothing more comes to an idle engine
+        messages, self.messages = self.messages, []
+        return None if until and not messages else messages  # nothing more comes to an idle engine
 
     def begin(self, predicted_seconds: float) -> None:
         assert predicted_seconds >= 0.0
         self.pulses.append("begin")
 
     def tick(self) -> None:
-        raise AssertionError("nobody beats within a step")
+        raise AssertionError("no heartbeat within a step")
 
     def end(self) -> None:
         self.pulses.append("end")
@@ -145,8 +145,8 @@ def test_limits_are_obeyed_and_told_by_the_end_of_the_next_step(life: Life) -> N
     life.step.meanwhile = partial(life.send, SetLimits(limits_update(fewer)))
     life.live()
     assert {len(plan.rows) for plan in life.step.plans[LATE + 2 :]} == {1}
-    told = [one.report.generation for one in life.posted if one.step is not None]
-    assert told[LATE + 1] == 2
+    generations = [stepped.report.generation for stepped in life.posted if stepped.step is not None]
+    assert generations[LATE + 1] == 2
 
 
 def test_the_pulse_tells_one_beginning_a_step_and_rests_when_nothing_is_left(life: Life) -> None:
@@ -161,7 +161,7 @@ def test_the_pulse_tells_one_beginning_a_step_and_rests_when_nothing_is_left(lif
 
 def test_the_device_idles_from_the_end_of_a_step_to_the_next_ones_beginning(life: Life) -> None:
     life.live()
-    idle = [one.step.idle_seconds for one in life.posted if one.step is not None]
+    idle = [stepped.step.idle_seconds for stepped in life.posted if stepped.step is not None]
     assert idle == [0.0, *[0.25] * (len(idle) - 1)]
 
 
@@ -169,7 +169,9 @@ def test_the_device_idles_from_the_end_of_a_step_to_the_next_ones_beginning(life
 def test_who_waits_begins_when_all_that_ran_end_in_the_last_step(depth: int) -> None:
     life = Life(depth, [ask(str(n), [1] * 2, tokens=1, priority=9) for n in range(2 * CAP)])
     life.live()
-    ends = [event.end for one in life.posted for event in one.events if isinstance(event, Ended)]
+    ends = [
+        event.end for stepped in life.posted for event in stepped.events if isinstance(event, Ended)
+    ]
     assert [type(end) for end in ends] == [Generated] * 2 * CAP
 
 
@@ -179,7 +181,7 @@ def no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     left = set(threading.enumerate()) - before
-    assert not [one for one in left if one.name == "penstock-step"]
+    assert not [thread for thread in left if thread.name == "penstock-step"]
 
 
 def lose(step: EventfulStep) -> None:

@@ -85,9 +85,9 @@ def test_scores_are_the_untouched_models_under_chunks_prefixes_and_preemption(
         with torch.inference_mode():
             expected = model(ids[None]).logits[0, :-1].log_softmax(-1)
         own = expected.gather(1, ids[1:, None]).flatten()
-        told = torch.tensor([one.chosen for one in scored], dtype=torch.float64)
+        chosen = torch.tensor([score.chosen for score in scored], dtype=torch.float64)
         # norms of a float64 model are computed in float32, and round differently in other groupings
-        torch.testing.assert_close(told, own, rtol=1e-5, atol=1e-5)
-        assert [one.rank for one in scored] == ((expected > own[:, None]).sum(-1) + 1).tolist()
+        torch.testing.assert_close(chosen, own, rtol=1e-5, atol=1e-5)
+        assert [score.rank for score in scored] == ((expected > own[:, None]).sum(-1) + 1).tolist()
         best = expected.topk(ALTERNATIVES).indices.tolist()
-        assert [[other for other, _ in one.top] for one in scored] == best
+        assert [[other for other, _ in score.top] for score in scored] == best

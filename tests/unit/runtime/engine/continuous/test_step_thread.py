@@ -1,4 +1,4 @@
-"""The thread of steps: one thing after the other, and nobody who ends waits for it."""
+"""The step thread runs calls in order and does not delay the end of the process."""
 
 import subprocess
 import sys

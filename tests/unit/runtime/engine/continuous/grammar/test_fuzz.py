@@ -45,7 +45,7 @@ def schema(draw: Random, depth: int = 0) -> Any:
             return {draw.choice(["anyOf", "oneOf", "allOf"]): parts}
         case 2:
             return {"$defs": {"a": parts[0]}, "anyOf": parts}
-    members = {f"p{n}": one for n, one in enumerate(parts)}
+    members = {f"p{n}": part for n, part in enumerate(parts)}
     return {"type": "object", "properties": members, "required": list(members)}
 
 

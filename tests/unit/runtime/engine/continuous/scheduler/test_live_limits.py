@@ -86,7 +86,7 @@ def test_a_changed_discipline_reorders_the_queue() -> None:
     machine.scheduler.set_limits(
         limits(cap=1, discipline=Discipline.SHORTEST_JOB_FIRST, generation=2), machine.now
     )
-    assert [one.uid for one in machine.scheduler.waiting_in_order()] == [2, 1]
+    assert [sequence.uid for sequence in machine.scheduler.waiting_in_order()] == [2, 1]
     machine.run()
     assert list(machine.finished) == [0, 2, 1]
 
@@ -105,7 +105,7 @@ def test_those_past_their_deadline_are_named_once_waiting_or_running() -> None:
     )
     for _ in range(5):
         machine.step()
-    assert [one.uid for one in machine.scheduler.expired(machine.now)] == [1, 0]
+    assert [sequence.uid for sequence in machine.scheduler.expired(machine.now)] == [1, 0]
     assert not list(machine.scheduler.expired(machine.now))
     machine.cancel(0)
     machine.cancel(1)

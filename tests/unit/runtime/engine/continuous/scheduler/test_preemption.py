@@ -152,7 +152,7 @@ def test_the_victim_is_the_one_that_loses_least_of_the_lowest_class() -> None:
     machine.add(a_sequence(9, 8, 4, priority=1, arrived=machine.now))
     machine.step()
     machine.step()
-    (victim,) = (one for one in machine.live.values() if one.stats.preemptions)
+    (victim,) = (live for live in machine.live.values() if live.stats.preemptions)
     assert victim.uid in (1, 2)
     assert lost[victim.uid] == min(lost.values())
 
@@ -185,7 +185,7 @@ def test_after_three_preemptions_or_six_slices_a_sequence_keeps_its_slot(
         machine.add(a_sequence(uid, 4, 2, priority=1, arrived=machine.now))
         for _ in range(20):
             machine.step()
-    assert max(one.stats.preemptions for one in low) == most
+    assert max(sequence.stats.preemptions for sequence in low) == most
     machine.run()
 
 

@@ -129,13 +129,13 @@ def first_tokens(heavy: bool) -> list[float]:
             preemption=Preemption.LOWER_PRIORITY,
         )
     )
-    arrivals = sorted(light + heavy_ones, key=lambda one: one.request.arrived)
+    arrivals = sorted(light + heavy_ones, key=lambda sequence: sequence.request.arrived)
     for _ in serve(machine, arrivals, until=light[-1].request.arrived):
         pass
     return [
-        machine.first_token[one.uid] - one.request.arrived
-        for one in light
-        if one.uid in machine.first_token
+        machine.first_token[sequence.uid] - sequence.request.arrived
+        for sequence in light
+        if sequence.uid in machine.first_token
     ]
 
 
