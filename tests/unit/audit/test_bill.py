@@ -32,13 +32,13 @@ def requires(name: str) -> list[str]:
 OPERATOR = closure("penstock", frozenset({"operator"}), requires)
 
 
-def test_an_extra_stands_on_what_its_requirements_stand_on() -> None:
+def test_the_dependencies_of_an_extra_are_transitive() -> None:
     assert {"kopf", "pydantic", "aiohttp", "typing-extensions", "yarl"} == OPERATOR
     runtime = closure("penstock", frozenset({"runtime"}), requires)
     assert runtime == {"torch", "pydantic", "numpy"}
 
 
-def test_a_bill_holds_that_and_nothing_else() -> None:
+def test_a_bill_contains_only_these_dependencies() -> None:
     document = bill(WHOLE, "penstock-operator", OPERATOR)
     assert {plain(component["name"]) for component in document["components"]} == OPERATOR
     assert document["metadata"]["component"]["name"] == "penstock-operator"
@@ -47,12 +47,12 @@ def test_a_bill_holds_that_and_nothing_else() -> None:
     assert "kopf==1\n" in requirements(document)
 
 
-def test_what_is_not_installed_is_no_silent_gap() -> None:
+def test_a_missing_dependency_is_an_error() -> None:
     with pytest.raises(ValueError, match="left-pad not installed"):
         bill(WHOLE, "penstock-operator", OPERATOR | {"left-pad"})
 
 
-def test_the_real_operator_stands_on_no_torch_and_the_runtime_on_no_kopf() -> None:
+def test_the_operator_does_not_depend_on_torch_nor_the_runtime_on_kopf() -> None:
     def real(name: str) -> Any:
         try:
             return metadata.requires(name) or ()

@@ -23,14 +23,14 @@ OPENAPI: dict[str, Any] = {
 }
 
 
-def test_a_kind_brings_what_it_refers_to_and_nothing_else() -> None:
+def test_the_schema_of_a_kind_has_only_the_referenced_definitions() -> None:
     ((kind, schema),) = of_openapi(OPENAPI)
     assert kind["kind"] == "Thing"
     assert schema["$ref"] == "#/definitions/v1.Thing"
     assert set(schema["definitions"]) == {"v1.Thing", "v1.Spec"}
 
 
-def test_no_property_is_allowed_that_is_not_named_but_in_maps() -> None:
+def test_unknown_properties_are_rejected_except_in_maps() -> None:
     ((_, schema),) = of_openapi(OPENAPI)
     thing = schema["definitions"]["v1.Thing"]
     assert thing["additionalProperties"] is False
@@ -38,7 +38,7 @@ def test_no_property_is_allowed_that_is_not_named_but_in_maps() -> None:
     assert thing["properties"]["port"] == {"type": ["string", "integer"]}
 
 
-def test_names_that_look_like_words_of_a_schema_are_names() -> None:
+def test_property_names_that_equal_keywords_are_kept() -> None:
     named = {"x-kubernetes-int-or-string": {"type": "boolean"}, "format": {"type": "string"}}
     schema = {"definitions": {"v1.Thing": {KINDS: [{"kind": "Thing"}], "properties": named}}}
     ((_, schema),) = of_openapi(schema)

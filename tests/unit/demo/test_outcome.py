@@ -44,19 +44,19 @@ def test_changes_begin_at_the_first_known_value() -> None:
 @pytest.mark.parametrize(
     ("lost", "wrong"), [(1, 0), (0, 1)], ids=["one lost", "one answered wrongly"]
 )
-def test_a_single_bad_request_fails_the_show(lost: int, wrong: int) -> None:
+def test_a_single_bad_request_fails_the_demo(lost: int, wrong: int) -> None:
     run = good_run()
     run.final = replace(FINAL, lost=lost, wrong=wrong)
     assert "requests lost" in failures(run)[0]
 
 
-def test_a_cap_that_never_moves_fails_the_show() -> None:
+def test_a_cap_that_never_moves_fails_the_demo() -> None:
     run = good_run()
     run.moments = [replace(sample, cap=4) for sample in run.moments]
     assert failures(run) == ["the batch cap never moved"]
 
 
-def test_replicas_that_never_rise_or_never_fall_fail_the_show() -> None:
+def test_replicas_that_never_rise_or_never_fall_fail_the_demo() -> None:
     run = good_run()
     run.moments = run.moments[:-1]
     assert failures(run) == ["the replicas never fell again"]
@@ -64,13 +64,13 @@ def test_replicas_that_never_rise_or_never_fall_fail_the_show() -> None:
     assert failures(run) == ["the replicas never rose"]
 
 
-def test_an_edit_that_did_not_reach_every_pod_fails_the_show() -> None:
+def test_an_edit_that_did_not_reach_every_pod_fails_the_demo() -> None:
     run = good_run()
     run.edits = [EditTaken("kubectl patch pspool sample", None, "")]
     assert failures(run) == ["edit not acknowledged by all pods: kubectl patch pspool sample"]
 
 
-def test_a_load_generator_without_figures_fails_the_show() -> None:
+def test_a_load_generator_without_figures_fails_the_demo() -> None:
     run = good_run()
     run.final = None
     assert failures(run) == ["the load generator gave no figures"]

@@ -34,7 +34,7 @@ def test_every_route_has_its_bodies(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_no_request_keeps_the_probe_waiting(walked: Walked, size: int) -> None:
+def test_no_request_delays_the_probe(walked: Walked, size: int) -> None:
     slow: list[Wait] = []
     for route, cluster in walked.kind.routes().items():
         if "/versions/" in route:  # the handler of the route without

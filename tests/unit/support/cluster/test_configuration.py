@@ -36,7 +36,7 @@ def test_every_part_starts_with_a_program_and_writes_to_the_run_folder_only() ->
         assert all(path.startswith("/cache/cluster") for path in paths), part.name
 
 
-def test_every_speaker_has_its_own_certificate_and_kubeconfig() -> None:
+def test_every_api_client_has_its_own_certificate_and_kubeconfig() -> None:
     files = parts.config_files(PLACES)
     for speaker in parts.API_CLIENTS:
         config = json.loads(files[f"{speaker}.kubeconfig"])

@@ -29,7 +29,7 @@ SINCE_25 = ({"one": "blobs/sha256/1", "two": "blobs/sha256/2"}, "blobs/sha256/3"
 
 
 @pytest.mark.parametrize(("names", "config"), [EARLIER, SINCE_25])
-def test_every_blob_lies_under_its_digest(
+def test_every_blob_is_stored_under_its_digest(
     tmp_path: Path, names: dict[str, str], config: str
 ) -> None:
     layout = tmp_path / "layout"
@@ -43,7 +43,7 @@ def test_every_blob_lies_under_its_digest(
         assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
 
 
-def test_images_lie_side_by_side_and_a_newer_one_takes_the_place_of_its_name(
+def test_a_layout_keeps_several_images_and_a_newer_one_replaces_its_name(
     tmp_path: Path,
 ) -> None:
     layout = tmp_path / "layout"
