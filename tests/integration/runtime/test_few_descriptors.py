@@ -52,7 +52,7 @@ async def test_silent_clients_block_neither_probes_nor_new_clients(launch: Any, 
         async with aiohttp.ClientSession() as session:
             assert (await infer(pod, session))[0] == 200
     assert open_files(pod) < DESCRIPTORS - 16
-    assert "can be accepted" not in pod.log.read_text()
+    assert "cannot accept connections" not in pod.log.read_text()
     for connection in silent:
         connection.close()
 
