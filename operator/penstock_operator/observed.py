@@ -247,8 +247,6 @@ class PoolView:
     acknowledgements: Mapping[str, Acknowledgement]
     """By pod UID."""
     rejections: tuple[Rejection, ...] = ()
-    past: PoolSignals | None = None
-    """Samples of the last minutes from Prometheus, for a pool without a law state; only the metrics that a law needs."""
     settings_record: str | None = None
     """The pool's settings record in the operator's namespace, as JSON."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -17,10 +17,9 @@ from penstock_operator.observe.cluster.views import (
     owned_pods,
     pool_view,
 )
-from penstock_operator.observe.signals.backfill import observe_past
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
-from penstock_operator.observed import PoolObject, PoolSignals, PoolView, SignalSource
+from penstock_operator.observed import PoolObject, PoolView, SignalSource
 from penstock_operator.reconcile_state import FRESH_SECONDS, ReconcileState
 from penstock_operator.telemetry import metrics
 
@@ -44,8 +43,7 @@ class Observer:
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the views of the pools; a pool whose children cannot be confirmed is left out."""
         await self._read_signals(pools, now)
-        past = await self._read_past(pools)
-        views = await asyncio.gather(*(self._view(pool, now, past.get(pool.uid)) for pool in pools))
+        views = await asyncio.gather(*(self._view(pool, now) for pool in pools))
         return [view for view in views if view is not None]
 
     async def _read_signals(self, pools: Sequence[PoolObject], now: float) -> None:
@@ -64,20 +62,6 @@ class Observer:
             if signals.problem and matters and target.pods:
                 metrics.OBSERVE_FAILURES.labels(signals.source.value).inc()
 
-    async def _read_past(self, pools: Sequence[PoolObject]) -> Mapping[str, PoolSignals]:
-        """Read the last minutes of pools that have no law state yet and whose signals come from Prometheus."""
-        new_pools = []
-        for pool in pools:
-            state = self.state.of(pool.uid)
-            if state.law_state is not None or state.signals.source is not SignalSource.PROMETHEUS:
-                continue
-            pods = tuple(owned_pods(self.store, pool.uid))
-            if any(pod.ready for pod in pods):
-                new_pools.append(PoolPods(pool.uid, pool.namespace, pods, state.metrics_server))
-        if not new_pools:
-            return {}
-        return await observe_past(self.session, new_pools, self.queries)
-
     def _pods_of(self, pool: PoolObject) -> PoolPods:
         state = self.state.of(pool.uid)
         state.metrics_server = metrics_server(
@@ -91,16 +75,12 @@ class Observer:
         state.keep_pods({pod.uid for pod in pods})
         return PoolPods(pool.uid, pool.namespace, pods, state.metrics_server)
 
-    async def _view(
-        self, pool: PoolObject, now: float, past: PoolSignals | None
-    ) -> PoolView | None:
+    async def _view(self, pool: PoolObject, now: float) -> PoolView | None:
         state = self.state.of(pool.uid)
         try:
             confirmed = await self.confirmations.confirm(pool, now)
         except ClusterError as error:
             log.warning("%s/%s could not be observed: %s", pool.namespace, pool.name, error)
             return None
-        extras = ObservedExtras(
-            confirmed, state.signals, state.acknowledgements, state.rejections, past
-        )
+        extras = ObservedExtras(confirmed, state.signals, state.acknowledgements, state.rejections)
         return pool_view(self.store, pool, extras)

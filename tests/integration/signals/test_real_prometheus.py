@@ -12,7 +12,6 @@ from aiohttp import ClientSession
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.observe.signals import promql
-from penstock_operator.observe.signals.backfill import observe_past
 from penstock_operator.observe.signals.prometheus import missing, read_prometheus
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
@@ -212,34 +211,3 @@ async def test_pods_are_read_directly_when_the_server_dies(
         observed = await observe()
         assert observed.source is SignalSource.PODS
         assert observed.problem == f"Prometheus at {url} could not be reached: Connection refused"
-
-
-async def test_the_last_minutes_are_backfilled_after_a_restart(
-    tmp_path: Path, session: ClientSession
-) -> None:
-    figures = Figures("uid-1", rows=100)
-    async with AsyncExitStack() as stack:
-        ip = await stack.enter_async_context(serving(metrics_route(figures)))
-        url = await stack.enter_async_context(prometheus(tmp_path, [ip]))
-        pool = PoolPods(
-            "pool", "team", (pod_object("uid-1", ip), pod_object("uid-9")), MetricsServer(url)
-        )
-
-        async def observe() -> PoolSignals:
-            figures.rows += 10
-            return (await observe_past(session, [pool], SharedQueries())).get(
-                "pool", PoolSignals(SignalSource.NONE)
-            )
-
-        observed = await until(observe, lambda signals: len(signals.samples) >= 20)
-        assert observed.queried_at is not None
-        times = [sample.time for sample in observed.samples]
-        assert times == sorted(times)
-        assert observed.queried_at - times[0] > 15, "more than a tick's query returns"
-        rows = [sample.rows_received or 0.0 for sample in observed.samples]
-        assert rows == sorted(rows)
-        assert rows[-1] > rows[0] + 100
-        assert all(
-            sample.curve is not None and sample.waiting == 3.0 for sample in observed.samples
-        )
-        assert {sample.uid for sample in observed.samples} == {"uid-1"}

@@ -173,7 +173,7 @@ def propose(
 
     def begin() -> Any:
         known = None if before is None else before.law
-        return law_memory.initial_state(law, view, observed, now) if known is None else known
+        return law_memory.initial_state(law, view, now) if known is None else known
 
     step = guarded_step(law, begin, observed, now, 0 if before is None else before.failures)
     manual = effective.scaling_mode is ScalingMode.MANUAL

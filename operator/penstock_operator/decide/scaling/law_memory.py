@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock_operator.decide.scaling.capacity_at_objective.backfill import before_present, replay
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
     from_checkpoint,
     to_checkpoint,
@@ -12,27 +11,17 @@ from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState, with_samples
 from penstock_operator.decide.scaling.checkpoint import stored_checkpoint
 from penstock_operator.decide.scaling.law import Law, LawInput
-from penstock_operator.decide.scaling.signals.windows import advance_windows, store_time
 from penstock_operator.decide.scaling.utilization_band import law as utilization_band
 from penstock_operator.decide.scaling.utilization_band.law import BandState
 from penstock_operator.observed import PoolView
 
 
-def initial_state(law: Law[Any], view: PoolView, observed: LawInput, now: float) -> Any:
-    """Return the state of a new pool: its checkpoint, and the last minutes from its Prometheus server."""
+def initial_state(law: Law[Any], view: PoolView, now: float) -> Any:
+    """Return the first state of a pool, restored from its checkpoint if it has one."""
     state, kept = law.initial(now), stored_checkpoint(view)
-    past = None if view.past is None else before_present(view.past, view.signals)
-    if isinstance(state, BandState) and past is not None:
-        return replace(state, windows=advance_windows(state.windows, past, observed.pods, now))
-    if not isinstance(state, CapacityState):
-        return state
-    if kept is not None and kept.algorithm == law.name:
-        state = from_checkpoint(state, kept.data, kept.written, now)
-    return (
-        state
-        if past is None
-        else replay(state, past, observed.pods, store_time(view.signals, now), now)
-    )
+    if isinstance(state, CapacityState) and kept is not None and kept.algorithm == law.name:
+        return from_checkpoint(state, kept.data, kept.written, now)
+    return state
 
 
 def observe_without_decision(state: Any, observed: LawInput, now: float) -> Any:

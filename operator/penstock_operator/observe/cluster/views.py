@@ -29,7 +29,6 @@ class ObservedExtras:
     signals: PoolSignals
     acknowledgements: Mapping[str, Acknowledgement]
     rejections: tuple[Rejection, ...] = ()
-    past: PoolSignals | None = None
 
 
 def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> PoolView:
@@ -45,7 +44,6 @@ def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> P
         signals=extras.signals,
         acknowledgements={uid: ack for uid, ack in extras.acknowledgements.items() if uid in live},
         rejections=extras.rejections,
-        past=extras.past,
         settings_record=None if (record := record_of(store, pool.uid)) is None else _text(record),
     )
 

@@ -32,8 +32,6 @@ GRACE_SECONDS = 30.0
 """Time after Ready in which service discovery may not have found a pod and scraped it twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
 """Largest response."""
-LIMIT_PAST_BYTES = 2 * promql.PAST_BYTES
-"""Largest response about the past: it exceeds the estimate if scrapes are closer, or pods were just deleted."""
 
 Scrapes = dict[float, list[Reading]]
 """Readings by time of the scrape: all series of a scrape have the same time."""
@@ -78,47 +76,36 @@ async def query(session: aiohttp.ClientSession, access: Credentials) -> QueryRou
     A large fleet is queried in parts, one after the other, which bounds the size of each response and of the text in
     memory. The DCGM series are empty if no exporter is scraped.
     """
-    queried_at, pods = await _clock(session, access, promql.QUERY_PODS)
+    queried_at, pods = await _clock(session, access)
     query_round = QueryRound(queried_at, access.url, {})
     for promql_text in promql.current_queries(pods):
-        await _add(session, access, query_round, promql_text, LIMIT_BYTES)
+        await _add(session, access, query_round, promql_text)
     form = {"query": QUERY_DEVICES, "time": f"{query_round.queried_at:.3f}"}
-    devices = await _query(session, access, form, LIMIT_BYTES)
+    devices = await _query(session, access, form)
     await asyncio.to_thread(query_round.devices.add, _result(devices))
     return query_round
 
 
-async def _clock(
-    session: aiohttp.ClientSession, access: Credentials, query: str
-) -> tuple[float, int]:
-    """Return the server's time in Unix seconds, and the count that the query returns."""
-    data = await _query(session, access, {"query": query}, LIMIT_BYTES)
+async def _clock(session: aiohttp.ClientSession, access: Credentials) -> tuple[float, int]:
+    """Return the server's time in Unix seconds, and its number of pods."""
+    data = await _query(session, access, {"query": promql.QUERY_PODS})
     try:
         now, text = data["result"][0]["value"]
         queried_at, count = measured(float(now)), measured(float(text))
     except (LookupError, TypeError, ValueError, OverflowError):
         queried_at = count = None
     if queried_at is None or count is None:
-        raise CallFailed("Prometheus did not answer with its time and a number of pods or series")
+        raise CallFailed("Prometheus did not answer with its time and a number of pods")
     return queried_at, int(count)
 
 
 async def _add(
-    session: aiohttp.ClientSession, access: Credentials, to: QueryRound, query: str, limit: int
+    session: aiohttp.ClientSession, access: Credentials, to: QueryRound, query: str
 ) -> None:
-    """Add the response to a query at the round's time, of at most `limit` bytes."""
+    """Add the response to a query at the round's time."""
     form = {"query": query, "time": f"{to.queried_at:.3f}"}
-    answer = await _query(session, access, form, limit)
+    answer = await _query(session, access, form)
     await asyncio.to_thread(_sort, answer, to.targets)
-
-
-async def query_past(session: aiohttp.ClientSession, access: Credentials) -> QueryRound:
-    """Read the last minutes from one server; empty if the response would be too large. Raises `CallFailed`."""
-    queried_at, series = await _clock(session, access, promql.QUERY_PAST_SERIES)
-    query_round, promql_text = QueryRound(queried_at, access.url, {}), promql.past_query(series)
-    if promql_text is not None:
-        await _add(session, access, query_round, promql_text, LIMIT_PAST_BYTES)
-    return query_round
 
 
 async def read_prometheus(
@@ -157,11 +144,10 @@ async def _query(
     session: aiohttp.ClientSession,
     access: Credentials,
     form: Mapping[str, str],
-    limit: int,
 ) -> Any:
     """Return `data` of a query's response. Raises `CallFailed` with the server's URL."""
     endpoint = _endpoint(access.url)
-    request = HttpCall("POST", endpoint, limit, access.headers, data=form, tls=access.tls)
+    request = HttpCall("POST", endpoint, LIMIT_BYTES, access.headers, data=form, tls=access.tls)
     try:
         status, body = await call(session, request)
         if status in (401, 403):

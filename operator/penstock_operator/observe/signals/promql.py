@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import ceil
 
 from penstock_api.names import CLUSTER_PORT, METRIC_POD_INFO
-from penstock_operator.observe.signals.samples import DURATIONS, HISTORY, SAMPLE_METRICS
+from penstock_operator.observe.signals.samples import DURATIONS, SAMPLE_METRICS
 
 RANGE_SECONDS = 15
 """Three scrapes of 5 s."""
@@ -15,31 +15,16 @@ LAST_DIGITS = ("0a", "1b", "2c", "3d", "4e", "5f", "6", "7", "8", "9")
 MAX_SHARE = 1 / 8
 """Largest share of addresses that one group matches: two of sixteen digits of IPv6."""
 
-PAST_BYTES = 8_000_000
-"""JSON in the response about the past that is sorted and replayed before a liveness probe fails."""
-PAST_SECONDS = 180.0
-"""Four times the memory of the forecast's level."""
-MIN_PAST_SECONDS = 60.0
-"""A shorter past has no more information than the next ticks."""
-BYTES_PER_SAMPLE, BYTES_PER_SERIES, SCRAPE_SECONDS = 30, 250, 5.0
 
-
-def selected(metrics: Iterable[str], part: str = "") -> str:
-    """Return the selector of these metrics, for the instances that `part` matches."""
-    return '{__name__=~"' + "|".join(metrics) + '"' + part + "}"
-
-
-def ranged(metrics: Iterable[str], seconds: float, part: str = "") -> str:
-    """Return the query for all samples of the last `seconds`, for the instances that `part` matches."""
-    return selected(metrics, part) + f"[{seconds:.0f}s]"
+def ranged(metrics: Iterable[str], part: str = "") -> str:
+    """Return the query for all samples of the last `RANGE_SECONDS`, for the instances that `part` matches."""
+    return '{__name__=~"' + "|".join(metrics) + '"' + part + "}" + f"[{RANGE_SECONDS}s]"
 
 
 QUERY_PODS = f"count({METRIC_POD_INFO}) or vector(0)"
 """Number of pods on the server; the response's time is the server's clock."""
-QUERY_PAST_SERIES = f"count({selected(HISTORY)}) or vector(0)"
-"""Number of series in the query about the past: 11 a pod, and 15 to 30 more if it generates text."""
-QUERY = ranged(SAMPLE_METRICS, RANGE_SECONDS)
-QUERY_DURATIONS = ranged(DURATIONS, RANGE_SECONDS)
+QUERY = ranged(SAMPLE_METRICS)
+QUERY_DURATIONS = ranged(DURATIONS)
 
 
 def current_queries(pods: int) -> tuple[str, ...]:
@@ -48,22 +33,7 @@ def current_queries(pods: int) -> tuple[str, ...]:
     Request durations have their own queries, because their buckets are half of all series.
     """
     families = (SAMPLE_METRICS, DURATIONS)
-    return tuple(
-        ranged(metrics, RANGE_SECONDS, part) for metrics in families for part in _parts(pods)
-    )
-
-
-def past_query(series: int) -> str | None:
-    """Return the query for the past of this many series; None if a response of useful length would be too large."""
-    seconds = past_seconds(series)
-    return ranged(HISTORY, seconds) if seconds else None
-
-
-def past_seconds(series: int) -> float:
-    """Return the seconds of the past of this many series that fit into `PAST_BYTES`, at most `PAST_SECONDS`; 0: too few."""
-    samples = (PAST_BYTES / max(series, 1) - BYTES_PER_SERIES) / BYTES_PER_SAMPLE
-    seconds = min(samples * SCRAPE_SECONDS, PAST_SECONDS)
-    return seconds if seconds >= MIN_PAST_SECONDS else 0.0
+    return tuple(ranged(metrics, part) for metrics in families for part in _parts(pods))
 
 
 def _parts(pods: int) -> tuple[str, ...]:

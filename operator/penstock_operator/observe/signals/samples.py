@@ -54,16 +54,6 @@ SAMPLE_METRICS = (
 """Metrics of every sample; those in `DURATIONS` are queried separately."""
 DURATIONS = (_REQUEST_BUCKET, _FIRST_TOKEN_BUCKET, _OUTPUT_TOKEN_BUCKET)
 """Histograms from which requests on time are counted: as many series as all the others, so they have their own query."""
-HISTORY = (
-    names.METRIC_REQUESTS_WAITING,
-    names.METRIC_REQUESTS_RUNNING,
-    names.METRIC_REQUESTS_RECEIVED,
-    names.METRIC_ROWS_RECEIVED,
-    names.METRIC_POD_INFO,
-    names.METRIC_GENERATION_CURVE,
-    *_SUMS.values(),
-)
-"""Metrics from which a law state is rebuilt: demand and service curves."""
 LABELS = ("uid", "le", "source", "outcome", "reason", "phase", "epoch", "term")
 """Labels that distinguish the series of one pod; labels that Prometheus adds are dropped."""
 _LINES = (*SAMPLE_METRICS, *DURATIONS)

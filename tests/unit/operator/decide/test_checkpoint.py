@@ -18,6 +18,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import LAWS, ScalingState
+from penstock_operator.observed import PoolSignals, SignalSource
 from tests.bench.decide.fleet import SPEC, TICK, signals
 from tests.unit.operator.decide.world import NOW, World, known, pod, pool
 
@@ -187,3 +188,24 @@ def test_an_object_of_another_owner_is_left_alone() -> None:
     world.children["ConfigMap", NAME] = replace(stored, controller_uid="another")
     assert checkpoint.stored_checkpoint(world.view()) is None
     assert all(plan.checkpoint is None for plan in ticks(world, 40))
+
+
+@pytest.mark.parametrize(("source", "scrapes"), [("Prometheus", 3), ("Pods", 1)])
+def test_a_new_leader_holds_the_count_until_windows_have_four_scrapes(
+    source: str, scrapes: int
+) -> None:
+    world = working()
+    ticks(world, 60)
+    before = known(world.run().status.desired_replicas)
+    world.states.clear()
+    for number in range(scrapes, 5):
+        world.signals = latest_scrapes(signals(0, world, world.now), SignalSource(source), scrapes)
+        assert world.settle().status.desired_replicas == before
+        assert (law_state(world).forecaster.time == world.now - TICK) is (number >= 4)
+
+
+def latest_scrapes(answer: PoolSignals, source: SignalSource, scrapes: int) -> PoolSignals:
+    """Return the signals of `source`, with the latest scrapes only."""
+    times = sorted({sample.time for sample in answer.samples})[-scrapes:]
+    samples = tuple(sample for sample in answer.samples if sample.time in times)
+    return replace(answer, source=source, samples=samples)

@@ -132,7 +132,6 @@ class World:
     revisions: list[ChildObject] = field(default_factory=list)
     pods: tuple[PodObject, ...] = ()
     signals: PoolSignals = NO_SIGNALS
-    past: PoolSignals | None = None
     acknowledgements: dict[str, Acknowledgement] = field(default_factory=dict)
     config: DecideConfig = CONFIG
     kept: str | None = None
@@ -151,7 +150,6 @@ class World:
             revisions=tuple(self.revisions),
             pods=self.pods,
             signals=self.signals,
-            past=self.past,
             acknowledgements=dict(self.acknowledgements),
             settings_record=self.kept,
         )

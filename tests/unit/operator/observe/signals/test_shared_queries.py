@@ -10,23 +10,18 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api import names
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.observe.signals import prometheus, promql
 from penstock_operator.observe.signals import shared_queries as shared
-from penstock_operator.observe.signals.backfill import observe_past
 from penstock_operator.observe.signals.credentials import Credentials
 from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.signals.promql import (
-    PAST_BYTES,
     QUERY,
     QUERY_DURATIONS,
-    QUERY_PAST_SERIES,
     QUERY_PODS,
-    past_seconds,
 )
-from penstock_operator.observe.signals.samples import DURATIONS, HISTORY, SAMPLE_METRICS
+from penstock_operator.observe.signals.samples import DURATIONS, SAMPLE_METRICS
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
@@ -37,12 +32,10 @@ from tests.unit.operator.observe.signals.test_prometheus import QUERIED_AT, cloc
 POOLS = 300
 KINDS = {
     QUERY_PODS: "time",
-    QUERY_PAST_SERIES: "series",
     QUERY: "samples",
     QUERY_DURATIONS: "durations",
     QUERY_DEVICES: "devices",
 }
-"""Any other query is about the past."""
 PORT = 19090
 
 
@@ -76,14 +69,13 @@ class Server:
 
     async def _answer(self, request: web.Request) -> web.Response:
         query = str((await request.post())["query"])
-        kind = KINDS.get(PART.sub("", query), "past")
+        kind = KINDS[PART.sub("", query)]
         self.queries[kind] += 1
         await asyncio.sleep(0.05)
         if self._fails:
             return web.json_response({"error": "overloaded"}, status=503)
-        result = self._series(PART.search(query)) if kind in ("samples", "past") else []
-        counts = kind in ("time", "series")
-        data = clock(self._count) if counts else {"resultType": "matrix", "result": result}
+        result = self._series(PART.search(query)) if kind == "samples" else []
+        data = clock(self._count) if kind == "time" else {"resultType": "matrix", "result": result}
         return web.json_response({"status": "success", "data": data})
 
     def _series(self, part: re.Match[str] | None) -> list[dict[str, object]]:
@@ -200,72 +192,10 @@ async def test_a_cancelled_pass_does_not_cancel_the_round_of_the_others() -> Non
     assert server.queries == {"time": 1, "samples": 1, "durations": 1, "devices": 1}
 
 
-async def test_the_past_is_queried_once_for_all_pools() -> None:
-    server, queries = Server(), SharedQueries()
-    async with serving(server.route(), port=PORT) as ip, new_session() as session:
-        targets = pools(f"http://{ip}:{PORT}")
-        halves = [targets[:150], targets[150:]]
-        answers = await asyncio.gather(*(observe_past(session, half, queries) for half in halves))
-    assert server.queries == {"series": 1, "past": 1}
-    assert {uid for answer in answers for uid in answer} == {target.uid for target in targets}
-    assert answers[0]["pool-7"].samples[0].waiting == 7.0
-
-
-async def test_a_failed_server_has_no_past() -> None:
-    server = Server(fails=True)
-    async with serving(server.route(), port=PORT) as ip, new_session() as session:
-        targets = pools(f"http://{ip}:{PORT}")[:2]
-        assert await observe_past(session, targets, SharedQueries()) == {}
-
-
-async def test_a_past_with_too_many_series_for_one_response_is_not_queried() -> None:
-    assert past_seconds(1) == past_seconds(500 * ONE_SHOT) == 180.0
-    assert past_seconds(500 * GENERATING) == 0
-    server = Server(count=500 * GENERATING)
-    async with serving(server.route(), port=PORT) as ip, new_session() as session:
-        targets = pools(f"http://{ip}:{PORT}")[:2]
-        assert await observe_past(session, targets, SharedQueries()) == {}
-    assert server.queries == {"series": 1}
-
-
-async def test_a_past_that_is_larger_than_estimated_is_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(prometheus, "LIMIT_PAST_BYTES", 10_000)
-    server = Server(count=20)
-    async with serving(server.route(), port=PORT) as ip, new_session() as session:
-        targets = pools(f"http://{ip}:{PORT}")[:2]
-        assert await observe_past(session, targets, SharedQueries()) == {}
-    assert server.queries == {"series": 1, "past": 1}
-
-
 def answer_bytes(metrics: Iterable[str], pods: float, scrapes: int) -> float:
     """Return the size of a response for pods that have every series."""
     envelope = '{"status":"success","data":{"resultType":"matrix","result":[]}}'
     return len(envelope) + pods * len(series_of_pod(QUERIED_AT, tuple(metrics), scrapes))
-
-
-def series_of(metrics: Iterable[str]) -> int:
-    return series_of_pod(QUERIED_AT, tuple(metrics), 1).count('"metric"')
-
-
-GENERATING = series_of(HISTORY)
-ONE_SHOT = GENERATING - 2 * len(names.GENERATION_TERMS)
-
-
-@given(st.integers(1, 5_000), st.floats(0, 1))
-def test_no_response_about_the_past_exceeds_its_bound(pods: int, generating: float) -> None:
-    """Holds for any share of pods that generate text, by the JSON size of their series."""
-    texts = round(generating * pods)
-    seconds = past_seconds(ONE_SHOT * (pods - texts) + GENERATING * texts)
-    if seconds:
-        scrapes = int(seconds / 5)
-        plain = [metric for metric in HISTORY if metric != names.METRIC_GENERATION_CURVE]
-        size = answer_bytes(plain, pods - texts, scrapes) + answer_bytes(HISTORY, texts, scrapes)
-        assert seconds >= 60
-        assert size <= 1.25 * PAST_BYTES
-    else:
-        assert pods > 300, "a small fleet always has a past"
 
 
 @given(st.integers(1, 5_000))

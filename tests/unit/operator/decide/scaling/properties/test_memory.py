@@ -1,4 +1,4 @@
-"""Properties of the law's state: windows, checkpoints and replayed minutes from arbitrary data."""
+"""Properties of the law's state: windows and checkpoints from arbitrary data."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,6 @@ import pytest
 from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.capacity_at_objective.backfill import before_present, replay
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import expected_demand
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
@@ -168,13 +167,3 @@ def test_what_is_kept_of_a_memory_is_the_same_when_it_is_kept_again(walk: Walk) 
     if "curve" in data and known.curves.gone:
         (past,) = known.curves.gone.values()
         assert past.data.batches == pytest.approx(data["curve"]["batches"])
-
-
-@holds(samples=st.lists(SAMPLES, max_size=20), asked=st.floats(900, 1400))
-def test_any_past_can_be_replayed(samples: list[PodSample], asked: float) -> None:
-    past = PoolSignals(SignalSource.PROMETHEUS, tuple(samples), queried_at=asked)
-    present = PoolSignals(SignalSource.PROMETHEUS, (), queried_at=asked)
-    law = CapacityAtObjective()
-    known = replay(law.initial(1e9), before_present(past, present), PODS, asked, 1e9)
-    is_sound(known, 1e9)
-    assert known.count.needs == ()
