@@ -38,7 +38,7 @@ def _has_cuda() -> bool:
 
 
 def spare_the_collector() -> None:
-    """Keep what was loaded out of garbage collection, and collect seldom.
+    """Exclude the loaded objects from garbage collection, and collect rarely.
 
     A full pass over torch's objects takes 100 ms, and a request makes no cycles.
     """

@@ -1,4 +1,4 @@
-"""What a model is to the engine. Rooms other than `models/` never import torch."""
+"""`Model`, the contract between the engine and a loaded model; only `models/` imports torch."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol

@@ -7,22 +7,22 @@ a rare length waits no longer than its discipline lets any request wait.
 
 from collections.abc import Sequence
 
-LEAST_BUCKET = 16
+MIN_BUCKET = 16
 BUCKET_RATIO = 1.5
 """A bucket's longest row is at most this many times its shortest: at most a third of a batch is padding."""
-MOST_PADDING = 0.1
+MAX_PADDING = 0.1
 """Share of a run that may be padding before a batch is cut in two runs."""
-LEAST_RUN_TOKENS = 512
+MIN_RUN_TOKENS = 512
 """A run with fewer tokens wastes more on its fixed cost than it saves in padding."""
 
 
-def length_buckets(most: int) -> tuple[int, ...]:
-    """Return ascending upper bounds of the buckets for lengths up to `most`, which is the last."""
-    bounds, bound = [], min(LEAST_BUCKET, most)
-    while bound < most:
+def length_buckets(longest: int) -> tuple[int, ...]:
+    """Return ascending upper bounds of the buckets for lengths up to `longest`, which is the last."""
+    bounds, bound = [], min(MIN_BUCKET, longest)
+    while bound < longest:
         bounds.append(bound)
         bound = max(bound + 1, int(bound * BUCKET_RATIO))
-    return (*bounds, most)
+    return (*bounds, longest)
 
 
 def bucket_of(length: int, buckets: Sequence[int]) -> int:
@@ -32,13 +32,13 @@ def bucket_of(length: int, buckets: Sequence[int]) -> int:
 
 def runs(
     lengths: Sequence[int],
-    most_padding: float = MOST_PADDING,
-    least_tokens: int = LEAST_RUN_TOKENS,
+    max_padding: float = MAX_PADDING,
+    min_tokens: int = MIN_RUN_TOKENS,
 ) -> list[list[int]]:
     """Return row numbers in runs, longest rows first; a run is padded to its first row's length.
 
-    A run ends where the next row would raise its padding above `most_padding`, unless it is still shorter
-    than `least_tokens`.
+    A run ends where the next row would raise its padding above `max_padding`, unless it is still shorter
+    than `min_tokens`.
     """
     by_length = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     batches: list[list[int]] = []
@@ -46,8 +46,8 @@ def runs(
     for row in by_length:
         width = lengths[batches[-1][0]] if batches else 0
         padded = width * (len(batches[-1]) + 1) if batches else 0
-        within = padded - tokens - lengths[row] <= most_padding * padded
-        if batches and (within or padded - width < least_tokens):
+        within = padded - tokens - lengths[row] <= max_padding * padded
+        if batches and (within or padded - width < min_tokens):
             batches[-1].append(row)
             tokens += lengths[row]
         else:

@@ -42,9 +42,9 @@ ENVELOPE = Envelope(
 class GenerationConflict(PenstockError):
     """Limits whose generation is older than the accepted one, or equal with other content."""
 
-    def __init__(self, message: str, held: int) -> None:
+    def __init__(self, message: str, generation: int) -> None:
         super().__init__(message)
-        self.held = held
+        self.generation = generation
 
 
 class LiveLimits:
@@ -97,7 +97,7 @@ class LiveLimits:
             }
         self._reported.set()
 
-    async def obeyed(self, generation: int, within_seconds: float) -> bool:
+    async def acknowledged(self, generation: int, within_seconds: float) -> bool:
         """Wait until the engine acknowledges `generation` or a newer one; return whether it did in time."""
         try:
             async with asyncio.timeout(within_seconds):

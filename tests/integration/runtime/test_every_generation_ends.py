@@ -148,14 +148,14 @@ class Crowd:
         return "answered before it left" if reply.status == 200 else f"{reply.status}"
 
     @staticmethod
-    async def _read(reply: aiohttp.ClientResponse, most_lines: int | None) -> str:
+    async def _read(reply: aiohttp.ClientResponse, max_lines: int | None) -> str:
         last, failed, lines = b"", False, 0
         async for line in reply.content:
             if not line.strip():
                 continue
             last, lines = line.strip(), lines + 1
             failed = failed or b'"error"' in line
-            if most_lines is not None and lines > most_lines:
+            if max_lines is not None and lines > max_lines:
                 reply.close()
                 return "left its stream"
         if last != b"data: [DONE]":

@@ -41,27 +41,27 @@ def test_every_story_ends_as_promtool_is_told() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not(
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not(
     rules: list[dict[str, Any]],
 ) -> None:
-    told = [one for case in yaml.safe_load(CASES.read_text())["tests"] for one in case["alert_rule_test"]]  # fmt: skip
-    fires = {one["alertname"] for one in told if one.get("exp_alerts")}
-    silent = {one["alertname"] for one in told if not one.get("exp_alerts")}
+    rule_tests = [rule_test for case in yaml.safe_load(CASES.read_text())["tests"] for rule_test in case["alert_rule_test"]]  # fmt: skip
+    fires = {rule_test["alertname"] for rule_test in rule_tests if rule_test.get("exp_alerts")}
+    silent = {rule_test["alertname"] for rule_test in rule_tests if not rule_test.get("exp_alerts")}
     alerts = {rule["alert"] for rule in rules if "alert" in rule}
     assert fires == alerts
     assert alerts <= silent
 
 
-def test_every_metric_is_one_that_the_operator_tells(rules: list[dict[str, Any]]) -> None:
+def test_every_metric_is_one_that_the_operator_exports(rules: list[dict[str, Any]]) -> None:
     known = {
         name
         for family in metrics.REGISTRY.collect()
         for name in (family.name, f"{family.name}_total", f"{family.name}_bucket")
         if family.type == "histogram" or not name.endswith("_bucket")
     }
-    asked = {name for rule in rules for name in re.findall(r"penstock_operator_\w+", rule["expr"])}
-    assert asked
-    assert asked <= known
+    used = {name for rule in rules for name in re.findall(r"penstock_operator_\w+", rule["expr"])}
+    assert used
+    assert used <= known
 
 
 def test_every_alert_says_what_to_do(rules: list[dict[str, Any]]) -> None:
@@ -71,11 +71,11 @@ def test_every_alert_says_what_to_do(rules: list[dict[str, Any]]) -> None:
             assert set(rule["annotations"]) == {"summary", "remedy"}, rule["alert"]
 
 
-def test_the_chart_wraps_the_very_same_rules_when_asked() -> None:
-    assert not [one for one in render() if one["kind"] == "PrometheusRule"]
+def test_the_chart_wraps_the_same_rules_when_enabled() -> None:
+    assert not [manifest for manifest in render() if manifest["kind"] == "PrometheusRule"]
     objects = render(
         metrics__prometheusRule__enabled="true", metrics__prometheusRule__labels__release="p"
     )
-    made = only(objects, "PrometheusRule")
-    assert made["spec"] == yaml.safe_load(RULES.read_text())
-    assert made["metadata"]["labels"]["release"] == "p"
+    prometheus_rule = only(objects, "PrometheusRule")
+    assert prometheus_rule["spec"] == yaml.safe_load(RULES.read_text())
+    assert prometheus_rule["metadata"]["labels"]["release"] == "p"

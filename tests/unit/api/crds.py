@@ -39,14 +39,14 @@ def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
 
 
 def own_nodes() -> list[tuple[str, str, Schema]]:
-    """Return (kind, path, node) below spec and status: what this project's types say."""
-    found = []
+    """Return (kind, path, node) below spec and status, which this project's types define."""
+    fields = []
     for file in FILES:
         crd = load(file)
         for path, node in nodes(root(crd)):
             if path.split(".")[0] in ("spec", "status"):
-                found.append((crd["spec"]["names"]["kind"], path, node))
-    return found
+                fields.append((crd["spec"]["names"]["kind"], path, node))
+    return fields
 
 
 def of_type(kind: str) -> list[tuple[str, Schema]]:

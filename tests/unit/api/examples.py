@@ -19,8 +19,12 @@ def examples() -> list[dict[str, Any]]:
         for page in PAGES
         for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     ]
-    documents = [one for block in blocks for one in yaml.safe_load_all(block)]
-    return [one for one in documents if isinstance(one, dict) and one.get("kind") in KINDS]
+    documents = [document for block in blocks for document in yaml.safe_load_all(block)]
+    return [
+        document
+        for document in documents
+        if isinstance(document, dict) and document.get("kind") in KINDS
+    ]
 
 
 def name_of(manifest: dict[str, Any]) -> str:

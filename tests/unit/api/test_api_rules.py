@@ -141,13 +141,15 @@ def test_strings_are_enums_or_bounded() -> None:
 
 def test_enum_values_are_camel_case() -> None:
     values = {value for _, _, node in own_nodes() for value in node.get("enum", ())}
-    assert [one for one in sorted(values) if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", one)] == []
+    assert [
+        value for value in sorted(values) if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", value)
+    ] == []
 
 
 def test_quantities_are_bounded_and_never_negative() -> None:
-    found = [(p, n) for _, p, n in own_nodes() if n.get("x-kubernetes-int-or-string")]
-    assert found
-    for path, node in found:
+    int_or_string = [(p, n) for _, p, n in own_nodes() if n.get("x-kubernetes-int-or-string")]
+    assert int_or_string
+    for path, node in int_or_string:
         assert {"pattern", "maxLength", "minimum"} <= node.keys(), path
 
 
@@ -188,13 +190,13 @@ def test_every_object_says_what_it_holds() -> None:
 
 
 def test_the_only_default_is_the_pools_replicas() -> None:
-    found = [
+    undescribed = [
         (crd["spec"]["names"]["kind"], path, node["default"])
         for crd in map(load, FILES)
         for path, node in nodes(root(crd))
         if "default" in node
     ]
-    assert found == [("InferencePool", "spec.replicas", 1)]
+    assert undescribed == [("InferencePool", "spec.replicas", 1)]
 
 
 def test_every_field_has_a_description() -> None:
@@ -207,9 +209,9 @@ def test_every_field_has_a_description() -> None:
 
 
 def test_conditions_have_the_shape_of_meta_v1() -> None:
-    found = [(k, n["items"]) for k, p, n in own_nodes() if p.endswith("conditions")]
-    assert {kind for kind, _ in found} == KINDS
-    for _, item in found:
+    condition_lists = [(k, n["items"]) for k, p, n in own_nodes() if p.endswith("conditions")]
+    assert {kind for kind, _ in condition_lists} == KINDS
+    for _, item in condition_lists:
         assert set(item["properties"]) == {
             "type",
             "status",

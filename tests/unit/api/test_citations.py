@@ -29,7 +29,7 @@ def slug(heading: str) -> str:
 def anchors(page: Path) -> frozenset[str]:
     """Return the anchors of a page's headings."""
     text = FENCED.sub("", page.read_text(encoding="utf-8"))
-    return frozenset(slug(found) for found in re.findall(r"^#+ +(.+)$", text, re.MULTILINE))
+    return frozenset(slug(heading) for heading in re.findall(r"^#+ +(.+)$", text, re.MULTILINE))
 
 
 def resolves(reference: str, folder: Path) -> bool:
@@ -60,8 +60,8 @@ def test_a_missing_page_or_heading_does_not_resolve() -> None:
 
 
 def test_every_citation_in_the_code_names_a_page_and_a_heading() -> None:
-    cited = [(name, found) for name, text in sources() for found in CITATION.findall(text)]
-    assert len([found for _, found in cited if "/design/" in found]) > 60
+    cited = [(name, citation) for name, text in sources() for citation in CITATION.findall(text)]
+    assert len([citation for _, citation in cited if "/design/" in citation]) > 60
     assert [each for each in cited if not resolves(each[1], ROOT)] == []
 
 

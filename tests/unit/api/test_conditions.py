@@ -14,8 +14,8 @@ def held(*conditions: Condition) -> tuple[Condition, ...]:
 
 
 def test_a_new_condition_transitions_now() -> None:
-    (one,) = merge((), [condition("Ready", True, "Serving")], 3, NOW)
-    assert one == Condition(
+    (merged,) = merge((), [condition("Ready", True, "Serving")], 3, NOW)
+    assert merged == Condition(
         type="Ready",
         status=ConditionStatus.TRUE,
         reason="Serving",
@@ -26,9 +26,9 @@ def test_a_new_condition_transitions_now() -> None:
 
 def test_the_same_status_keeps_its_time_though_reason_and_message_change() -> None:
     before = held(condition("Ready", False, "NoPods"))
-    (one,) = merge(before, [condition("Ready", False, "Unschedulable", "no free GPU")], 2, NOW)
-    assert one.last_transition_time == BEFORE
-    assert (one.reason, one.message, one.observed_generation) == (
+    (merged,) = merge(before, [condition("Ready", False, "Unschedulable", "no free GPU")], 2, NOW)
+    assert merged.last_transition_time == BEFORE
+    assert (merged.reason, merged.message, merged.observed_generation) == (
         "Unschedulable",
         "no free GPU",
         2,
@@ -38,8 +38,8 @@ def test_the_same_status_keeps_its_time_though_reason_and_message_change() -> No
 @pytest.mark.parametrize("status", [True, "Unknown"])
 def test_another_status_moves_the_time(status: object) -> None:
     before = held(condition("Ready", False, "NoPods"))
-    (one,) = merge(before, [condition("Ready", status, "Now")], 1, NOW)  # type: ignore[arg-type]
-    assert one.last_transition_time == NOW
+    (merged,) = merge(before, [condition("Ready", status, "Now")], 1, NOW)  # type: ignore[arg-type]
+    assert merged.last_transition_time == NOW
 
 
 def test_the_wanted_order_counts_and_what_is_not_wanted_goes() -> None:
@@ -47,7 +47,7 @@ def test_the_wanted_order_counts_and_what_is_not_wanted_goes() -> None:
         condition("Gone", True, "Old"), condition("B", True, "Old"), condition("A", True, "Old")
     )
     merged = merge(before, [condition("A", True, "Is"), condition("B", True, "Is")], 1, NOW)
-    assert [one.type for one in merged] == ["A", "B"]
+    assert [entry.type for entry in merged] == ["A", "B"]
 
 
 def test_merging_twice_changes_nothing() -> None:

@@ -53,7 +53,9 @@ def test_the_charts_keep_what_they_install(checkout: Path) -> None:
     for chart in (crdgen.CRDS_CHART, crdgen.CRDS_CHART_COPY):
         templates = sorted((checkout / chart / "templates").glob("*.yaml"))
         assert len(templates) == 2
-        assert all("helm.sh/resource-policy: keep" in one.read_text() for one in templates)
+        assert all(
+            "helm.sh/resource-policy: keep" in template.read_text() for template in templates
+        )
 
 
 class Colour(StrEnum):

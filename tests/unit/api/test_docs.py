@@ -20,12 +20,12 @@ SPECS: dict[str, type[ApiModel]] = {names.POOL_KIND: PoolSpec, names.POLICY_KIND
 
 
 @pytest.mark.parametrize("manifest", examples(), ids=name_of)
-def test_an_example_says_nothing_that_the_types_do_not_know(manifest: Schema) -> None:
+def test_an_example_validates_and_round_trips(manifest: Schema) -> None:
     assert manifest["apiVersion"] == names.API_VERSION
     typed = SPECS[manifest["kind"]].model_validate(manifest["spec"])
-    held = typed.model_dump(mode="json", by_alias=True, exclude_none=True)
+    dumped = typed.model_dump(mode="json", by_alias=True, exclude_none=True)
     implied = {"replicas": 1} if manifest["kind"] == names.POOL_KIND else {}
-    assert held == implied | manifest["spec"]
+    assert dumped == implied | manifest["spec"]
 
 
 def test_the_first_pool_that_a_reader_applies_needs_no_device() -> None:
@@ -47,13 +47,13 @@ def test_the_page_on_the_api_has_every_field() -> None:
 
 
 def test_the_built_in_values_are_the_ones_in_the_descriptions() -> None:
-    told = {
+    descriptions = {
         path: node.get("description", "")
         for kind, path, node in own_nodes()
         if kind == "InferencePool"
     }
     for field, value in BUILT_IN.items():
-        assert f"unset, {value}." in told[f"spec.{field}"], field
+        assert f"unset, {value}." in descriptions[f"spec.{field}"], field
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -67,15 +67,15 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_the_architecture_names_only_what_exists_and_forgets_no_folder() -> None:
-    rooms = {
+    packages = {
         "penstock_api": ROOT / "operator" / "penstock_api",
         "penstock_operator": ROOT / "operator" / "penstock_operator",
         "penstock_runtime": ROOT / "runtime" / "penstock_runtime",
     }
-    for name, root in rooms.items():
+    for name, root in packages.items():
         table = ARCHITECTURE.split(f"/{name}`\n")[1].split("\n### ")[0]
-        told = re.findall(r"`([a-z_/]+(?:\.py|/))`", table)
-        assert told, name
-        assert [one for one in told if one != "crds/" and not (root / one).exists()] == []
-        folders = {one.parent.name for one in root.glob("*/__init__.py")}
-        assert {one.rstrip("/") for one in told} >= folders, name
+        listed = re.findall(r"`([a-z_/]+(?:\.py|/))`", table)
+        assert listed, name
+        assert [entry for entry in listed if entry != "crds/" and not (root / entry).exists()] == []
+        folders = {package.parent.name for package in root.glob("*/__init__.py")}
+        assert {entry.rstrip("/") for entry in listed} >= folders, name

@@ -16,11 +16,11 @@ TYPES = {
     "MetricsAvailable", "Accepted", "BudgetExhausted", "Conflicted", "DevicesUsed",
 }  # fmt: skip
 OTHER_WORDS = {"True", "Unknown", "Cluster", "GpuBudget", "Deployment", "NetworkPolicy", *TYPES}
-"""What else is written in CamelCase where conditions are made: statuses, types, kinds, who bounds."""
+"""Other CamelCase words of the modules that create conditions: statuses, types, kinds, sources of bounds."""
 KUBERNETES = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName",
     "ImageInspectError", "RegistryUnavailable", "FailedMount", "FailedAttachVolume",
     "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}  # fmt: skip
-"""The kubelet's own words, which `problems.py` turns into ours."""
+"""Reasons of the kubelet, which the operator maps to its own."""
 
 
 def makers() -> Iterator[tuple[Path, ast.Module]]:
@@ -28,9 +28,9 @@ def makers() -> Iterator[tuple[Path, ast.Module]]:
     for path in sorted(OPERATOR.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         called = {
-            one.func.id if isinstance(one.func, ast.Name) else getattr(one.func, "attr", "")
-            for one in ast.walk(tree)
-            if isinstance(one, ast.Call)
+            node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
         }
         if called & CALLS or path.parent.name == "conditions":
             yield path, tree
@@ -38,35 +38,37 @@ def makers() -> Iterator[tuple[Path, ast.Module]]:
 
 def words() -> set[str]:
     """Return every CamelCase word that those modules write: reasons, unless they are something else."""
-    found = {
-        one.value
+    literals = {
+        node.value
         for _, tree in makers()
-        for one in ast.walk(tree)
-        if isinstance(one, ast.Constant) and isinstance(one.value, str) and REASON.match(one.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and REASON.match(node.value)
     }
-    return found - OTHER_WORDS - KUBERNETES
+    return literals - OTHER_WORDS - KUBERNETES
 
 
 def test_the_modules_that_make_conditions_are_found() -> None:
-    told = {path.name for path, _ in makers()}
+    modules = {path.name for path, _ in makers()}
     assert {
         "readiness.py",
         "conditions.py",
         "replica_conflict.py",
         "policies.py",
         "reporter.py",
-    } <= told
+    } <= modules
     assert {"NameConflict", "ReplicasContested", "ScaledUp", "SpecNotUnderstood"} <= words()
     assert {"ModelLoading", "Unschedulable"} <= words()
 
 
-def test_every_reason_is_told_with_what_it_means() -> None:
-    told = set(re.findall(r"`([A-Z][A-Za-z]+)`", PAGE))
-    assert sorted(words() - told) == []
+def test_every_reason_is_documented() -> None:
+    documented = set(re.findall(r"`([A-Z][A-Za-z]+)`", PAGE))
+    assert sorted(words() - documented) == []
 
 
-def test_no_reason_is_told_that_nobody_says() -> None:
+def test_every_documented_reason_is_in_the_source() -> None:
     tables = PAGE.split("## The conditions of a pool")[1].split("## Faults")[0]
     first = [row.split("|")[1] for row in tables.splitlines() if row.startswith("| ")]
-    told = {one for cell in first for one in re.findall(r"`([A-Z][A-Za-z]+)`", cell)}
-    assert sorted(told - words() - {"ReplicaFailure"} - TYPES) == []
+    documented = {reason for cell in first for reason in re.findall(r"`([A-Z][A-Za-z]+)`", cell)}
+    assert sorted(documented - words() - {"ReplicaFailure"} - TYPES) == []

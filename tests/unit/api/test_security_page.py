@@ -19,6 +19,6 @@ def test_fifteen_ways_are_listed_and_tested() -> None:
         for path in TESTS
         for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
     }
-    told = set(re.findall(r"`(test_\w+)`", table))
+    documented = set(re.findall(r"`(test_\w+)`", table))
     assert len(rows) == 15
-    assert told == written
+    assert documented == written

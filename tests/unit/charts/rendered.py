@@ -29,21 +29,23 @@ def render(chart: Path = CHART, **values: str) -> list[Object]:
         "template", "penstock", chart, "--namespace", "penstock-system",
         "--kube-version", KUBERNETES, *sets,
     )  # fmt: skip
-    return [one for one in yaml.safe_load_all(text) if one]
+    return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
 def refusal(name: str, value: str) -> str:
-    """Return helm's words when it refuses one value."""
+    """Return helm's error message for an invalid value."""
     try:
         render(CHART, **{name: value})
     except ProgramFailedError as error:
         return str(error)
-    raise AssertionError(f"helm took {name}={value}")
+    raise AssertionError(f"helm accepted {name}={value}")
 
 
 def only(objects: list[Object], kind: str, ending: str = "") -> Object:
-    """Return the one object of `kind` whose name ends so."""
-    (found,) = [
-        one for one in objects if one["kind"] == kind and one["metadata"]["name"].endswith(ending)
+    """Return the only object of `kind` whose name has this ending."""
+    (match,) = [
+        manifest
+        for manifest in objects
+        if manifest["kind"] == kind and manifest["metadata"]["name"].endswith(ending)
     ]
-    return found
+    return match

@@ -16,25 +16,28 @@ CRD = "CustomResourceDefinition"
 
 
 def crds(objects: list[Object]) -> list[Object]:
-    return [one for one in objects if one["kind"] == CRD]
+    return [manifest for manifest in objects if manifest["kind"] == CRD]
 
 
 @pytest.mark.parametrize("chart", [CHART, CRDS_CHART], ids=lambda path: path.name)
 def test_the_crds_are_installed_and_kept(chart: Path) -> None:
-    held = crds(render(chart))
-    assert {one["spec"]["names"]["kind"] for one in held} == {names.POOL_KIND, names.POLICY_KIND}
-    for one in held:
-        assert one["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    installed = crds(render(chart))
+    assert {manifest["spec"]["names"]["kind"] for manifest in installed} == {
+        names.POOL_KIND,
+        names.POLICY_KIND,
+    }
+    for crd in installed:
+        assert crd["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
     generated = [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")]
-    assert sorted(held, key=str) == sorted(generated, key=str)
+    assert sorted(installed, key=str) == sorted(generated, key=str)
 
 
 def test_the_crds_can_be_left_to_their_own_chart() -> None:
     assert crds(render(crds__install="false")) == []
 
 
-def test_options_are_off_until_asked_for() -> None:
-    kinds = {one["kind"] for one in render()}
+def test_optional_manifests_are_off_by_default() -> None:
+    kinds = {manifest["kind"] for manifest in render()}
     assert not kinds & {"ServiceMonitor", "PodMonitor", "NetworkPolicy"}
 
 
@@ -75,10 +78,10 @@ def test_every_value_has_its_place_in_the_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
 
-    def walk(held: Object, node: Object, path: str) -> None:
-        assert set(held) <= set(node["properties"]), path
+    def walk(section: Object, node: Object, path: str) -> None:
+        assert set(section) <= set(node["properties"]), path
         assert node["additionalProperties"] is False, path
-        for name, child in held.items():
+        for name, child in section.items():
             inner = node["properties"][name]
             if isinstance(child, dict) and "properties" in inner:
                 walk(child, inner, f"{path}.{name}")
@@ -98,16 +101,16 @@ def test_every_value_is_explained() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pool", "policy"])
-def test_the_samples_are_what_the_types_say(kind: str) -> None:
+def test_the_samples_validate_against_the_types(kind: str) -> None:
     manifest = yaml.safe_load((CHART / "samples" / f"{kind}.yaml").read_text())
     models: dict[str, type[ApiModel]] = {"pool": PoolSpec, "policy": PolicySpec}
     typed = models[kind].model_validate(manifest["spec"])
-    held = typed.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert held == {**({"replicas": 1} if kind == "pool" else {}), **manifest["spec"]}
+    dumped = typed.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert dumped == {**({"replicas": 1} if kind == "pool" else {}), **manifest["spec"]}
 
 
 @pytest.mark.parametrize("chart", [CHART, CRDS_CHART], ids=lambda path: path.name)
-def test_helm_lint_has_nothing_to_say(chart: Path) -> None:
+def test_helm_lint_reports_no_failure(chart: Path) -> None:
     assert "0 chart(s) failed" in Target.from_env().helm("lint", "--strict", chart)
 
 
@@ -125,14 +128,14 @@ def render_package(package: Path) -> list[Object]:
 def test_the_versions_are_the_distributions() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     for chart in (CHART, CRDS_CHART):
-        held = yaml.safe_load((chart / "Chart.yaml").read_text())
-        assert f'version = "{held["appVersion"]}"' in project
+        metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
+        assert f'version = "{metadata["appVersion"]}"' in project
 
 
 def test_a_pod_monitor_goes_by_the_scheme_that_a_pod_says() -> None:
     spec = only(render(poolMonitor__enabled="true"), "PodMonitor")["spec"]
     (endpoint,) = spec["podMetricsEndpoints"]
-    rules = {one["targetLabel"]: one for one in endpoint["relabelings"]}
+    rules = {rule["targetLabel"]: rule for rule in endpoint["relabelings"]}
     label = "__meta_kubernetes_pod_annotation_" + names.ANNOTATION_SCHEME.replace(".", "_").replace(
         "/", "_"
     )

@@ -14,7 +14,9 @@ from tests.unit.charts.rendered import CHART, only, render
 FILE = CHART / "dashboards" / "pools.json"
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
-QUERIES += [one["query"] for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
+QUERIES += [
+    variable["query"] for variable in DASHBOARD["templating"]["list"] if variable["type"] == "query"
+]
 
 
 def known() -> set[str]:
@@ -33,9 +35,9 @@ def known() -> set[str]:
 
 
 def asked(query: str) -> set[str]:
-    """Return the metric names that a query asks for."""
-    found = re.findall(r"\b(?:penstock_|vllm:)\w+", query)
-    return {re.sub(r"_(bucket|sum|count)$", "", one) for one in found}
+    """Return the metric names in a query."""
+    matches = re.findall(r"\b(?:penstock_|vllm:)\w+", query)
+    return {re.sub(r"_(bucket|sum|count)$", "", match) for match in matches}
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -59,7 +61,7 @@ def test_the_axis_of_a_panel_names_what_its_expressions_count() -> None:
     for panel in DASHBOARD["panels"]:
         unit = panel["fieldConfig"]["defaults"]["unit"]
         assert unit in UNITS, panel["title"]
-        counts_rows = any("_rows_per_second" in one["expr"] for one in panel["targets"])
+        counts_rows = any("_rows_per_second" in query["expr"] for query in panel["targets"])
         assert counts_rows == (unit == "suffix: rows/s"), panel["title"]
 
 
@@ -79,10 +81,10 @@ def test_panels_do_not_overlap_and_each_has_its_own_number() -> None:
 
 
 def test_it_is_a_config_map_that_grafanas_sidecar_finds() -> None:
-    made = only(render(metrics__dashboard__enabled="true"), "ConfigMap", "-dashboards")
-    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert json.loads(made["data"]["penstock-pools.json"]) == DASHBOARD
+    config_map = only(render(metrics__dashboard__enabled="true"), "ConfigMap", "-dashboards")
+    assert config_map["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(config_map["data"]["penstock-pools.json"]) == DASHBOARD
 
 
 def test_it_is_off_until_asked_for() -> None:
-    assert not [one for one in render() if one["kind"] == "ConfigMap"]
+    assert not [manifest for manifest in render() if manifest["kind"] == "ConfigMap"]

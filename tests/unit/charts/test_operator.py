@@ -22,31 +22,31 @@ def pod(objects: list[Object]) -> Object:
 
 
 def container(objects: list[Object]) -> Object:
-    (one,) = pod(objects)["containers"]
-    held: Object = one
-    return held
+    containers: list[Object] = pod(objects)["containers"]
+    (operator,) = containers
+    return operator
 
 
 def environment(objects: list[Object]) -> dict[str, str]:
     """Return the container's environment; what comes from the pod itself is shown by its path."""
     return {
-        one["name"]: one.get("value") or one["valueFrom"]["fieldRef"]["fieldPath"]
-        for one in container(objects)["env"]
+        variable["name"]: variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"]
+        for variable in container(objects)["env"]
     }
 
 
 def test_the_pod_is_restricted(plain: list[Object]) -> None:
-    whole, one = pod(plain)["securityContext"], container(plain)["securityContext"]
-    assert whole["runAsNonRoot"] is True
-    assert whole["runAsUser"] == 65532
-    assert whole["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert one == {
+    of_pod, of_operator = pod(plain)["securityContext"], container(plain)["securityContext"]
+    assert of_pod["runAsNonRoot"] is True
+    assert of_pod["runAsUser"] == 65532
+    assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert of_operator == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod(plain).keys()
-    assert not [one for one in pod(plain)["volumes"] if "hostPath" in one]
+    assert not [volume for volume in pod(plain)["volumes"] if "hostPath" in volume]
 
 
 def test_service_links_are_off_since_they_would_inject_unknown_settings(
@@ -97,20 +97,20 @@ def test_a_changed_setting_is_a_new_pod(plain: list[Object]) -> None:
     assert pod(render(logs__level="DEBUG")) != pod(plain)
 
 
-def test_probes_ask_the_operators_own_port(plain: list[Object]) -> None:
-    one = container(plain)
-    assert one["ports"] == [{"name": "http", "containerPort": 8080}]
-    assert one["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
-    assert one["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
-    assert {"requests", "limits"} <= one["resources"].keys()
+def test_probes_use_the_operators_own_port(plain: list[Object]) -> None:
+    operator = container(plain)
+    assert operator["ports"] == [{"name": "http", "containerPort": 8080}]
+    assert operator["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert operator["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    assert {"requests", "limits"} <= operator["resources"].keys()
 
 
 def test_the_image_is_repository_and_tag_or_digest(plain: list[Object]) -> None:
     digest = "sha256:" + "0" * 64
     assert container(plain)["image"] == "registry.example/penstock-operator:0.1.0"
     assert container(render(image__tag="v2"))["image"].endswith("operator:v2")
-    held = container(render(image__tag="v2", image__digest=digest))["image"]
-    assert held == f"registry.example/penstock-operator@{digest}"
+    image = container(render(image__tag="v2", image__digest=digest))["image"]
+    assert image == f"registry.example/penstock-operator@{digest}"
 
 
 def test_selectors_find_the_pods(plain: list[Object]) -> None:
@@ -124,7 +124,7 @@ def test_selectors_find_the_pods(plain: list[Object]) -> None:
         assert "app.kubernetes.io/version" not in selector
 
 
-def test_a_new_pod_starts_beside_the_old_one(plain: list[Object]) -> None:
+def test_a_new_pod_starts_before_the_old_one_ends(plain: list[Object]) -> None:
     strategy = only(plain, "Deployment")["spec"]["strategy"]
     assert strategy == {
         "type": "RollingUpdate",
@@ -133,7 +133,7 @@ def test_a_new_pod_starts_beside_the_old_one(plain: list[Object]) -> None:
 
 
 def test_standbys_get_a_disruption_budget(plain: list[Object]) -> None:
-    assert not [one for one in plain if one["kind"] == "PodDisruptionBudget"]
+    assert not [manifest for manifest in plain if manifest["kind"] == "PodDisruptionBudget"]
     assert only(render(replicas="2"), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
@@ -185,11 +185,11 @@ def test_a_value_that_is_unknown_or_wrong_is_refused_by_name(
 
 
 def volumes(objects: list[Object]) -> dict[str, Object]:
-    return {one["name"]: one for one in pod(objects)["volumes"]}
+    return {volume["name"]: volume for volume in pod(objects)["volumes"]}
 
 
 def mounts(objects: list[Object]) -> dict[str, str]:
-    return {one["name"]: one["mountPath"] for one in container(objects)["volumeMounts"]}
+    return {mount["name"]: mount["mountPath"] for mount in container(objects)["volumeMounts"]}
 
 
 def test_the_operators_own_port_speaks_tls_with_a_secret() -> None:

@@ -23,14 +23,14 @@ def grants(role: Object) -> Iterator[tuple[str, str, str]]:
 
 
 def test_no_rule_has_a_wildcard(plain: list[Object]) -> None:
-    for one in plain:
-        if one["kind"] in ("ClusterRole", "Role"):
-            assert "*" not in {word for grant in grants(one) for word in grant}
+    for manifest in plain:
+        if manifest["kind"] in ("ClusterRole", "Role"):
+            assert "*" not in {word for grant in grants(manifest) for word in grant}
 
 
 def test_the_operator_reads_no_nodes_no_secrets_and_no_crds(plain: list[Object]) -> None:
-    held = {resource for _, resource, _ in grants(only(plain, "ClusterRole", "-operator"))}
-    assert not held & {
+    resources = {resource for _, resource, _ in grants(only(plain, "ClusterRole", "-operator"))}
+    assert not resources & {
         "nodes",
         "secrets",
         "customresourcedefinitions",
@@ -43,18 +43,18 @@ def test_the_operator_reads_no_nodes_no_secrets_and_no_crds(plain: list[Object])
 
 
 def test_the_operator_never_writes_a_spec(plain: list[Object]) -> None:
-    held = set(grants(only(plain, "ClusterRole", "-operator")))
+    granted = set(grants(only(plain, "ClusterRole", "-operator")))
     for plural in (names.POOL_PLURAL, names.POLICY_PLURAL):
         verbs = {
-            verb for group, resource, verb in held if (group, resource) == (names.GROUP, plural)
+            verb for group, resource, verb in granted if (group, resource) == (names.GROUP, plural)
         }
         assert verbs == {"get", "list", "watch"}
 
 
 def test_the_operator_only_looks_at_pods_and_namespaces(plain: list[Object]) -> None:
-    held = set(grants(only(plain, "ClusterRole", "-operator")))
+    granted = set(grants(only(plain, "ClusterRole", "-operator")))
     for resource in ("pods", "namespaces", "replicasets"):
-        assert {v for _, r, v in held if r == resource} == {"get", "list", "watch"}
+        assert {v for _, r, v in granted if r == resource} == {"get", "list", "watch"}
 
 
 def test_secrets_and_leases_are_its_own_namespaces_and_bound_by_name(plain: list[Object]) -> None:
@@ -99,7 +99,7 @@ def test_bindings_bind_the_operators_own_account(plain: list[Object]) -> None:
 
 def aggregated_to(role: Object) -> set[str]:
     prefix = "rbac.authorization.k8s.io/aggregate-to-"
-    return {one.removeprefix(prefix) for one in role["metadata"]["labels"] if prefix in one}
+    return {label.removeprefix(prefix) for label in role["metadata"]["labels"] if prefix in label}
 
 
 def test_who_views_a_namespace_sees_its_pools(plain: list[Object]) -> None:
@@ -125,5 +125,5 @@ def test_writing_policies_comes_with_no_built_in_role(plain: list[Object]) -> No
 
 
 def test_without_rbac_nothing_is_granted() -> None:
-    kinds = {one["kind"] for one in render(rbac__create="false")}
+    kinds = {manifest["kind"] for manifest in render(rbac__create="false")}
     assert not kinds & {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}

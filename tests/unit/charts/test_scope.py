@@ -24,9 +24,13 @@ def test_each_namespace_has_a_role_and_its_binding_to_the_operators_account(
 ) -> None:
     account = only(scoped, "ServiceAccount")["metadata"]["name"]
     bound = {
-        (one["metadata"]["namespace"], one["subjects"][0]["name"], one["subjects"][0]["namespace"])
-        for one in scoped
-        if one["kind"] == "RoleBinding"
+        (
+            manifest["metadata"]["namespace"],
+            manifest["subjects"][0]["name"],
+            manifest["subjects"][0]["namespace"],
+        )
+        for manifest in scoped
+        if manifest["kind"] == "RoleBinding"
     }
     homes = ("penstock-system", "team-a", "team-b")
     assert bound == {(home, account, "penstock-system") for home in homes}
@@ -36,9 +40,9 @@ def test_a_namespaces_role_is_the_cluster_role_less_policies_and_other_namespace
     scoped: list[Object],
 ) -> None:
     wide = Counter(grants(only(render(), "ClusterRole", "-operator")))
-    roles = [one for one in scoped if one["metadata"].get("namespace") == "team-a"]
+    roles = [manifest for manifest in scoped if manifest["metadata"].get("namespace") == "team-a"]
     narrow = Counter(grants(only(roles, "Role")))
-    assert {one for one in wide - narrow if "policies" not in one[1]} == {
+    assert {grant for grant in wide - narrow if "policies" not in grant[1]} == {
         ("", "namespaces", "list"),
         ("", "namespaces", "watch"),
     }
@@ -48,8 +52,11 @@ def test_a_namespaces_role_is_the_cluster_role_less_policies_and_other_namespace
 
 
 def test_a_namespaces_lease_is_bound_by_name(scoped: list[Object]) -> None:
-    role = only([one for one in scoped if one["metadata"].get("namespace") == "team-b"], "Role")
-    (rule,) = [one for one in role["rules"] if "resourceNames" in one]
+    role = only(
+        [manifest for manifest in scoped if manifest["metadata"].get("namespace") == "team-b"],
+        "Role",
+    )
+    (rule,) = [entry for entry in role["rules"] if "resourceNames" in entry]
     assert rule["resourceNames"] == [names.NAMESPACE_LEASE_NAME]
 
 
@@ -60,22 +67,26 @@ def test_of_the_cluster_only_policies_are_read(scoped: list[Object]) -> None:
 
 
 def test_without_policies_nothing_of_the_cluster_is_left() -> None:
-    made = two(rbac__people="false", rbac__readPolicies="false")
-    assert not {one["kind"] for one in made} & {"ClusterRole", "ClusterRoleBinding"}
+    manifests = two(rbac__people="false", rbac__readPolicies="false")
+    assert not {manifest["kind"] for manifest in manifests} & {"ClusterRole", "ClusterRoleBinding"}
 
 
-def test_the_operator_is_told_its_namespaces(scoped: list[Object]) -> None:
-    (container,) = only(scoped, "Deployment")["spec"]["template"]["spec"]["containers"]
-    env = {one["name"]: one.get("value") for one in container["env"]}
+def test_the_operators_environment_has_its_namespaces(scoped: list[Object]) -> None:
+    (operator,) = only(scoped, "Deployment")["spec"]["template"]["spec"]["containers"]
+    env = {variable["name"]: variable.get("value") for variable in operator["env"]}
     assert env["PENSTOCK_SCOPE"] == "Namespaces"
     assert env["PENSTOCK_NAMESPACES"] == "team-a,team-b"
 
 
-def test_what_is_in_no_namespace_is_called_by_the_releases_namespace_too() -> None:
-    made = two()
-    called = [one["metadata"]["name"] for one in made if one["kind"].startswith("ClusterRole")]
-    assert called
-    assert all(one.startswith("penstock-penstock-system-") for one in called)
+def test_names_of_cluster_objects_include_the_releases_namespace() -> None:
+    manifests = two()
+    cluster_objects = [
+        manifest["metadata"]["name"]
+        for manifest in manifests
+        if manifest["kind"].startswith("ClusterRole")
+    ]
+    assert cluster_objects
+    assert all(name.startswith("penstock-penstock-system-") for name in cluster_objects)
 
 
 def test_pods_are_scraped_where_they_are_served() -> None:

@@ -1,4 +1,4 @@
-"""A pool as the API server and a Prometheus tell it, served on loopback: what the plugin is shown."""
+"""A fake API server and Prometheus on loopback, with one pool, for tests of the plugin."""
 
 import json
 from collections.abc import Iterator
@@ -161,11 +161,11 @@ EVENTS: list[Object] = [
 
 
 class Stage:
-    """What is served: an API server's objects, and rates that Prometheus tells."""
+    """Serves objects of an API server, and rates of a Prometheus."""
 
     def __init__(self, pool: Object, policies: list[Object], rates: list[float]) -> None:
         self.rates = rates
-        self.asked: list[str] = []
+        self.queries: list[str] = []
         root = "/apis/penstock.dev/v1alpha1"
         space = {"metadata": {"name": "team-a", "labels": {"tier": "prod"}}}
         self.objects: dict[str, Object] = {
@@ -179,17 +179,17 @@ class Stage:
         """Return status and body of a GET."""
         where = urlsplit(target)
         if where.path.startswith(PROXY):
-            question = {key: one[0] for key, one in parse_qs(where.query).items()}
-            self.asked.append(question["query"])
-            return 200, {"status": "success", "data": {"result": self._told(question)}}
-        found = self.objects.get(where.path)
-        return (200, found) if found is not None else (404, {"message": "not found"})
+            parameters = {key: values[0] for key, values in parse_qs(where.query).items()}
+            self.queries.append(parameters["query"])
+            return 200, {"status": "success", "data": {"result": self._series(parameters)}}
+        stored = self.objects.get(where.path)
+        return (200, stored) if stored is not None else (404, {"message": "not found"})
 
-    def _told(self, question: dict[str, str]) -> list[Object]:
-        if "start" not in question or "rows_received" not in question["query"]:
+    def _series(self, parameters: dict[str, str]) -> list[Object]:
+        if "start" not in parameters or "rows_received" not in parameters["query"]:
             return []
-        start, step = float(question["start"]), float(question["step"])
-        values = [[start + index * step, f"{one}"] for index, one in enumerate(self.rates)]
+        start, step = float(parameters["start"]), float(parameters["step"])
+        values = [[start + index * step, f"{rate}"] for index, rate in enumerate(self.rates)]
         return [{"metric": {}, "values": values}]
 
 

@@ -62,7 +62,7 @@ def test_history_is_a_chart_of_what_prometheus_knows(
     assert "▁" in line
     assert "█" in line
     assert line.split()[-3:] == ["10", "80", "80"]
-    assert all('namespace="team-a",pool="chat"' in one for one in stage.asked)
+    assert all('namespace="team-a",pool="chat"' in one for one in stage.queries)
 
 
 def test_history_comes_from_the_prometheus_of_the_installation(
@@ -74,7 +74,7 @@ def test_history_comes_from_the_prometheus_of_the_installation(
     stage = Stage(held, [], [10.0] * 60)
     assert run(stage, tmp_path, "--last", "15m") == 0
     assert "The last 15 min" in capsys.readouterr().out
-    assert stage.asked
+    assert stage.queries
 
 
 def test_without_a_prometheus_the_page_says_how_to_name_one(

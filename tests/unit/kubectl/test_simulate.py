@@ -122,7 +122,7 @@ def test_a_trace_needs_no_prometheus(tmp_path: Path) -> None:
     stage = Stage(pool(), [], [])
     assert run(stage, tmp_path, "--trace", str(trace), "--json", out) == 0
     assert json.loads(Path(out).read_text())["rows"] == 6000
-    assert stage.asked == []
+    assert stage.queries == []
 
 
 def test_a_schedule_raises_the_floor_in_its_hours(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def world(
     **more: object,
 ) -> Scenario:
     """Return a world without chance in service and starts, and no warm-up."""
-    found = Scenario(
+    scenario = Scenario(
         service=service,
         settings=settings,
         start_replicas=start,
@@ -42,7 +42,7 @@ def world(
         warm_up_seconds=0.0,
         max_queue_depth=10**9,
     )
-    return replace(found, **more)  # type: ignore[arg-type]
+    return replace(scenario, **more)  # type: ignore[arg-type]
 
 
 def capped(cap: int) -> LawSettings:

@@ -24,8 +24,8 @@ from tests.unit.simulator.scenarios import EXACT, world
 def result(
     trace: str, law: str, gpu_hours: float, attainment: float = 1.0, seed: int = 1
 ) -> Result:
-    found = RunSummary(law, 100, attainment, attainment, gpu_hours, 0.1, 0.2, 0, 1.0, 2, 3.0, 4.0)
-    return Result(Job(trace, None, law, seed), found, 1.0)
+    summary = RunSummary(law, 100, attainment, attainment, gpu_hours, 0.1, 0.2, 0, 1.0, 2, 3.0, 4.0)
+    return Result(Job(trace, None, law, seed), summary, 1.0)
 
 
 def everywhere(law: str, gpu_hours: float, attainment: float = 1.0) -> list[Result]:
@@ -34,12 +34,12 @@ def everywhere(law: str, gpu_hours: float, attainment: float = 1.0) -> list[Resu
 
 
 def test_a_law_is_as_good_as_its_worst_seed() -> None:
-    found = rows([result("mooncake", "a", 4.0, 0.999, 1), result("mooncake", "a", 9.0, 0.98, 2)])
-    assert [one.attainment for one in found] == [0.98]
-    assert found[0].gpu_hours == pytest.approx(6.0)
+    table = rows([result("mooncake", "a", 4.0, 0.999, 1), result("mooncake", "a", 9.0, 0.98, 2)])
+    assert [row.attainment for row in table] == [0.98]
+    assert table[0].gpu_hours == pytest.approx(6.0)
 
 
-def test_the_bound_is_the_cheapest_run_that_attains_whoever_made_it() -> None:
+def test_the_bound_is_the_cheapest_run_that_attains_under_any_law() -> None:
     runs = [
         result("mooncake", CLAIRVOYANT, 5.0),
         result("mooncake", "keda-queue-5", 4.0),
@@ -58,8 +58,8 @@ def test_a_setting_is_tuned_on_the_other_traces_and_must_attain_on_its_own() -> 
         *everywhere("safe", 2.0),
         *everywhere("dear", 3.0),
     ]
-    found = best_single_settings(runs, ["cheap", "safe", "dear"])
-    assert found == {"azure_conv": "safe", "burstgpt": "safe", "mooncake": "safe"}
+    best = best_single_settings(runs, ["cheap", "safe", "dear"])
+    assert best == {"azure_conv": "safe", "burstgpt": "safe", "mooncake": "safe"}
 
 
 def test_gaps_closed_are_shares_of_the_way_to_the_bound() -> None:
@@ -70,12 +70,12 @@ def test_gaps_closed_are_shares_of_the_way_to_the_bound() -> None:
         *everywhere("hpa-70", 50.0),
         result(plan.WITHOUT_TARGET, plan.DEFAULT, 99.0, 0.5),
     ]
-    found = score(runs, best_single_settings(runs, ["keda-queue-5"]))
-    assert found.attainment == 1.0
-    assert found.over_clairvoyant == pytest.approx(1.2)
-    assert found.gaps_closed["keda-queue-5"] == pytest.approx(0.8)
-    assert found.gaps_closed["best single setting"] == pytest.approx(0.8)
-    assert found.gaps_closed["hpa-70"] == pytest.approx(0.95)
+    scored = score(runs, best_single_settings(runs, ["keda-queue-5"]))
+    assert scored.attainment == 1.0
+    assert scored.over_clairvoyant == pytest.approx(1.2)
+    assert scored.gaps_closed["keda-queue-5"] == pytest.approx(0.8)
+    assert scored.gaps_closed["best single setting"] == pytest.approx(0.8)
+    assert scored.gaps_closed["hpa-70"] == pytest.approx(0.95)
 
 
 def test_every_trace_is_either_tuned_on_or_named_without_a_target() -> None:
@@ -106,5 +106,5 @@ def test_a_setting_that_was_dropped_on_a_trace_is_not_its_oracle() -> None:
     runs = [*everywhere(plan.DEFAULT, 2.0), *everywhere("safe", 3.0)]
     runs += [result("mooncake", plan.DEFAULT, 2.0, seed=2), result("mooncake", "safe", 3.0, seed=2)]
     runs += [result("mooncake", "cheap", 1.0), result("azure_conv", "cheap", 1.0)]
-    found = oracle_settings(runs, ["cheap", "safe"])
-    assert found == {"azure_conv": "cheap", "burstgpt": "safe", "mooncake": "safe"}
+    settings = oracle_settings(runs, ["cheap", "safe"])
+    assert settings == {"azure_conv": "cheap", "burstgpt": "safe", "mooncake": "safe"}

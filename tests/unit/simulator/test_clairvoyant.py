@@ -18,15 +18,16 @@ SMALL = replace(SETTINGS, max_replicas=10)
 def test_it_attains_between_the_fluid_bound_and_the_best_fixed_count() -> None:
     arrivals = steps([(150.0, 120.0), (400.0, 120.0), (150.0, 120.0)], seed=1)
     scenario = world(4, settings=SMALL)
-    found = clairvoyant(scenario, arrivals, caps=(32,), points=8)
-    assert found is not None
-    assert found.outcome.attainment >= 0.99
+    bound = clairvoyant(scenario, arrivals, caps=(32,), points=8)
+    assert bound is not None
+    assert bound.outcome.attainment >= 0.99
     attaining = [
-        one.gpu_hours
+        fixed_outcome.gpu_hours
         for count in range(6, 11, 2)
-        if (one := outcome(simulate(world(count), fixed(count), arrivals))).attainment >= 0.99
+        if (fixed_outcome := outcome(simulate(world(count), fixed(count), arrivals))).attainment
+        >= 0.99
     ]
-    assert fluid_gpu_hours(scenario, len(arrivals)) < found.outcome.gpu_hours < min(attaining)
+    assert fluid_gpu_hours(scenario, len(arrivals)) < bound.outcome.gpu_hours < min(attaining)
 
 
 def test_where_nothing_attains_there_is_no_schedule() -> None:

@@ -73,16 +73,16 @@ def test_cold_starts_have_the_median_asked_for_and_failures_on_top() -> None:
 def test_a_full_queue_refuses_and_a_refusal_is_a_miss() -> None:
     arrivals = np.linspace(0.0, 1.0, 500)
     run = simulate(world(1, max_queue_depth=100), fixed(1), arrivals)
-    found = outcome(run)
-    assert found.never_completed > 200
-    assert found.attainment < 0.6
-    assert len(run.fleet.all[0].refused) == found.never_completed
+    summary = outcome(run)
+    assert summary.never_completed > 200
+    assert summary.attainment < 0.6
+    assert len(run.fleet.all[0].refused) == summary.never_completed
 
 
 def test_same_seed_same_story() -> None:
     arrivals = steps([(200.0, 60.0)], seed=3)
-    one, other = (outcome(simulate(world(4, seed=5), fixed(4), arrivals)) for _ in range(2))
-    assert one == other
+    first, other = (outcome(simulate(world(4, seed=5), fixed(4), arrivals)) for _ in range(2))
+    assert first == other
 
 
 def test_capacity_is_rows_over_time() -> None:

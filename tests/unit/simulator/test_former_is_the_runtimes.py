@@ -1,4 +1,4 @@
-"""The simulator's rule for the next batch beside the runtime's own, batch for batch."""
+"""The simulator forms the same batches as the runtime."""
 
 from random import Random
 
@@ -30,11 +30,11 @@ def test_both_form_the_same_batches_at_the_same_times(rate: float, cap: int) -> 
 
 
 def _arrivals(rate: float) -> list[float]:
-    random, now, found = Random(7), 0.0, list[float]()  # noqa: S311 - traffic, no secret
+    random, now, times = Random(7), 0.0, list[float]()  # noqa: S311 - traffic, no secret
     for _ in range(400):
         now += random.expovariate(rate)
-        found.append(now)
-    return found
+        times.append(now)
+    return times
 
 
 def _simulated(arrivals: list[float], cap: int) -> list[float]:
@@ -49,9 +49,9 @@ def _simulated(arrivals: list[float], cap: int) -> list[float]:
 
 
 def _by_the_runtime(arrivals: list[float], cap: int) -> list[float]:
-    """Let the runtime's former work: it looks when the engine is free, at arrivals and when it asked to."""
+    """Form batches with the runtime: whenever the engine is free, at arrivals, and at the time that it returned."""
     waiting = WaitingRequests(Discipline.FIRST_IN_FIRST_OUT)
-    found, now, come, served = list[float](), 0.0, 0, 0
+    batches, now, come, served = list[float](), 0.0, 0, 0
     while served < len(arrivals):
         while come < len(arrivals) and arrivals[come] <= now:
             waiting.add(a_request(f"r{come}", arrived=arrivals[come]))
@@ -63,7 +63,7 @@ def _by_the_runtime(arrivals: list[float], cap: int) -> list[float]:
         if isinstance(placed, Batch):
             now += EXACT.seconds(placed.rows)
             served += placed.rows
-            found += [now, served]
+            batches += [now, served]
         else:
             now = min(placed.time, following) if isinstance(placed, WaitUntil) else following
-    return found
+    return batches

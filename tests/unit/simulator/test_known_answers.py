@@ -105,8 +105,8 @@ def test_routing_ranks_as_theory_says() -> None:
     """One queue is best, two choices come near, connections at random are worst."""
     arrivals = steps([(8 * EXACT.capacity(32) * 0.8, 400.0)], seed=6)
     tails = [
-        outcome(simulate(world(8, routing=one), fixed(8), arrivals)).p99_seconds
-        for one in (Routing.CENTRAL_QUEUE, Routing.POWER_OF_TWO, Routing.CONNECTION)
+        outcome(simulate(world(8, routing=routing), fixed(8), arrivals)).p99_seconds
+        for routing in (Routing.CENTRAL_QUEUE, Routing.POWER_OF_TWO, Routing.CONNECTION)
     ]
     assert tails == sorted(tails)
     assert tails[2] > 2 * tails[0]

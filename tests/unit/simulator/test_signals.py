@@ -82,8 +82,8 @@ def test_lost_samples_are_lost() -> None:
 def test_every_law_follows_a_step_and_stays_inside_its_bounds(name: str) -> None:
     arrivals = steps([(120.0, 300.0), (500.0, 400.0), (60.0, 300.0)], seed=1)
     run = simulate(world(4), law_named(name, EXACT), arrivals)
-    wanted = [one.wanted for one in run.moments]
-    assert all(1 <= one <= 64 for one in wanted)
+    wanted = [moment.wanted for moment in run.moments]
+    assert all(1 <= replicas <= 64 for replicas in wanted)
     assert max(wanted) > 4
     assert outcome(run).requests == len(arrivals)
 
@@ -93,7 +93,7 @@ def test_laws_of_the_operator_survive_a_lossy_store() -> None:
     loss = Loss(share=0.2, outages=((100.0, 220.0),))
     for name in OWN:
         run = simulate(world(8, loss=loss), law_named(name, EXACT), arrivals)
-        blind = [one.wanted for one in run.moments if 100.0 <= one.time < 220.0]
+        blind = [moment.wanted for moment in run.moments if 100.0 <= moment.time < 220.0]
         assert min(blind) >= blind[0]
 
 

@@ -39,10 +39,10 @@ def test_what_is_no_trace_is_refused_by_name(tmp_path: Path, text: str) -> None:
 def test_scaling_keeps_the_shape_and_meets_the_count() -> None:
     times = np.concatenate((np.linspace(0, 100, 100), np.linspace(100, 200, 900)))
     for wanted in (20_500.0, 333.0):
-        found = scaled(times, wanted, seed=1)
-        assert len(found) == pytest.approx(wanted, rel=0.06)
-        assert (found < 100).mean() == pytest.approx(0.1, abs=0.04)
-        assert (np.diff(found) >= 0).all()
+        arrivals = scaled(times, wanted, seed=1)
+        assert len(arrivals) == pytest.approx(wanted, rel=0.06)
+        assert (arrivals < 100).mean() == pytest.approx(0.1, abs=0.04)
+        assert (np.diff(arrivals) >= 0).all()
 
 
 def test_the_scale_is_eight_replicas_of_full_batches() -> None:
@@ -50,9 +50,9 @@ def test_the_scale_is_eight_replicas_of_full_batches() -> None:
 
 
 def test_counts_per_bin_become_a_rate_without_steps() -> None:
-    found = from_counts(np.array([0.0, 60.0, 120.0]), np.array([0.0, 100.0, 0.0]), 60.0)
-    assert np.median(found) == pytest.approx(90.0, abs=1.0)
-    assert ((found > 30) & (found < 150)).all()
+    arrivals = from_counts(np.array([0.0, 60.0, 120.0]), np.array([0.0, 100.0, 0.0]), 60.0)
+    assert np.median(arrivals) == pytest.approx(90.0, abs=1.0)
+    assert ((arrivals > 30) & (arrivals < 150)).all()
 
 
 def test_the_command_line_writes_table_plot_and_figures(

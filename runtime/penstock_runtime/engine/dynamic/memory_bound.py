@@ -6,7 +6,7 @@ from penstock_runtime.engine.dynamic.execution import BatchResult
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.request import Group
 
-MOST_SHAPES: Final = 1024
+MAX_SHAPES: Final = 1024
 """Shapes that are remembered; one that is forgotten runs out of memory once more."""
 
 
@@ -32,6 +32,6 @@ class MemoryBounds:
             self._remember(shape, bound)
 
     def _remember(self, shape: Group, bound: int) -> None:
-        if shape not in self.of_shape and len(self.of_shape) >= MOST_SHAPES:
+        if shape not in self.of_shape and len(self.of_shape) >= MAX_SHAPES:
             del self.of_shape[next(iter(self.of_shape))]
         self.of_shape[shape] = bound

@@ -7,8 +7,8 @@ from penstock_runtime.engine.queue.order import STALE_ALLOWED, Key, Order
 from penstock_runtime.request import Request
 
 _Entry = tuple[float, int, str]
-"""A time, the order of admission, the id; the first two tell entries apart. The request itself, whose tensors may be large,
-is not kept: an entry may stay long after it has left."""
+"""A time, the order of admission, and the id; the first two are unique. Entries may outlive their request in the queue,
+so they hold no reference to it and its tensors."""
 
 
 class Group:

@@ -72,8 +72,10 @@ class Control:
         try:
             self._pod.live.accept(update)
         except GenerationConflict as conflict:
-            return error_reply(409, str(conflict), field="generation", generation=conflict.held)
-        await self._pod.live.obeyed(update.generation, ACKNOWLEDGE_SECONDS)
+            return error_reply(
+                409, str(conflict), field="generation", generation=conflict.generation
+            )
+        await self._pod.live.acknowledged(update.generation, ACKNOWLEDGE_SECONDS)
         return self._state()
 
     def _state(self) -> web.Response:

@@ -137,7 +137,7 @@ def _lowered(caller: Caller, headers: Mapping[str, str]) -> Caller:
         return caller
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise BadInput(
-            f"{HEADER_PRIORITY} {text[:40]!r} must be a whole number from 1 (highest)",
+            f"{HEADER_PRIORITY} {text[:40]!r} must be an integer from 1 (highest)",
             field=HEADER_PRIORITY,
         )
     return replace(caller, priority=int(text))

@@ -26,8 +26,10 @@ class Serving:
         """Ids that end an answer, by the tokenizer and the model's configuration."""
         return self.tokenizer.end_ids | frozenset(self.info.stop_ids)
 
-    async def compile(self, spec: GrammarSpec, field_name: str, held: ExitStack) -> GrammarShape:
-        """Compile `spec` in a process of its own, which lives at least until `held` is closed.
+    async def compile(
+        self, spec: GrammarSpec, field_name: str, resources: ExitStack
+    ) -> GrammarShape:
+        """Compile `spec` in a process of its own, which lives at least until `resources` is closed.
 
         Raises:
             BadInput: it does not compile, or exceeds a limit.
@@ -42,5 +44,5 @@ class Serving:
             raise BadInput(
                 f"`{field_name}` cannot be enforced: {error}", field=field_name
             ) from error
-        held.callback(lease.release)
+        resources.callback(lease.release)
         return GrammarShape(lease.address, field_name)

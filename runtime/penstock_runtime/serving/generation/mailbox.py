@@ -5,26 +5,26 @@ from typing import Final
 
 from penstock_runtime.engine.continuous.messages import Event, TokensEmitted
 
-MOST_TOKENS: Final = 16_384
+MAX_TOKENS: Final = 16_384
 """Maximum unread tokens of one client, minutes of a fast answer; a slower reader is cancelled."""
 
 
 class Mailbox:
     """Events in order, put by the engine's deliveries, taken by the one task that writes to the client."""
 
-    __slots__ = ("_events", "_most", "_tokens", "_waiter")
+    __slots__ = ("_events", "_max_tokens", "_tokens", "_waiter")
 
-    def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
+    def __init__(self, max_tokens: int = MAX_TOKENS) -> None:
         self._events: list[Event] = []
         self._tokens = 0
-        self._most = most_tokens
+        self._max_tokens = max_tokens
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, event: Event) -> bool:
         """Add `event` and wake the reader; return False if the reader has too many unread tokens."""
         if isinstance(event, TokensEmitted):
             self._tokens += len(event.tokens)
-            if self._tokens > self._most:
+            if self._tokens > self._max_tokens:
                 return False
         self._events.append(event)
         _wake(self._waiter)

@@ -31,6 +31,6 @@ def test_batches_after_the_first_touch_no_new_pages() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CHURN], check=True, capture_output=True, text=True, timeout=60
     )
-    untold, told = map(int, done.stdout.split())
-    assert untold > 5_000, "24 MiB are 6,144 pages, five times over"
-    assert told < 200
+    default, tuned = map(int, done.stdout.split())
+    assert default > 5_000, "24 MiB are 6,144 pages, five times over"
+    assert tuned < 200

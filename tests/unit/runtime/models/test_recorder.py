@@ -1,4 +1,4 @@
-"""What the recorder asks of CUDA, on a stand-in for it: where no device is, that is as far as it can be shown."""
+"""Calls that the recorder makes to CUDA, checked on a stand-in because no device is needed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

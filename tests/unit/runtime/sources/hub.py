@@ -23,7 +23,7 @@ class Hub:
 
     files: Mapping[str, bytes]
     token: str | None = None
-    """Who does not bring it is refused."""
+    """Bearer token; requests without it are rejected."""
     cut_after: int | None = None
     """Break every transfer of a large file after so many bytes."""
     spoil: bool = False
@@ -72,13 +72,13 @@ class Hub:
         path = request.match_info["path"]
         if path not in self.files:
             return web.Response(status=404, headers={"X-Error-Code": "EntryNotFound"})
-        body, told = self.files[path], entry(path, self.files[path])
-        headers = {"X-Repo-Commit": SHA, "ETag": f'"{told["oid"]}"'}
-        if "lfs" not in told:
+        body, metadata = self.files[path], entry(path, self.files[path])
+        headers = {"X-Repo-Commit": SHA, "ETag": f'"{metadata["oid"]}"'}
+        if "lfs" not in metadata:
             self.sent += [(path, 0, len(body))] if request.method == "GET" else []
             return web.Response(body=body, headers=headers)
         headers |= {
-            "X-Linked-ETag": f'"{told["lfs"]["oid"]}"',
+            "X-Linked-ETag": f'"{metadata["lfs"]["oid"]}"',
             "X-Linked-Size": str(len(body)),
             "Location": f"{self.url.replace('127.0.0.1', 'localhost')}/cdn/{path}",
         }
@@ -111,11 +111,11 @@ class Hub:
 def entry(path: str, body: bytes) -> dict[str, Any]:
     """What the tree says of a file."""
     oid = hashlib.sha1(b"blob %d\0" % len(body) + body, usedforsecurity=False).hexdigest()
-    told = {"type": "file", "path": path, "size": len(body), "oid": oid}
+    metadata = {"type": "file", "path": path, "size": len(body), "oid": oid}
     if len(body) < LFS_FROM:
-        return told
+        return metadata
     large = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 134}
-    return {**told, "lfs": large}
+    return {**metadata, "lfs": large}
 
 
 @contextmanager

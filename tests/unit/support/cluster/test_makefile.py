@@ -34,10 +34,10 @@ def make(target: str, folder: Path, failing: list[str]) -> tuple[int, list[str]]
 
 
 @pytest.mark.parametrize("failing", [[], ["unit"], ["e2e"], PARTS])
-@pytest.mark.parametrize("target", ["test", "test-long"])
+@pytest.mark.parametrize("make_target", ["test", "test-long"])
 def test_every_part_runs_and_the_whole_fails_where_one_failed(
-    tmp_path: Path, target: str, failing: list[str]
+    tmp_path: Path, make_target: str, failing: list[str]
 ) -> None:
-    status, ran = make(target, tmp_path, failing)
+    status, ran = make(make_target, tmp_path, failing)
     assert ran == PARTS
     assert bool(status) == bool(failing)

@@ -178,7 +178,7 @@ def test_everyone_is_served_once_and_no_batch_exceeds_the_cap(
     assert sorted(served) == sorted(str(n) for n in range(len(drawn)))
 
 
-def test_nobody_starves_under_priority_while_better_classes_keep_coming() -> None:
+def test_no_request_starves_under_priority_while_better_classes_keep_arriving() -> None:
     waiting = WaitingRequests(Discipline.PRIORITY)
     waiting.add(a_request("low", arrived=0.0, priority=10))
     now, served = 0.0, list[str]()

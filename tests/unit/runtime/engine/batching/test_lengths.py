@@ -1,4 +1,4 @@
-"""Rows of unequal length: little padding, and nobody starves."""
+"""Rows of unequal length: padding stays low and no request starves."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from penstock_runtime.engine.dynamic.batch_former import Batch
 from penstock_runtime.engine.messages import Submit
 from penstock_runtime.engine.padding import (
     BUCKET_RATIO,
-    LEAST_BUCKET,
+    MIN_BUCKET,
     bucket_of,
     length_buckets,
     runs,
@@ -25,21 +25,21 @@ from tests.unit.runtime.engine.dynamic.builders import (
 
 
 @given(st.integers(1, 8192))
-def test_buckets_ascend_to_the_greatest_length_and_bound_the_padding(most: int) -> None:
-    buckets = length_buckets(most)
-    assert buckets[-1] == most
+def test_buckets_ascend_to_the_greatest_length_and_bound_the_padding(longest: int) -> None:
+    buckets = length_buckets(longest)
+    assert buckets[-1] == longest
     assert all(low < high for low, high in pairwise(buckets))
-    for length in range(1, min(most, 600)):
+    for length in range(1, min(longest, 600)):
         bound = bucket_of(length, buckets)
         assert length <= bound
-        assert bound <= max(LEAST_BUCKET, length * BUCKET_RATIO)
+        assert bound <= max(MIN_BUCKET, length * BUCKET_RATIO)
 
 
 @given(st.lists(st.integers(1, 512), min_size=1, max_size=80))
 def test_every_row_runs_once_and_full_runs_are_nearly_all_text(lengths: list[int]) -> None:
-    found = runs(lengths, most_padding=0.1, least_tokens=512)
-    assert sorted(row for run in found for row in run) == list(range(len(lengths)))
-    for run in found:
+    batches = runs(lengths, max_padding=0.1, min_tokens=512)
+    assert sorted(row for run in batches for row in run) == list(range(len(lengths)))
+    for run in batches:
         width = lengths[run[0]]
         assert width == max(lengths[row] for row in run)
         padded, text = width * len(run), sum(lengths[row] for row in run)
@@ -51,7 +51,7 @@ def test_rows_of_one_length_are_one_run() -> None:
     assert runs([7] * 200) == [list(range(200))]
 
 
-def test_few_rows_are_not_torn_apart_for_little_padding() -> None:
+def test_few_rows_are_not_split_to_save_little_padding() -> None:
     assert runs([9, 30, 12]) == [[1, 2, 0]]
 
 

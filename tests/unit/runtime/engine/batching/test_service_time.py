@@ -18,9 +18,9 @@ def curve_of(*batches: tuple[int, float]) -> BatchServiceCurve:
 def test_an_exact_line_is_found_again(fixed: float, per_row: float, sizes: list[int]) -> None:
     sizes = [*sizes, 1, 64]
     curve = curve_of(*((rows, fixed + per_row * rows) for rows in sizes))
-    found = curve.service_time()
-    assert found.seconds(64) == pytest.approx(fixed + per_row * 64, rel=1e-3)
-    assert found.seconds(1) == pytest.approx(fixed + per_row, rel=1e-2, abs=1e-3)
+    fitted = curve.service_time()
+    assert fitted.seconds(64) == pytest.approx(fixed + per_row * 64, rel=1e-3)
+    assert fitted.seconds(1) == pytest.approx(fixed + per_row, rel=1e-2, abs=1e-3)
 
 
 def test_nothing_measured_predicts_nothing() -> None:
@@ -31,14 +31,14 @@ def test_batches_of_one_size_predict_their_mean() -> None:
     assert curve_of((8, 0.1), (8, 0.3)).service_time() == ServiceTime(0.2, 0.0)
 
 
-def test_a_falling_line_is_not_believed() -> None:
+def test_a_falling_line_is_replaced_by_the_mean() -> None:
     assert curve_of((1, 0.25), (8, 0.125)).service_time() == ServiceTime(0.1875, 0.0)
 
 
 def test_a_line_that_would_begin_below_zero_begins_at_zero() -> None:
-    found = curve_of((1, 0.001), (2, 0.1), (4, 0.4)).service_time()
-    assert found.fixed_seconds == 0.0
-    assert found.row_seconds > 0.0
+    fitted = curve_of((1, 0.001), (2, 0.1), (4, 0.4)).service_time()
+    assert fitted.fixed_seconds == 0.0
+    assert fitted.row_seconds > 0.0
 
 
 def test_many_rows_take_as_many_batches_as_the_cap_makes_of_them() -> None:

@@ -78,7 +78,7 @@ class Driver:
         raise AssertionError(f"still held after {turns} turns: {self.engine._ledger.held()}")
 
 
-def ask(name: str, prompt: list[int], tokens: int = 8, **more: object) -> Generate:
+def generate_request(name: str, prompt: list[int], tokens: int = 8, **more: object) -> Generate:
     """A greedy request unless `more` says otherwise."""
     params = more.pop("params", None) or SamplingParams(max_tokens=tokens, temperature=0.0)
     return Generate(id=name, prompt=tuple(prompt), params=params, arrived=0.0, **more)  # type: ignore[arg-type]

@@ -96,8 +96,8 @@ class FifoScheduler:
         self.generation = limits.generation
 
     def expired(self, now: float) -> list[Sequence]:
-        held = [*self.running, *self.waiting]
-        return [s for s in held if s.request.deadline is not None and s.request.deadline <= now]
+        live = [*self.running, *self.waiting]
+        return [s for s in live if s.request.deadline is not None and s.request.deadline <= now]
 
     def waiting_in_order(self) -> list[Sequence]:
         return list(self.waiting)

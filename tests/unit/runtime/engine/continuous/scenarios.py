@@ -19,14 +19,14 @@ from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCo
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.messages import Cancel, SetLimits
 from penstock_runtime.request import Cancelled
-from tests.unit.runtime.engine.continuous.driver import Driver, ask, limits_update
+from tests.unit.runtime.engine.continuous.driver import Driver, generate_request, limits_update
 from tests.unit.runtime.engine.continuous.late import LateGrammars
 from tests.unit.runtime.models.decoders.tiny_models import VOCABULARY
 
 auto: Any = AutoModelForCausalLM
 
 LONGEST_ANSWER = 32
-LEAST_MARGIN = 1e-8
+MIN_MARGIN = 1e-8
 """Between the two best logits of a reference: closer ones would make its choice an accident of rounding."""
 RECOMPUTE = PreemptionCosts(prefill_token_seconds=0.0, copied_block_seconds=1.0)
 SWAP = PreemptionCosts(prefill_token_seconds=1.0, copied_block_seconds=0.0)
@@ -61,7 +61,7 @@ def references(folder: Path, dtype: torch.dtype, scale: int = 1) -> list[tuple[i
             return_dict_in_generate=True,
         )
         best = torch.stack(out.logits).squeeze(1).topk(2).values
-        assert (best[:, 0] - best[:, 1]).min() >= LEAST_MARGIN
+        assert (best[:, 0] - best[:, 1]).min() >= MIN_MARGIN
         answers.append(tuple(out.sequences[0, len(prompt) :].tolist()))
     return answers
 
@@ -144,7 +144,7 @@ class Scenario:
         name, which = f"r{len(self.asked)}", self.chance.randrange(len(all_prompts))
         tokens, n = self.chance.randint(1, LONGEST_ANSWER), self.chance.choice([1, 1, 1, 2])
         self.asked[name] = (which, tokens, n)
-        request = ask(
+        request = generate_request(
             name,
             list(all_prompts[which]),
             params=SamplingParams(max_tokens=tokens, temperature=0.0),
@@ -166,7 +166,7 @@ class Scenario:
         assert (report.waiting, report.running, report.used_blocks) == (0, 0, 0)
 
     def answers(self) -> list[tuple[int, int, list[int]]]:
-        """Return prompt, asked length and ids of every choice of those that were not cancelled."""
+        """Return prompt, requested length and token ids of every choice of the requests that were not cancelled."""
         return [
             (which, tokens, self.driver.tokens[name, choice])
             for name, (which, tokens, n) in self.asked.items()

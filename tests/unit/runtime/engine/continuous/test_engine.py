@@ -14,11 +14,11 @@ from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.messages import Cancel
 from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Cancelled, Expired, Failed
-from tests.unit.runtime.engine.continuous.driver import ask
+from tests.unit.runtime.engine.continuous.driver import generate_request
 
 
 def test_a_generation_is_reported_token_by_token_and_ends_with_its_usage(driver: Any) -> None:
-    driver.engine.take(ask("a", [1, 2, 3], tokens=5), 0.0)
+    driver.engine.take(generate_request("a", [1, 2, 3], tokens=5), 0.0)
     driver.run()
     assert driver.tokens["a", 0] == [3, 4, 5, 6, 7]
     assert driver.finished["a", 0].reason is FinishReason.LENGTH
@@ -28,7 +28,7 @@ def test_a_generation_is_reported_token_by_token_and_ends_with_its_usage(driver:
 
 def test_a_stop_id_ends_a_choice_and_is_not_reported(driver: Any) -> None:
     params = SamplingParams(max_tokens=9, stop_ids=frozenset({5}))
-    driver.engine.take(ask("a", [1, 2, 3], params=params), 0.0)
+    driver.engine.take(generate_request("a", [1, 2, 3], params=params), 0.0)
     driver.run()
     assert driver.tokens["a", 0] == [3, 4]
     assert (driver.finished["a", 0].reason, driver.finished["a", 0].stop_id) == ("stop", 5)
@@ -36,8 +36,8 @@ def test_a_stop_id_ends_a_choice_and_is_not_reported(driver: Any) -> None:
 
 def test_what_has_run_for_its_time_finishes_with_what_it_has(driver: Any) -> None:
     params = SamplingParams(max_tokens=20, max_run_seconds=1.0)
-    driver.engine.take(ask("long", [1, 2, 3], params=params), 0.0)
-    driver.engine.take(ask("other", [1, 2, 3], tokens=20), 0.0)
+    driver.engine.take(generate_request("long", [1, 2, 3], params=params), 0.0)
+    driver.engine.take(generate_request("other", [1, 2, 3], tokens=20), 0.0)
     driver.run()
     assert driver.tokens["long", 0] == [3, 4, 5, 6], "steps of 0.25 s"
     assert driver.finished["long", 0].reason is FinishReason.LENGTH
@@ -45,7 +45,7 @@ def test_what_has_run_for_its_time_finishes_with_what_it_has(driver: Any) -> Non
 
 
 def test_a_stop_from_outside_finishes_well_and_nothing_follows(driver: Any) -> None:
-    driver.engine.take(ask("a", [1], tokens=100), 0.0)
+    driver.engine.take(generate_request("a", [1], tokens=100), 0.0)
     for _ in range(4):
         driver.turn()
     driver.engine.take(Stop((("a", 0),)), driver.now)
@@ -56,8 +56,8 @@ def test_a_stop_from_outside_finishes_well_and_nothing_follows(driver: Any) -> N
 
 
 def test_a_cancelled_request_ends_and_its_blocks_are_free(driver: Any) -> None:
-    driver.engine.take(ask("a", list(range(20)), tokens=100), 0.0)
-    driver.engine.take(ask("b", [7], tokens=3), 0.0)
+    driver.engine.take(generate_request("a", list(range(20)), tokens=100), 0.0)
+    driver.engine.take(generate_request("b", [7], tokens=3), 0.0)
     driver.turn()
     driver.engine.take(Cancel(("a", "unknown")), driver.now)
     driver.run()
@@ -69,14 +69,14 @@ def test_a_cancelled_request_ends_and_its_blocks_are_free(driver: Any) -> None:
 
 
 def test_a_deadline_ends_waiting_and_running_alike(driver: Any) -> None:
-    driver.engine.take(ask("a", [1], tokens=200, deadline=4.0), 0.0)
+    driver.engine.take(generate_request("a", [1], tokens=200, deadline=4.0), 0.0)
     driver.run()
     assert isinstance(driver.ends["a"], Expired)
     assert 0 < len(driver.tokens["a", 0]) < 10
 
 
 def test_choices_end_one_by_one_and_the_request_with_the_last(driver: Any) -> None:
-    driver.engine.take(ask("a", list(range(10)), tokens=4, n=3), 0.0)
+    driver.engine.take(generate_request("a", list(range(10)), tokens=4, n=3), 0.0)
     driver.run()
     assert [driver.tokens["a", choice] for choice in range(3)] == [[10, 11, 12, 13]] * 3
     assert driver.ends["a"].usage.completion_tokens == 12
@@ -84,12 +84,12 @@ def test_choices_end_one_by_one_and_the_request_with_the_last(driver: Any) -> No
 
 
 def test_a_step_that_breaks_fails_its_own_requests_only(driver: Any) -> None:
-    driver.engine.take(ask("a", [1], tokens=50), 0.0)
+    driver.engine.take(generate_request("a", [1], tokens=50), 0.0)
     driver.turn()
     driver.step.breaks_on = "a"
     driver.turn()
     driver.turn()
-    driver.engine.take(ask("b", [1, 2], tokens=3), driver.now)
+    driver.engine.take(generate_request("b", [1, 2], tokens=3), driver.now)
     driver.run()
     assert driver.ends["a"] == Failed("RuntimeError: bad kernel")
     assert driver.tokens["b", 0] == [2, 3, 4]
@@ -97,8 +97,8 @@ def test_a_step_that_breaks_fails_its_own_requests_only(driver: Any) -> None:
 
 def test_a_row_that_is_spoilt_fails_alone(driver: Any) -> None:
     driver.step.spoils = ("a", 0)
-    driver.engine.take(ask("a", [1], tokens=5), 0.0)
-    driver.engine.take(ask("b", [1, 2], tokens=3), 0.0)
+    driver.engine.take(generate_request("a", [1], tokens=5), 0.0)
+    driver.engine.take(generate_request("b", [1, 2], tokens=3), 0.0)
     driver.run()
     assert driver.ends["a"] == Failed("not a number")
     assert driver.tokens["b", 0] == [2, 3, 4]
@@ -109,8 +109,8 @@ def test_a_choice_that_ends_in_the_step_that_spoils_another_of_its_request_fails
 ) -> None:
     driver.step.spoils, driver.step.spoils_with = ("a", 1), 5
     params = SamplingParams(max_tokens=9, stop_ids=frozenset({5}))
-    driver.engine.take(ask("a", [1, 2, 3], params=params, n=2), 0.0)
-    driver.engine.take(ask("b", [1], tokens=9), 0.0)
+    driver.engine.take(generate_request("a", [1, 2, 3], params=params, n=2), 0.0)
+    driver.engine.take(generate_request("b", [1], tokens=9), 0.0)
     driver.run()
     assert driver.ends["a"] == Failed("not a number")
     assert ("a", 0) not in driver.finished
@@ -120,7 +120,7 @@ def test_a_choice_that_ends_in_the_step_that_spoils_another_of_its_request_fails
 
 def test_penalties_see_every_token_before_the_draw(driver: Any) -> None:
     params = SamplingParams(max_tokens=4, presence_penalty=1.0)
-    driver.engine.take(ask("a", [1, 2], params=params), 0.0)
+    driver.engine.take(generate_request("a", [1, 2], params=params), 0.0)
     driver.run()
     seen = [
         draw.output_ids.tolist()
@@ -132,14 +132,14 @@ def test_penalties_see_every_token_before_the_draw(driver: Any) -> None:
 
 
 def test_a_lost_device_ends_the_engine(driver: Any) -> None:
-    driver.engine.take(ask("a", [1]), 0.0)
+    driver.engine.take(generate_request("a", [1]), 0.0)
     driver.step.lost = True
     with pytest.raises(DeviceLost):
         driver.run()
 
 
 def test_the_curves_sums_are_those_of_its_steps(driver: Any) -> None:
-    driver.engine.take(ask("a", list(range(20)), tokens=3), 0.0)
+    driver.engine.take(generate_request("a", list(range(20)), tokens=3), 0.0)
     driver.run()
     steps = [posted.step for posted in driver.posted if posted.step is not None]
     x = np.array(

@@ -19,7 +19,7 @@ from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.messages import Drain, SetLimits
 from penstock_runtime.request import Failed
 from tests.unit.runtime.engine.continuous.counting_step import LIMITS
-from tests.unit.runtime.engine.continuous.driver import ask, limits_update
+from tests.unit.runtime.engine.continuous.driver import generate_request, limits_update
 
 STOPS_SOON = SamplingParams(max_tokens=240, stop_ids=frozenset({25}))
 """Up to 60 s at 0.25 s per step; ends after 24 tokens."""
@@ -28,12 +28,12 @@ STOPS_SOON = SamplingParams(max_tokens=240, stop_ids=frozenset({25}))
 def test_a_drain_rejects_unfinishable_requests_and_fails_the_rest_at_its_deadline(
     driver: Any,
 ) -> None:
-    driver.engine.take(ask("short", [1], tokens=4), 0.0)
-    driver.engine.take(ask("long", [1], tokens=200), 0.0)
+    driver.engine.take(generate_request("short", [1], tokens=4), 0.0)
+    driver.engine.take(generate_request("long", [1], tokens=200), 0.0)
     for _ in range(3):
         driver.turn()
     driver.engine.take(Drain(deadline=driver.now + 10.0, retry_after_seconds=2.0), driver.now)
-    driver.engine.take(ask("late", [1], tokens=200), driver.now)
+    driver.engine.take(generate_request("late", [1], tokens=200), driver.now)
     driver.run()
     assert isinstance(driver.ends["short"], Generated)
     assert driver.ends["long"] == Failed("draining", 2.0)
@@ -48,8 +48,8 @@ def set_limits(driver: Any, **changes: Any) -> None:
 
 def evicted(driver: Any) -> None:
     """Two requests stream, then the cap falls to one."""
-    driver.engine.take(ask("a", [1], params=STOPS_SOON), 0.0)
-    driver.engine.take(ask("b", [1], params=STOPS_SOON), 0.0)
+    driver.engine.take(generate_request("a", [1], params=STOPS_SOON), 0.0)
+    driver.engine.take(generate_request("b", [1], params=STOPS_SOON), 0.0)
     for _ in range(4):
         driver.turn()
     set_limits(driver, max_batch_size=1, lowering=Lowering.EVICT)
@@ -64,10 +64,10 @@ def preempted(driver: Any) -> None:
         discipline=Discipline.PRIORITY,
         preemption=Preemption.LOWER_PRIORITY,
     )
-    driver.engine.take(ask("a", [1], params=STOPS_SOON, priority=9), 0.0)
+    driver.engine.take(generate_request("a", [1], params=STOPS_SOON, priority=9), 0.0)
     for _ in range(20):
         driver.turn()
-    driver.engine.take(ask("b", [1], params=STOPS_SOON, priority=1), 0.0)
+    driver.engine.take(generate_request("b", [1], params=STOPS_SOON, priority=1), 0.0)
     for _ in range(2):
         driver.turn()
 
@@ -75,7 +75,7 @@ def preempted(driver: Any) -> None:
 def half_started(driver: Any) -> None:
     """The first of two choices streams."""
     set_limits(driver, max_batch_size=1)
-    driver.engine.take(ask("a", [1], params=STOPS_SOON, n=2), 0.0)
+    driver.engine.take(generate_request("a", [1], params=STOPS_SOON, n=2), 0.0)
     for _ in range(4):
         driver.turn()
 
@@ -100,11 +100,11 @@ def test_a_drain_ends_no_stream_before_its_deadline(
 def test_a_drain_rejects_at_once_requests_that_the_queue_delays_too_long(driver: Any) -> None:
     set_limits(driver, max_batch_size=1)
     for n in range(40):
-        driver.engine.take(ask(f"{n}", [1], tokens=50), 0.0)  # 12.5 s each
+        driver.engine.take(generate_request(f"{n}", [1], tokens=50), 0.0)  # 12.5 s each
     for _ in range(4):
         driver.turn()
     driver.engine.take(Drain(deadline=driver.now + 100.0, retry_after_seconds=2.0), driver.now)
-    driver.engine.take(ask("late", [1], tokens=4), driver.now)
+    driver.engine.take(generate_request("late", [1], tokens=4), driver.now)
     driver.turn()
     refused = [*map(str, range(8, 40)), "late"]
     assert driver.ends == dict.fromkeys(refused, Failed("draining", 2.0))

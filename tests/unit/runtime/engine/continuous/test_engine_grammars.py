@@ -20,7 +20,7 @@ from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.request import GrammarUnenforceable
 from tests.unit.runtime.engine.continuous.counting_step import INFO, LIMITS
-from tests.unit.runtime.engine.continuous.driver import ask
+from tests.unit.runtime.engine.continuous.driver import generate_request
 
 EVERYTHING = np.full(32, 0xFFFFFFFF, np.uint32)
 
@@ -63,10 +63,10 @@ def test_a_complete_grammar_ends_and_a_broken_one_fails_its_request_alone(driver
     driver.loop._engine = driver.engine = GenerationEngine(
         INFO, TokenScheduler(INFO, LIMITS), source
     )
-    driver.engine.take(ask("whole", [1, 2], tokens=50, grammar="address"), 0.0)
-    driver.engine.take(ask("breaks", [1, 2, 3], tokens=50, grammar="address"), 0.0)
-    driver.engine.take(ask("cut", [1] * 5, tokens=1, grammar="address"), 0.0)
-    driver.engine.take(ask("exact", [1] * 7, tokens=2, grammar="address"), 0.0)
+    driver.engine.take(generate_request("whole", [1, 2], tokens=50, grammar="address"), 0.0)
+    driver.engine.take(generate_request("breaks", [1, 2, 3], tokens=50, grammar="address"), 0.0)
+    driver.engine.take(generate_request("cut", [1] * 5, tokens=1, grammar="address"), 0.0)
+    driver.engine.take(generate_request("exact", [1] * 7, tokens=2, grammar="address"), 0.0)
     driver.run()
     assert driver.tokens["whole", 0] == [2, 3]
     assert driver.finished["whole", 0].reason is FinishReason.STOP
@@ -89,7 +89,7 @@ def test_a_grammar_that_leaves_nothing_but_stop_ids_ends_the_answer_below_min_to
     driver.loop._engine = driver.engine = GenerationEngine(
         INFO, TokenScheduler(INFO, LIMITS), source
     )
-    driver.engine.take(ask("a", [1, 2, 3], params=params, grammar="address"), 0.0)
+    driver.engine.take(generate_request("a", [1, 2, 3], params=params, grammar="address"), 0.0)
     driver.run()
     assert driver.tokens["a", 0] == []
     assert driver.finished["a", 0].reason is FinishReason.STOP

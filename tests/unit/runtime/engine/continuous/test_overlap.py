@@ -27,7 +27,7 @@ from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepRes
 from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed
 from tests.unit.runtime.engine.continuous.counting_step import INFO, LIMITS, CountingStep
-from tests.unit.runtime.engine.continuous.driver import ask, limits_update
+from tests.unit.runtime.engine.continuous.driver import generate_request, limits_update
 
 CAP = 4
 URGENT = replace(
@@ -126,14 +126,17 @@ class Life:
 @pytest.fixture(params=[0, 1], ids=["depth 0", "depth 1"])
 def life(request: pytest.FixtureRequest) -> Life:
     """Return an engine all of whose places long generations of low priority will hold."""
-    return Life(request.param, [ask(str(n), [1] * 8, tokens=100, priority=9) for n in range(CAP)])
+    return Life(
+        request.param,
+        [generate_request(str(n), [1] * 8, tokens=100, priority=9) for n in range(CAP)],
+    )
 
 
 @pytest.mark.parametrize("prompt", [1, 8, 29, 40])
 def test_a_better_arrivals_first_token_comes_within_its_chunks_and_one_step_that_begin_after_it(
     life: Life, prompt: int
 ) -> None:
-    urgent = ask("urgent", [1] * prompt, tokens=2, priority=1)
+    urgent = generate_request("urgent", [1] * prompt, tokens=2, priority=1)
     life.step.meanwhile = partial(life.send, urgent)
     life.live()
     chunk = URGENT.max_batched_tokens - (CAP - 1)
@@ -167,7 +170,9 @@ def test_the_device_idles_from_the_end_of_a_step_to_the_next_ones_beginning(life
 
 @pytest.mark.parametrize("depth", [0, 1])
 def test_who_waits_begins_when_all_that_ran_end_in_the_last_step(depth: int) -> None:
-    life = Life(depth, [ask(str(n), [1] * 2, tokens=1, priority=9) for n in range(2 * CAP)])
+    life = Life(
+        depth, [generate_request(str(n), [1] * 2, tokens=1, priority=9) for n in range(2 * CAP)]
+    )
     life.live()
     ends = [
         event.end for stepped in life.posted for event in stepped.events if isinstance(event, Ended)
@@ -200,7 +205,9 @@ def test_what_no_engine_survives_ends_it_and_its_thread(
     life: Life, raises: Callable[[EventfulStep], None], error: type[BaseException], penalty: float
 ) -> None:
     params: dict[str, Any] = {"max_tokens": 100, "temperature": 0.0, "presence_penalty": penalty}
-    life.messages.append(ask("shaped", [1], params=SamplingParams(**params), priority=9))
+    life.messages.append(
+        generate_request("shaped", [1], params=SamplingParams(**params), priority=9)
+    )
     life.step.meanwhile = partial(raises, life.step)
     with pytest.raises(error):
         life.live()

@@ -19,7 +19,7 @@ from penstock_runtime.engine.continuous.scheduler.scheduler import TokenSchedule
 from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
-from tests.unit.runtime.engine.continuous.driver import Driver, ask, limits_update
+from tests.unit.runtime.engine.continuous.driver import Driver, generate_request, limits_update
 from tests.unit.runtime.engine.continuous.scenarios import RECOMPUTE, SWAP, prompts
 from tests.unit.runtime.models.decoders.tiny_models import save
 
@@ -68,7 +68,7 @@ def test_scores_are_the_untouched_models_under_chunks_prefixes_and_preemption(
             params = SamplingParams(
                 max_tokens=12, temperature=0.0, prompt_logprobs=ALTERNATIVES if index % 4 else None
             )
-            request = ask(str(index), list(prompt), params=params, n=1 + index % 2)
+            request = generate_request(str(index), list(prompt), params=params, n=1 + index % 2)
             driver.engine.take(request, driver.now)
         for generation in range(2, 40):
             driver.turn()

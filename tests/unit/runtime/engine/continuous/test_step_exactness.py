@@ -13,7 +13,7 @@ from penstock_runtime.engine.continuous.options import DType, StepOptions
 from penstock_runtime.engine.continuous.runner import InlineRunner, StepThread, ThreadRunner
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
-from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 from tests.unit.runtime.engine.continuous.fifo import FifoScheduler
 from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, GENERIC, VOCABULARY, save
 
@@ -62,7 +62,7 @@ def test_greedy_ids_are_those_of_a_model_that_runs_alone(
         runner = ThreadRunner(step, thread) if depth else InlineRunner(step)
         driver = Driver(step, scheduler, runner)
         for index, prompt in enumerate(PROMPTS):
-            driver.engine.take(ask(str(index), prompt, tokens=20), driver.now)
+            driver.engine.take(generate_request(str(index), prompt, tokens=20), driver.now)
         driver.run()
     assert [driver.tokens[str(index), 0] for index in range(len(PROMPTS))] == expected
     assert len(scheduler.free) == step.info.kv.blocks

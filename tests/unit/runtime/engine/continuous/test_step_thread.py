@@ -25,7 +25,7 @@ def test_an_exception_is_raised_by_result_and_the_thread_continues() -> None:
     with pytest.raises(ZeroDivisionError):
         broken.result()
     assert whole.result() == "fine"
-    assert whole.result() == "fine", "it may be asked for twice"
+    assert whole.result() == "fine", "a result can be read twice"
     thread.close()
 
 

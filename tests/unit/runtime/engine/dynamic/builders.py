@@ -1,4 +1,4 @@
-"""Requests, models and a clock for tests of the runtime's pure rooms, in the words of its types."""
+"""Builders of requests, models and a fake clock for tests of the dynamic engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ def limits(
 
 @dataclass
 class FakeClock:
-    """Time that moves only when told."""
+    """A clock that moves only by `advance`."""
 
     now: float = 0.0
 
@@ -121,12 +121,12 @@ def answer(end: object) -> float:
 
 @dataclass
 class Ends:
-    """Every end told so far; a second end of one request is an error."""
+    """Every reported end by request id; a second end of a request is an error."""
 
     of: dict[str, End] = field(default_factory=dict)
 
     def take(self, settled: Settled | None) -> Settled | None:
-        """Note them, and return `settled`."""
+        """Record the ends, and return `settled`."""
         for name, end in settled.ends if settled else ():
             assert name not in self.of, f"{name} ended twice"
             self.of[name] = end

@@ -123,7 +123,7 @@ def test_a_lower_cap_loses_no_request_that_is_larger_than_it() -> None:
     assert model.batches == [8, 8, 4]
 
 
-def test_a_live_change_of_discipline_orders_what_waits_anew() -> None:
+def test_a_live_change_of_discipline_reorders_the_queue() -> None:
     model = Doubling()
     engine = an_engine(model, limits(cap=1))
     late = a_request("late", arrived=0.0, deadline=90.0)
@@ -180,7 +180,7 @@ def test_a_batch_is_held_for_clients_that_come_more_often_than_it_would_take() -
     model = Doubling(fixed_seconds=0.2)
     engine = an_engine(model, limits(delay_milliseconds=50))
     for n in range(20):
-        submit(engine, *(f"{n}-{one}" for one in range(6)), now=model.clock.now)
+        submit(engine, *(f"{n}-{client}" for client in range(6)), now=model.clock.now)
         step(engine, model)
     submit(engine, "first", now=model.clock.now)
     assert step(engine, model) == WaitUntil(model.clock.now + 0.05)

@@ -33,14 +33,14 @@ def test_every_request_gets_its_own_rows_back() -> None:
 )
 def test_shares_are_the_whole_batch_in_order(rows: list[int], outputs: int) -> None:
     requests = [a_request(str(at), rows=count) for at, count in enumerate(rows)]
-    made = {
+    batch_outputs = {
         f"y{n}": np.arange(sum(rows) * (n + 1) * 2).reshape(sum(rows), n + 1, 2)
         for n in range(outputs)
     }
-    found = split_outputs(requests, dict(made))
-    assert [len(one["y0"]) for one in found] == rows
-    for name, whole in made.items():
-        parts: list[Tensor] = [one[name] for one in found]
+    split = split_outputs(requests, dict(batch_outputs))
+    assert [len(outputs_of_request["y0"]) for outputs_of_request in split] == rows
+    for name, whole in batch_outputs.items():
+        parts: list[Tensor] = [outputs_of_request[name] for outputs_of_request in split]
         assert np.array_equal(np.concatenate(parts), whole)
         assert all(np.shares_memory(part, whole) for part in parts)
 
@@ -116,7 +116,9 @@ def test_what_a_batch_that_did_not_fit_had_allocated_is_free_before_the_next_try
 
     class Allocating(Doubling):
         def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-            assert all(one() is None for one in scratch), "the failed batch is still held"
+            assert all(reference() is None for reference in scratch), (
+                "the failed batch is still held"
+            )
             mine = np.zeros(8)
             scratch.append(weakref.ref(mine))
             return super().run(inputs)

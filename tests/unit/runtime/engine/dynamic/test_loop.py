@@ -7,7 +7,7 @@ from tests.unit.runtime.engine.dynamic.builders import Doubling, a_request, an_e
 
 
 class OneRequest:
-    """An inbox with one request, which looks who still holds its tensors when nothing else comes."""
+    """An inbox with one request; once empty, it records whether the request's tensor is still referenced."""
 
     def __init__(self) -> None:
         request = a_request("a")
@@ -25,7 +25,7 @@ class OneRequest:
 
 
 class NoPulse:
-    """Nobody looks."""
+    """A heartbeat that records nothing."""
 
     def begin(self, predicted_seconds: float) -> None:
         """As `HeartbeatWriter.begin`."""
@@ -40,8 +40,8 @@ class NoPulse:
         """As `HeartbeatWriter.tick_idle`."""
 
 
-def test_an_engine_with_nothing_to_do_keeps_nobodys_tensors() -> None:
-    model, inbox, told = Doubling(), OneRequest(), list[Settled]()
-    serve(an_engine(model), inbox, told.append, NoPulse(), model.clock)
-    assert [name for one in told for name, _ in one.ends] == ["a"]
+def test_an_engine_with_nothing_to_do_keeps_no_tensors() -> None:
+    model, inbox, settled = Doubling(), OneRequest(), list[Settled]()
+    serve(an_engine(model), inbox, settled.append, NoPulse(), model.clock)
+    assert [name for batch in settled for name, _ in batch.ends] == ["a"]
     assert not inbox.kept

@@ -95,7 +95,7 @@ def test_a_shape_that_takes_more_memory_has_a_bound_of_its_own() -> None:
 def test_the_shapes_whose_bounds_are_remembered_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory_bound, "MOST_SHAPES", 2)
+    monkeypatch.setattr(memory_bound, "MAX_SHAPES", 2)
     free = replace(info(), inputs=(TensorSpec("x", "FP32", (-1, -1)),))
     model = Doubling(fits=2, info=free)
     engine = an_engine(model, limits(cap=16))

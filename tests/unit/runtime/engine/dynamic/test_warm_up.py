@@ -43,8 +43,8 @@ TEXTS = ModelInfo(
     platform="test",
     backend="test",
     inputs=tuple(
-        TensorSpec(one, "INT64", (-1, -1), ((1, 4096), (1, BUCKETS[-1])), ragged=True)
-        for one in ("ids", "mask")
+        TensorSpec(tensor, "INT64", (-1, -1), ((1, 4096), (1, BUCKETS[-1])), ragged=True)
+        for tensor in ("ids", "mask")
     ),
     outputs=(TensorSpec("y", "FP32", (-1, 1)),),
     max_rows=4,
@@ -56,7 +56,7 @@ TEXTS = ModelInfo(
 class Texts(Doubling):
     """Takes texts of up to the last bucket; notes each shape, which takes `fixed_seconds`."""
 
-    most_cells: int = 10**9
+    max_cells: int = 10**9
 
     def __post_init__(self) -> None:
         self.info = TEXTS
@@ -66,7 +66,7 @@ class Texts(Doubling):
         ids, mask = inputs["ids"], inputs["mask"]
         if not mask.all():
             raise ValueError("a row is empty")
-        if ids.size > self.most_cells:
+        if ids.size > self.max_cells:
             raise OutOfMemory("too many tokens")
         self.shapes.append(ids.shape)
         self.clock.advance(self.fixed_seconds)
@@ -89,7 +89,7 @@ def test_lengths_that_take_long_are_left_to_their_first_request() -> None:
 
 
 def test_rows_that_fit_only_while_texts_are_short_do_not_count_as_fitting() -> None:
-    model = Texts(most_cells=2 * 8)
+    model = Texts(max_cells=2 * 8)
     assert warm_up(model, model.clock).bound_rows == 1
 
 

@@ -95,5 +95,5 @@ async def connect(place: Place) -> AsyncIterator[Connect]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Gate:
-    """A door that the model shares with the test, in whatever process it lives."""
+    """A gate that the model and the test share, whichever process runs the model."""
     return Gate(tmp_path)

@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Gate:
-    """A door through which every batch of `Gated` must pass; open at first."""
+    """Blocks every batch of `Gated` while shut; open at first."""
 
     def __init__(self, folder: Path) -> None:
         self._shut, self._rows = folder / "shut", folder / "rows"
@@ -37,11 +37,11 @@ class Gate:
 
     @property
     def batches(self) -> list[int]:
-        """Rows of every batch that has reached the door."""
-        return [int(one) for one in self._rows.read_text().split()] if self._rows.exists() else []
+        """Rows of every batch that has reached the gate."""
+        return [int(line) for line in self._rows.read_text().split()] if self._rows.exists() else []
 
     def entered(self) -> bool:
-        """Wait until one more batch than last time has reached the door."""
+        """Wait until one more batch than last time has reached the gate."""
         self._seen += 1
         return _soon(lambda: len(self.batches) >= self._seen)
 

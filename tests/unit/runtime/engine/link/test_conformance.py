@@ -56,7 +56,7 @@ async def test_requests_are_answered_each_with_its_own_rows(connect: Connect) ->
     assert [answer(end) for end in ends] == [2.0 * (n + 100) for n in range(20)]
 
 
-async def test_who_has_been_answered_is_kept_by_nobody(connect: Connect) -> None:
+async def test_tensors_of_an_answered_request_are_released(connect: Connect) -> None:
     client = await connect(Gated, limits())
     request = a_request("a", rows=4)
     tensor = weakref.ref(request.inputs["x"])
@@ -176,7 +176,7 @@ async def test_a_deadline_that_passes_behind_a_long_batch_is_told_while_the_batc
     assert gate.batches == [1, 1, 1]
 
 
-async def test_a_deadline_that_passes_while_its_batch_runs_expires_nobody(
+async def test_a_deadline_that_passes_while_its_batch_runs_expires_no_request(
     connect: Connect, gate: Gate
 ) -> None:
     client = await connect(partial(Gated, gate), limits())
@@ -301,5 +301,7 @@ async def test_no_thread_outlives_its_link(place: Place) -> None:
     link = place(Gated, limits())
     await link.start(lambda _: None)
     await link.close()
-    more = [one.name for one in threading.enumerate() if one not in before]
-    assert [one for one in more if not one.startswith("asyncio_")] == [], "but for asyncio's pool"
+    more = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert [name for name in more if not name.startswith("asyncio_")] == [], (
+        "but for asyncio's pool"
+    )

@@ -1,4 +1,4 @@
-"""Where an engine goes: beside the loop only where a process of its own would have no core; and when its steps overlap."""
+"""Placement of the engine: a thread next to the loop only without a spare core for a process; and overlapping steps."""
 
 import pytest
 
@@ -57,6 +57,6 @@ def test_steps_overlap_with_planning_where_a_core_or_a_device_hides_it() -> None
 
 
 @pytest.mark.parametrize("wish", [0, 1])
-def test_a_depth_that_is_asked_for_is_obeyed_whatever_there_is(wish: int) -> None:
+def test_a_configured_depth_is_used_on_any_machine(wish: int) -> None:
     assert step_depth(machine(1), wish) == wish
     assert step_depth(machine(8, cuda=True), wish) == wish

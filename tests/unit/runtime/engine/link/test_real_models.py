@@ -22,8 +22,8 @@ def a_call(name: str, tensor: str, x: Tensor) -> Request:
 
 def output(end: End, name: str) -> list[object]:
     assert isinstance(end, Completed), end
-    found: list[object] = end.outputs[name].tolist()
-    return found
+    values: list[object] = end.outputs[name].tolist()
+    return values
 
 
 async def test_a_program_on_a_claim_answers_requests(connect: Connect, tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ async def test_a_program_on_a_claim_answers_requests(connect: Connect, tmp_path:
     assert [output(end, "output") for end in ends] == [[[2.0 * n + 1] * 4] * 2 for n in range(20)]
 
 
-async def test_a_device_that_shrinks_while_serving_lowers_the_bound_and_loses_nobody(
+async def test_a_device_that_shrinks_while_serving_lowers_the_bound_and_loses_no_request(
     connect: Connect,
 ) -> None:
     module = {"factory": "tests.unit.runtime.models.programs:shrinking"}
@@ -49,7 +49,9 @@ async def test_a_device_that_shrinks_while_serving_lowers_the_bound_and_loses_no
     ends = await client.ends_of(*(str(n) for n in range(16)))
     assert [output(end, "OUTPUT") for end in ends] == [[[3.0 * n] * 4] for n in range(16)]
     assert client.settled[-1].report.batch_cap_bound == 2
-    assert sum(one.batch.out_of_memory_splits for one in client.settled if one.batch) == 3
+    assert (
+        sum(settled.batch.out_of_memory_splits for settled in client.settled if settled.batch) == 3
+    )
 
 
 async def test_a_shape_that_the_program_refuses_fails_alone(

@@ -97,10 +97,10 @@ def test_small_arrays_and_those_without_room_go_in_the_frame(ends: tuple[Frames,
     mine, theirs = ends
     small = only(theirs, mine.encode(Submit((a_request("s", rows=3, value=2.0),))))
     assert small.requests[0].inputs["x"].tolist() == [[2.0, 2.0]] * 3
-    held = only(theirs, mine.encode(large(rows=SIZE // 16)))
+    first = only(theirs, mine.encode(large(rows=SIZE // 16)))
     more = only(theirs, mine.encode(large("b", rows=SIZE // 16)))
     assert mine.allocated_bytes == SIZE // 2, "the second found no room"
-    for message in (held, more):
+    for message in (first, more):
         assert (message.requests[0].inputs["x"] == 3.0).all()
 
 
@@ -135,12 +135,12 @@ def test_a_frame_holds_more_arrays_than_a_full_batch_has_outputs(
 def test_frames_may_arrive_in_pieces_or_many_at_once(ends: tuple[Frames, Frames]) -> None:
     mine, theirs = ends
     data = b"".join(mine.encode(Submit((a_request(str(n)),))) for n in range(3))
-    found = [
+    messages = [
         message
         for start in range(0, len(data), 7)
         for message in theirs.decode(data[start : start + 7])
     ]
-    assert [message.requests[0].id for message in found] == ["0", "1", "2"]
+    assert [message.requests[0].id for message in messages] == ["0", "1", "2"]
     again = list(theirs.decode(data))
     assert len(again) == 3
 

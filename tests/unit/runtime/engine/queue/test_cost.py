@@ -44,7 +44,7 @@ def calls_of(work: Callable[[], object]) -> int:
         count += event in ("call", "c_call")
 
     before = sys.getprofile()
-    gc.disable()  # a collection calls whoever subscribed to it
+    gc.disable()  # a collection calls its subscribers
     sys.setprofile(note)
     try:
         work()

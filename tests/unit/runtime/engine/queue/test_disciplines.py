@@ -39,7 +39,9 @@ def test_a_class_lower_is_made_up_for_by_its_aging_time() -> None:
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.floats(0, 1e6))
-def test_nobody_is_overtaken_by_what_arrives_long_after(mine: int, other: int, now: float) -> None:
+def test_no_request_is_overtaken_by_one_that_arrives_long_after(
+    mine: int, other: int, now: float
+) -> None:
     longest = (LOWEST_CLASS - 1) * AGING_SECONDS
     me = a_request("me", arrived=now, priority=mine)
     late = a_request("late", arrived=now + longest + 0.001, priority=other)

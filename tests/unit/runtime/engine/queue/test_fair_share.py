@@ -126,10 +126,10 @@ def test_no_backlogged_tenant_falls_behind_by_more_than_the_largest_request(
             for n, (tenant, rows, shape) in enumerate(drawn)
         )
     )
-    left = {tenant: sum(1 for one in drawn if one[0] == tenant) for tenant, _, _ in drawn}
+    left = {tenant: sum(1 for entry in drawn if entry[0] == tenant) for tenant, _, _ in drawn}
     served = dict.fromkeys(left, 0)
     while len(queue):
         (request,) = queue.take(queue.heads()[0].shape, 1)
-        assert served[request.tenant] == min(served[one] for one in left if left[one])
+        assert served[request.tenant] == min(served[name] for name in left if left[name])
         served[request.tenant] += request.rows
         left[request.tenant] -= 1

@@ -45,7 +45,7 @@ def test_memory_stays_within_twice_the_live_items_when_all_are_cancelled() -> No
     assert len(heap) == 1
 
 
-def test_memory_stays_bounded_when_one_item_is_re_keyed_for_ever() -> None:
+def test_memory_stays_bounded_when_one_item_is_re_keyed_forever() -> None:
     heap: LazyHeap[int, str] = LazyHeap()
     for key in range(10_000):
         heap.put("a", -key)

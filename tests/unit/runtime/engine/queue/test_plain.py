@@ -1,4 +1,4 @@
-"""A queue whose requests nothing tells apart is as any other, only cheaper: both are compared here."""
+"""The plain queue of uniform requests behaves as the general queue does, at a lower cost."""
 
 from typing import Any
 
@@ -38,8 +38,8 @@ def test_with_and_without_the_plain_line_the_same_happens(
 def told_of(
     steps: list[tuple[str, int]], discipline: Discipline, later: Discipline, change_at: int
 ) -> list[Any]:
-    """Return all that a queue tells while these steps are taken."""
-    queue, told = WaitingRequests(discipline), list[Any]()
+    """Return everything that a queue reports during these steps."""
+    queue, log = WaitingRequests(discipline), list[Any]()
     for now, (step, number) in enumerate(steps):
         if now == change_at:
             queue.change_discipline(later)
@@ -53,15 +53,17 @@ def told_of(
             case "odd":
                 queue.add(odd(now, number))
             case "take" if queue.heads():
-                told.append([one.id for one in queue.take(queue.heads()[0].shape, 1 + number % 8)])
+                log.append(
+                    [request.id for request in queue.take(queue.heads()[0].shape, 1 + number % 8)]
+                )
             case "remove":
-                told.append(queue.remove(str(number)) is None)
+                log.append(queue.remove(str(number)) is None)
             case "expire":
-                told.append(sorted(one.id for one in queue.expire(float(now))))
-        told += [len(queue), queue.rows, queue.next_expiry(), str(number) in queue]
-        told += [(h.shape, h.rows, h.opened, h.earliest_deadline) for h in queue.heads()[:1]]
-        told.append([one.id for one in queue.in_order()])
-    return told
+                log.append(sorted(request.id for request in queue.expire(float(now))))
+        log += [len(queue), queue.rows, queue.next_expiry(), str(number) in queue]
+        log += [(h.shape, h.rows, h.opened, h.earliest_deadline) for h in queue.heads()[:1]]
+        log.append([request.id for request in queue.in_order()])
+    return log
 
 
 def odd(now: int, number: int) -> Request:
@@ -76,7 +78,7 @@ def odd(now: int, number: int) -> Request:
             return a_request(str(now), arrived=float(now), shape="other")
 
 
-def test_who_was_cancelled_leaves_no_trace_in_memory() -> None:
+def test_a_cancelled_request_leaves_nothing_in_memory() -> None:
     line = FifoQueue()
     for n in range(1000):
         line.add(a_request(str(n), arrived=float(n)))
@@ -91,7 +93,7 @@ def test_an_id_that_was_cancelled_may_come_again() -> None:
     for at, name in enumerate("aba"):
         queue.remove(name)
         queue.add(a_request(name, arrived=float(at), rows=at + 1))
-    assert [(one.id, one.rows) for one in queue.take(queue.heads()[0].shape, 9)] == [
+    assert [(request.id, request.rows) for request in queue.take(queue.heads()[0].shape, 9)] == [
         ("b", 2),
         ("a", 3),
     ]

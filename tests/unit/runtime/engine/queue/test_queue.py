@@ -32,7 +32,7 @@ def test_a_batch_is_taken_in_order_up_to_its_rows() -> None:
     assert (len(queue), queue.rows) == (2, 4)
 
 
-def test_nobody_slips_past_a_head_that_does_not_fit() -> None:
+def test_no_request_passes_a_head_that_does_not_fit() -> None:
     queue = waiting(a_request("a", rows=3), a_request("big", rows=6), a_request("small", rows=1))
     assert ids(queue.take(queue.heads()[0].shape, 8)) == ["a"]
 
@@ -125,44 +125,49 @@ def test_heads_agree_with_a_plain_sort_after_any_removals(
         for n, (arrived, rows, priority, deadline, shape) in enumerate(drawn)
     ]
     queue = waiting(*requests, discipline=discipline)
-    left = [one for one in requests if not random.random() < 0.4 or queue.remove(one.id) is None]  # type: ignore[attr-defined]
-    assert (len(queue), queue.rows) == (len(left), sum(one.rows for one in left))
+    left = [
+        request
+        for request in requests
+        if not random.random() < 0.4 or queue.remove(request.id) is None  # type: ignore[attr-defined]
+    ]
+    assert (len(queue), queue.rows) == (len(left), sum(request.rows for request in left))
     heads = queue.heads()
     if not left:
         assert heads == ()
         return
-    first = min(left, key=lambda one: (order_key(discipline, one), int(one.id)))
+    first = min(left, key=lambda request: (order_key(discipline, request), int(request.id)))
     assert heads[0].shape == first.group
-    mates = [one for one in left if one.group == first.group]
-    assert heads[0].rows == sum(one.rows for one in mates)
-    assert heads[0].opened == min(one.arrived for one in mates)
-    deadlines = [one.deadline for one in mates if one.deadline is not None]
+    mates = [request for request in left if request.group == first.group]
+    assert heads[0].rows == sum(request.rows for request in mates)
+    assert heads[0].opened == min(request.arrived for request in mates)
+    deadlines = [request.deadline for request in mates if request.deadline is not None]
     assert heads[0].earliest_deadline == min(deadlines, default=None)
     assert max(head.rows for head in heads) == max(
-        sum(one.rows for one in left if one.group == group) for group in {o.group for o in left}
+        sum(request.rows for request in left if request.group == group)
+        for group in {o.group for o in left}
     )
-    assert min(head.opened for head in heads) == min(one.arrived for one in left)
+    assert min(head.opened for head in heads) == min(request.arrived for request in left)
 
 
 def left(queue: WaitingRequests, *requests: Request) -> list[weakref.ref[Tensor]]:
-    """Add `requests`, and return what tells whether their tensors are still held."""
+    """Add `requests`, and return weak references to their tensors."""
     for request in requests:
         queue.add(request)
     return [weakref.ref(request.inputs["x"]) for request in requests]
 
 
-def test_who_is_served_or_cancelled_before_others_is_kept_by_nobody() -> None:
+def test_tensors_of_requests_served_or_cancelled_out_of_order_are_released() -> None:
     queue = waiting(a_request("old", priority=9), discipline=PRIORITY)
     tensors = left(
         queue, *(a_request(name, arrived=1.0, deadline=9.0, priority=1) for name in "abc")
     )
     assert ids(queue.take(queue.heads()[0].shape, 2)) == ["a", "b"]
     queue.remove("c")
-    assert [one() for one in tensors] == [None] * 3
+    assert [tensor() for tensor in tensors] == [None] * 3
     assert len(queue) == 1
 
 
-def test_who_is_cancelled_in_a_plain_line_leaves_nothing_large_in_it() -> None:
+def test_a_request_cancelled_in_a_plain_queue_leaves_nothing_large_in_it() -> None:
     queue = WaitingRequests(FIFO)
     (gone,) = left(queue, a_request("a", rows=10_000))
     (mate,) = left(queue, a_request("b", rows=10_000))

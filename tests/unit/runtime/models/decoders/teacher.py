@@ -23,8 +23,8 @@ def teacher(folder: Path, dtype: torch.dtype) -> Logits:
 
     def logits(ids: list[int]) -> torch.Tensor:
         with torch.inference_mode():
-            found: torch.Tensor = model(torch.tensor([ids])).logits[0].double()
-        return found
+            last: torch.Tensor = model(torch.tensor([ids])).logits[0].double()
+        return last
 
     return logits
 

@@ -1,4 +1,4 @@
-"""Recorded steps answer as the plain ones do, touch nobody's blocks, and give way for good where they cannot."""
+"""Replayed CUDA graphs give the logits of plain steps, touch no other blocks, and are disabled where capture fails."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.self_check import difference, tolerance
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.device.cuda_graphs import Named, Replay
-from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 from tests.unit.runtime.engine.continuous.fifo import FifoScheduler
 from tests.unit.runtime.engine.continuous.scenarios import Scenario, references
 from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, VOCABULARY, save
@@ -41,10 +41,10 @@ OPTIONS = StepOptions(
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> TracingRecorder:
-    made = TracingRecorder()
-    monkeypatch.setattr(backends, "recorder_of", lambda _device: made)
-    monkeypatch.setattr(warm_up, "MAX_SECONDS", 0.0)  # steps that nobody asks about
-    return made
+    tracing = TracingRecorder()
+    monkeypatch.setattr(backends, "recorder_of", lambda _device: tracing)
+    monkeypatch.setattr(warm_up, "MAX_SECONDS", 0.0)  # no timed steps at load
+    return tracing
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +79,12 @@ def decodes(contexts: list[int], seed: int = 0, blocks: int = 60) -> PackedBatch
 
 
 def fill(step: TorchStep) -> None:
-    made = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     for layer in step._store.layers:
-        layer.copy_(torch.randn(layer.shape, generator=made, dtype=layer.dtype))
+        layer.copy_(torch.randn(layer.shape, generator=generator, dtype=layer.dtype))
 
 
-def test_shapes_are_few_and_hold_what_they_are_asked_for() -> None:
+def test_shapes_are_few_and_cover_the_requested_rows() -> None:
     assert [padded_rows(n) for n in (1, 2, 3, 5, 8, 9, 17, 64, 65, 256)] == [
         1, 2, 4, 8, 8, 16, 24, 64, 80, 256,
     ]  # fmt: skip
@@ -160,7 +160,7 @@ def test_padding_touches_no_block_but_the_spare_one_and_reads_none(
         layer.copy_(was)
     assert difference(decoder.forward(packed), wanted) <= 1e-12
     for layer, was in zip(step._store.layers, before, strict=True):
-        cells, old = (one.view(2, -1, *one.shape[2:]) for one in (layer, was))
+        cells, old = (cache.view(2, -1, *cache.shape[2:]) for cache in (layer, was))
         same = torch.isclose(cells, old, rtol=0, atol=0, equal_nan=True).flatten(2).all(2)
         changed = set(torch.nonzero(~same)[:, 1].tolist())
         assert changed == {*packed.slots.tolist(), blocks * BLOCK_TOKENS}
@@ -214,7 +214,7 @@ class Stale(TracingRecorder):
 
     def record(self, call: Named, tensors: list[torch.Tensor]) -> Replay:
         replay = super().record(call, tensors)
-        seen = [one.clone() for one in tensors]
+        seen = [tensor.clone() for tensor in tensors]
 
         def again(tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
             return replay(seen)
@@ -226,20 +226,20 @@ def look(decoder: Any) -> None:
     plain = decoder._plain.logits
 
     def looking(ids: torch.Tensor, *more: Any) -> torch.Tensor:
-        found: torch.Tensor = plain(ids, *more)
-        return found + (0.0 if ids.max().item() >= 0 else 1.0)
+        logits: torch.Tensor = plain(ids, *more)
+        return logits + (0.0 if ids.max().item() >= 0 else 1.0)
 
     decoder._plain.logits = looking
 
 
-@pytest.mark.parametrize("made", [Refusing(), Stale()])
+@pytest.mark.parametrize("failing_recorder", [Refusing(), Stale()])
 def test_where_recording_does_not_hold_every_step_is_plain_from_then_on(
-    made: TracingRecorder,
+    failing_recorder: TracingRecorder,
     llama: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(backends, "recorder_of", lambda _device: made)
+    monkeypatch.setattr(backends, "recorder_of", lambda _device: failing_recorder)
     monkeypatch.setattr(warm_up, "MAX_SECONDS", 0.0)
     step = open_step(llama, OPTIONS, "tiny")
     decoder = decoder_of(step)
@@ -248,7 +248,7 @@ def test_where_recording_does_not_hold_every_step_is_plain_from_then_on(
     driver = Driver(step, FifoScheduler(step.info.kv))
     prompts = [[1, 2, 3], [4, 5]]
     for index, prompt in enumerate(prompts):
-        driver.engine.take(ask(str(index), prompt, tokens=6), driver.now)
+        driver.engine.take(generate_request(str(index), prompt, tokens=6), driver.now)
     driver.run()
     assert all(len(driver.tokens[str(index), 0]) == 6 for index in range(2))
     assert decoder.captures == 1
@@ -279,7 +279,7 @@ def test_steps_that_were_recorded_do_not_count_in_the_service_curve(
 ) -> None:
     step, _ = unrecorded(llama)
     driver = Driver(step, FifoScheduler(step.info.kv))
-    driver.engine.take(ask("a", [1, 2, 3], tokens=6), driver.now)
+    driver.engine.take(generate_request("a", [1, 2, 3], tokens=6), driver.now)
     driver.run()
     assert driver.engine._curve.sums().sums[0] == 5  # a prompt, five decodes, of which one recorded
 
@@ -290,7 +290,7 @@ def test_the_cache_leaves_room_for_the_spare_block_and_for_what_is_gathered(
     step = open_step(llama, OPTIONS, "tiny")
     kv, layers = step.info.kv, len(step._store.layers)
     assert sum(layer.nbytes for layer in step._store.layers) <= 1 << 20
-    assert (kv.blocks + 1) * kv.block_bytes == sum(one.nbytes for one in step._store.layers)
+    assert (kv.blocks + 1) * kv.block_bytes == sum(layer.nbytes for layer in step._store.layers)
     free = 1 << 20
     monkeypatch.setattr(opening, "free_bytes", lambda _device: free)
     kv = open_step(llama, replace(OPTIONS, cache_bytes=None), "tiny").info.kv

@@ -16,7 +16,7 @@ from penstock_runtime.engine.continuous.scheduler.scheduler import TokenSchedule
 from penstock_runtime.models.decoders.one_token import OneTokenDecoder
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
-from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 from tests.unit.runtime.engine.continuous.scenarios import RECOMPUTE, SWAP
 from tests.unit.runtime.models.decoders.tiny_models import HAS_BFLOAT16, VOCABULARY, save
 
@@ -73,14 +73,14 @@ def run(
     positions: int | None = None,
     costs: PreemptionCosts | None = None,
 ) -> tuple[Told, SchedulerReport]:
-    """Return what was told, and what the scheduler did meanwhile."""
+    """Return the emitted tokens with their logprobs, and the scheduler's report."""
     kv = step.info.kv
     blocks = kv.blocks if positions is None else positions // kv.block_tokens
     info = replace(step.info, kv=replace(kv, blocks=blocks))
     scheduler = TokenScheduler(info, limits, costs)
     driver = Driver(step, scheduler)
     for name in names:
-        message = ask(str(name), PROMPTS[name], params=PARAMS, priority=9 - name)
+        message = generate_request(str(name), PROMPTS[name], params=PARAMS, priority=9 - name)
         driver.engine.take(message, driver.now)
         driver.turn()
     driver.run()
@@ -88,7 +88,7 @@ def run(
     for stepped in driver.posted:
         for event in stepped.events:
             if isinstance(event, TokensEmitted):
-                bits = [one.chosen for one in event.logprobs]
+                bits = [logprob.chosen for logprob in event.logprobs]
                 answers.setdefault(event.id, []).extend(zip(event.tokens, bits, strict=True))
     return answers, scheduler.report()
 
@@ -102,9 +102,9 @@ CRAMPED = 160
 def alone(step: TorchStep) -> Told:
     answers: Told = {}
     for name in EVERYONE:
-        one, report = run(step, [name])
+        own, report = run(step, [name])
         assert (report.prefix_hit_tokens, report.preemptions) == (0, 0)
-        answers |= one
+        answers |= own
     return answers
 
 

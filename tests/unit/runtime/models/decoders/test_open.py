@@ -61,8 +61,8 @@ def test_another_kind_of_model_is_refused_by_name(folder: Path, tmp_path: Path) 
 def test_a_rotation_that_changes_with_the_length_is_refused_beyond_its_original_length(
     tmp_path: Path,
 ) -> None:
-    told = "rope type 'longrope' of model type 'phi3'.*at most 64, got 256"
-    with pytest.raises(ModelLoadFailed, match=told):
+    message = "rope type 'longrope' of model type 'phi3'.*at most 64, got 256"
+    with pytest.raises(ModelLoadFailed, match=message):
         open_step(save("phi3", tmp_path), SMALL, "tiny")
     layered = Gemma3TextConfig(max_position_embeddings=256)
     long = {"rope_type": "longrope", "original_max_position_embeddings": 64}
@@ -96,19 +96,22 @@ def test_invariance_is_not_promised_on_a_gpu(folder: Path) -> None:
         open_step(folder, replace(SMALL, batch_invariant=True), "tiny", torch.device("cuda"))
 
 
-def test_steps_of_many_shapes_are_timed_at_load_and_told_as_an_epoch_of_their_own(
+def test_steps_of_many_shapes_are_timed_at_load_and_reported_as_their_own_epoch(
     folder: Path,
 ) -> None:
     step = open_step(folder, SMALL, "tiny")
-    shapes = {(one.prefill_tokens, one.decode_rows, one.kv_tokens) for one in step.info.warm_up}
+    shapes = {
+        (step_time.prefill_tokens, step_time.decode_rows, step_time.kv_tokens)
+        for step_time in step.info.warm_up
+    }
     assert (32, 0, 32) in shapes
     assert {(0, rows, 17 * rows) for rows in (1, 2, 4, 8)} <= shapes
-    assert all(one.seconds > 0 for one in step.info.warm_up)
-    told = GenerationServiceCurve(step.info.warm_up)
-    warm_up = told.previous()
+    assert all(step_time.seconds > 0 for step_time in step.info.warm_up)
+    curve = GenerationServiceCurve(step.info.warm_up)
+    warm_up = curve.previous()
     assert warm_up is not None
     assert (warm_up.epoch, warm_up.sums[0]) == (0, len(step.info.warm_up))
-    assert told.sums() == GenerationSums(1, (0.0,) * 15)
+    assert curve.sums() == GenerationSums(1, (0.0,) * 15)
 
 
 def test_a_slow_device_times_only_what_there_is_time_for(folder: Path) -> None:

@@ -48,8 +48,8 @@ def step(request: pytest.FixtureRequest, folder: Path) -> TorchStep:
 
 def dtype_of(step: TorchStep) -> torch.dtype:
     """Return what `step` computes in."""
-    found: torch.dtype = getattr(torch, step.info.dtype)
-    return found
+    dtype: torch.dtype = getattr(torch, step.info.dtype)
+    return dtype
 
 
 def bound(step: TorchStep, folder: Path, ids: list[int], wanted: torch.Tensor) -> float:
@@ -82,14 +82,14 @@ def test_chunks_over_scattered_blocks_give_the_logits_of_the_whole(
     """Beyond several blocks and any sliding window; some steps want no logits of a row, one wants two."""
     random, judge = np.random.default_rng(0), teacher(folder, torch.float64)
     ids = [random.integers(0, VOCABULARY, length) for length in LENGTHS]
-    wanted = [judge(one.tolist()) for one in ids]
-    within = [bound(step, folder, one.tolist(), w) for one, w in zip(ids, wanted, strict=True)]
+    wanted = [judge(row.tolist()) for row in ids]
+    within = [bound(step, folder, row.tolist(), w) for row, w in zip(ids, wanted, strict=True)]
     tables = np.array([[9, 2, 7, 0, 4], [1, 8, 3, 6, 0]], np.int32)
     at = np.zeros(2, np.int64)
     for ends in ((70, 1), (71, 33), (72, 34), (110, 96), (150, 97)):
         counts = np.array(ends) - at
         starts = np.concatenate([[0], np.cumsum(counts)])
-        fed = [one[a : a + n] for one, a, n in zip(ids, at, counts, strict=True)]
+        fed = [row[a : a + n] for row, a, n in zip(ids, at, counts, strict=True)]
         packed = positions_of(np.concatenate(fed), tables, at, starts, 32)
         packed.last = np.array([starts[2] - 1, starts[1] - 1])
         got = torch.as_tensor(step._decoder.forward(packed)).double()

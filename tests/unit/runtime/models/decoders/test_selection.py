@@ -39,9 +39,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def stored_type(folder: Path) -> torch.dtype:
-    held = read_config(folder).dtype
-    assert isinstance(held, torch.dtype)
-    return held
+    dtype = read_config(folder).dtype
+    assert isinstance(dtype, torch.dtype)
+    return dtype
 
 
 def prefers(fastest: BackendCandidate) -> Measure:
@@ -51,8 +51,8 @@ def prefers(fastest: BackendCandidate) -> Measure:
         _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[BackendCandidate]
     ) -> Mapping[BackendCandidate, StepTimes]:
         return {
-            one: StepTimes(0.01, 0.001) if one == fastest else StepTimes(0.02, 0.002)
-            for one in candidates
+            candidate: StepTimes(0.01, 0.001) if candidate == fastest else StepTimes(0.02, 0.002)
+            for candidate in candidates
         }
 
     return measure
@@ -87,7 +87,7 @@ def test_the_fastest_candidate_serves_and_the_log_has_all_figures(
         assert step.info.dtype == str(fastest.dtype).removeprefix("torch.")
         assert (step.info.attention == "openvino") == (fastest.compute is Compute.OPENVINO)
         assert step._store.layers[0].dtype is fastest.dtype
-        (said,) = [one for one in caplog.messages if "as the fastest backend" in one]
+        (said,) = [message for message in caplog.messages if "as the fastest backend" in message]
         caplog.clear()
         assert f"selected {fastest} as" in said
         for figure in ("10 ms for a layer's prompt of 32", "20 ms for a layer's prompt of 32"):
@@ -103,7 +103,7 @@ def test_what_is_named_is_not_measured(folder: Path) -> None:
 @pytest.mark.parametrize("stored", [FLOAT32, torch.float64])
 def test_wide_models_keep_their_type(stored: torch.dtype) -> None:
     config = PreTrainedConfig(dtype=stored)
-    assert {one.dtype for one in candidates_of(config, OPTIONS)} <= {stored}
+    assert {candidate.dtype for candidate in candidates_of(config, OPTIONS)} <= {stored}
 
 
 def test_a_half_precision_model_is_tried_on_both_backends_in_both_types() -> None:
@@ -119,23 +119,23 @@ def test_a_half_precision_model_is_tried_on_both_backends_in_both_types() -> Non
 
 def test_float64_computes_on_torch_unmeasured() -> None:
     exact = replace(OPTIONS, dtype=DType.FLOAT64)
-    found = select(PreTrainedConfig(dtype=BFLOAT16), exact, CPU, lambda: True, never)
-    assert found == BackendCandidate(Compute.TORCH, torch.float64)
+    selected = select(PreTrainedConfig(dtype=BFLOAT16), exact, CPU, lambda: True, never)
+    assert selected == BackendCandidate(Compute.TORCH, torch.float64)
 
 
 def test_a_gpu_computes_on_torch_as_the_files_say(folder: Path) -> None:
     cuda = torch.device("cuda")
-    found = select(read_config(folder), OPTIONS, cuda, lambda: True, never)
-    assert found == BackendCandidate(Compute.TORCH, stored_type(folder))
+    selected = select(read_config(folder), OPTIONS, cuda, lambda: True, never)
+    assert selected == BackendCandidate(Compute.TORCH, stored_type(folder))
 
 
 def test_float32_is_not_tried_where_it_does_not_fit() -> None:
-    found = candidates_of(PreTrainedConfig(dtype=BFLOAT16), OPTIONS, room=False)
-    assert {one.dtype for one in found} == {BFLOAT16}
+    candidates = candidates_of(PreTrainedConfig(dtype=BFLOAT16), OPTIONS, room=False)
+    assert {candidate.dtype for candidate in candidates} == {BFLOAT16}
 
 
 def test_the_memory_of_float32_counts_all_copies_and_the_cache(folder: Path) -> None:
-    stored = sum(one.stat().st_size for one in folder.glob("*.safetensors"))
+    stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     needed = 6 * stored + (1 << 18)
     assert fits_float32(folder, OPTIONS, needed)
     assert not fits_float32(folder, OPTIONS, needed - 1)
@@ -158,15 +158,15 @@ def test_a_tie_keeps_the_files_type_and_without_figures_torch_serves(folder: Pat
         return {}
 
     assert select(config, OPTIONS, CPU, lambda: True, tie).dtype is stored
-    found = select(config, OPTIONS, CPU, lambda: True, nothing)
-    assert found == BackendCandidate(Compute.TORCH, stored)
+    selected = select(config, OPTIONS, CPU, lambda: True, nothing)
+    assert selected == BackendCandidate(Compute.TORCH, stored)
 
 
 def test_all_candidates_are_really_run(folder: Path) -> None:
     candidates = [ON_OPENVINO, ON_TORCH, BackendCandidate(Compute.TORCH, stored_type(folder))]
     times = measure_steps(read_config(folder), OPTIONS, candidates)
     assert set(times) == set(candidates)
-    assert all(one.prompt > 0 and one.decode > 0 for one in times.values())
+    assert all(measured.prompt > 0 and measured.decode > 0 for measured in times.values())
     step = open_step(folder, OPTIONS, "tiny", CPU)
     assert step.info.dtype in {"float32", str(stored_type(folder)).removeprefix("torch.")}
 

@@ -16,7 +16,7 @@ from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.request import Failed
 from tests.unit.runtime.engine.continuous.counting_step import INFO, LIMITS
-from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 
 
 class RaisesOnce:
@@ -34,14 +34,14 @@ class RaisesOnce:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("bad kernel"), IndexError("out of range")])
-def test_a_step_that_raises_fails_nobody_who_came_after_it(error: Exception) -> None:
+def test_a_step_that_raises_fails_no_later_request(error: Exception) -> None:
     store = KvStore(1, INFO.kv.blocks, 0, lambda blocks: torch.zeros((2 * blocks, 1)))
     step = TorchStep(INFO, RaisesOnce(error), store)
     with closing(StepThread()) as thread:
         driver = Driver(step, TokenScheduler(INFO, LIMITS), ThreadRunner(step, thread))
-        driver.engine.take(ask("a", [1, 2]), 0.0)
+        driver.engine.take(generate_request("a", [1, 2]), 0.0)
         driver.turn()
-        driver.engine.take(ask("b", [3], tokens=4), driver.now)
+        driver.engine.take(generate_request("b", [3], tokens=4), driver.now)
         driver.run()
     assert driver.ends["a"] == Failed(describe(error))
     assert isinstance(driver.ends["b"], Generated)

@@ -1,4 +1,4 @@
-"""A recorder on a CPU that is as strict as a graph of CUDA's: the test double of `models.device.cuda_graphs.Recorder`."""
+"""`TracingRecorder`, a CPU test double of `models.device.cuda_graphs.Recorder` that is as strict as a CUDA graph."""
 
 from collections.abc import Mapping
 
@@ -21,19 +21,19 @@ class TracingRecorder:
 
     def record(self, call: Named, tensors: list[torch.Tensor]) -> Replay:
         """As `Recorder`."""
-        held = [one.clone() for one in tensors]
+        captured = [tensor.clone() for tensor in tensors]
 
         def listed(*given: torch.Tensor) -> dict[str, torch.Tensor]:
             return dict(call(list(given)))
 
-        operations = make_fx(listed)(*held)
-        self.shapes.append(tuple(held[0].shape))
+        operations = make_fx(listed)(*captured)
+        self.shapes.append(tuple(captured[0].shape))
 
         def replay(tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
             self.replays += 1
-            for mine, given in zip(held, tensors, strict=True):
+            for mine, given in zip(captured, tensors, strict=True):
                 mine.copy_(given)
-            outputs: dict[str, torch.Tensor] = operations(*held)
+            outputs: dict[str, torch.Tensor] = operations(*captured)
             return outputs
 
         return replay

@@ -64,8 +64,8 @@ async def test_what_comes_while_one_call_runs_shares_the_next() -> None:
     more = [asyncio.create_task(texts.encode([word, "z"], "input")) for word in ("b", "c", "d")]
     await asyncio.sleep(0)
     letters.open.set()
-    assert [one.tolist() for one in await first] == [[0]]
-    assert [[one.tolist() for one in await task] for task in more] == [
+    assert [ids.tolist() for ids in await first] == [[0]]
+    assert [[ids.tolist() for ids in await task] for task in more] == [
         [[1], [25]],
         [[2], [25]],
         [[3], [25]],
@@ -83,13 +83,13 @@ async def test_a_text_that_cannot_be_tokenised_fails_alone() -> None:
         texts.encode(["c"], "input"),
         return_exceptions=True,
     )
-    assert [one.tolist() for one in good] == [[0, 1]]  # type: ignore[union-attr]
-    assert [one.tolist() for one in more] == [[2]]  # type: ignore[union-attr]
+    assert [ids.tolist() for ids in good] == [[0, 1]]  # type: ignore[union-attr]
+    assert [ids.tolist() for ids in more] == [[2]]  # type: ignore[union-attr]
     assert isinstance(bad, BadInput)
     assert (bad.field, bad.message) == ("input", "`input` cannot be tokenised: a question")
 
 
-async def test_a_request_that_is_cancelled_while_it_waits_disturbs_nobody() -> None:
+async def test_a_request_that_is_cancelled_while_it_waits_disturbs_no_other() -> None:
     letters, texts, first = await held_by(["a"])
     gone, last = (asyncio.create_task(texts.encode([word], "input")) for word in ("b", "c"))
     await asyncio.sleep(0)
@@ -119,10 +119,10 @@ async def test_a_request_of_many_texts_shares_the_thread_with_those_behind_it(
 ) -> None:
     monkeypatch.setattr(tokenizer_pool, "MOST_CHARACTERS", 4)
     letters, texts, many = await held_by(["aa", "bb", "cc", "dd", "ee"])
-    one = asyncio.create_task(texts.encode(["z"], "input"))
+    waiting = asyncio.create_task(texts.encode(["z"], "input"))
     await asyncio.sleep(0)
     letters.open.set()
-    assert [ids.tolist() for ids in await one] == [[25]]
+    assert [ids.tolist() for ids in await waiting] == [[25]]
     assert [ids[0] for ids in await many] == [0, 1, 2, 3, 4]
     assert letters.calls == [["aa", "bb"], ["z", "cc", "dd"], ["ee"]]
 
@@ -172,7 +172,7 @@ async def test_a_text_that_is_too_long_is_named_or_cut() -> None:
         await texts.encode(["ab", "abcde"], "input")
     assert raised.value.field == "input[1]"
     assert "has 5 tokens, this model's maximum context length is 4 tokens" in raised.value.message
-    assert [len(one) for one in await texts.encode(["ab", "abcde"], "input", cut=True)] == [2, 4]
+    assert [len(ids) for ids in await texts.encode(["ab", "abcde"], "input", cut=True)] == [2, 4]
 
 
 def test_ids_outside_the_vocabulary_are_named() -> None:

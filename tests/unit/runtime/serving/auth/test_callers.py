@@ -16,7 +16,7 @@ KEY = {"key": "secret-of-a", "tenant": "a", "bestPriority": 3, "maxTokens": 100}
 
 
 class Clock:
-    """Time that moves when told."""
+    """A clock that the test sets."""
 
     now = 0.0
 
@@ -27,9 +27,9 @@ class Clock:
 def ring(tmp_path: Path, *keys: dict[str, object]) -> ApiKeyRing:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps({"keys": keys}))
-    made = ApiKeyRing(path)
-    made.reload()
-    return made
+    key_ring = ApiKeyRing(path)
+    key_ring.reload()
+    return key_ring
 
 
 def bearer(key: str, **more: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def test_a_key_names_its_tenant_and_grants_its_best_priority(tmp_path: Path) -> 
 def test_who_asks_for_nothing_has_the_key_s_best_class_and_without_one_none(
     tmp_path: Path, best: int | None, unasked: int
 ) -> None:
-    named = {name: one for name, one in KEY.items() if name != "bestPriority"}
+    named = {name: value for name, value in KEY.items() if name != "bestPriority"}
     given = {} if best is None else {"bestPriority": best}
     callers = Callers(ring(tmp_path, {**named, **given}), (), Clock())
     caller = callers.identify(bearer("secret-of-a"), None)
@@ -64,8 +64,10 @@ def test_the_key_with_the_highest_class_is_served_before_all_others_unasked(
         {"key": f"secret-of-{best}", "tenant": "a", "bestPriority": best} for best in (3, 1, 10)
     ]
     callers = Callers(ring(tmp_path, *keys), (), Clock())
-    held = {best: callers.identify(bearer(f"secret-of-{best}"), None) for best in (10, 3, 1)}
-    classes = {best: priority_class(one.granted_priority(0)) for best, one in held.items()}
+    identities = {best: callers.identify(bearer(f"secret-of-{best}"), None) for best in (10, 3, 1)}
+    classes = {
+        best: priority_class(identity.granted_priority(0)) for best, identity in identities.items()
+    }
     assert sorted(classes, key=classes.__getitem__) == [1, 3, 10]
 
 
@@ -78,14 +80,14 @@ def test_a_header_lowers_and_never_raises(tmp_path: Path) -> None:
         callers.identify(bearer("secret-of-a", **{"X-Penstock-Priority": "high"}), None)
 
 
-def test_a_tenant_in_a_header_counts_for_nothing_beside_a_key(tmp_path: Path) -> None:
+def test_a_key_overrides_the_tenant_in_a_header(tmp_path: Path) -> None:
     callers = Callers(ring(tmp_path, KEY), (ip_network("10.0.0.0/8"),), Clock())
     caller = callers.identify(bearer("secret-of-a", **{"X-Penstock-Tenant": "b"}), "10.0.0.1")
     assert caller.tenant == "a"
 
 
 @pytest.mark.parametrize("headers", [{}, bearer("other-secret"), {"Authorization": "Basic eA=="}])
-def test_without_a_known_key_nobody_comes_in(tmp_path: Path, headers: dict[str, str]) -> None:
+def test_requests_without_a_known_key_are_rejected(tmp_path: Path, headers: dict[str, str]) -> None:
     with pytest.raises(Unauthenticated):
         Callers(ring(tmp_path, KEY), (), Clock()).identify(headers, None)
 
@@ -135,5 +137,5 @@ def test_keys_are_read_again_and_a_broken_file_keeps_the_former(tmp_path: Path) 
 
 
 def test_a_key_does_not_show_in_what_is_logged(tmp_path: Path) -> None:
-    held = ring(tmp_path, KEY).find("secret-of-a")
-    assert "secret-of-a" not in repr(held)
+    caller = ring(tmp_path, KEY).find("secret-of-a")
+    assert "secret-of-a" not in repr(caller)

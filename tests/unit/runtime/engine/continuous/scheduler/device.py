@@ -234,8 +234,8 @@ def a_machine(
     host_blocks: int = 0,
     depth: int = 1,
     costs: PreemptionCosts = RECOMPUTE,
-    obey: GenerationLimits | None = None,
+    initial_limits: GenerationLimits | None = None,
 ) -> Machine:
     """Return an idle machine."""
     model = info(blocks, block_tokens, host_blocks)
-    return Machine(TokenScheduler(model, obey or limits(), costs), model, depth)
+    return Machine(TokenScheduler(model, initial_limits or limits(), costs), model, depth)

@@ -44,7 +44,7 @@ def a_scenario(seed: int) -> Machine:
         host_blocks=chance.choice([0, 10, 100]),
         depth=chance.choice([0, 1]),
         costs=chance.choice([SWAP, RECOMPUTE]),
-        obey=some_limits(chance, 1),  # type: ignore[arg-type]
+        initial_limits=some_limits(chance, 1),  # type: ignore[arg-type]
     )
     prefixes = [[chance.randrange(VOCABULARY) for _ in range(16)] for _ in range(2)]
     uid = 0

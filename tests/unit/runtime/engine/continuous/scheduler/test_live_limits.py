@@ -14,7 +14,7 @@ def rows_of(plan: object) -> int:
 
 
 def test_a_raised_cap_fills_the_next_plan() -> None:
-    machine = a_machine(obey=limits(cap=2), depth=0, blocks=200)
+    machine = a_machine(initial_limits=limits(cap=2), depth=0, blocks=200)
     machine.add(*(a_sequence(uid, 4, 30) for uid in range(6)))
     machine.step()
     machine.scheduler.set_limits(limits(cap=6, generation=2), machine.now)
@@ -22,7 +22,7 @@ def test_a_raised_cap_fills_the_next_plan() -> None:
 
 
 def test_finish_lets_the_surplus_finish_and_says_how_many_are_left() -> None:
-    machine = a_machine(obey=limits(cap=6), blocks=200)
+    machine = a_machine(initial_limits=limits(cap=6), blocks=200)
     machine.add(*(a_sequence(uid, 4, 10 + uid) for uid in range(8)))
     for _ in range(3):
         machine.step()
@@ -37,7 +37,7 @@ def test_finish_lets_the_surplus_finish_and_says_how_many_are_left() -> None:
 
 @pytest.mark.parametrize("depth", [0, 1])
 def test_evict_applies_to_the_next_plan_and_the_evicted_finish_exactly(depth: int) -> None:
-    machine = a_machine(obey=limits(cap=6), depth=depth, blocks=200)
+    machine = a_machine(initial_limits=limits(cap=6), depth=depth, blocks=200)
     machine.add(*(a_sequence(uid, 4, 30) for uid in range(6)))
     for _ in range(5):
         machine.step()
@@ -53,7 +53,7 @@ def test_evict_applies_to_the_next_plan_and_the_evicted_finish_exactly(depth: in
 
 
 def test_evict_takes_even_sequences_that_were_preempted_three_times() -> None:
-    machine = a_machine(obey=limits(cap=2), blocks=200, depth=0)
+    machine = a_machine(initial_limits=limits(cap=2), blocks=200, depth=0)
     sequence = a_sequence(0, 4, 30)
     machine.add(sequence, a_sequence(1, 4, 30))
     machine.step()
@@ -73,13 +73,13 @@ def test_an_idle_scheduler_applies_limits_at_once() -> None:
 
 
 def test_a_step_never_has_more_tokens_than_its_budget_but_one_for_each_that_runs() -> None:
-    machine = a_machine(obey=limits(cap=4, tokens=6), blocks=200)
+    machine = a_machine(initial_limits=limits(cap=4, tokens=6), blocks=200)
     machine.add(*(a_sequence(uid, 40, 4) for uid in range(4)))
     machine.run()  # the machine itself asserts the budget of every plan
 
 
 def test_a_changed_discipline_reorders_the_queue() -> None:
-    machine = a_machine(obey=limits(cap=1), blocks=200)
+    machine = a_machine(initial_limits=limits(cap=1), blocks=200)
     machine.add(a_sequence(0, 4, 20))
     machine.step()
     machine.add(a_sequence(1, 30, 30), a_sequence(2, 4, 4))
@@ -92,12 +92,12 @@ def test_a_changed_discipline_reorders_the_queue() -> None:
 
 
 def test_the_cap_is_bounded_by_what_memory_holds() -> None:
-    machine = a_machine(blocks=4, obey=limits(cap=100))
+    machine = a_machine(blocks=4, initial_limits=limits(cap=100))
     assert machine.scheduler.cap == 4
 
 
 def test_those_past_their_deadline_are_named_once_waiting_or_running() -> None:
-    machine = a_machine(obey=limits(cap=1), blocks=200)
+    machine = a_machine(initial_limits=limits(cap=1), blocks=200)
     machine.add(
         a_sequence(0, 4, 100, deadline=0.05),
         a_sequence(1, 4, 100, deadline=0.04),
@@ -113,7 +113,7 @@ def test_those_past_their_deadline_are_named_once_waiting_or_running() -> None:
 
 
 def test_choices_of_one_request_share_its_prompt() -> None:
-    machine = a_machine(blocks=200, obey=limits(cap=8))
+    machine = a_machine(blocks=200, initial_limits=limits(cap=8))
     prompt = list(range(22))
     machine.add(*(a_sequence(uid, prompt, 6, request="r", choice=uid) for uid in range(4)))
     machine.step()
@@ -126,7 +126,7 @@ def test_choices_of_one_request_share_its_prompt() -> None:
 
 
 def test_choices_go_on_when_the_first_is_cancelled_before_its_prompt_is_done() -> None:
-    machine = a_machine(blocks=200, obey=limits(cap=8, tokens=8))
+    machine = a_machine(blocks=200, initial_limits=limits(cap=8, tokens=8))
     prompt = list(range(40))
     machine.add(*(a_sequence(uid, prompt, 6, request="r", choice=uid) for uid in range(3)))
     machine.step()

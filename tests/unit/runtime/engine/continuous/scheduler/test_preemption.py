@@ -41,10 +41,12 @@ def full_machine(
     blocks: int = 1000,
     host: int = 1000,
     answer: int = 200,
-    obey: GenerationLimits = URGENT,
+    initial_limits: GenerationLimits = URGENT,
 ) -> Machine:
     """Return a machine all of whose places are held by long generations of low priority."""
-    machine = a_machine(blocks=blocks, host_blocks=host, costs=costs, depth=depth, obey=obey)
+    machine = a_machine(
+        blocks=blocks, host_blocks=host, costs=costs, depth=depth, initial_limits=initial_limits
+    )
     machine.add(*(a_sequence(uid, 8, answer, priority=9) for uid in range(4)))
     for _ in range(90):
         machine.step()
@@ -77,8 +79,8 @@ def in_time(prompt: int, tokens: int) -> int:
 def test_a_first_token_comes_within_the_prompts_chunks_and_one_step(
     costs: PreemptionCosts, depth: int, tokens: int, prompt: int
 ) -> None:
-    obey = replace(URGENT, max_batched_tokens=tokens)
-    machine = full_machine(costs, depth, answer=512, obey=obey)
+    initial_limits = replace(URGENT, max_batched_tokens=tokens)
+    machine = full_machine(costs, depth, answer=512, initial_limits=initial_limits)
     arrival = a_sequence(9, prompt, 4, priority=1, arrived=machine.now)
     assert steps_to_first_token(machine, arrival) <= in_time(prompt, tokens)
     assert machine.scheduler.report().preemptions == 1
@@ -87,7 +89,9 @@ def test_a_first_token_comes_within_the_prompts_chunks_and_one_step(
 @pytest.mark.parametrize("depth", [0, 1])
 @pytest.mark.parametrize("tokens", BUDGETS)
 def test_where_time_is_sliced_it_comes_as_soon(depth: int, tokens: int) -> None:
-    machine = full_machine(depth=depth, answer=512, obey=replace(SLICED, max_batched_tokens=tokens))
+    machine = full_machine(
+        depth=depth, answer=512, initial_limits=replace(SLICED, max_batched_tokens=tokens)
+    )
     arrival = a_sequence(9, 8, 4, priority=9, arrived=machine.now)
     assert steps_to_first_token(machine, arrival) <= in_time(8, tokens)
 
@@ -102,7 +106,7 @@ def test_it_comes_as_soon_when_there_is_no_free_block_either(depth: int) -> None
 
 @pytest.mark.parametrize("tokens", BUDGETS)
 def test_the_preempted_go_on_where_they_were_and_finish_exactly(tokens: int) -> None:
-    machine = full_machine(obey=replace(URGENT, max_batched_tokens=tokens))
+    machine = full_machine(initial_limits=replace(URGENT, max_batched_tokens=tokens))
     machine.add(*(a_sequence(20 + n, 8, 8, priority=1, arrived=machine.now) for n in range(4)))
     machine.run()
     assert machine.scheduler.report().preemptions == 4
@@ -136,7 +140,7 @@ def test_a_full_host_means_computing_again() -> None:
 
 
 def test_the_victim_is_the_one_that_loses_least_of_the_lowest_class() -> None:
-    machine = a_machine(blocks=1000, obey=URGENT)
+    machine = a_machine(blocks=1000, initial_limits=URGENT)
     machine.add(
         a_sequence(0, 8, 100, priority=8),
         a_sequence(1, 30, 100, priority=9),
@@ -165,7 +169,7 @@ def test_equal_priority_never_preempts() -> None:
 
 
 def test_a_sequence_that_just_started_keeps_its_quantum() -> None:
-    machine = a_machine(obey=URGENT)
+    machine = a_machine(initial_limits=URGENT)
     machine.add(*(a_sequence(uid, 2, 40, priority=9) for uid in range(4)))
     machine.step()
     machine.add(a_sequence(9, 2, 2, priority=1))
@@ -175,17 +179,19 @@ def test_a_sequence_that_just_started_keeps_its_quantum() -> None:
     assert machine.scheduler.report().preemptions == 1
 
 
-@pytest.mark.parametrize(("obey", "most"), [(URGENT, MAX_PREEMPTIONS), (SLICED, MAX_SLICES)])
+@pytest.mark.parametrize(
+    ("initial_limits", "maximum"), [(URGENT, MAX_PREEMPTIONS), (SLICED, MAX_SLICES)]
+)
 def test_after_three_preemptions_or_six_slices_a_sequence_keeps_its_slot(
-    obey: GenerationLimits, most: int
+    initial_limits: GenerationLimits, maximum: int
 ) -> None:
-    machine = full_machine(answer=512, obey=obey)
+    machine = full_machine(answer=512, initial_limits=initial_limits)
     low = list(machine.live.values())
     for uid in range(100, 130):
         machine.add(a_sequence(uid, 4, 2, priority=1, arrived=machine.now))
         for _ in range(20):
             machine.step()
-    assert max(sequence.stats.preemptions for sequence in low) == most
+    assert max(sequence.stats.preemptions for sequence in low) == maximum
     machine.run()
 
 
@@ -211,7 +217,7 @@ def test_never_means_that_arrivals_wait() -> None:
 
 
 def test_without_blocks_a_lower_ranked_sequence_is_preempted_and_all_finish_exactly() -> None:
-    machine = a_machine(blocks=20, obey=limits(cap=8, tokens=32))
+    machine = a_machine(blocks=20, initial_limits=limits(cap=8, tokens=32))
     machine.add(*(a_sequence(uid, 10, 40) for uid in range(8)))
     machine.run()
     assert machine.scheduler.report().preemptions > 0
@@ -219,7 +225,7 @@ def test_without_blocks_a_lower_ranked_sequence_is_preempted_and_all_finish_exac
 
 
 def test_a_long_prompt_stalls_no_decoding_sequence() -> None:
-    machine = a_machine(blocks=1000, obey=limits(cap=4, tokens=32))
+    machine = a_machine(blocks=1000, initial_limits=limits(cap=4, tokens=32))
     machine.add(a_sequence(0, 4, 100))
     for _ in range(5):
         machine.step()

@@ -28,8 +28,10 @@ def run_scenario(
 ) -> tuple[list[list[int]], int]:
     """Return the running uids at each step of a random scenario, and the number of preemptions."""
     chance, plans = random.Random(seed), []  # noqa: S311 - no secret
-    obey = limits(cap=3, tokens=24, discipline=discipline, preemption=Preemption.LOWER_PRIORITY)
-    machine: Machine = a_machine(blocks=200, costs=RECOMPUTE, obey=obey)
+    initial_limits = limits(
+        cap=3, tokens=24, discipline=discipline, preemption=Preemption.LOWER_PRIORITY
+    )
+    machine: Machine = a_machine(blocks=200, costs=RECOMPUTE, initial_limits=initial_limits)
     machine.scheduler._running.rank_bound, machine.exact = rank_bound, False
     for uid in range(60):
         prompt, answer = chance.randint(1, 40), chance.choice([2, 30, 90])

@@ -22,8 +22,8 @@ def step_seconds(plan: StepPlan) -> float:
     return 0.005 + 0.00004 * prefill + 0.0001 * len(plan.rows)
 
 
-def a_pool(obey: GenerationLimits) -> Machine:
-    machine = a_machine(blocks=4096, block_tokens=16, obey=obey)
+def a_pool(initial_limits: GenerationLimits) -> Machine:
+    machine = a_machine(blocks=4096, block_tokens=16, initial_limits=initial_limits)
     machine.exact, machine.seconds = False, step_seconds
     return machine
 

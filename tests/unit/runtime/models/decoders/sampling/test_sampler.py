@@ -27,20 +27,20 @@ def draw(row: int = 0, position: int = 10, **wishes: Any) -> Draw:
 
 def tokens(logits: list[list[float]] | torch.Tensor, *draws: Draw) -> list[int]:
     given, wanted = torch.as_tensor(logits), SamplingInputs(draws)
-    found, failed = sample(given.clone(), wanted)
+    samples, failed = sample(given.clone(), wanted)
     assert sample(given.clone().numpy(), wanted) == (
-        found,
+        samples,
         failed,
-    )  # as decoders without torch tell them
+    )  # logits of decoders without torch are numpy arrays
     assert not failed
-    return [one.token for one in found]
+    return [drawn.token for drawn in samples]
 
 
 def shares(logits: list[float], **wishes: Any) -> list[float]:
     """How often each id is drawn over many positions."""
     rows = torch.tensor(logits).repeat(DRAWS, 1)
-    found = tokens(rows, *(draw(row, position=row, **wishes) for row in range(DRAWS)))
-    drawn: list[float] = (np.bincount(found, minlength=len(logits)) / DRAWS).tolist()
+    ids = tokens(rows, *(draw(row, position=row, **wishes) for row in range(DRAWS)))
+    drawn: list[float] = (np.bincount(ids, minlength=len(logits)) / DRAWS).tolist()
     return drawn
 
 
@@ -93,7 +93,7 @@ def test_the_nucleus_is_that_of_a_whole_sort(top_p: float, size: int) -> None:
     assert set(torch.nonzero(weights).flatten().tolist()) == kept - set(
         torch.nonzero(weights == 0).flatten().tolist()
     )
-    assert all(weights[one] > 0 for one in kept if ordered[0] > 0 and weights[one] != 0)
+    assert all(weights[token] > 0 for token in kept if ordered[0] > 0 and weights[token] != 0)
 
 
 def test_the_nucleus_contains_the_top_token_however_small_top_p_is() -> None:
@@ -153,21 +153,21 @@ def test_a_row_of_no_numbers_fails_alone() -> None:
     logits = torch.tensor([[1.0, 2.0], [math.nan, 1.0], [3.0, 1.0]])
     greedy = SamplingInputs(tuple(draw(row, temperature=0.0) for row in range(3)))
     for given in (logits, logits.numpy()):
-        found, failed = sample(given, greedy)
+        samples, failed = sample(given, greedy)
         assert list(failed) == [1]
-        assert (found[0].token, found[2].token) == (1, 0)
+        assert (samples[0].token, samples[2].token) == (1, 0)
 
 
 def test_logprobs_are_the_models_own_before_any_processor() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0]])
-    found, _ = sample(
+    samples, _ = sample(
         logits.clone(),
         SamplingInputs((draw(temperature=0.0, logprobs=2, logit_bias=((0, 100.0),)),)),
     )
     wanted = logits.log_softmax(-1)[0]
-    told = found[0].logprob
-    assert told is not None
-    assert found[0].token == 0
-    assert told.chosen == pytest.approx(wanted[0].item())
-    assert [one for one, _ in told.top] == [1, 2]
-    assert told.top[0][1] == pytest.approx(wanted[1].item())
+    logprob = samples[0].logprob
+    assert logprob is not None
+    assert samples[0].token == 0
+    assert logprob.chosen == pytest.approx(wanted[0].item())
+    assert [token for token, _ in logprob.top] == [1, 2]
+    assert logprob.top[0][1] == pytest.approx(wanted[1].item())

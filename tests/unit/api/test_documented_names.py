@@ -1,4 +1,4 @@
-"""Every setting of a pod, and every metric of pods and operator, is told on a page."""
+"""Every setting of a pod and every metric of pods and operator is documented."""
 
 import re
 from collections.abc import Iterator
@@ -17,45 +17,49 @@ FOR_DEVELOPERS = {
     "PENSTOCK_HOST", "PENSTOCK_CLIENT_PORT", "PENSTOCK_CLUSTER_PORT", "PENSTOCK_SETTINGS_FOLDER", "PENSTOCK_MODEL_FOLDER",
     "PENSTOCK_FETCHED_FOLDER", "PENSTOCK_TERMINATION_LOG", "PENSTOCK_INSECURE_CONTROL",
 }  # fmt: skip
-"""What a pod has from its template, and a test or a laptop otherwise."""
+"""Settings that the pod template fixes, for tests and development only."""
 SET_BY_THE_OPERATOR = {value for name, value in vars(names).items() if name.startswith("ENV_")}
 
 
 def words() -> Iterator[str]:
-    """Yield what the pages have between backticks, without labels; `a_{b,c}` is two."""
+    """Yield the code spans of the pages without metric labels; `a_{b,c}` yields two names."""
     for page in PAGES:
-        for said in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")):
-            several = re.match(r"^(\w+_)\{([\w,]+)\}(\w*)", said)
+        for span in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")):
+            several = re.match(r"^(\w+_)\{([\w,]+)\}(\w*)", span)
             if several:
                 before, between, after = several.groups()
-                yield from (f"{before}{one}{after}" for one in between.split(","))
+                yield from (f"{before}{part}{after}" for part in between.split(","))
             else:
-                yield re.split(r"[{=]", said)[0]
+                yield re.split(r"[{=]", span)[0]
 
 
-TOLD = frozenset(words())
+DOCUMENTED = frozenset(words())
 
 
 def own_metrics() -> list[str]:
     """Return the names of the operator's metrics, without their prefix."""
     assert policy_metrics.REQUESTED  # registered with the others
-    families = [one.name + ("_total" if one.type == "counter" else "") for one in OWN.collect()]
-    return [one.removeprefix(PREFIX) for one in families] + [one.name for one in SERIES]
+    families = [
+        family.name + ("_total" if family.type == "counter" else "") for family in OWN.collect()
+    ]
+    return [family.removeprefix(PREFIX) for family in families] + [series.name for series in SERIES]
 
 
-def test_every_setting_of_a_pod_is_told() -> None:
+def test_every_setting_of_a_pod_is_documented() -> None:
     with pytest.raises(ConfigError) as refused:
         RuntimeConfig.from_env({"PENSTOCK_UNHEARD_OF": "1"})
     known = set(re.findall(r"PENSTOCK_\w+", str(refused.value).partition("known:")[2]))
     assert len(known) > 30
-    assert known - SET_BY_THE_OPERATOR - FOR_DEVELOPERS - TOLD == set()
+    assert known - SET_BY_THE_OPERATOR - FOR_DEVELOPERS - DOCUMENTED == set()
 
 
-def test_every_metric_of_a_pod_is_told() -> None:
+def test_every_metric_of_a_pod_is_documented() -> None:
     metrics = [value for name, value in vars(names).items() if name.startswith("METRIC_")]
     assert len(metrics) > 30
-    assert [one for one in metrics if not {one, one.removeprefix("penstock_")} & TOLD] == []
+    assert [
+        metric for metric in metrics if not {metric, metric.removeprefix("penstock_")} & DOCUMENTED
+    ] == []
 
 
-def test_every_metric_of_the_operator_is_told() -> None:
-    assert [one for one in own_metrics() if not {one, PREFIX + one} & TOLD] == []
+def test_every_metric_of_the_operator_is_documented() -> None:
+    assert [metric for metric in own_metrics() if not {metric, PREFIX + metric} & DOCUMENTED] == []

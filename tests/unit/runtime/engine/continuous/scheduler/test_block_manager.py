@@ -1,4 +1,4 @@
-"""Every block is in one state, and what a name finds is what was published under it."""
+"""`BlockManager`: every block is in one state, and a hash finds the block that was published under it."""
 
 import pytest
 from hypothesis import settings
@@ -202,8 +202,8 @@ class Ledgers(RuleBasedStateMachine):
         ledger = self.ledger
         ledger.check()
         assert ledger.free + ledger.used + ledger.cached + ledger.copying == ledger.total
-        held = {block for blocks in [*self.held, *self.copied] for block in blocks}
-        assert ledger.used + ledger.copying == len(held)
+        referenced = {block for blocks in [*self.held, *self.copied] for block in blocks}
+        assert ledger.used + ledger.copying == len(referenced)
 
 
 TestLedgers = Ledgers.TestCase

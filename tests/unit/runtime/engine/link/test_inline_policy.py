@@ -1,4 +1,4 @@
-"""Brief batches run in the loop itself; a model that turns slow is back in the thread at once."""
+"""`InlinePolicy`: short batches run in the event loop; a model that becomes slow returns to the thread at once."""
 
 import threading
 import time
@@ -140,7 +140,7 @@ def test_a_model_that_computes_long_or_waits_long_is_not_tried() -> None:
         assert not brevity.should_inline(8, predicted_seconds=0.0, now=1e9)
 
 
-async def test_a_thread_that_starves_beside_a_busy_loop_gives_its_batches_back() -> None:
+async def test_batches_of_a_thread_that_starves_next_to_a_busy_loop_run_inline() -> None:
     model = Watched()
     client = await served(model, number=0, max_inline_seconds=0.005)
     assert isinstance(client.link, ThreadLink)

@@ -1,4 +1,4 @@
-"""While long batches run, waking the event loop does not interrupt them; short ones change nothing."""
+"""`BatchSchedPolicy`: wake-ups of the event loop do not preempt long batches; short ones change nothing."""
 
 import os
 
@@ -9,7 +9,7 @@ from penstock_runtime.engine.link.batch import batch_thread_link
 from penstock_runtime.engine.link.cpu_priority import LONG_SECONDS, BatchSchedPolicy
 from tests.unit.runtime.engine.dynamic.builders import a_request, limits
 from tests.unit.runtime.engine.link.conftest import Client
-from tests.unit.runtime.engine.link.test_brevity import Watched
+from tests.unit.runtime.engine.link.test_inline_policy import Watched
 
 
 async def test_after_a_long_batch_the_loop_defers_until_the_link_is_closed() -> None:
@@ -43,8 +43,8 @@ def test_where_it_is_forbidden_nothing_breaks(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError("not permitted")
 
     monkeypatch.setattr(os, "sched_setscheduler", forbidden)
-    one = BatchSchedPolicy()
-    one.before(1.0)
-    one.before(1.0)
-    one.end()
+    policy = BatchSchedPolicy()
+    policy.before(1.0)
+    policy.before(1.0)
+    policy.end()
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
