@@ -83,14 +83,14 @@ class GenerationClient(EngineClient):
         except TokenizerRefused as error:
             raise ModelLoadFailed(str(error)) from error
         info = await self.link.start(deliver)
-        self._max_running = info.max_running
+        self._max_running = info.cap_bound
         hold = self.admission.memory.hold_apart
         encoder = TextEncoder(
             tokenizer, max_sequence_tokens(info), hold, self._config.queue.max_held_bytes
         )
         self.serving = Serving(info, tokenizer, self._grammars, encoder)
         return ModelInfo(
-            self._config.model_name, PLATFORM, info.backend, (), (), max_rows=info.max_running
+            self._config.model_name, PLATFORM, info.backend, (), (), max_rows=info.cap_bound
         )
 
     @override
