@@ -1,28 +1,22 @@
-"""Vocabulary check of `make lint`: counts the words of vocabulary.toml in docs, comments, strings and identifiers.
-
-Each top-level folder has a limit in vocabulary.json. A folder over its limit fails the check; `--lower` writes smaller
-limits once words were replaced, and never larger ones. `--files` lists the counts by file, `--lines FILE` each place.
-"""
+"""Vocabulary check of `make lint`: finds the words of vocabulary.toml in docs, comments, strings and identifiers."""
 
 import argparse
 import ast
 import io
-import json
 import re
 import subprocess
 import sys
 import tokenize
 import tomllib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WORDS = Path(__file__).with_suffix(".toml")
-LIMITS = Path(__file__).with_suffix(".json")
 TEXTS = {".md", ".yaml", ".yml", ".toml", ".tpl", ".txt", ".sh", ""}
 C_SOURCES = {".c", ".h", ".go"}
+YAML = {".yaml", ".yml"}
 SKIPPED = re.compile(
     r"LICENSE$|tests/audit/vocabulary\.|tests/unit/audit/test_vocabulary\.py$"
     r"|charts/penstock/charts/|charts/penstock-crds/templates/|tests/integration/api/earlier/"  # copies
@@ -30,6 +24,8 @@ SKIPPED = re.compile(
 )
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 CODE_SPAN = re.compile(r"`[^`\n]+`")
+YAML_NAME = re.compile(r"^[ -]*[\w./-]+(?=:|$)", re.MULTILINE)
+"""A key, or an item of one word: API fields keep their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +58,6 @@ class Place:
     file: str
     line: int
     word: str
-
-    @property
-    def folder(self) -> str:
-        """The top-level folder; `.` for a file of the root."""
-        return self.file.partition("/")[0] if "/" in self.file else "."
 
 
 def read_words(path: Path = WORDS) -> tuple[Word, ...]:
@@ -106,6 +97,8 @@ def scan(file: str, text: str, words: Sequence[Word]) -> Iterator[Place]:
         yield from _names(file, text, words)
     elif suffix in C_SOURCES:
         parts = ((_line(text, match.start()), match[0]) for match in C_COMMENT.finditer(text))
+    elif suffix in YAML:
+        parts = iter([(1, YAML_NAME.sub(lambda name: " " * len(name[0]), text))])
     else:
         parts = iter([(1, text)])
     anything = re.compile("|".join(word.pattern.pattern for word in words if word.pattern), re.I)
@@ -162,70 +155,25 @@ def repository_files(root: Path = ROOT) -> list[str]:
     )
 
 
-def scan_repository(words: Sequence[Word], root: Path = ROOT) -> list[Place]:
-    """Return every match in the repository."""
-    return [
-        place
-        for name in repository_files(root)
-        for place in scan(name, (root / name).read_text(encoding="utf-8"), words)
-    ]
-
-
-def over_limit(counts: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, int]:
-    """Return by how many words each folder exceeds its limit; a folder without a limit has 0."""
-    excess = {folder: count - limits.get(folder, 0) for folder, count in counts.items()}
-    return {folder: words for folder, words in excess.items() if words > 0}
-
-
-def lowered(counts: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits, each as small as the count allows, none larger than before."""
-    smaller = {folder: min(limit, counts.get(folder, 0)) for folder, limit in limits.items()}
-    return {folder: limit for folder, limit in sorted(smaller.items()) if limit}
-
-
-def _report(places: Iterable[Place], words: Sequence[Word], *, files: bool) -> None:
-    by_word = Counter(place.word for place in places)
-    table = {word.word if word.pattern else f"local {word.word}": word for word in words}
-    for name, count in by_word.most_common():
-        print(f"{count:6}  {name:14} {table[name].say}  ({table[name].why})")
-    if files:
-        for name, count in Counter(place.file for place in places).most_common():
-            print(f"{count:6}  {name}")
-
-
-def main(arguments: Sequence[str], root: Path = ROOT, limits_file: Path = LIMITS) -> int:
-    """Print the counts; return 1 if a folder is over its limit."""
+def main(arguments: Sequence[str], root: Path = ROOT) -> int:
+    """Print each place with its reason and replacement; return 1 if there is any."""
     parser = argparse.ArgumentParser(prog="python -m tests.audit.vocabulary", description=__doc__)
-    parser.add_argument("--lower", action="store_true", help="write the present counts as limits")
-    parser.add_argument("--files", action="store_true", help="print the counts by file")
-    parser.add_argument("--lines", metavar="FILE", help="print each place in one file")
-    options = parser.parse_args(arguments)
+    parser.add_argument("files", nargs="*", help="files to check; all of the repository if none")
+    files = parser.parse_args(arguments).files or repository_files(root)
     words = read_words()
-    if options.lines:
-        text = (root / options.lines).read_text(encoding="utf-8")
-        for place in sorted(scan(options.lines, text, words), key=lambda each: each.line):
-            print(f"{place.file}:{place.line}: {place.word}")
-        return 0
-    places = scan_repository(words, root)
-    counts = Counter(place.folder for place in places)
-    limits: dict[str, int] = json.loads(limits_file.read_text(encoding="utf-8"))
-    if options.lower:
-        limits = lowered(counts, limits)
-        limits_file.write_text(json.dumps(limits, indent=2) + "\n", encoding="utf-8")
-    excess = over_limit(counts, limits)
-    if options.files or excess:
-        _report(places, words, files=options.files)
-    for folder in sorted(counts.keys() | limits.keys()):
-        limit = limits.get(folder, 0)
-        hint = "; run with --lower" if counts[folder] < limit else ""
-        print(f"vocabulary: {folder}: {counts[folder]} of at most {limit}{hint}")
-    for folder, more in excess.items():
-        print(
-            f"{folder}: over its limit by {more}; see tests/audit/vocabulary.toml for replacements"
-            " and run `python -m tests.audit.vocabulary --files`",
-            file=sys.stderr,
+    table = {word.word if word.pattern else f"local {word.word}": word for word in words}
+    places = [
+        place
+        for name in files
+        for place in sorted(
+            scan(name, (root / name).read_text(encoding="utf-8"), words),
+            key=lambda each: (each.line, each.word),
         )
-    return int(bool(excess))
+    ]
+    for place in places:
+        word = table[place.word]
+        print(f"{place.file}:{place.line}: {place.word} ({word.why}); write: {word.say}")
+    return int(bool(places))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ Ids = NDArray[np.int64]
 Encode = Callable[[list[str]], list[Ids]]
 
 
-MOST_CHARACTERS: Final = 2**18
+MAX_CHARACTERS: Final = 2**18
 """Characters of one call before its last text: a tenth of a second of the thread that all texts share."""
 
 
@@ -116,7 +116,7 @@ class MicroBatcher:
 
     def _take(self) -> list[_Piece]:
         """Return the pieces of the next call; the rest of a larger request is queued again."""
-        pieces, room = list[_Piece](), MOST_CHARACTERS
+        pieces, room = list[_Piece](), MAX_CHARACTERS
         while self._waiting and room > 0:
             piece = self._waiting.popleft().next(room)
             pieces.append(piece)
@@ -203,7 +203,7 @@ class TokenizerPool:
                 raise ContextExceeded(
                     f"`{where}` has {len(row)} tokens, this model's maximum context length is"
                     f" {self.max_tokens} tokens:"
-                    " send less, or ask for it to be cut",
+                    " send less, or set the option that truncates it",
                     field=where,
                 )
             if row.view(np.uint64).max() >= self.vocabulary:  # as unsigned, a negative id is large

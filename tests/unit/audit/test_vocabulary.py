@@ -1,13 +1,12 @@
-"""The vocabulary check finds each word of its table, leaves code alone, and its limits only fall."""
+"""The vocabulary check finds each word of its table, and leaves code and API fields alone."""
 
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.audit import vocabulary
-from tests.audit.vocabulary import lowered, main, over_limit, read_words, scan
+from tests.audit.vocabulary import main, read_words, scan
 
 WORDS = read_words()
 BAD_PYTHON = '''"""Whoever refuses is told, and nobody
@@ -47,6 +46,11 @@ def test_keys_of_dict_displays_are_fields_and_not_checked() -> None:
     assert words_of("tests/a.py", 'row = {"asked": "who asked"}\n') == [(1, "ask"), (1, "who")]
 
 
+def test_names_in_yaml_are_fields_and_not_checked() -> None:
+    text = "asked:\n  description: what the pool asked for\nrequired:\n- asked\n"
+    assert words_of("crds/a.yaml", text) == [(2, "ask")]
+
+
 def test_parts_of_names_are_checked_for_words_with_names() -> None:
     text = "def read_anew(foretold_rows: int) -> None:\n    asked_for = waits_for_ever = 1\n"
     assert words_of("operator/a.py", text) == [(1, "anew"), (1, "foretell"), (2, "for ever")]
@@ -77,47 +81,29 @@ def test_every_word_has_a_reason_and_a_replacement_that_passes(word: vocabulary.
         assert list(word.matches(word.say)) == []
 
 
-def test_a_folder_over_its_limit_fails_and_one_without_a_limit_has_none_to_spare() -> None:
-    counts = {"docs": 3, "operator": 2, "tools": 1}
-    assert over_limit(counts, {"docs": 2, "operator": 2}) == {"docs": 1, "tools": 1}
-
-
-def test_limits_are_lowered_and_never_raised() -> None:
-    assert lowered({"docs": 1, "tests": 9}, {"crds": 4, "docs": 2, "tests": 5}) == {
-        "docs": 1,
-        "tests": 5,
-    }
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository with three words to replace, two in pages and one in tools."""
     subprocess.run(("git", "init", "-q", tmp_path), check=True)
-    for name, text in (("pages/a.md", "anew, in vain"), ("tools/a.py", "held = 1\n")):
-        (tmp_path / name).parent.mkdir()
+    texts = {"pages/a.md": "anew,\nin vain", "tools/a.py": "held = 1\n", "tools/b.py": "pods = 1\n"}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
-def test_the_check_fails_over_a_limit_and_names_the_folder(
+def test_the_check_fails_and_names_place_reason_and_replacement(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limits = repository / "limits.json"
-    limits.write_text('{"pages": 1, "tools": 1}')
-    assert main(["--files"], repository, limits) == 1
-    printed = capsys.readouterr()
-    assert "pages: over its limit by 1" in printed.err
-    assert "tools:" not in printed.err
-    assert "     2  pages/a.md" in printed.out
+    assert main([], repository) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "pages/a.md:1: anew (archaic); write: again"
+    assert [line.split(" ")[0] for line in printed] == [
+        "pages/a.md:1:",
+        "pages/a.md:2:",
+        "tools/a.py:1:",
+    ]
 
 
-def test_the_check_passes_at_the_limit_and_lowers_a_larger_one(repository: Path) -> None:
-    limits = repository / "limits.json"
-    limits.write_text('{"pages": 9, "tools": 1}')
-    assert main(["--lower"], repository, limits) == 0
-    assert json.loads(limits.read_text()) == {"pages": 2, "tools": 1}
-
-
-def test_every_limit_of_the_project_is_of_a_folder_that_exists() -> None:
-    limits = json.loads(vocabulary.LIMITS.read_text(encoding="utf-8"))
-    assert [folder for folder in limits if not (vocabulary.ROOT / folder).is_dir()] == []
+def test_the_check_passes_without_a_listed_word(repository: Path) -> None:
+    assert main(["tools/b.py"], repository) == 0

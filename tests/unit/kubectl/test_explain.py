@@ -58,20 +58,20 @@ def test_history_is_a_chart_of_what_prometheus_knows(
     assert run(stage, tmp_path, "--last", "30m") == 0
     said = capsys.readouterr().out
     assert "The last 30 min" in said
-    (line,) = [one for one in said.splitlines() if "demand, rows/s" in one]
+    (line,) = [text for text in said.splitlines() if "demand, rows/s" in text]
     assert "▁" in line
     assert "█" in line
     assert line.split()[-3:] == ["10", "80", "80"]
-    assert all('namespace="team-a",pool="chat"' in one for one in stage.queries)
+    assert all('namespace="team-a",pool="chat"' in query for query in stage.queries)
 
 
 def test_history_comes_from_the_prometheus_of_the_installation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = pool()
-    scaling = {**held["status"]["scaling"], "prometheusUrl": PROMETHEUS}
-    held = {**held, "status": {**held["status"], "scaling": scaling}}
-    stage = Stage(held, [], [10.0] * 60)
+    stored = pool()
+    scaling = {**stored["status"]["scaling"], "prometheusUrl": PROMETHEUS}
+    stored = {**stored, "status": {**stored["status"], "scaling": scaling}}
+    stage = Stage(stored, [], [10.0] * 60)
     assert run(stage, tmp_path, "--last", "15m") == 0
     assert "The last 15 min" in capsys.readouterr().out
     assert stage.queries

@@ -32,18 +32,18 @@ def test_a_series_has_a_value_a_step_and_nan_where_nothing_is_known() -> None:
     over = span(1000.0, 60.0)
     assert (over.start, over.step) == (940.0, 15.0)
     answer = {"data": {"result": [{"values": [[940, "1"], [970.001, "3"], [985, "NaN"]]}]}}
-    found = series(answer, over)
-    assert found[0] == 1
-    assert found[2] == 3
-    assert [isnan(one) for one in found] == [False, True, False, True, True]
+    values = series(answer, over)
+    assert values[0] == 1
+    assert values[2] == 3
+    assert [isnan(value) for value in values] == [False, True, False, True, True]
 
 
 def test_demand_begins_where_it_is_known_and_gaps_are_bridged() -> None:
     over = TimeRange(1000.0, 1105.0, 15.0)
-    found = demand((nan, nan, 5.0, nan, nan, 8.0, 6.0, nan), over)
-    assert found.began == 1030.0
-    assert found.rates == [(one, 15.0) for one in (5.0, 6.0, 7.0, 8.0, 6.0, 6.0)]
-    assert found.unknown == 0.5
+    history = demand((nan, nan, 5.0, nan, nan, 8.0, 6.0, nan), over)
+    assert history.began == 1030.0
+    assert history.rates == [(rate, 15.0) for rate in (5.0, 6.0, 7.0, 8.0, 6.0, 6.0)]
+    assert history.unknown == 0.5
 
 
 def test_a_demand_of_which_nothing_is_known_has_no_rates() -> None:

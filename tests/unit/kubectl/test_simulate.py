@@ -32,8 +32,8 @@ def known(rates: list[float] | None = None, **spec: object) -> Stage:
 
 
 def cases(folder: Path) -> dict[str, Object]:
-    found = json.loads((folder / "out.json").read_text())
-    return {one["case"]: one for one in found["cases"]}
+    written = json.loads((folder / "out.json").read_text())
+    return {case["case"]: case for case in written["cases"]}
 
 
 def test_a_bound_on_replicas_is_cheaper_and_attains_less(
@@ -44,8 +44,8 @@ def test_a_bound_on_replicas_is_cheaper_and_attains_less(
     )
     words = ["--policy", bound, "--last", "10m", "--json", str(tmp_path / "out.json")]
     assert run(known(), tmp_path, *words) == 0
-    found = cases(tmp_path)
-    free, bounded = found["as it is"], found["with proposed.yaml"]
+    results = cases(tmp_path)
+    free, bounded = results["as it is"], results["with proposed.yaml"]
     assert bounded["most_replicas"] == 2
     assert free["most_replicas"] > 2
     assert bounded["gpu_hours"] < free["gpu_hours"]
@@ -85,7 +85,7 @@ def as_it_is(folder: Path, *words: str, **spec: object) -> Object:
 
 
 def test_gpu_hours_count_every_device_of_a_replica(tmp_path: Path) -> None:
-    one, two = (
+    first, second = (
         as_it_is(
             tmp_path,
             scaling={"mode": "Manual"},
@@ -93,8 +93,8 @@ def test_gpu_hours_count_every_device_of_a_replica(tmp_path: Path) -> None:
         )
         for count in (1, 2)
     )
-    assert two["gpu_hours"] == 2 * one["gpu_hours"] > 0
-    assert one["mean_replicas"] == two["mean_replicas"] == pytest.approx(2)
+    assert second["gpu_hours"] == 2 * first["gpu_hours"] > 0
+    assert first["mean_replicas"] == second["mean_replicas"] == pytest.approx(2)
 
 
 def test_a_fixed_cap_is_size_max_and_a_recommended_one_the_published(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_a_fixed_cap_is_size_max_and_a_recommended_one_the_published(tmp_path: P
 
 
 def test_a_held_count_is_the_one_in_the_status(tmp_path: Path) -> None:
-    held = as_it_is(tmp_path, replicas=1, scaling={"mode": "Hold", "maxReplicas": 6})
-    assert held["most_replicas"] == 3
-    assert held["mean_replicas"] == pytest.approx(3)
+    frozen = as_it_is(tmp_path, replicas=1, scaling={"mode": "Hold", "maxReplicas": 6})
+    assert frozen["most_replicas"] == 3
+    assert frozen["mean_replicas"] == pytest.approx(3)
 
 
 def test_a_recommended_count_is_applied_only_on_request(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_a_schedule_raises_the_floor_in_its_hours(tmp_path: Path) -> None:
     file = proposed(tmp_path, schedules=[always], metrics={"prometheus": {"url": PROMETHEUS}})
     words = ["--policy", file, "--last", "10m", "--json", str(tmp_path / "out.json")]
     assert run(known([10.0] * 40), tmp_path, *words) == 0
-    found = cases(tmp_path)
-    assert found["as it is"]["most_replicas"] <= 2
-    assert found["with proposed.yaml"]["most_replicas"] == 4
+    results = cases(tmp_path)
+    assert results["as it is"]["most_replicas"] <= 2
+    assert results["with proposed.yaml"]["most_replicas"] == 4
 
 
 @pytest.mark.parametrize("ending", ["png", "html"])
@@ -198,9 +198,12 @@ def test_a_bar_tells_how_far_each_run_has_come_and_leaves_nothing_behind(
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     monkeypatch.setenv("TTY_INTERACTIVE", "1")
     assert run(known(), tmp_path, "--last", "10m") == 0
-    told = capsys.readouterr().out
-    bar, _, page = told.rpartition("\x1b[2K")
-    shown = [int(one) for one in re.findall(r"(\d+) %", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", bar))]
+    printed = capsys.readouterr().out
+    bar, _, page = printed.rpartition("\x1b[2K")
+    shown = [
+        int(percent)
+        for percent in re.findall(r"(\d+) %", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", bar))
+    ]
     assert shown
     assert shown == sorted(shown)
     assert shown[-1] == 100
@@ -216,6 +219,6 @@ def test_a_pool_that_generates_text_is_refused_for_no_model_of_its_steps_is_here
     }
     stage = known(model={"task": "TextGeneration", "source": claim})
     assert run(stage, tmp_path, "--last", "10m") != 0
-    told = capsys.readouterr()
-    assert "TextGeneration" in told.out + told.err
-    assert "candidate" in told.out + told.err
+    printed = capsys.readouterr()
+    assert "TextGeneration" in printed.out + printed.err
+    assert "candidate" in printed.out + printed.err

@@ -37,14 +37,16 @@ class Recordings:
         if self._refuses:
             raise RuntimeError("operation not permitted when stream is capturing")
         self.shapes.append(tuple(tensors[0].shape))
-        held = [one.clone() for one in tensors]
+        copies = [tensor.clone() for tensor in tensors]
 
         def replay(tensors: list[torch.Tensor]) -> dict[str, torch.Tensor]:
             self.replays += 1
-            for mine, value in zip(held, tensors, strict=True):
+            for mine, value in zip(copies, tensors, strict=True):
                 mine.copy_(value)
-            outputs = dict(call(held))
-            return {name: one + 1 for name, one in outputs.items()} if self._wrong else outputs
+            outputs = dict(call(copies))
+            return (
+                {name: tensor + 1 for name, tensor in outputs.items()} if self._wrong else outputs
+            )
 
         return replay
 
@@ -62,9 +64,9 @@ def test_a_batch_comes_back_as_its_own_copy_batch_after_batch(
         x = np.full((size, 3), size, np.float32)
         x.setflags(write=False)
         kept.append(staging.run(double, [x]))
-    for size, found in zip((4, 2, 9), kept, strict=True):
-        assert found["y"].tolist() == [[2.0 * size] * 3] * size
-        assert found["rows"].dtype == np.int64
+    for size, captured in zip((4, 2, 9), kept, strict=True):
+        assert captured["y"].tolist() == [[2.0 * size] * 3] * size
+        assert captured["rows"].dtype == np.int64
 
 
 def test_buffers_are_kept_while_they_suffice() -> None:
@@ -81,8 +83,8 @@ def test_a_call_is_recorded_once_a_bucket_of_rows_and_answers_its_own_rows() -> 
     recorder = Recordings()
     graphs = Graphs(double, recorder)
     for count in (1, 3, 4, 2, 3):
-        found = graphs(rows(count, start=count))
-        assert found["y"].tolist() == (rows(count, start=count)[0] * 2).tolist()
+        outputs = graphs(rows(count, start=count))
+        assert outputs["y"].tolist() == (rows(count, start=count)[0] * 2).tolist()
     assert recorder.shapes == [(1, 3), (4, 3), (2, 3)]
 
 
@@ -122,12 +124,12 @@ def test_prepacked_layers_compute_what_plain_ones_do() -> None:
         act = torch.nn.ReLU() if name == "relu" else torch.nn.GELU(approximate)
         plain = Plain(linear.weight, linear.bias, act)
         packed = Prepacked(linear.weight, linear.bias, fused)
-        for one, other in (
+        for chosen, other in (
             (plain(x), packed(x)),
             (plain.activated(x), packed.activated(x)),
             (plain.added(x, residual), packed.added(x, residual)),
         ):
-            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(chosen, other, rtol=1e-5, atol=1e-5)
 
 
 def test_what_one_dnn_does_not_take_stays_plain() -> None:
@@ -141,7 +143,7 @@ def test_merged_layers_stand_side_by_side() -> None:
     linears = [torch.nn.Linear(4, size) for size in (3, 5)]
     weight, bias = merged(*linears)
     x = torch.randn(2, 4)
-    wanted = torch.cat([one(x) for one in linears], 1)
+    wanted = torch.cat([linear(x) for linear in linears], 1)
     torch.testing.assert_close(torch.nn.functional.linear(x, weight, bias), wanted)
     with pytest.raises(ValueError, match="either all of the layers have a bias or none has"):
         merged(linears[0], torch.nn.Linear(4, 2, bias=False))

@@ -23,13 +23,13 @@ from tests.unit.runtime.sources.conftest import FILES, LARGE, Configure
 from tests.unit.runtime.sources.hub import Hub, entry
 
 TOTAL = len(FILES["config.json"]) + len(LARGE)
-"""Of what is wanted of the whole repository: not the weights in a format that nobody reads."""
+"""The files of the repository that are fetched: without the weights in an unused format."""
 
 
 def fetched(config: RuntimeConfig) -> set[str]:
     fetch_model(config, DownloadProgress())
     folder = config.files_folder
-    return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()}
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def test_what_the_runtime_reads_is_fetched_and_counted(hub: Hub, config: Runtime
     fetch_model(config, meter)
     assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
     assert not (config.files_folder / "pytorch_model.bin").exists()
-    told = meter.read()
+    progress = meter.read()
     expected = sum(len(body) for path, body in FILES.items() if not path.endswith(".bin"))
-    assert (told.stage, told.loaded_bytes, told.total_bytes) == (
+    assert (progress.stage, progress.loaded_bytes, progress.total_bytes) == (
         LoadStage.STARTING,
         expected,
         expected,
@@ -167,16 +167,16 @@ def test_pods_that_start_together_fetch_once_and_who_waits_shows_the_others_byte
     threads = [
         threading.Thread(target=fetch_model, args=pair) for pair in zip(pods, meters, strict=True)
     ]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     seen = set()
-    while any(one.is_alive() for one in threads):
+    while any(thread.is_alive() for thread in threads):
         seen |= {
             (m.read().stage, m.read().loaded_bytes > 0, m.read().total_bytes > 0) for m in meters
         }
         time.sleep(0.05)
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.join()
     assert (LoadStage.WAITING, True, True) in seen
     assert sum(sent for path, _, sent in hub.sent if path == "model.safetensors") == len(LARGE)
     assert all((pod.files_folder / "model.safetensors").is_file() for pod in pods)

@@ -51,7 +51,7 @@ def config(server: Bucket, configured: Configure) -> RuntimeConfig:
 def fetched(config: RuntimeConfig) -> set[str]:
     fetch_model(config, DownloadProgress())
     folder = config.files_folder
-    return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()}
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_folder_is_fetched_under_its_own_names_and_counted(config: RuntimeConfig) -> None:
@@ -88,9 +88,7 @@ def test_a_pod_that_starts_again_goes_on_where_the_one_before_it_stopped(
     assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
 
 
-def test_an_object_that_is_written_anew_is_fetched_anew(
-    server: Bucket, configured: Configure
-) -> None:
+def test_a_rewritten_object_is_fetched_again(server: Bucket, configured: Configure) -> None:
     server.put("changing/config.json", b"{1}")
     config = configured("s3", bucket="models", prefix="changing", endpoint=server.url)
     fetched(config)
@@ -98,7 +96,7 @@ def test_an_object_that_is_written_anew_is_fetched_anew(
     server.put("changing/config.json", b"{2}")
     fetched(config)
     assert (config.files_folder / "config.json").read_bytes() == b"{2}"
-    assert (before / "config.json").read_bytes() == b"{1}", "who runs on it keeps it"
+    assert (before / "config.json").read_bytes() == b"{1}", "running pods keep it"
 
 
 def test_what_does_not_hash_to_its_etag_is_thrown_away(
@@ -115,7 +113,7 @@ def test_what_does_not_hash_to_its_etag_is_thrown_away(
 
 @pytest.mark.parametrize(
     "source",
-    [{"bucket": "nobody-made-it"}, {"bucket": "models", "prefix": "nowhere"}],
+    [{"bucket": "absent"}, {"bucket": "models", "prefix": "nowhere"}],
     ids=["bucket", "prefix"],
 )
 def test_what_is_not_there_is_not_found(

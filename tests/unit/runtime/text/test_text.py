@@ -39,17 +39,17 @@ IDS = st.lists(st.integers(0, len(VOCABULARY) - 1), max_size=40)
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:
     """Cut `text` at `cuts`."""
-    places = sorted({0, len(text), *(one % (len(text) + 1) for one in cuts)})
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     return [text[a:b] for a, b in pairwise(places)]
 
 
 @QUICK
 @given(IDS)
 def test_tokens_one_by_one_say_what_they_say_together(ids: list[int]) -> None:
-    one = Detokenizer(VOCABULARY, skip_special=False)
-    told = "".join(one.add((token,)) for token in ids) + one.finish()
-    assert told == detokenize(VOCABULARY, ids, skip_special=False)
-    assert told == BACKEND.decode(ids, skip_special_tokens=False)
+    detokenizer = Detokenizer(VOCABULARY, skip_special=False)
+    text_out = "".join(detokenizer.add((token,)) for token in ids) + detokenizer.finish()
+    assert text_out == detokenize(VOCABULARY, ids, skip_special=False)
+    assert text_out == BACKEND.decode(ids, skip_special_tokens=False)
 
 
 @QUICK
@@ -59,10 +59,10 @@ def test_any_text_comes_back_from_its_tokens(text: str) -> None:
 
 
 def test_no_half_character_is_ever_told() -> None:
-    one = Detokenizer(VOCABULARY)
-    told = [one.add((token,)) for token in BACKEND.encode("日本🎉").ids]
-    assert "".join(told) == "日本🎉"
-    assert "\ufffd" not in "".join(told)
+    detokenizer = Detokenizer(VOCABULARY)
+    pieces = [detokenizer.add((token,)) for token in BACKEND.encode("日本🎉").ids]
+    assert "".join(pieces) == "日本🎉"
+    assert "\ufffd" not in "".join(pieces)
 
 
 def test_sentence_pieces_spell_spaces_and_bytes() -> None:
@@ -82,40 +82,40 @@ def test_runs_of_spaces_that_were_added_to_sentence_pieces_are_spaces() -> None:
     backend = Backend(models.BPE({"def": 0, ":": 1, "<0x0A>": 2, "▁": 3}, []))
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
     runs = ["▁▁", "▁▁▁▁"]
-    backend.add_tokens([AddedToken(one, normalized=False) for one in runs])
+    backend.add_tokens([AddedToken(token, normalized=False) for token in runs])
     backend.add_special_tokens(["<end▁of▁turn>"])
     ids = [0, 3, 1, 2, 5, 0, 4, 6]
-    told = detokenize(read_vocabulary(backend), ids, skip_special=False)
-    assert told == "def :\n    def  <end of turn>"
-    assert told == backend.decode(ids, skip_special_tokens=False)
+    decoded = detokenize(read_vocabulary(backend), ids, skip_special=False)
+    assert decoded == "def :\n    def  <end of turn>"
+    assert decoded == backend.decode(ids, skip_special_tokens=False)
 
 
 @QUICK
 @given(st.text("abc", max_size=30), st.lists(st.integers(0, 99), max_size=8))
 def test_a_stop_string_is_found_however_the_text_is_cut(text: str, cuts: list[int]) -> None:
     stops = ("bca", "cc", "abab")
-    matcher, told, found = StopMatcher(stops), "", None
+    matcher, released, stop = StopMatcher(stops), "", None
     for piece in pieces_of(text, cuts):
         step = matcher.add(piece)
-        told += step.text
+        released += step.text
         if step.stop is not None:
-            found = step.stop
+            stop = step.stop
             break
     else:
-        told += matcher.finish()
+        released += matcher.finish()
     first = min((at for at in map(text.find, stops) if at >= 0), default=None)
-    if found is None:
-        assert told == text
+    if stop is None:
+        assert released == text
         assert first is None
     else:
         # a stop that is complete ends the text; one that began earlier but was not complete could not be known
-        assert text.startswith(told + found)
-        assert len(told) <= len(text)
+        assert text.startswith(released + stop)
+        assert len(released) <= len(text)
 
 
 def test_a_stop_string_is_kept_where_it_is_asked_for() -> None:
-    told = StopMatcher(("!",), include=True).add("yes! no")
-    assert (told.text, told.stop) == ("yes!", "!")
+    step = StopMatcher(("!",), include=True).add("yes! no")
+    assert (step.text, step.stop) == ("yes!", "!")
 
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "}]\\"{", "b": [1, {}]}}\n</tool_call>'
@@ -127,16 +127,18 @@ HALF = '<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'
 def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[ToolCallEvent]:
     """Parse `text` in pieces; join what belongs together."""
     parser = ToolCallParser(spelling)
-    said = [one for piece in pieces_of(text, cuts) for one in parser.add(piece)] + parser.finish()
+    said = [
+        event for piece in pieces_of(text, cuts) for event in parser.add(piece)
+    ] + parser.finish()
     joined: list[ToolCallEvent] = []
-    for one in said:
+    for event in said:
         last = joined[-1] if joined else None
-        if isinstance(one, Content) and isinstance(last, Content):
-            joined[-1] = Content(last.text + one.text)
-        elif isinstance(one, Arguments) and isinstance(last, Arguments):
-            joined[-1] = Arguments(last.text + one.text)
+        if isinstance(event, Content) and isinstance(last, Content):
+            joined[-1] = Content(last.text + event.text)
+        elif isinstance(event, Arguments) and isinstance(last, Arguments):
+            joined[-1] = Arguments(last.text + event.text)
         else:
-            joined.append(one)
+            joined.append(event)
     return joined
 
 
@@ -199,15 +201,15 @@ def test_what_is_no_call_is_content_and_nothing_is_dropped(
 def test_a_thought_is_told_apart_from_the_answer(cuts: list[int], begun: bool) -> None:
     splitter = ReasoningSplitter(begun=begun)
     text = ("" if begun else "<think>") + "so < it is</think>\n\nYes."
-    told = [splitter.add(piece) for piece in pieces_of(text, cuts)] + [splitter.finish()]
-    assert "".join(one.reasoning for one in told) == "so < it is"
-    assert "".join(one.content for one in told) == "Yes."
+    thoughts = [splitter.add(piece) for piece in pieces_of(text, cuts)] + [splitter.finish()]
+    assert "".join(thought.reasoning for thought in thoughts) == "so < it is"
+    assert "".join(thought.content for thought in thoughts) == "Yes."
 
 
 def test_an_answer_without_a_thought_is_all_content() -> None:
     splitter = ReasoningSplitter(begun=False)
-    told = [splitter.add("<thin"), splitter.add(" ice"), splitter.finish()]
-    assert "".join(one.content for one in told) == "<thin ice"
+    thoughts = [splitter.add("<thin"), splitter.add(" ice"), splitter.finish()]
+    assert "".join(thought.content for thought in thoughts) == "<thin ice"
 
 
 MESSAGES: list[dict[str, Any]] = [
@@ -284,5 +286,5 @@ def test_a_conversation_with_tools_has_the_template_that_its_model_names_for_it(
         (tmp_path / "additional_chat_templates").mkdir()
         (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text(named["tool_use"])
     path.write_text(json.dumps(config))
-    found = [load_tokenizer(tmp_path).template(tools=tools) for tools in (False, True)]
-    assert [one and one.source for one in found] == ["plain", "tools"]
+    templates = [load_tokenizer(tmp_path).template(tools=tools) for tools in (False, True)]
+    assert [template and template.source for template in templates] == ["plain", "tools"]

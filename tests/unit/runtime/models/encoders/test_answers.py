@@ -32,13 +32,13 @@ def reference(folder: Path, inputs: dict[str, Tensor], *, labels: bool) -> Tenso
     """Return what the untouched model says of each row alone, without any padding."""
     kind = transformers.AutoModelForSequenceClassification if labels else transformers.AutoModel
     model = kind.from_pretrained(folder, dtype=torch.float32).eval()
-    found = []
+    rows = []
     for ids, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True):
         with torch.inference_mode():
             answer = model(input_ids=torch.from_numpy(ids[mask == 1])[None])
         vector = answer.logits[0] if labels else answer.last_hidden_state[0].mean(0)
-        found.append(vector if labels else torch.nn.functional.normalize(vector, dim=0))
-    array: Tensor = torch.stack(found).numpy()
+        rows.append(vector if labels else torch.nn.functional.normalize(vector, dim=0))
+    array: Tensor = torch.stack(rows).numpy()
     return array
 
 
@@ -72,11 +72,11 @@ def test_the_platform_says_how_rows_are_computed(
 
 def test_an_embedding_model_says_what_it_takes_and_gives(loaded: Loaded) -> None:
     info = loaded("bert").info
-    assert [(one.name, one.datatype, one.shape, one.ragged) for one in info.inputs] == [
+    assert [(spec.name, spec.datatype, spec.shape, spec.ragged) for spec in info.inputs] == [
         ("input_ids", "INT64", (-1, -1), True),
         ("attention_mask", "INT64", (-1, -1), True),
     ]
-    assert [(one.name, one.shape) for one in info.outputs] == [("embedding", (-1, 32))]
+    assert [(spec.name, spec.shape) for spec in info.outputs] == [("embedding", (-1, 32))]
     assert info.inputs[0].outside((1, 65)) == "dimension 1 must be from 1 to 64, got 65"
 
 
@@ -98,7 +98,7 @@ def test_a_batch_of_many_passes_is_put_together_in_order(
 
 def test_padding_before_the_tokens_counts_for_nothing(loaded: Loaded) -> None:
     right = texts(9)
-    left = {name: np.roll(np.pad(one, ((0, 0), (0, 3))), 3, 1) for name, one in right.items()}
+    left = {name: np.roll(np.pad(array, ((0, 0), (0, 3))), 3, 1) for name, array in right.items()}
     model = loaded("bert")
     (before,), (behind,) = model.run(left).values(), model.run(right).values()
     assert_near(before, behind)

@@ -42,8 +42,12 @@ def pool_by_the_last(folder: Path) -> None:
 
 
 def test_without_sentence_transformers_files_the_mean_is_taken_and_normed(folder: Path) -> None:
-    found = read_directory(folder)
-    assert (found.pooling, found.normalize, found.max_tokens) == (Pooling.MEAN, True, 64)
+    directory = read_directory(folder)
+    assert (directory.pooling, directory.normalize, directory.max_tokens) == (
+        Pooling.MEAN,
+        True,
+        64,
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,8 +59,8 @@ def test_the_pooling_of_sentence_transformers_is_followed(
 ) -> None:
     put(folder, "modules.json", modules("Transformer", "Pooling"))
     put(folder, "1_Pooling/config.json", {f"pooling_mode_{mode}": True})
-    found = read_directory(folder)
-    assert (found.pooling, found.normalize) == (pooling, False)
+    directory = read_directory(folder)
+    assert (directory.pooling, directory.normalize) == (pooling, False)
 
 
 def test_the_least_of_the_length_bounds_holds(folder: Path) -> None:
@@ -119,7 +123,7 @@ def test_a_pools_spec_finds_its_directory_on_the_claim(folder: Path) -> None:
 
 def test_texts_are_cut_only_where_asked(folder: Path) -> None:
     tokenizer = TextTokenizer(folder, 4)
-    assert [one.tolist() for one in tokenizer.encode(["w0 w1", "nonsense"])] == [
+    assert [ids.tolist() for ids in tokenizer.encode(["w0 w1", "nonsense"])] == [
         [2, 5, 6, 3],
         [2, 1, 3],
     ]

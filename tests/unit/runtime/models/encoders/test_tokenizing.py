@@ -117,7 +117,7 @@ async def test_nothing_is_kept_of_a_request_that_was_cancelled_behind_a_long_one
 async def test_a_request_of_many_texts_shares_the_thread_with_those_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tokenizer_pool, "MOST_CHARACTERS", 4)
+    monkeypatch.setattr(tokenizer_pool, "MAX_CHARACTERS", 4)
     letters, texts, many = await held_by(["aa", "bb", "cc", "dd", "ee"])
     waiting = asyncio.create_task(texts.encode(["z"], "input"))
     await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_a_request_of_many_texts_shares_the_thread_with_those_behind_it(
 async def test_the_rest_of_a_request_is_left_undone_when_it_goes_or_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tokenizer_pool, "MOST_CHARACTERS", 1)
+    monkeypatch.setattr(tokenizer_pool, "MAX_CHARACTERS", 1)
     letters, texts, gone = await held_by(["a", "b", "c"])
     bad = asyncio.create_task(texts.encode(["?", "d"], "input"))
     last = asyncio.create_task(texts.encode(["e"], "input"))
