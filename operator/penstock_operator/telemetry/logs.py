@@ -6,7 +6,7 @@ No data of a Secret is ever passed to a logger.
 import logging
 from collections.abc import Mapping
 
-from penstock_api import log_format as loglines
+from penstock_api.log_format import log_to_stderr
 
 FIELDS = "penstock"
 
@@ -24,7 +24,7 @@ def of(record: logging.LogRecord) -> Mapping[str, object]:
 
 def set_up(log_format: str, level: str) -> None:
     """Log to standard error as `json` or `text`, from `level` up."""
-    loglines.log_to_stderr(log_format, level, of)
+    log_to_stderr(log_format, level, of)
     # kopf and aiohttp log every request and event; the operator logs those that matter
     for noisy in ("kopf", "aiohttp", "urllib3"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))

@@ -95,7 +95,7 @@ def _form_only(
     outlook: ArrivalForecast,
     now: float,
 ) -> Placement:
-    """As `form_batch` where all that waits has one shape: no choice among groups."""
+    """Return what `form_batch` returns, where all waiting requests have one shape: there is one group."""
     ripe = ripe_at(head, limits, outlook)
     if ripe > now and waiting_pays(head.rows, outlook):
         return WaitUntil(ripe)

@@ -170,7 +170,7 @@ def split_outputs(requests: Sequence[Request], outputs: Tensors) -> list[Tensors
 
 
 def _rows(outputs: Tensors) -> list[Tensors]:
-    """As `split_outputs`, for requests of one row: numpy yields rows faster than it slices them."""
+    """Return what `split_outputs` returns for requests of one row: numpy yields rows faster than it slices them."""
     if len(outputs) == 1:
         ((name, tensor),) = outputs.items()
         return [{name: row} for row in tensor[:, None]]

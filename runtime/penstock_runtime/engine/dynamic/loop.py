@@ -81,7 +81,7 @@ def serve(
 def receive(
     inbox: Inbox[M_co], until: float | None, pulse: HeartbeatWriter, clock: Callable[[], float]
 ) -> Sequence[M_co] | None:
-    """As `Inbox.receive`; the engine ticks while it waits."""
+    """Return the messages of the inbox; the heartbeat ticks during the wait."""
     while True:
         now = clock()
         if until is not None and until <= now:

@@ -1,11 +1,13 @@
-"""One queue's order under one discipline: a heap of keys, or, for FairShare, a heap for each tenant.
+"""The order of waiting requests under one discipline: a heap of keys, or, for FairShare, a heap for each tenant.
 
-Both orders answer in O(log n), amortised, and look at heads only. Keys never change while a request waits;
-a tenant's counter does, but it only grows, so a stale entry is put right when it surfaces.
+Operations take O(log n), amortized, and read heads only. A key is constant while its request waits;
+a tenant's counter only grows, so a stale entry is corrected when it reaches the head.
 """
 
 from collections.abc import Iterator
 from typing import Protocol
+
+from typing_extensions import override
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.queue.disciplines import Ordered, key_function, order_key
@@ -24,6 +26,8 @@ STALE_ALLOWED = 64
 
 class Order(Protocol):
     """The order of waiting requests; ids are unique."""
+
+    __slots__ = ()
 
     def add(self, id: str, ordered: Ordered, sequence: int) -> None:
         """Let `id` wait; `sequence` grows with each admission and breaks ties."""
@@ -48,52 +52,52 @@ def order_of(discipline: Discipline, tenants: TenantCounters) -> Order:
     return KeyedOrder(discipline)
 
 
-class KeyedOrder:
-    """The order of a discipline whose keys stand still.
+class KeyedOrder(Order):
+    """The order of a discipline with constant keys.
 
-    A removed request stays in the line until it reaches the head, or until stale entries outnumber waiting ones.
+    A removed request stays in the queue until it reaches the head, or until stale entries outnumber waiting ones.
     """
 
-    __slots__ = ("_key_of", "_line", "_waiting")
+    __slots__ = ("_key_of", "_queue", "_waiting")
 
     def __init__(self, discipline: Discipline) -> None:
         self._key_of = key_function(discipline)
         self._waiting: dict[str, _Entry] = {}
-        self._line: MonotonicQueue[str] = MonotonicQueue()
+        self._queue: MonotonicQueue[str] = MonotonicQueue()
 
+    @override
     def add(self, id: str, ordered: Ordered, sequence: int) -> None:
-        """As `Order.add`."""
         entry = (self._key_of(ordered), sequence, id)
         self._waiting[id] = entry
-        self._line.push(entry)
+        self._queue.push(entry)
 
+    @override
     def discard(self, id: str) -> None:
-        """As `Order.discard`."""
         if self._waiting.pop(id, None) is None:
             return
-        if len(self._line) > 2 * len(self._waiting) + STALE_ALLOWED:
-            self._line.replace(self._waiting.values())
+        if len(self._queue) > 2 * len(self._waiting) + STALE_ALLOWED:
+            self._queue.replace(self._waiting.values())
 
-    def serve(self, id: str, ordered: Ordered) -> None:  # noqa: ARG002 - keys do not depend on served work
-        """As `Order.serve`."""
+    @override
+    def serve(self, id: str, ordered: Ordered) -> None:
         self.discard(id)
 
+    @override
     def head(self) -> tuple[Key, str] | None:
-        """As `Order.head`."""
-        line, waiting = self._line, self._waiting
-        while len(line):
-            entry = line.head()
+        queue, waiting = self._queue, self._waiting
+        while len(queue):
+            entry = queue.head()
             if waiting.get(entry[2]) is entry:
                 return entry[:2], entry[2]
-            line.pop()
+            queue.pop()
         return None
 
+    @override
     def entries(self) -> Iterator[tuple[Key, str]]:
-        """As `Order.entries`."""
         return (((key, sequence), name) for key, sequence, name in self._waiting.values())
 
 
-class FairOrder:
+class FairOrder(Order):
     """The tenant that was served least is next, and of its own requests the one of best priority, aged."""
 
     __slots__ = ("_by_tenant", "_tenant_of", "_tenants", "_tops")
@@ -104,8 +108,9 @@ class FairOrder:
         self._tenant_of: dict[str, str] = {}
         self._tops: LazyHeap[Key, str] = LazyHeap()
 
+    @override
     def add(self, id: str, ordered: Ordered, sequence: int) -> None:
-        """As `Order.add`; its tenant is lifted if it was idle."""
+        """Let `id` wait; the counter of an idle tenant is raised to the others'."""
         tenant = ordered.tenant
         self._tenants.enter(tenant)
         self._tenant_of[id] = tenant
@@ -115,8 +120,8 @@ class FairOrder:
         heap.put(id, (order_key(Discipline.PRIORITY, ordered), sequence))
         self._tops.put(tenant, self._top(tenant))
 
+    @override
     def discard(self, id: str) -> None:
-        """As `Order.discard`."""
         tenant = self._tenant_of.pop(id, None)
         if tenant is None:
             return
@@ -129,13 +134,13 @@ class FairOrder:
             del self._by_tenant[tenant]
         self._tenants.leave(tenant)
 
+    @override
     def serve(self, id: str, ordered: Ordered) -> None:
-        """As `Order.serve`."""
         self._tenants.charge(ordered.tenant, ordered.work)
         self.discard(id)
 
+    @override
     def head(self) -> tuple[Key, str] | None:
-        """As `Order.head`."""
         while (top := self._tops.head()) is not None:
             key, tenant = top
             now = self._top(tenant)
@@ -144,8 +149,8 @@ class FairOrder:
             self._tops.put(tenant, now)  # charged since: it only ever sinks
         return None
 
+    @override
     def entries(self) -> Iterator[tuple[Key, str]]:
-        """As `Order.entries`."""
         for tenant, heap in self._by_tenant.items():
             served = self._tenants.served(tenant)
             for (_, sequence), name in heap.entries():

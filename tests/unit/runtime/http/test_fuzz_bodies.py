@@ -66,7 +66,7 @@ class Readers:
 
 
 class TextReaders:
-    """As `Readers`, of a pod whose model reads texts."""
+    """The readers of a pod whose model reads texts."""
 
     def __init__(self, pod: Texts) -> None:
         self._pod = pod.pod

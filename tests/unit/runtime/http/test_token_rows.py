@@ -50,7 +50,7 @@ def as_json(ids: Row, mask: Row, names: tuple[str, ...] = (IDS, MASK)) -> tuple[
 
 
 def nested(ids: Row, mask: Row) -> tuple[bytes, int]:
-    """As `as_json`, in a way that only the careful reader takes."""
+    """Write the rows as JSON that only the complete reader accepts."""
     body = json.loads(as_json(ids, mask)[0])
     for tensor in body["inputs"]:
         tensor["data"] = [tensor["data"]]
@@ -59,12 +59,12 @@ def nested(ids: Row, mask: Row) -> tuple[bytes, int]:
 
 
 def swapped(ids: Row, mask: Row) -> tuple[bytes, int]:
-    """As `as_json`, the mask first."""
+    """Write the rows as JSON with the mask first."""
     return as_json(ids, mask, (MASK, IDS))
 
 
 def binary(ids: Row, mask: Row) -> tuple[bytes, int]:
-    """As `as_json`, the numbers behind the JSON."""
+    """Write the rows as binary tensors after the JSON."""
     inputs = [
         {
             "name": name,

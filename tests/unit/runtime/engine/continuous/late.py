@@ -35,7 +35,7 @@ class LateGrammar:
 
 
 class LateGrammars:
-    """As `GrammarSource`, from a seed."""
+    """A grammar source with random delays, from a seed."""
 
     def __init__(self, vocabulary: int, seed: int, share: float = 0.4) -> None:
         self.late = 0

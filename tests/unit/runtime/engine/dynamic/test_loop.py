@@ -16,7 +16,7 @@ class OneRequest:
         self.kept = True
 
     def receive(self, until: float | None) -> Sequence[ToEngine] | None:
-        """As `Inbox.receive`."""
+        """Return the request, then nothing."""
         if self._left:
             return self._left.pop()
         assert until is not None, "it ticks while it waits"
@@ -28,16 +28,16 @@ class NoPulse:
     """A heartbeat that records nothing."""
 
     def begin(self, predicted_seconds: float) -> None:
-        """As `HeartbeatWriter.begin`."""
+        """Do nothing."""
 
     def tick(self) -> None:
-        """As `HeartbeatWriter.tick`."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """As `HeartbeatWriter.end`."""
+        """Do nothing."""
 
     def tick_idle(self) -> None:
-        """As `HeartbeatWriter.tick_idle`."""
+        """Do nothing."""
 
 
 def test_an_engine_with_nothing_to_do_keeps_no_tensors() -> None:

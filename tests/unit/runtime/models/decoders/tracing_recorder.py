@@ -20,7 +20,7 @@ class TracingRecorder:
         self.replays = 0
 
     def record(self, call: Named, tensors: list[torch.Tensor]) -> Replay:
-        """As `Recorder`."""
+        """Record the operations of a call."""
         captured = [tensor.clone() for tensor in tensors]
 
         def listed(*given: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -83,7 +83,7 @@ class GatedStep:
         """What every answer is, token by token, and at last the end; empty: what the model says."""
 
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
-        """As `StepExecutor.run`."""
+        """Run the step once the gate is open."""
         if not self.gate.is_set():
             self.held = True
             assert self.gate.wait(30)
