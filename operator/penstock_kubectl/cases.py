@@ -19,8 +19,8 @@ from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.observed import PolicyObject
+from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import EPOCH, ColdStarts, Scenario
-from penstock_simulator.service import ServiceModel
 
 NORMAL_P90 = 1.2816
 STARTUP_SIGMA = 0.5

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from penstock_kubectl.cases import PolicyCase
 from penstock_kubectl.pool_context import PoolContext
+from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.outcome import RunSummary
 from penstock_simulator.routing import Times
-from penstock_simulator.service import ServiceModel
-from penstock_simulator.world import RunRecord
+from penstock_simulator.simulation import RunRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,9 @@ from penstock_kubectl.scenario import Comparison, RecordedWorld
 from penstock_operator.observed import PolicyObject
 from penstock_simulator.arrivals import steps
 from penstock_simulator.outcome import outcome
+from penstock_simulator.simulation import RunRecord
+from penstock_simulator.simulation import simulate as run_world
 from penstock_simulator.traces import UnreadableTrace, read_trace
-from penstock_simulator.world import RunRecord
-from penstock_simulator.world import simulate as run_world
 
 AS_IT_IS = "as it is"
 NO_TOKENS = (

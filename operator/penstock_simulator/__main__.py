@@ -9,14 +9,14 @@ from rich.console import Console
 
 from penstock_simulator.arrivals import requests_for, scaled
 from penstock_simulator.clairvoyant import fluid_gpu_hours
-from penstock_simulator.laws import UnknownLaw, law_named
+from penstock_simulator.law_registry import UnknownLaw, law_named
 from penstock_simulator.options import parser, scenario, service
 from penstock_simulator.outcome import RunSummary, outcome
 from penstock_simulator.plot import plot
 from penstock_simulator.routing import Times
+from penstock_simulator.simulation import RunRecord, simulate
 from penstock_simulator.table import table
 from penstock_simulator.traces import Trace, UnreadableTrace, read_trace
-from penstock_simulator.world import RunRecord, simulate
 
 TABLE_WIDTH = 110
 """Minimum width of the output, so that the table is not truncated."""

@@ -26,7 +26,7 @@ from penstock_simulator.outcome import RunSummary, completed, outcome
 from penstock_simulator.pod import LINGER_SECONDS
 from penstock_simulator.routing import Times
 from penstock_simulator.scenario import Routing, Scenario
-from penstock_simulator.world import RunRecord, simulate
+from penstock_simulator.simulation import RunRecord, simulate
 
 SLOT_SECONDS = 30.0
 ATTAINED = 0.99

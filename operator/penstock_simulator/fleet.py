@@ -5,10 +5,10 @@ from math import exp, log
 
 import numpy as np
 
-from penstock_simulator.engine import SimulatedEngine
+from penstock_simulator.batch_time import Noise
 from penstock_simulator.pod import PodLimits, SimulatedPod
+from penstock_simulator.pod_engine import SimulatedEngine
 from penstock_simulator.scenario import ColdStarts, Scenario
-from penstock_simulator.service import Noise
 
 SETTLED_SECONDS = 3600.0
 """The pods that are Ready at time 0 are this old."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_simulator.arrivals import MEAN_REPLICAS
+from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import ClientBehaviour, ColdStarts, Loss, Routing, Scenario
-from penstock_simulator.service import ServiceModel
 
 CURVE = (100.0, 10.0)
 """Invented, in milliseconds; the simulated figures of docs/design/control-law.md#findings are for this one."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from penstock_simulator.routing import Times
-from penstock_simulator.world import RunRecord, reversals
+from penstock_simulator.simulation import RunRecord, reversals
 
 WORST_SECONDS = 300.0
 WORST_STEP_SECONDS = 30.0

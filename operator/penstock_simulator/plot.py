@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from penstock_simulator.outcome import completed
-from penstock_simulator.world import RunRecord
+from penstock_simulator.simulation import RunRecord
 
 LATENCY_BIN_SECONDS = 20.0
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from penstock_simulator.engine import SimulatedEngine
-from penstock_simulator.service import ServiceModel
+from penstock_simulator.batch_time import ServiceModel
+from penstock_simulator.pod_engine import SimulatedEngine
 
 LINGER_SECONDS = 5.0
 """Time for which a draining pod still accepts requests; it is not released before."""

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock_simulator.engine import SimulatedEngine
 from penstock_simulator.fleet import SimulatedFleet
 from penstock_simulator.pod import SimulatedPod
+from penstock_simulator.pod_engine import SimulatedEngine
 from penstock_simulator.scenario import Routing, Scenario
 
 SLICE_SECONDS = 0.5

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from penstock_operator.decide.spec.law_settings import LawSettings
-from penstock_simulator.service import ServiceModel
+from penstock_simulator.batch_time import ServiceModel
 
 TICK_SECONDS = 5.0
 EPOCH = 1_700_000_000.0

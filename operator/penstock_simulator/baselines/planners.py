@@ -11,7 +11,7 @@ from math import ceil
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_simulator.baselines.inputs import decided, per_pod, queue_depth
-from penstock_simulator.service import ServiceModel
+from penstock_simulator.batch_time import ServiceModel
 
 BATCH_SHARE = 0.45
 

@@ -14,7 +14,7 @@ from penstock_api.limits import PodLoad
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.request import Failed, RequestOutcome
 from penstock_runtime.serving.memory_budget import MemoryBudget
-from penstock_runtime.serving.queue_slots import QueueSlots
+from penstock_runtime.serving.queue_bound import QueueSlots
 from penstock_runtime.serving.state import ServingState
 from penstock_runtime.serving.ticket import Ticket
 

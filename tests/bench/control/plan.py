@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock_operator.decide.spec.law_settings import LawSettings
-from penstock_simulator.laws import OWN, VENDOR_DEFAULTS
+from penstock_simulator.batch_time import ServiceModel
+from penstock_simulator.law_registry import OWN, VENDOR_DEFAULTS
 from penstock_simulator.scenario import ColdStarts, Routing, Scenario
-from penstock_simulator.service import ServiceModel
 
 TRACES = {
     "azure_conv": "AzureLLMInferenceTrace_conv.csv.gz",

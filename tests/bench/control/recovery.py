@@ -6,9 +6,9 @@ import numpy as np
 from rich.table import Table
 
 from penstock_simulator.arrivals import steps
-from penstock_simulator.laws import law_named
+from penstock_simulator.law_registry import law_named
 from penstock_simulator.outcome import completed, outcome
-from penstock_simulator.world import RunRecord, simulate
+from penstock_simulator.simulation import RunRecord, simulate
 from tests.bench.control import plan
 
 BEFORE, AFTER = 4.0, 10.0

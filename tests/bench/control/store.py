@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from penstock_simulator.laws import OWN
+from penstock_simulator.law_registry import OWN
 from penstock_simulator.outcome import RunSummary
 from tests.bench.control.jobs import Job, Result
 

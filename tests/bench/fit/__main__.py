@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from penstock_simulator.service import ServiceModel
+from penstock_simulator.batch_time import ServiceModel
 from tests.bench.fit.model import Compared, compared, fitted, grown
 from tests.bench.fit.runtime import BenchRuntime, running
 from tests.bench.fit.traffic import poisson, send

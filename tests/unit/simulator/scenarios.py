@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from penstock_operator.decide.spec.law_settings import LawSettings
+from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import ClientBehaviour, ColdStarts, Loss, Routing, Scenario
-from penstock_simulator.service import ServiceModel
 
 EXACT = ServiceModel(a=0.1, c=0.01, sigma=0.0, tail_share=0.0, overhead=0.0)
 SURE = ColdStarts(median_seconds=60.0, sigma=0.0, failing_share=0.0)

@@ -7,7 +7,7 @@ import pytest
 from penstock_simulator.arrivals import steps
 from penstock_simulator.baselines.fixed import fixed
 from penstock_simulator.outcome import RunSummary
-from penstock_simulator.world import simulate
+from penstock_simulator.simulation import simulate
 from tests.bench.control import plan, sensitivity
 from tests.bench.control.figures import (
     best_single_settings,

@@ -9,7 +9,7 @@ from penstock_simulator.arrivals import steps
 from penstock_simulator.baselines.fixed import fixed
 from penstock_simulator.clairvoyant import cheapest, clairvoyant, fluid_gpu_hours
 from penstock_simulator.outcome import outcome
-from penstock_simulator.world import simulate
+from penstock_simulator.simulation import simulate
 from tests.unit.simulator.scenarios import EXACT, SETTINGS, world
 
 SMALL = replace(SETTINGS, max_replicas=10)

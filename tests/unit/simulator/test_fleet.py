@@ -8,7 +8,7 @@ from penstock_simulator.baselines.fixed import Planned, fixed
 from penstock_simulator.fleet import SimulatedFleet, cold_start
 from penstock_simulator.outcome import outcome
 from penstock_simulator.scenario import ColdStarts, Routing
-from penstock_simulator.world import simulate
+from penstock_simulator.simulation import simulate
 from tests.unit.simulator.scenarios import EXACT, world
 
 ROUTINGS = pytest.mark.parametrize("routing", list(Routing))

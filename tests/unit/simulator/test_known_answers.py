@@ -7,10 +7,10 @@ import pytest
 
 from penstock_simulator.arrivals import steps
 from penstock_simulator.baselines.fixed import fixed
+from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.outcome import completed, outcome
 from penstock_simulator.scenario import Routing
-from penstock_simulator.service import ServiceModel
-from penstock_simulator.world import simulate
+from penstock_simulator.simulation import simulate
 from tests.unit.simulator.scenarios import EXACT, capped, world
 
 DETERMINISTIC = ServiceModel(a=0.0, c=0.01, sigma=0.0, tail_share=0.0, overhead=0.0)

@@ -10,10 +10,10 @@ from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_operator.observed import SignalSource
 from penstock_simulator.arrivals import steps
 from penstock_simulator.baselines.inputs import decided
-from penstock_simulator.laws import OWN, VENDOR_DEFAULTS, UnknownLaw, law_named
+from penstock_simulator.law_registry import OWN, VENDOR_DEFAULTS, UnknownLaw, law_named
 from penstock_simulator.outcome import outcome
 from penstock_simulator.scenario import EPOCH, Loss
-from penstock_simulator.world import TickRecord, reversals, simulate
+from penstock_simulator.simulation import TickRecord, reversals, simulate
 from tests.unit.simulator.scenarios import EXACT, world
 
 

@@ -13,9 +13,13 @@ from penstock_runtime.engine.continuous.options import Compute, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
-from penstock_runtime.models.decoders.cuda_graph_decoder import MAX_GATHERED, CudaGraphDecoder
+from penstock_runtime.models.decoders.cuda_graph_decoder import (
+    MAX_GATHERED,
+    MAX_ROWS,
+    CudaGraphDecoder,
+    padded_rows,
+)
 from penstock_runtime.models.decoders.fused_projections import fuse_projections
-from penstock_runtime.models.decoders.graph_shapes import MAX_ROWS, padded_rows
 from penstock_runtime.models.decoders.self_check import Expected, check
 from penstock_runtime.models.decoders.transformers_decoder import Decoder, GenericDecoder, heads
 from penstock_runtime.models.device.cuda_graphs import recorder_of

@@ -1,6 +1,6 @@
 """`CudaGraphDecoder`: captures decode steps once per shape and replays them, since launches take longer than kernels.
 
-Rows and block tables are padded to a few shapes (`graph_shapes`). Padding writes to the scratch block, which the block
+Rows and block tables are padded to a few shapes, since each is captured once. Padding writes to the scratch block, which the block
 manager does not use and no row reads. A shape is captured at its first occurrence, with padding only; then the replay
 of the current step is compared with the plain decoder, whose result is used in that step. If a capture fails, or a
 replay differs, the plain decoder runs every further step.
@@ -9,6 +9,7 @@ replay differs, the plain decoder runs every further step.
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ from typing_extensions import override
 
 from penstock_runtime.engine.model import describe
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
-from penstock_runtime.models.decoders.graph_shapes import GraphShape, padded
 from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.self_check import difference, tolerance
 from penstock_runtime.models.decoders.transformers_decoder import Decoder, GenericDecoder
@@ -28,6 +28,31 @@ MAX_GRAPHS = 64
 """Limit of captures; the least recently replayed one is evicted."""
 MAX_GATHERED = 2
 """Limit of the blocks that a captured step gathers, relative to a layer's cache; memory is reserved for it."""
+MAX_ROWS = 256
+"""Rows above which kernels hide their launches."""
+MIN_BLOCKS = 8
+"""Minimum blocks of a padded table; fewer are not faster."""
+
+
+class GraphShape(NamedTuple):
+    """Shape of a padded step."""
+
+    rows: int
+    blocks: int
+    """Blocks of each row's table."""
+
+
+def padded_rows(rows: int) -> int:
+    """Return 1, 2, 4, 8, then the next multiple of 8 up to 64, then of 16."""
+    if rows <= 8:
+        return 1 << (rows - 1).bit_length()
+    unit = 8 if rows <= 64 else 16
+    return -(-rows // unit) * unit
+
+
+def padded(rows: int, blocks: int) -> GraphShape:
+    """Return the smallest shape for `rows` whose longest table has `blocks`, rounded up to a power of two."""
+    return GraphShape(padded_rows(rows), max(MIN_BLOCKS, 1 << (blocks - 1).bit_length()))
 
 
 class CudaGraphDecoder(Decoder):

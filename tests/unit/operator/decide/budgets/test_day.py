@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
+from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import ClientBehaviour, ColdStarts, Scenario
-from penstock_simulator.service import ServiceModel
 from penstock_simulator.shared_budget import Tenant, share, turns
 from tests.unit.simulator.scenarios import SETTINGS, world
 

@@ -14,8 +14,11 @@ from penstock_runtime.engine.continuous.opening import open_runner
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.models.decoders import backends, cuda_graph_decoder, warm_up
 from penstock_runtime.models.decoders import open as opening
-from penstock_runtime.models.decoders.cuda_graph_decoder import CudaGraphDecoder
-from penstock_runtime.models.decoders.graph_shapes import padded, padded_rows
+from penstock_runtime.models.decoders.cuda_graph_decoder import (
+    CudaGraphDecoder,
+    padded,
+    padded_rows,
+)
 from penstock_runtime.models.decoders.memory import CACHE_SHARE
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.packing import PackedBatch, positions_of

@@ -5,7 +5,7 @@ from itertools import accumulate
 from math import inf
 
 from penstock_api.limits import CurveSums
-from penstock_simulator.service import Noise, ServiceModel
+from penstock_simulator.batch_time import Noise, ServiceModel
 
 BOUNDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.125, 0.15, 0.2, 0.25),

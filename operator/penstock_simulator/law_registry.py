@@ -10,7 +10,7 @@ from penstock_simulator.baselines.inputs import in_flight, queue_depth, utilizat
 from penstock_simulator.baselines.knative import Knative
 from penstock_simulator.baselines.planners import DynamoLike, VariantLike
 from penstock_simulator.baselines.ray_serve import RayServe
-from penstock_simulator.service import ServiceModel
+from penstock_simulator.batch_time import ServiceModel
 
 OWN = tuple(algorithm.value for algorithm in LAWS)
 VENDOR_DEFAULTS = (
