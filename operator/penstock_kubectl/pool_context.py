@@ -57,7 +57,7 @@ def policy_object(raw: Object) -> PolicyObject:
     """Parse a policy from the API server or from a file.
 
     Raises:
-        NotEnoughData: the object is no valid InferencePolicy.
+        NotEnoughData: the object is not a valid InferencePolicy.
     """
     meta = raw.get("metadata") or {}
     name = str(meta.get("name") or "")

@@ -4,7 +4,7 @@ PenstockError
 ├── ConfigError             invalid environment; the process does not start
 └── RequestRejected         a request that is answered without reaching the engine
     ├── BadInput            400  names field, value and remedy
-    │   ├── BrokenJson      400  the body is no JSON
+    │   ├── BrokenJson      400  the body is not JSON
     │   ├── BrokenBody      400  broken framing or compression; closes the connection
     │   └── ContextExceeded 400  more tokens than the model's context
     ├── Unauthenticated     401  no known API key
@@ -71,7 +71,7 @@ class ContextExceeded(BadInput):
 
 
 class BrokenJson(BadInput):
-    """The body is no JSON."""
+    """The body is not JSON."""
 
     code = None
 

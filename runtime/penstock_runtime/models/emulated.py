@@ -64,7 +64,7 @@ def create(
     """Return an emulated accelerator; each argument is a number as a string, as in the pool's spec.
 
     Raises:
-        ValueError: an argument is no number, or out of range.
+        ValueError: an argument is not a number or is out of range.
     """
     time.sleep(_number("load_seconds", load_seconds))
     return EmulatedAccelerator(

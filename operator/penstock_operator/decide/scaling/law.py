@@ -51,6 +51,10 @@ class LawInput:
     limited: bool = False
     """Whether the pool was granted fewer replicas than requested, because pools share devices."""
 
+    def all_acknowledged(self) -> bool:
+        """Return whether every Ready pod acknowledged the published limits."""
+        return all(pod.acknowledged for pod in self.pods if pod.ready and not pod.terminating)
+
 
 @dataclass(frozen=True, slots=True)
 class CurveInUse:

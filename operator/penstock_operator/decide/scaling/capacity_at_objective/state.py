@@ -20,7 +20,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     count_late,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
-from penstock_operator.decide.scaling.law import LawInput, LawPod
+from penstock_operator.decide.scaling.law import LawInput
 from penstock_operator.decide.scaling.signals.windows import Windows, advance_windows
 from penstock_operator.decide.scaling.utilization_band.replicas import MINUTE
 
@@ -70,7 +70,7 @@ def with_samples(state: CapacityState, observed: LawInput, now: float) -> Capaci
         state.lateness, observed.signals, observed.settings.objective_milliseconds, now
     )
     since = state.settled_since if observed.cap == state.cap else None
-    if since is None and observed.cap is not None and all_acknowledged(observed.pods):
+    if since is None and observed.cap is not None and observed.all_acknowledged():
         since = now
     return replace(
         state,
@@ -85,11 +85,6 @@ def with_samples(state: CapacityState, observed: LawInput, now: float) -> Capaci
         replicas=observed.replicas,
         count=_counted(state, observed.replicas, now),
     )
-
-
-def all_acknowledged(pods: tuple[LawPod, ...]) -> bool:
-    """Return whether every Ready pod acknowledged the published limits."""
-    return all(pod.acknowledged for pod in pods if pod.ready and not pod.terminating)
 
 
 def smooth(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:

@@ -118,11 +118,7 @@ def noted(state: BandState, observed: LawInput, now: float) -> BandState:
     state = replace(state, windows=windows)
     if observed.cap != state.cap:
         state = replace(state, cap=observed.cap, cap_since=now, settled_since=None)
-    if (
-        state.settled_since is None
-        and observed.cap is not None
-        and _all_acknowledged(observed.pods)
-    ):
+    if state.settled_since is None and observed.cap is not None and observed.all_acknowledged():
         state = replace(state, settled_since=now)
     downs = tuple(when for when in state.downs if now - when < MINUTE)
     if observed.replicas != state.replicas:
@@ -130,10 +126,6 @@ def noted(state: BandState, observed: LawInput, now: float) -> BandState:
             downs = (*downs, now)
         state = replace(state, replicas=observed.replicas, spare_since=None)
     return replace(state, downs=downs[-1000:])
-
-
-def _all_acknowledged(pods: tuple[LawPod, ...]) -> bool:
-    return all(pod.acknowledged for pod in pods if pod.ready and not pod.terminating)
 
 
 def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
@@ -183,7 +175,7 @@ def _cap(state: BandState, tick: _Tick) -> CapMove:
         )
     if not tick.available:
         return CapMove(cap, CapReason.SIGNALS_ABSENT, "signals are absent")
-    if not _all_acknowledged(tick.observed.pods):
+    if not tick.observed.all_acknowledged():
         return CapMove(
             cap, CapReason.UNACKNOWLEDGED, "not every Ready pod has acknowledged the cap"
         )
