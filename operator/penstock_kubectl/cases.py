@@ -10,7 +10,7 @@ from penstock_api.types.live import ScalingMode
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.pool_context import PoolContext
 from penstock_operator.decide.limits import desired_limits
-from penstock_operator.decide.manifests.environment import accelerator
+from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.scaling import modes
 from penstock_operator.decide.scaling.decision import LAWS
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput

@@ -6,7 +6,7 @@ from penstock_kubectl.cases import PolicyCase
 from penstock_kubectl.pool_context import PoolContext
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.outcome import RunSummary
-from penstock_simulator.routing import Times
+from penstock_simulator.pods.routing import Times
 from penstock_simulator.simulation import RunRecord
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock_operator.decide.actions import ChildWrite
-from penstock_operator.decide.ledger import QuotaLedger
 from penstock_operator.decide.plan import PlanFigures
+from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 from penstock_operator.telemetry.decision_log import DecisionKey

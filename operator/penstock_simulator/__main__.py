@@ -13,7 +13,7 @@ from penstock_simulator.law_registry import UnknownLaw, law_named
 from penstock_simulator.options import parser, scenario, service
 from penstock_simulator.outcome import RunSummary, outcome
 from penstock_simulator.plot import plot
-from penstock_simulator.routing import Times
+from penstock_simulator.pods.routing import Times
 from penstock_simulator.simulation import RunRecord, simulate
 from penstock_simulator.table import table
 from penstock_simulator.traces import Trace, UnreadableTrace, read_trace

@@ -3,7 +3,7 @@
 import numpy as np
 
 from penstock_simulator.batch_time import ServiceModel
-from penstock_simulator.routing import Times
+from penstock_simulator.pods.routing import Times
 
 MEAN_REPLICAS = 8.0
 """The mean demand of every scaled trace, in replicas that only run full batches."""

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from penstock_simulator.baselines.fixed import Planned, fixed
 from penstock_simulator.outcome import RunSummary, completed, outcome
-from penstock_simulator.pod import LINGER_SECONDS
-from penstock_simulator.routing import Times
+from penstock_simulator.pods.pod import LINGER_SECONDS
+from penstock_simulator.pods.routing import Times
 from penstock_simulator.scenario import Routing, Scenario
 from penstock_simulator.simulation import RunRecord, simulate
 

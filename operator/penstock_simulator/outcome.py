@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock_simulator.routing import Times
+from penstock_simulator.pods.routing import Times
 from penstock_simulator.simulation import RunRecord, reversals
 
 WORST_SECONDS = 300.0

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
+from penstock_operator.decide.quota_ledger import QuotaLedger, QuotaRequest
 from penstock_operator.decide.scaling.law import Decision, Law
-from penstock_simulator.fleet import SimulatedFleet
-from penstock_simulator.routing import Router, Times, router
+from penstock_simulator.pods.fleet import SimulatedFleet
+from penstock_simulator.pods.routing import Router, Times, router
+from penstock_simulator.pods.scrape import Scraper, law_input
 from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
-from penstock_simulator.scrape import Scraper, law_input
 
 RESOURCE, POLICY = "simulated/device", "budget"
 

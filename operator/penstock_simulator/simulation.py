@@ -13,10 +13,10 @@ import numpy as np
 
 from penstock_operator.decide.scaling.law import Law
 from penstock_simulator.baselines.fixed import Planned
-from penstock_simulator.fleet import SimulatedFleet
-from penstock_simulator.routing import Router, Times, router
+from penstock_simulator.pods.fleet import SimulatedFleet
+from penstock_simulator.pods.routing import Router, Times, router
+from penstock_simulator.pods.scrape import Scraper, law_input
 from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
-from penstock_simulator.scrape import Scraper, law_input
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock_simulator.arrivals import from_counts
-from penstock_simulator.routing import Times
+from penstock_simulator.pods.routing import Times
 
 BURST_DAYS = (56, 59)
 """Days of the hourly trace that are used: three consecutive ones with traffic in nearly every hour."""

@@ -9,7 +9,7 @@ from penstock_api.limits import LimitsUpdate
 from penstock_api.types.model import Task
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.link.batch import BatchLink, batch_process_link, batch_thread_link
-from penstock_runtime.engine.link.inline_policy import MAX_INLINE_SECONDS
+from penstock_runtime.engine.link.thread.inline_policy import MAX_INLINE_SECONDS
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import Model
 from penstock_runtime.engine.placement import EnginePlacement, Placement, seat

@@ -6,7 +6,7 @@ from penstock_api.limits import LimitsUpdate
 from penstock_api.types.policy import PolicyStatus
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.actions import ChildWrite, EventNote, LimitsPush
-from penstock_operator.decide.ledger import QuotaLedger
+from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.scaling.failure import LawFailure
 
 

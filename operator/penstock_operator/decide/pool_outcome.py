@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from penstock_api.limits import LimitsUpdate
 from penstock_api.types.status import BoundedField, CandidateDecision
 from penstock_operator.decide.config import PoolPeers
-from penstock_operator.decide.ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.manifests.deployment import ReplicaCount
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.rollout import RolloutPlan
+from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import AS_BUILT, ChildObject, PodObject, PoolView, SchemaSkew

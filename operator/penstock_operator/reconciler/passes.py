@@ -17,7 +17,7 @@ from penstock_operator.act.executor import ActResults, PoolActs
 from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Plan, PoolPlan
-from penstock_operator.decide.planner import make_plan
+from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.errors import NotLeading, ObjectNotFound
 from penstock_operator.kube.scope import Scope
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas

@@ -30,7 +30,7 @@ def routes_of(pod: Pod) -> list[web.RouteDef]:
     if pod.config.model.task is Task.TEXT_GENERATION:
         routes += _generation_routes(pod)
     if pod.config.model.task is Task.EMBEDDING:
-        from penstock_runtime.protocols.openai.embeddings import Embeddings  # noqa: PLC0415
+        from penstock_runtime.protocols.openai.embeddings.routes import Embeddings  # noqa: PLC0415
 
         assert serves_batches(pod)  # noqa: S101 - as `assembly.make_pod` makes it
         routes += Embeddings(pod).routes()

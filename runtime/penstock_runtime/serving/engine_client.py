@@ -10,7 +10,7 @@ from penstock_api.limits import Envelope, State
 from penstock_runtime.engine.link.base import EngineLink
 from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.serving.admission import Admission
+from penstock_runtime.serving.admission.base import Admission
 from penstock_runtime.serving.limits import ENVELOPE
 from penstock_runtime.serving.tokenizer_pool import TokenizerPool
 

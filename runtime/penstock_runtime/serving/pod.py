@@ -14,7 +14,7 @@ from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import UnknownModel, shown
 from penstock_runtime.request import Failed
-from penstock_runtime.serving.admission import Admission
+from penstock_runtime.serving.admission.base import Admission
 from penstock_runtime.serving.auth.api_keys import ApiKeyRing
 from penstock_runtime.serving.auth.callers import Callers
 from penstock_runtime.serving.engine_client import EngineClient

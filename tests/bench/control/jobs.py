@@ -10,7 +10,7 @@ from penstock_simulator.arrivals import requests_for, scaled
 from penstock_simulator.clairvoyant import Clairvoyant, fluid_gpu_hours
 from penstock_simulator.law_registry import law_named
 from penstock_simulator.outcome import RunSummary, outcome
-from penstock_simulator.routing import Times
+from penstock_simulator.pods.routing import Times
 from penstock_simulator.scenario import Loss, Routing, Scenario
 from penstock_simulator.simulation import simulate
 from penstock_simulator.traces import read_trace

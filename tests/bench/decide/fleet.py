@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.ledger import QuotaLedger
 from penstock_operator.decide.plan import Plan
-from penstock_operator.decide.planner import make_plan
-from penstock_operator.decide.planner_state import PlannerState
+from penstock_operator.decide.planning.planner import make_plan
+from penstock_operator.decide.planning.planner_state import PlannerState
+from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     MAX_ERRORS,
     ForecastError,

@@ -9,9 +9,9 @@ from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import spread
 from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_simulator.batch_time import Noise, ServiceModel
-from penstock_simulator.pod import PodLimits, SimulatedPod
-from penstock_simulator.pod_engine import SimulatedEngine
-from penstock_simulator.routing import Times
+from penstock_simulator.pods.engine import SimulatedEngine
+from penstock_simulator.pods.pod import PodLimits, SimulatedPod
+from penstock_simulator.pods.routing import Times
 from tests.bench.fit.traffic import Measured
 
 WINDOW_SECONDS = 0.005

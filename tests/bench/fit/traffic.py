@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import aiohttp
 import numpy as np
 
-from penstock_simulator.routing import Times
+from penstock_simulator.pods.routing import Times
 from tests.support.load.samples import SampleRequest, sample_requests
 
 FEATURES = 8

@@ -13,7 +13,7 @@ from penstock_runtime.engine.continuous.limits import (
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.sequence import RequestSpec, Sequence
-from penstock_runtime.engine.continuous.step_plan import StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import StepPlan
 from tests.bench.generation.clock import now
 
 RUNNING, WAITING, STEPS = 64, 10_000, 300

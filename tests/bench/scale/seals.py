@@ -8,8 +8,8 @@ from penstock_api import names
 from penstock_operator.decide.children import desired_manifests
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.writes import with_hash
-from penstock_operator.decide.planner import decide_pool
-from penstock_operator.decide.pool_draft import PassContext, draft
+from penstock_operator.decide.planning.planner import decide_pool
+from penstock_operator.decide.planning.pool_draft import PassContext, draft
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.views import ObservedExtras, pool_view

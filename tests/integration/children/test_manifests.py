@@ -10,7 +10,7 @@ from penstock_api import names
 from penstock_api.types.pool import PoolSpec
 from penstock_operator.decide.actions import Write
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.manifests.volumes import SCRATCH_FOLDER
+from penstock_operator.decide.manifests.pod_template.volumes import SCRATCH_FOLDER
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.convert import child_object
 from tests.integration.api.full import CLAIM_SPEC, MODULE_SPEC

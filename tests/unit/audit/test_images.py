@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from penstock_operator.decide.manifests.pod import USER
+from penstock_operator.decide.manifests.pod_template.pod import USER
 from tests.unit.api.crds import ROOT
 
 

@@ -14,8 +14,8 @@ from penstock_runtime.engine.dynamic.batch_former import (
 )
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import ServiceTime
-from penstock_simulator.pod import PodLimits, SimulatedPod
-from penstock_simulator.pod_engine import SimulatedEngine
+from penstock_simulator.pods.engine import SimulatedEngine
+from penstock_simulator.pods.pod import PodLimits, SimulatedPod
 from tests.unit.runtime.engine.dynamic.builders import a_request
 from tests.unit.simulator.scenarios import EXACT
 

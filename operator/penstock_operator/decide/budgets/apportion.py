@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from penstock_operator.decide.ledger import LimitKey, Pressure, QuotaRequest
+from penstock_operator.decide.quota_ledger import LimitKey, Pressure, QuotaRequest
 
 
 @dataclass(frozen=True, slots=True)

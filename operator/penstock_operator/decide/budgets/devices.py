@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from penstock_operator.decide.manifests.container import CONTAINER_NAME
 from penstock_operator.decide.manifests.metadata import Manifest
+from penstock_operator.decide.manifests.pod_template.container import CONTAINER_NAME
 from penstock_operator.decide.manifests.revision import template_of
 from penstock_operator.observed import PoolView
 

@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from penstock_operator.decide.budgets.devices import devices, devices_in_use
-from penstock_operator.decide.ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.manifests.diff import digest
-from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.manifests.metadata import Manifest
+from penstock_operator.decide.manifests.pod_template.environment import accelerator
+from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.scaling.decision import Proposal, Quota
 from penstock_operator.decide.scaling.modes import live_replicas
 from penstock_operator.observed import PodObject, PolicyObject, PoolView

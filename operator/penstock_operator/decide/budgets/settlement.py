@@ -16,7 +16,7 @@ from penstock_operator.decide.budgets.apportion import (
     limits_binding,
     pressed,
 )
-from penstock_operator.decide.ledger import (
+from penstock_operator.decide.quota_ledger import (
     BudgetKey,
     LimitKey,
     PlaceKey,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock_operator.decide.budgets.settlement import Budgets, settle
-from penstock_operator.decide.ledger import BudgetKey, QuotaLedger, QuotaRequest
+from penstock_operator.decide.quota_ledger import BudgetKey, QuotaLedger, QuotaRequest
 from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.observed import PolicyObject, PoolLabels
 

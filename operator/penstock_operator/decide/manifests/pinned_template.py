@@ -16,7 +16,8 @@ from penstock_api import names
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.diff import digest
 from penstock_operator.decide.manifests.metadata import Manifest, child_name
-from penstock_operator.decide.manifests.pod import pod_template
+from penstock_operator.decide.manifests.pod_template.bounds import refusals
+from penstock_operator.decide.manifests.pod_template.pod import pod_template
 from penstock_operator.decide.manifests.revision import (
     inputs_of,
     labelled,
@@ -25,7 +26,6 @@ from penstock_operator.decide.manifests.revision import (
     revision_name,
     template_of,
 )
-from penstock_operator.decide.manifests.template_bounds import refusals
 from penstock_operator.observed import ChildObject, PolicyObject, PoolObject, PoolView
 
 

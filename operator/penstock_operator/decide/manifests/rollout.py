@@ -21,9 +21,9 @@ from enum import StrEnum
 
 from penstock_api import names
 from penstock_api.types.pool import RolloutStrategy
-from penstock_operator.decide.ledger import QuotaGrant
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.revision import revision_name
+from penstock_operator.decide.quota_ledger import QuotaGrant
 from penstock_operator.observed import ChildObject, PodObject, PoolView
 
 UNPLACED_SECONDS = 30.0

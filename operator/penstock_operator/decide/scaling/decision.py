@@ -12,7 +12,7 @@ from penstock_api.limits import LimitsUpdate
 from penstock_api.types.decision import LastDecision, ScalingStatus
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.actions import EventNote
-from penstock_operator.decide.manifests.environment import accelerator
+from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.scaling import law_memory, modes
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.failure import LawFailure

@@ -10,7 +10,7 @@ from penstock_api.limits import LimitsUpdate
 from penstock_api.names import CHILD_SUFFIX
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
-from penstock_operator.decide.ledger import BUDGET_LIMITED
+from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.law import Decision
 from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.report.conditions import HELD

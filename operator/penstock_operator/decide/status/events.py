@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from penstock_api.conditions import Condition, ConditionStatus
 from penstock_operator.decide.actions import EventNote, EventType
-from penstock_operator.decide.ledger import BUDGET_LIMITED
 from penstock_operator.decide.manifests.replica_conflict import CONTESTED
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.pool_outcome import BUDGETED_FIELD, PoolOutcome
+from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.report.conditions import LAW_FAILED
 
 _WARNED = ("Ready", "Progressing", "PolicyApplied")

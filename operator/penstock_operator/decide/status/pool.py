@@ -7,7 +7,7 @@ from penstock_api.conditions import Condition, merge
 from penstock_api.types.status import AcceleratorStatus, BatchStatus, PoolStatus, TemplateStatus
 from penstock_operator.decide.budgets.devices import devices_in_use, runtime_container
 from penstock_operator.decide.limits import acknowledged
-from penstock_operator.decide.manifests.environment import accelerator
+from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.pool_outcome import PoolOutcome

@@ -10,10 +10,8 @@ from typing import Any, assert_never
 
 from msgspec.structs import astuple
 
-from penstock_runtime.engine.continuous.constrained import Constrained, Outcomes, Undrawn
 from penstock_runtime.engine.continuous.drain import unfinishable
 from penstock_runtime.engine.continuous.grammar.base import Broken, GrammarSource
-from penstock_runtime.engine.continuous.interfaces import Scheduler
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.continuous.messages import (
     FinishReason,
@@ -27,10 +25,12 @@ from penstock_runtime.engine.continuous.messages import (
 )
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
 from penstock_runtime.engine.continuous.request_ledger import GenerationLedger
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs, sampling_inputs
 from penstock_runtime.engine.continuous.sequence import SampledToken, Sequence
 from penstock_runtime.engine.continuous.service_curve import GenerationServiceCurve
-from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
+from penstock_runtime.engine.continuous.steps.constrained import Constrained, Outcomes, Undrawn
+from penstock_runtime.engine.continuous.steps.interfaces import Scheduler
+from penstock_runtime.engine.continuous.steps.sampling_inputs import SamplingInputs, sampling_inputs
+from penstock_runtime.engine.continuous.steps.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.messages import Cancel, Drain, SetLimits
 from penstock_runtime.request import Cancelled, Expired, Failed, GrammarUnenforceable
 

@@ -14,9 +14,9 @@ from functools import partial
 
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
-from penstock_runtime.engine.continuous.runner import ReadyResult, Runner, StepFuture
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
-from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
+from penstock_runtime.engine.continuous.steps.runner import ReadyResult, Runner, StepFuture
+from penstock_runtime.engine.continuous.steps.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.steps.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.dynamic.loop import HeartbeatWriter, Inbox, receive
 from penstock_runtime.engine.model import DeviceLost, describe
 

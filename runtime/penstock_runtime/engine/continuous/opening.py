@@ -7,12 +7,17 @@ from typing import ClassVar, TypeVar
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.client import GrammarClient
-from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.continuous.loop import LoopPorts, serve
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
-from penstock_runtime.engine.continuous.runner import InlineRunner, Runner, StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
+from penstock_runtime.engine.continuous.steps.runner import (
+    InlineRunner,
+    Runner,
+    StepThread,
+    ThreadRunner,
+)
 from penstock_runtime.engine.dynamic.loop import HeartbeatWriter, Inbox
 
 S = TypeVar("S", bound=StepExecutor)

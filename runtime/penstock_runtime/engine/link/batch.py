@@ -7,10 +7,10 @@ from functools import partial
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.engine.dynamic.opening import open_batch_engine
 from penstock_runtime.engine.link.base import EngineLink
-from penstock_runtime.engine.link.deadlines import DeadlineWatch
-from penstock_runtime.engine.link.event_loop_host import EventLoopHost
-from penstock_runtime.engine.link.process import ProcessLink
-from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.link.process.deadlines import DeadlineWatch
+from penstock_runtime.engine.link.process.link import ProcessLink
+from penstock_runtime.engine.link.thread.event_loop_host import EventLoopHost
+from penstock_runtime.engine.link.thread.link import ThreadLink
 from penstock_runtime.engine.messages import Settled, ToEngine
 from penstock_runtime.engine.model import Model, ModelInfo
 

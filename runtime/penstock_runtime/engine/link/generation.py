@@ -5,13 +5,13 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
 from penstock_runtime.engine.continuous.opening import open_generation_engine
+from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
 from penstock_runtime.engine.link.base import EngineLink
-from penstock_runtime.engine.link.process import ProcessLink
-from penstock_runtime.engine.link.thread import ThreadHost, ThreadLink
+from penstock_runtime.engine.link.process.link import ProcessLink
+from penstock_runtime.engine.link.thread.link import ThreadHost, ThreadLink
 
 GenerationLink = EngineLink[ToGeneration, Stepped, GenerationInfo]
 

@@ -10,8 +10,8 @@ from penstock_runtime.http.fast_path.request_head import RequestHead
 from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.open_inference.infer_response import InferBody
 from penstock_runtime.request import Completed, End, Request
-from penstock_runtime.serving.memory_budget import Hold
-from penstock_runtime.serving.ticket import Ticket
+from penstock_runtime.serving.admission.memory_budget import Hold
+from penstock_runtime.serving.admission.ticket import Ticket
 
 
 class DeferredCall(Struct, frozen=True):

@@ -20,8 +20,8 @@ from penstock_runtime.protocols.open_inference.infer_response import InferBody, 
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.text_request import may_be_text, read_call
 from penstock_runtime.request import Completed, End, Request
+from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.batch.client import BatchPod
-from penstock_runtime.serving.ticket import Ticket
 
 
 class InferEndpoint(FastEndpoint):
@@ -79,7 +79,7 @@ def endpoints_of(pod: BatchPod) -> dict[str, FastEndpoint]:
         endpoints = {f"{path}/infer": infer, f"{path}/versions/{MODEL_VERSION}/infer": infer}
     if pod.config.model.task is Task.EMBEDDING:
         from penstock_runtime.http.fast_path.embedding_endpoint import EmbeddingEndpoint  # noqa: PLC0415
-        from penstock_runtime.protocols.openai.embeddings import PATH  # noqa: PLC0415 - as `routing`
+        from penstock_runtime.protocols.openai.embeddings.routes import PATH  # noqa: PLC0415 - as `routing`
 
         endpoints[PATH] = EmbeddingEndpoint(pod)
     return endpoints

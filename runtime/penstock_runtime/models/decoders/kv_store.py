@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from penstock_runtime.engine.continuous.step_plan import BlockCopy, StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import BlockCopy, StepPlan
 
 
 class KvStore:

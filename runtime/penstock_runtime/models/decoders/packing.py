@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import Row, StepPlan
 
 Ints = NDArray[np.int64]
 Table = NDArray[np.int32]

@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
-from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationInfo
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
-from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
+from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
+from penstock_runtime.engine.continuous.steps.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.steps.step_plan import StepPlan, StepResult
 from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.packing import Packer
 from penstock_runtime.models.decoders.sampling.prompt_logprobs import score
 from penstock_runtime.models.decoders.sampling.sampler import sample
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
+from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
 from penstock_runtime.models.device.device import raise_as_device_error
 
 

@@ -16,7 +16,7 @@ import torch
 from penstock_runtime.engine.continuous.limits import KVSpec, TimedStep
 from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
+from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
 
 MAX_SECONDS = 2.0
 """Time after which no further shape starts, as for one-shot batches."""

@@ -28,7 +28,7 @@ from penstock_runtime.protocols.common.json_structure import (
     without,
 )
 from penstock_runtime.protocols.open_inference.decompression import PIECE_BYTES, Inflater
-from penstock_runtime.serving.memory_budget import Hold
+from penstock_runtime.serving.admission.memory_budget import Hold
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10

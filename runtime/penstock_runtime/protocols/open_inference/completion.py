@@ -8,7 +8,7 @@ from penstock_runtime.protocols.common.replies import JSON, Reply, error
 from penstock_runtime.protocols.open_inference import bodies, infer_response
 from penstock_runtime.protocols.open_inference.infer_request import InferCall, ResponseOptions
 from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Request
-from penstock_runtime.serving.ticket import Ticket
+from penstock_runtime.serving.admission.ticket import Ticket
 
 log = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from penstock_runtime.protocols.open_inference import bodies, completion, infer_
 from penstock_runtime.protocols.open_inference.infer_request import InferCall
 from penstock_runtime.protocols.open_inference.text_request import read_call
 from penstock_runtime.request import Completed, End
+from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.auth.callers import ANYBODY
 from penstock_runtime.serving.batch.admission import BatchAdmission
 from penstock_runtime.serving.pod import Pod
-from penstock_runtime.serving.ticket import Ticket
 
 COMPRESS_IN_THREAD_BYTES = 2**20
 

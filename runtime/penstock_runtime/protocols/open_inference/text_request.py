@@ -17,7 +17,7 @@ from penstock_runtime.protocols.open_inference import bodies, infer_request
 from penstock_runtime.protocols.open_inference.infer_request import InferCall, ResponseOptions
 from penstock_runtime.protocols.open_inference.metadata import TEXT
 from penstock_runtime.protocols.open_inference.outputs import requested_outputs
-from penstock_runtime.serving.memory_budget import Hold
+from penstock_runtime.serving.admission.memory_budget import Hold
 from penstock_runtime.serving.tokenizer_pool import (
     TokenizerPool,
     nearest,

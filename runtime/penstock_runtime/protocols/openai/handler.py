@@ -17,10 +17,10 @@ from penstock_runtime.protocols.openai.responder import record_end, reply_stream
 from penstock_runtime.protocols.openai.response import AnswerFormat
 from penstock_runtime.protocols.openai.sampling import Terms, timeout_seconds
 from penstock_runtime.protocols.openai.wire.base import GenerationBody, WireBody, read
+from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.auth.callers import ANYBODY
 from penstock_runtime.serving.generation.client import GenerationPod
 from penstock_runtime.serving.generation.response_stream import ResponseStream
-from penstock_runtime.serving.ticket import Ticket
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.common.json_structure import to_thread_if_large
 from penstock_runtime.protocols.common.replies import json_reply
 from penstock_runtime.protocols.open_inference import bodies, metadata
-from penstock_runtime.protocols.openai.chat import chat_answer
+from penstock_runtime.protocols.openai.chat.conversion import chat_answer
+from penstock_runtime.protocols.openai.chat.prompts import render
 from penstock_runtime.protocols.openai.completions import completion_answer
 from penstock_runtime.protocols.openai.handler import GenerationHandler
 from penstock_runtime.protocols.openai.models import Models
-from penstock_runtime.protocols.openai.prompts import render
 from penstock_runtime.protocols.openai.wire.base import WireBody, read
 from penstock_runtime.protocols.openai.wire.chat import ChatBody
 from penstock_runtime.protocols.openai.wire.completion import (
@@ -21,9 +21,9 @@ from penstock_runtime.protocols.openai.wire.completion import (
     DetokenizeBody,
     TokenizeBody,
 )
+from penstock_runtime.serving.admission.memory_budget import Hold
 from penstock_runtime.serving.generation.client import GenerationPod
 from penstock_runtime.serving.generation.loaded_model import Serving
-from penstock_runtime.serving.memory_budget import Hold
 from penstock_runtime.text.detokenizer import detokenize
 
 Plain = TypeVar("Plain", bound=WireBody)

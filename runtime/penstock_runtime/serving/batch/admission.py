@@ -8,11 +8,11 @@ from typing_extensions import override
 from penstock_runtime.engine.messages import Cancel, Submit, ToEngine
 from penstock_runtime.errors import NotServing, QueueFull
 from penstock_runtime.request import OUTCOMES, Completed, End, Failed, Request, RequestOutcome
-from penstock_runtime.serving.admission import Admission
+from penstock_runtime.serving.admission.base import Admission
+from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.batch.pending_requests import OnEnd, PendingRequest, PendingRequests
 from penstock_runtime.serving.batch.wait import WaitEstimate
 from penstock_runtime.serving.state import ServingState
-from penstock_runtime.serving.ticket import Ticket
 
 
 class BatchAdmission(Admission):

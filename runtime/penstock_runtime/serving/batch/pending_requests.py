@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from penstock_runtime.errors import QueueFull
 from penstock_runtime.request import End
-from penstock_runtime.serving.priority_classes import PriorityClasses
-from penstock_runtime.serving.ticket import Ticket
+from penstock_runtime.serving.admission.priority_classes import PriorityClasses
+from penstock_runtime.serving.admission.ticket import Ticket
 
 OnEnd = Callable[[End | QueueFull], bool]
 """Receives the end of a request, or its displacement; returns whether its client was still connected."""

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from penstock_api.limits import Discipline
 from penstock_runtime.errors import DeadlineTooNear
-from penstock_runtime.serving.batch.pending_requests import PendingRequests
-from penstock_runtime.serving.limits import LiveLimits
-from penstock_runtime.serving.wait_estimate import (
+from penstock_runtime.serving.admission.wait_estimate import (
     min_wait_seconds,
     patience_to_start,
     retry_after_seconds,
 )
+from penstock_runtime.serving.batch.pending_requests import PendingRequests
+from penstock_runtime.serving.limits import LiveLimits
 
 
 class WaitEstimate:

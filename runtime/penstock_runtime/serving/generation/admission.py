@@ -22,12 +22,12 @@ from penstock_runtime.engine.continuous.messages import (
 from penstock_runtime.engine.messages import Cancel
 from penstock_runtime.errors import NotServing, QueueFull
 from penstock_runtime.request import Cancelled, Expired, Failed, RequestOutcome
-from penstock_runtime.serving.admission import Admission
+from penstock_runtime.serving.admission.base import Admission
+from penstock_runtime.serving.admission.ticket import Ticket
+from penstock_runtime.serving.admission.wait_estimate import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS
 from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.serving.state import ServingState
-from penstock_runtime.serving.ticket import Ticket
-from penstock_runtime.serving.wait_estimate import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS
 
 _INTERVAL_WEIGHT = 0.1
 """Weight of the newest interval between two completions in their running mean."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.config import RuntimeConfig
-from penstock_runtime.engine.continuous.interfaces import StepExecutor
+from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
 from penstock_runtime.engine.link.generation import (
     GenerationLink,
     generation_process_link,

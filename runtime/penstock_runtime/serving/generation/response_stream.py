@@ -21,11 +21,11 @@ from penstock_runtime.request import (
     GrammarUnenforceable,
     RequestOutcome,
 )
+from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.generation.admission import GenerationAdmission
 from penstock_runtime.serving.generation.choice import Choice, Chunk
 from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.serving.generation.request import GenerationCall
-from penstock_runtime.serving.ticket import Ticket
 from penstock_runtime.text.vocabulary import Vocabulary
 
 

@@ -10,7 +10,7 @@ import pytest
 from penstock_api.types.live import ScalingAlgorithm
 from penstock_operator.decide.actions import Write
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.decide.planner_state import PlannerState
+from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
     from_checkpoint,

@@ -9,8 +9,8 @@ import pytest
 from penstock_api import names
 from penstock_api.types.container import ImagePullPolicy
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.manifests.container import CONTAINER_NAME
-from penstock_operator.decide.manifests.volumes import SCRATCH_FOLDER
+from penstock_operator.decide.manifests.pod_template.container import CONTAINER_NAME
+from penstock_operator.decide.manifests.pod_template.volumes import SCRATCH_FOLDER
 from tests.unit.operator.decide.world import CONFIG, World, pool
 
 CLAIM = {

@@ -9,8 +9,8 @@ import pytest
 
 from penstock_api.types.live import ScalingAlgorithm
 from penstock_operator import reporter
-from penstock_operator.decide.planner import make_plan
-from penstock_operator.decide.planner_state import PlannerState
+from penstock_operator.decide.planning.planner import make_plan
+from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import LAWS, ScalingState

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.decide.manifests.container import CONTAINER_NAME
+from penstock_operator.decide.manifests.pod_template.container import CONTAINER_NAME
 from tests.unit.operator.decide.world import World, policy, pool
 
 CLAIMED = {"type": "PersistentVolumeClaim", "claimName": "cache"}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.types.policy import PolicyStatus
-from penstock_operator.decide.planner import make_plan
+from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.observed import (
     PodProblem,
     PolicyObject,

@@ -7,7 +7,7 @@ import pytest
 
 from penstock_api import names
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.manifests.template_bounds import full_reference
+from penstock_operator.decide.manifests.pod_template.bounds import full_reference
 from tests.unit.operator.decide.world import (
     World,
     known,

@@ -13,7 +13,7 @@ from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Plan, PoolPlan
-from penstock_operator.decide.planner import make_plan
+from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.live_fields import Fields
 from penstock_operator.observed import (

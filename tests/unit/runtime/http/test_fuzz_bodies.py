@@ -23,7 +23,7 @@ from penstock_runtime.models.device import memory
 from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
 from penstock_runtime.protocols.open_inference.infer_request import InferCall
 from penstock_runtime.protocols.open_inference.text_request import TextCall, read_call
-from penstock_runtime.protocols.openai import embedding_response
+from penstock_runtime.protocols.openai.embeddings import response as embedding_response
 from tests.support.encoders.directories import write
 from tests.support.fuzz.bodies import LONE, Body, body_of, embedding_body, text_body, tree_of
 from tests.support.fuzz.budget import Fuzz

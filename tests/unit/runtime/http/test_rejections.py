@@ -25,7 +25,7 @@ from penstock_runtime.serving.limits import LiveLimits
 from tests.unit.runtime.http.conftest import LIMITS
 from tests.unit.runtime.http.test_fast_path import VARYING, connected, one_answer
 from tests.unit.runtime.http.wire_cases import GOOD, body, post
-from tests.unit.runtime.serving.test_admission import AdmissionHarness
+from tests.unit.runtime.serving.admission.test_base import AdmissionHarness
 
 FULL = LIMITS.model_copy(update={"max_queue_depth": 1})
 

@@ -22,7 +22,7 @@ from penstock_runtime.engine.link.batch import batch_thread_link
 from penstock_runtime.http.server import ClientServer
 from penstock_runtime.models.device import memory
 from penstock_runtime.models.load import load
-from penstock_runtime.protocols.openai.embedding_response import EmbeddingOptions, reply_to
+from penstock_runtime.protocols.openai.embeddings.response import EmbeddingOptions, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
 from penstock_runtime.serving.batch.client import BatchPod, batch_pod
 from penstock_runtime.serving.tokenizer_pool import Ids

@@ -1,9 +1,9 @@
 """The conditions on devices: BudgetLimited, the grant of a GPU budget, and DevicesUsed, devices without work."""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.ledger import BUDGET_LIMITED
-from penstock_operator.decide.manifests.environment import accelerator
+from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.pool_outcome import PoolOutcome
+from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 
 DEVICES_USED = "DevicesUsed"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN

@@ -5,8 +5,8 @@ replicas wait for, so that `kubectl wait` and alerts react to failures and not t
 """
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.ledger import BUDGET_LIMITED
 from penstock_operator.decide.pool_outcome import PoolOutcome
+from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING, loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
 

@@ -12,7 +12,7 @@ from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager, HostBlocks
 from penstock_runtime.engine.continuous.scheduler.prefix_hash import HashChain, root_hash
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
-from penstock_runtime.engine.continuous.step_plan import BlockCopy, StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import BlockCopy, StepPlan
 
 
 @dataclass(slots=True)

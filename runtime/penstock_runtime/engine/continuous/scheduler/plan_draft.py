@@ -3,7 +3,7 @@
 from penstock_runtime.engine.continuous.scheduler import mlfq
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.sequence import TokenRef
-from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import Row, StepPlan
 
 
 class PlanDraft:

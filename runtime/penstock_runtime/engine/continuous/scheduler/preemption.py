@@ -12,7 +12,7 @@ from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCach
 from penstock_runtime.engine.continuous.scheduler.running_set import RunningSet
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.scheduler.wait_queue import WaitQueue
-from penstock_runtime.engine.continuous.step_plan import StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import StepPlan
 from penstock_runtime.engine.queue.disciplines import priority_class
 
 QUANTUM: Final = 16

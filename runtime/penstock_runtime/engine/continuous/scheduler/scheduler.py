@@ -13,7 +13,6 @@ from collections.abc import Container, Iterable
 from typing_extensions import override
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.interfaces import Scheduler
 from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,
@@ -35,7 +34,8 @@ from penstock_runtime.engine.continuous.scheduler.sequence_state import Sequence
 from penstock_runtime.engine.continuous.scheduler.slot_admission import SlotAdmission
 from penstock_runtime.engine.continuous.scheduler.wait_queue import WaitQueue
 from penstock_runtime.engine.continuous.sequence import Sequence
-from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
+from penstock_runtime.engine.continuous.steps.interfaces import Scheduler
+from penstock_runtime.engine.continuous.steps.step_plan import Idle, StepPlan
 from penstock_runtime.engine.queue.heap import LazyHeap
 
 

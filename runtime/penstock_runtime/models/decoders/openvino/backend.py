@@ -9,11 +9,11 @@ from typing_extensions import override
 
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
-from penstock_runtime.models.decoders.backends import ComputeBackend
+from penstock_runtime.models.decoders.backends.registry import ComputeBackend
 from penstock_runtime.models.decoders.model_parts import UnsupportedArchitecture, extract_parts
 from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.openvino.graph import BLOCK_TOKENS, PRECISIONS, build
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
+from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
 
 
 def computes_bfloat16() -> bool:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from penstock_runtime.models.decoders.openvino.graph import BLOCK_TOKENS, INPUTS, PRECISIONS, shared
 from penstock_runtime.models.decoders.packing import PackedBatch
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
+from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
 
 
 class OpenVinoDecoder(Decoder):

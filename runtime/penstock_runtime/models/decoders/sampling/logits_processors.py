@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from penstock_runtime.engine.continuous.sampling_inputs import Draw
+from penstock_runtime.engine.continuous.steps.sampling_inputs import Draw
 
 _BITS = torch.arange(32, dtype=torch.int32)
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import torch
 
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
-from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
-from penstock_runtime.models.decoders.transformers_decoder import Logits
+from penstock_runtime.engine.continuous.steps.step_plan import Row, StepPlan
+from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Logits
 
 _CHUNK_POSITIONS = 64
 """Positions whose log-probabilities over the vocabulary are in memory together; a prompt chunk may have hundreds."""

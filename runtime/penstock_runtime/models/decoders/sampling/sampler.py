@@ -8,15 +8,15 @@ import torch
 from numpy.typing import NDArray
 
 from penstock_runtime.engine.continuous.messages import Logprob
-from penstock_runtime.engine.continuous.sampling_inputs import Draw, SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
+from penstock_runtime.engine.continuous.steps.sampling_inputs import Draw, SamplingInputs
 from penstock_runtime.models.decoders.sampling.logits_processors import (
     distribution,
     penalize,
     touches_logits,
 )
 from penstock_runtime.models.decoders.sampling.philox import uniforms
-from penstock_runtime.models.decoders.transformers_decoder import Logits
+from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Logits
 
 NOT_A_NUMBER = "the model's logits are not numbers: its weights or its dtype do not fit this prompt"
 Sampled = tuple[list[SampledToken], dict[int, str]]

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_operator.decide.ledger import QuotaLedger
 from penstock_operator.decide.plan import Plan, PoolPlan
-from penstock_operator.decide.planner import make_plan
+from penstock_operator.decide.planning.planner import make_plan
+from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.observed import PodObject, PodProblem, PolicyObject
 from tests.unit.operator.decide.world import CONFIG, World, failing, pod, policy, pool
 

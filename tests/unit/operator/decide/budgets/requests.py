@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
+from penstock_operator.decide.quota_ledger import QuotaLedger, QuotaRequest
 
 GPU = "nvidia.com/gpu"
 BUDGET = ("prod", GPU)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import QuotaLedger
+from penstock_operator.decide.quota_ledger import QuotaLedger
 from tests.unit.operator.decide.budgets.requests import BUDGET, quota_request, shares_of, startable
 
 

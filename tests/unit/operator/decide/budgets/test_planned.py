@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.ledger import QuotaLedger
+from penstock_operator.decide.quota_ledger import QuotaLedger
 from tests.unit.operator.decide.budgets.fleet import (
     GPU,
     Fleet,

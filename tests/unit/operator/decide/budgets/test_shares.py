@@ -14,7 +14,7 @@ from penstock_operator.decide.budgets.apportion import (
     fits,
 )
 from penstock_operator.decide.budgets.settlement import Budgets, settle
-from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
+from penstock_operator.decide.quota_ledger import QuotaLedger, QuotaRequest
 from tests.unit.operator.decide.budgets.requests import (
     BUDGET,
     GPU,

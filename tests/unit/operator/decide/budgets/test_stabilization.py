@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
+from penstock_operator.decide.quota_ledger import QuotaLedger, QuotaRequest
 from tests.unit.operator.decide.budgets.requests import (
     BUDGET,
     quota_request,

@@ -6,7 +6,7 @@ import pytest
 
 from penstock_api import names
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import QuotaLedger
+from penstock_operator.decide.quota_ledger import QuotaLedger
 from tests.unit.operator.decide.budgets.fleet import Fleet, budget, fleet_of, step
 from tests.unit.operator.decide.budgets.requests import BUDGET, GPU, quota_request, startable
 from tests.unit.operator.decide.world import World, policy, reason

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.engine.continuous.runner import InlineRunner, StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.steps.runner import InlineRunner, StepThread, ThreadRunner
 from tests.unit.runtime.engine.continuous.counting_step import INFO, LIMITS, CountingStep
 from tests.unit.runtime.engine.continuous.driver import Driver
 

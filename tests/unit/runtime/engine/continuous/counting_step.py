@@ -9,9 +9,9 @@ from penstock_runtime.engine.continuous.limits import (
     KVSpec,
     Preemption,
 )
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
-from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
+from penstock_runtime.engine.continuous.steps.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.steps.step_plan import StepPlan, StepResult
 from penstock_runtime.engine.model import DeviceLost
 
 INFO = GenerationInfo(

@@ -5,7 +5,6 @@ from collections import defaultdict
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.base import GrammarSource
-from penstock_runtime.engine.continuous.interfaces import Scheduler, StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationLimits
 from penstock_runtime.engine.continuous.loop import Loop, LoopPorts
 from penstock_runtime.engine.continuous.messages import (
@@ -18,8 +17,9 @@ from penstock_runtime.engine.continuous.messages import (
     TokensEmitted,
 )
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
-from penstock_runtime.engine.continuous.runner import InlineRunner, Runner
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.steps.interfaces import Scheduler, StepExecutor
+from penstock_runtime.engine.continuous.steps.runner import InlineRunner, Runner
 
 
 class NoPulse:

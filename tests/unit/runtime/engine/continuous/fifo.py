@@ -5,7 +5,7 @@ from collections.abc import Container
 from penstock_runtime.engine.continuous.limits import GenerationLimits, KVSpec
 from penstock_runtime.engine.continuous.messages import SchedulerReport
 from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
-from penstock_runtime.engine.continuous.step_plan import Idle, Row, StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import Idle, Row, StepPlan
 
 
 class FifoScheduler:

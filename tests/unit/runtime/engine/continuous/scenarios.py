@@ -10,13 +10,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Lowering, Preemption
 from penstock_runtime.engine.continuous.messages import Generated
-from penstock_runtime.engine.continuous.runner import Runner
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
+from penstock_runtime.engine.continuous.steps.runner import Runner
 from penstock_runtime.engine.messages import Cancel, SetLimits
 from penstock_runtime.request import Cancelled
 from tests.unit.runtime.engine.continuous.driver import Driver, generate_request, limits_update

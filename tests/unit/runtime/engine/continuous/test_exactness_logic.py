@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from penstock_runtime.engine.continuous.options import DType, StepOptions
-from penstock_runtime.engine.continuous.runner import StepThread, ThreadRunner
+from penstock_runtime.engine.continuous.steps.runner import StepThread, ThreadRunner
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
 from tests.unit.runtime.engine.continuous.scenarios import Scenario, Tally, references

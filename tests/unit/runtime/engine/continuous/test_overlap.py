@@ -20,10 +20,10 @@ from penstock_runtime.engine.continuous.messages import (
     ToGeneration,
 )
 from penstock_runtime.engine.continuous.opening import open_runner
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
-from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
+from penstock_runtime.engine.continuous.steps.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.steps.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed
 from tests.unit.runtime.engine.continuous.counting_step import INFO, LIMITS, CountingStep

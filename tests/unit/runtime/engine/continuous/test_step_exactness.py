@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from penstock_runtime.engine.continuous.options import DType, StepOptions
-from penstock_runtime.engine.continuous.runner import InlineRunner, StepThread, ThreadRunner
+from penstock_runtime.engine.continuous.steps.runner import InlineRunner, StepThread, ThreadRunner
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
 from tests.unit.runtime.engine.continuous.driver import Driver, generate_request

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock_runtime.engine.continuous.runner import StepThread
+from penstock_runtime.engine.continuous.steps.runner import StepThread
 
 
 def test_calls_run_in_order_and_before_the_thread_ends() -> None:
@@ -32,7 +32,7 @@ def test_an_exception_is_raised_by_result_and_the_thread_continues() -> None:
 def test_a_process_ends_although_a_load_goes_on() -> None:
     program = (
         "import threading\n"
-        "from penstock_runtime.engine.continuous.runner import StepThread\n"
+        "from penstock_runtime.engine.continuous.steps.runner import StepThread\n"
         "StepThread().submit(threading.Event().wait)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0

@@ -5,7 +5,7 @@ import asyncio
 from penstock_runtime.engine.link.batch import batch_thread_link
 from tests.unit.runtime.engine.dynamic.builders import a_request, limits
 from tests.unit.runtime.engine.link.conftest import Client
-from tests.unit.runtime.engine.link.test_inline_policy import Watched
+from tests.unit.runtime.engine.link.thread.test_inline_policy import Watched
 
 SLOW_SECONDS = 0.5
 

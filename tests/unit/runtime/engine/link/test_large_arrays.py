@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock_runtime.engine.link.channel import MessageChannel
-from penstock_runtime.engine.link.frames import LARGE_BYTES, Frames
+from penstock_runtime.engine.link.process.channel import MessageChannel
+from penstock_runtime.engine.link.process.frames import LARGE_BYTES, Frames
 from penstock_runtime.engine.messages import Cancel, Submit
 from tests.unit.runtime.engine.dynamic.builders import a_request
 

@@ -5,7 +5,7 @@ import torch
 
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.sequence import RequestSpec, Sequence, TokenRef
-from penstock_runtime.engine.continuous.step_plan import BlockCopy, Row, StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import BlockCopy, Row, StepPlan
 from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.packing import Packer
 

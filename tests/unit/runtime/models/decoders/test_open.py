@@ -16,7 +16,7 @@ from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.load import refuse_other_layers
 from penstock_runtime.models.decoders.max_length import max_length_of
 from penstock_runtime.models.decoders.open import open_step
-from penstock_runtime.models.decoders.transformers_decoder import GenericDecoder
+from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import GenericDecoder
 from penstock_runtime.models.decoders.warm_up import timed_steps
 from tests.unit.runtime.models.decoders.tiny_models import save
 

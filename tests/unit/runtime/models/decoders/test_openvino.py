@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
-from penstock_runtime.engine.continuous.runner import StepThread, ThreadRunner
+from penstock_runtime.engine.continuous.steps.runner import StepThread, ThreadRunner
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.packing import positions_of

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from penstock_runtime.engine.continuous.messages import Generated
-from penstock_runtime.engine.continuous.runner import StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.steps.runner import StepThread, ThreadRunner
 from penstock_runtime.engine.model import describe
 from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.packing import PackedBatch

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from penstock_runtime.errors import BadInput, RequestRejected, UnknownModel
-from penstock_runtime.protocols.openai.chat import chat_answer
+from penstock_runtime.protocols.openai.chat.conversion import chat_answer
 from penstock_runtime.protocols.openai.completions import completion_answer
 from penstock_runtime.protocols.openai.sampling import Terms
 from penstock_runtime.protocols.openai.wire.base import WireBody, read

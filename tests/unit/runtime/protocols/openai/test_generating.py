@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.engine.link.thread import ThreadHost, ThreadLink
+from penstock_runtime.engine.link.thread.link import ThreadHost, ThreadLink
 from penstock_runtime.engine.placement import MachineProfile
 from penstock_runtime.serving.generation import assembly
 from penstock_runtime.serving.generation.client import GenerationPod

@@ -21,7 +21,7 @@ from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.sequence import RequestSpec, Sequence, TokenRef
-from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import Idle, StepPlan
 
 VOCABULARY = 997
 SWAP = PreemptionCosts(prefill_token_seconds=1.0, copied_block_seconds=0.0)

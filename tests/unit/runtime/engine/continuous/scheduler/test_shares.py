@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.sequence import Sequence
-from penstock_runtime.engine.continuous.step_plan import StepPlan
+from penstock_runtime.engine.continuous.steps.step_plan import StepPlan
 from tests.unit.runtime.engine.continuous.scheduler.device import (
     Machine,
     a_machine,

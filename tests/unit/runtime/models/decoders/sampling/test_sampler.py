@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from penstock_runtime.engine.continuous.sampling_inputs import Draw, SamplingInputs
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.steps.sampling_inputs import Draw, SamplingInputs
 from penstock_runtime.models.decoders.sampling.logits_processors import (
     distribution,
     keep_nucleus,

@@ -1,0 +1,1 @@
+"""The pod template of a pool, part by part."""

@@ -1,0 +1,92 @@
+"""The runtime container: image, probes, resources."""
+
+from penstock_api import names
+from penstock_api.types.container import ContainerTemplate, Resources
+from penstock_api.types.pool import Accelerator, RuntimeSpec
+from penstock_api.types.template import PodTemplate
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.manifests.metadata import Manifest
+from penstock_operator.decide.manifests.pod_template.environment import accelerator, environment
+from penstock_operator.decide.manifests.pod_template.volumes import mounts
+from penstock_operator.observed import PoolObject
+
+CONTAINER_NAME = "runtime"
+MAX_LOAD_SECONDS = 3600
+"""Time for loading the model, after which the kubelet restarts the container."""
+
+
+def image(pool: PoolObject, config: DecideConfig) -> str:
+    """Return the runtime image of a template rendered now."""
+    return (pool.spec.runtime and pool.spec.runtime.image) or config.default_runtime_image
+
+
+def container(pool: PoolObject, config: DecideConfig, drain_deadline_seconds: int) -> Manifest:
+    """Return the one container of a pool's pods."""
+    own = (pool.spec.template or PodTemplate()).container or ContainerTemplate()
+    pull_policy = (pool.spec.runtime or RuntimeSpec()).image_pull_policy or config.image_pull_policy
+    manifest: Manifest = {
+        "name": CONTAINER_NAME,
+        "image": image(pool, config),
+        "env": environment(pool, drain_deadline_seconds, own),
+        "ports": [
+            _port(names.CLIENT_PORT_NAME, names.CLIENT_PORT),
+            _port(names.CLUSTER_PORT_NAME, names.CLUSTER_PORT),
+        ],
+        **_probes(secure=pool.spec.tls is not None),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePath": names.TERMINATION_LOG,
+        # a crash that wrote no reason still reports its last lines
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts(pool),
+    }
+    if pull_policy is not None:
+        manifest["imagePullPolicy"] = pull_policy.value
+    resources = _resources(own.resources or Resources(), accelerator(pool))
+    return manifest | ({"resources": resources} if resources else {})
+
+
+def _port(name: str, number: int) -> Manifest:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}
+
+
+def _probe(http_get: Manifest, period: int, failures: int, timeout: int) -> Manifest:
+    return {
+        "httpGet": http_get,
+        "periodSeconds": period,
+        "failureThreshold": failures,
+        "timeoutSeconds": timeout,
+    }
+
+
+def _probes(*, secure: bool) -> Manifest:
+    """Return the probes: startup allows one hour for loading a model, liveness follows the engine's heartbeat.
+
+    Over TLS the kubelet does not verify the certificate.
+    """
+    scheme = {"scheme": "HTTPS"} if secure else {}
+    healthz = {"path": names.PATH_HEALTHZ, "port": names.CLUSTER_PORT_NAME, **scheme}
+    readyz = {"path": names.PATH_READYZ, "port": names.CLUSTER_PORT_NAME, **scheme}
+    period = 2
+    return {
+        "startupProbe": _probe(healthz, period, MAX_LOAD_SECONDS // period, 2),
+        "livenessProbe": _probe(healthz, period=10, failures=3, timeout=5),
+        "readinessProbe": _probe(readyz, period=2, failures=2, timeout=2),
+    }
+
+
+def _resources(own: Resources, device: Accelerator) -> Manifest:
+    """Return CPU and memory of the pool's container template, and the devices of `spec.accelerator`."""
+    requests, limits = _quantities(own.requests), _quantities(own.limits)
+    for given in (requests, limits):
+        given.pop(device.resource_name, None)
+    if device.count:
+        limits[device.resource_name] = str(device.count)
+    return {k: v for k, v in (("requests", requests), ("limits", limits)) if v}
+
+
+def _quantities(given: dict[str, int | str] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (given or {}).items()}

@@ -1,0 +1,62 @@
+"""Environment variables of the runtime: its identity, its model and its device."""
+
+import json
+from typing import Any
+
+from penstock_api import names
+from penstock_api.types.container import ContainerTemplate
+from penstock_api.types.model import ModelSpec
+from penstock_api.types.pool import Accelerator
+from penstock_operator.decide.manifests.metadata import Manifest
+from penstock_operator.decide.manifests.pod_template.model_source import model_environment
+from penstock_operator.decide.manifests.pod_template.volumes import SCRATCH_FOLDER
+from penstock_operator.observed import PoolObject
+
+BUILT_IN_ACCELERATOR = Accelerator(resource_name="nvidia.com/gpu", count=1)
+"""Accelerator of a pool that sets none: a GPU. `count: 0` selects the CPU."""
+
+
+def accelerator(pool: PoolObject) -> Accelerator:
+    """Return the accelerator of one replica."""
+    return pool.spec.accelerator or BUILT_IN_ACCELERATOR
+
+
+def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) -> list[Manifest]:
+    """Return the environment, one entry per name; the pool's own entries take precedence."""
+    device = accelerator(pool)
+    cores: Manifest = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1"}}
+    # With a device the CPU only feeds it, and contention between torch threads costs more than they gain.
+    threads: Manifest = {"value": "1"} if device.count else {"valueFrom": cores}
+    entries: list[Manifest] = [
+        {"name": names.ENV_POOL, "value": pool.name},
+        _from_pod(names.ENV_NAMESPACE, "metadata.namespace"),
+        _from_pod(names.ENV_POD_NAME, "metadata.name"),
+        _from_pod(names.ENV_POD_UID, "metadata.uid"),
+        {"name": names.ENV_MODEL, "value": model_json(pool)},
+        {"name": names.ENV_DRAIN_DEADLINE_SECONDS, "value": str(drain_seconds)},
+        {"name": "HOME", "value": SCRATCH_FOLDER},
+        {"name": "OMP_NUM_THREADS", **threads},
+    ]
+    entries += model_environment(pool.spec.model.source)
+    if pool.spec.tls is not None:
+        entries.append({"name": names.ENV_TLS_FOLDER, "value": names.TLS_FOLDER})
+    if pool.spec.api_keys is not None:
+        file = f"{names.API_KEYS_FOLDER}/{names.API_KEYS_FILE}"
+        entries.append({"name": names.ENV_API_KEYS_FILE, "value": file})
+    dumped = [
+        entry.model_dump(mode="json", by_alias=True, exclude_none=True) for entry in own.env or ()
+    ]
+    return list({entry["name"]: entry for entry in entries + dumped}.values())
+
+
+def _from_pod(name: str, path: str) -> Manifest:
+    field = {"apiVersion": "v1", "fieldPath": path}
+    return {"name": name, "valueFrom": {"fieldRef": field}}
+
+
+def model_json(pool: PoolObject) -> str:
+    """Return `ModelSpec` with a name, in JSON as the runtime reads it."""
+    model: ModelSpec = pool.spec.model
+    given: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    given["name"] = model.name or pool.name
+    return json.dumps(given, sort_keys=True)

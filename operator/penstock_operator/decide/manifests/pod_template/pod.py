@@ -1,0 +1,73 @@
+"""The pod template of a pool, which depends on its template fields and the pinned image only.
+
+Policies and live limits do not change it (docs/design/design.md#template-and-live-fields).
+"""
+
+from typing import Any
+
+from penstock_api import names
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.template import PodTemplate
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.manifests.metadata import Manifest, child_name, labels
+from penstock_operator.decide.manifests.pod_template.container import container
+from penstock_operator.decide.manifests.pod_template.volumes import volumes
+from penstock_operator.observed import PoolObject
+
+USER = 65532
+"""`nonroot` of the shipped runtime image."""
+DRAIN_DEADLINE_SECONDS = 120
+"""Built-in `drain.deadlineSeconds`."""
+STOP_ACCEPTING_SECONDS = 5
+"""Time after SIGTERM in which the runtime still accepts requests (docs/design/runtime.md#drain)."""
+GRACE_MARGIN_SECONDS = 15
+"""Time to complete requests, close connections and unload the model after the drain deadline."""
+
+
+def drain_deadline(spec: PoolSpec) -> int:
+    """Return the drain deadline of a pod, in seconds."""
+    return (spec.drain and spec.drain.deadline_seconds) or DRAIN_DEADLINE_SECONDS
+
+
+def pod_template(pool: PoolObject, config: DecideConfig) -> Manifest:
+    """Return the template of the pool's pods under restricted pod security."""
+    own = pool.spec.template or PodTemplate()
+    spec: dict[str, Any] = {
+        "serviceAccountName": own.service_account_name or child_name(pool),
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": (
+            drain_deadline(pool.spec) + STOP_ACCEPTING_SECONDS + GRACE_MARGIN_SECONDS
+        ),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": volumes(pool),
+        "containers": [container(pool, config, drain_deadline(pool.spec))],
+        **_placement(own),
+    }
+    if own.service_account_name is None:  # a named account decides on tokens itself
+        spec["automountServiceAccountToken"] = False
+    return {"metadata": _metadata(pool, own), "spec": spec}
+
+
+def _metadata(pool: PoolObject, own: PodTemplate) -> Manifest:
+    """Return the pods' metadata: the operator's labels take precedence, `restartedAt` is copied from the pool."""
+    annotations = dict(own.annotations or {})
+    restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT)
+    if restarted:
+        annotations[names.ANNOTATION_RESTARTED_AT] = restarted
+    if pool.spec.tls is not None:
+        annotations[names.ANNOTATION_SCHEME] = "https"
+    metadata: Manifest = {"labels": {**(own.labels or {}), **labels(pool)}}
+    return metadata | ({"annotations": annotations} if annotations else {})
+
+
+def _placement(own: PodTemplate) -> dict[str, Any]:
+    fields = {"node_selector", "tolerations", "priority_class_name", "image_pull_secrets"}
+    given = own.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
+    return {key: value for key, value in given.items() if value}

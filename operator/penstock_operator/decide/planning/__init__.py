@@ -1,0 +1,1 @@
+"""Planning of a pass: the drafts of all due pools become one plan."""

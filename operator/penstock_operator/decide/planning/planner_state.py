@@ -1,0 +1,41 @@
+"""State that the planner keeps of a pool between passes; it is in memory only, and every value can be rebuilt."""
+
+from dataclasses import dataclass, field
+
+from penstock_api.limits import LimitsUpdate
+from penstock_operator.decide.planning.memoized import MemoizedInputs
+from penstock_operator.decide.planning.shadow import Shadow
+from penstock_operator.decide.rollback.record import Record
+from penstock_operator.decide.rollback.trial import RollbackWatch
+from penstock_operator.decide.scaling.signals.attainment import Attainment
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerState:
+    """The planner's part of a plan's `law_state`."""
+
+    scaling: object | None = None
+    """State of the scaling package, opaque here."""
+    limits: LimitsUpdate | None = None
+    """Limits that this process published last; the cache may not contain them yet."""
+    busy_until: float = 0.0
+    """Time until which the pool's passes are at the fast tick because of earlier activity."""
+    attainment: Attainment = field(default_factory=Attainment)
+    """Counts of requests on time and of all requests."""
+    checkpointed_at: float | None = None
+    """Time of the last checkpoint decision; None at the pool's first pass."""
+    memoized: MemoizedInputs = field(default_factory=MemoizedInputs)
+    """Values that depend only on what users wrote."""
+    rollback_watch: RollbackWatch = field(default_factory=RollbackWatch)
+    """Measurements of the settings in force, for rollback."""
+    rollback_record: Record | None = None
+    """Rollback record that this process last planned to store; the cache may not contain it yet."""
+    shadow: Shadow | None = None
+    """State of the policy's candidate on this pool."""
+    contest: tuple[tuple[float, str], ...] = ()
+    """(time, version) of each write of the replicas by another writer."""
+
+
+def planner_state(state: object | None) -> PlannerState:
+    """Return the planner's state in a plan's `law_state`; anything else begins a new state."""
+    return state if isinstance(state, PlannerState) else PlannerState()

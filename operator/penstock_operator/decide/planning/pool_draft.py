@@ -1,0 +1,121 @@
+"""The draft of one pool: its effective spec, template, law step and quota requests, before budgets are divided."""
+
+from dataclasses import dataclass
+
+from penstock_api.limits import LimitsUpdate
+from penstock_operator.decide.budgets.requests import quota_requests
+from penstock_operator.decide.config import DecideConfig, PoolPeers
+from penstock_operator.decide.limits import all_acknowledged, published
+from penstock_operator.decide.manifests.pinned_template import Pinned
+from penstock_operator.decide.planning import memoized
+from penstock_operator.decide.planning.memoized import MemoizedInputs
+from penstock_operator.decide.planning.planner_state import PlannerState, planner_state
+from penstock_operator.decide.planning.shadow import (
+    Shadow,
+    apply_candidate,
+    candidate_policy,
+    resume,
+)
+from penstock_operator.decide.quota_ledger import QuotaRequest
+from penstock_operator.decide.rollback.decision import (
+    RollbackDecision,
+    RollbackInput,
+    decide_rollback,
+)
+from penstock_operator.decide.scaling.decision import Proposal, propose
+from penstock_operator.decide.spec.effective import EffectiveSpec, effective
+from penstock_operator.decide.spec.schedules import Opening
+from penstock_operator.observed import Observed, PolicyObject, PoolView
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateProposal:
+    """The law step of a policy's candidate for the same observation."""
+
+    policy: PolicyObject
+    before: Shadow | None
+    proposal: Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDraft:
+    """One pool, decided as far as that is possible without the other pools."""
+
+    view: PoolView
+    state: PlannerState
+    effective: EffectiveSpec
+    pinned: Pinned
+    published: LimitsUpdate | None
+    proposal: Proposal
+    quota_requests: tuple[QuotaRequest, ...]
+    memoized: MemoizedInputs
+    rollback: RollbackDecision
+    candidate: CandidateProposal | None = None
+    peers: PoolPeers | None = None
+
+    @property
+    def quota_request(self) -> QuotaRequest | None:
+        """Return the pool's request for replicas, without the devices that pods of earlier templates use."""
+        return next((item for item in self.quota_requests if not item.remains_of), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PassContext:
+    """The inputs that all pools of one pass share."""
+
+    observed: Observed
+    config: DecideConfig
+    open_now: dict[str, Opening]
+    """Open windows of the schedules, by policy."""
+    now: float
+
+
+def draft(view: PoolView, law_state: object | None, context: PassContext) -> PoolDraft:
+    """Return the draft of one pool; `law_state` is that of its last plan, None at its first pass."""
+    observed, config, now = context.observed, context.config, context.now
+    state = planner_state(law_state)
+    applied = memoized.applied_policies(state.memoized.policies, view, observed, context.open_now)
+    policies = applied.value.policies
+    template = memoized.pinned_template(state.memoized.template, view, policies, config)
+    stored = memoized.stored_limits(state.memoized.limits, view)
+    before = published(stored.value, state.limits)
+    acknowledged = before is not None and all_acknowledged(view, before)
+    rollback = decide_rollback(
+        applied.value.effective,
+        policies,
+        view.settings_record,
+        (state.rollback_watch, state.rollback_record),
+        RollbackInput(state.attainment, acknowledged, now),
+    )
+    spec = rollback.effective
+    proposal = propose(spec, view, before, state.scaling, now)
+    return PoolDraft(
+        view=view,
+        state=state,
+        effective=spec,
+        pinned=template.value,
+        published=before,
+        proposal=proposal,
+        quota_requests=quota_requests(proposal, template.value.template, policies, now),
+        memoized=MemoizedInputs(applied, template, stored, state.memoized.writes),
+        rollback=rollback,
+        candidate=_candidate(view, state, policies, before, context),
+        peers=config.peers,
+    )
+
+
+def _candidate(
+    view: PoolView,
+    state: PlannerState,
+    policies: tuple[PolicyObject, ...],
+    published: LimitsUpdate | None,
+    context: PassContext,
+) -> CandidateProposal | None:
+    policy = candidate_policy(policies)
+    if policy is None:
+        return None
+    shadowed = apply_candidate(policies, policy)
+    spec = effective(view.pool, view.namespace_labels, shadowed, {}, context.open_now)
+    before = resume(state.shadow, policy)
+    scaling = None if before is None else before.scaling
+    return CandidateProposal(policy, before, propose(spec, view, published, scaling, context.now))

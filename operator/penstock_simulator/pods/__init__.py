@@ -1,0 +1,1 @@
+"""The simulated pods of a pool: their life, engine, router and metrics."""

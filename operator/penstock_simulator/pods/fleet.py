@@ -1,0 +1,103 @@
+"""The pods of the pool: created, started by chance, drained, released. Pure."""
+
+from collections.abc import Callable
+from math import exp, log
+
+import numpy as np
+
+from penstock_simulator.batch_time import Noise
+from penstock_simulator.pods.engine import SimulatedEngine
+from penstock_simulator.pods.pod import PodLimits, SimulatedPod
+from penstock_simulator.scenario import ColdStarts, Scenario
+
+SETTLED_SECONDS = 3600.0
+"""The pods that are Ready at time 0 are this old."""
+
+
+class SimulatedFleet:
+    """All pods of a run, past and present."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        settings = scenario.settings
+        self._scenario = scenario
+        self._starts = np.random.default_rng([scenario.seed, 1])
+        self._limits = PodLimits(
+            service=scenario.service,
+            window_seconds=settings.max_queue_delay_milliseconds / 1000.0,
+            max_queue_depth=scenario.max_queue_depth,
+            timeout_seconds=scenario.clients.timeout_seconds,
+        )
+        self.all: list[SimulatedPod] = []
+        """All pods by index, which connections refer to; never removed."""
+        self.live: list[SimulatedPod] = []
+        """Those not released."""
+        self.cap: int | None = None
+        for _ in range(scenario.start_replicas):
+            start = cold_start(scenario.cold, self._starts)
+            self._add(-SETTLED_SECONDS, start - SETTLED_SECONDS, billed_from=0.0)
+
+    def _add(self, created: float, ready_at: float, billed_from: float) -> None:
+        index = len(self.all)
+        noise = Noise(
+            self._scenario.service, np.random.default_rng([self._scenario.seed, 2, index])
+        )
+        engine = SimulatedEngine(
+            self._scenario.service,
+            noise,
+            self._scenario.settings.size_max,
+            self._scenario.objective_seconds,
+        )
+        pod = SimulatedPod(index, created, ready_at, engine, self._limits)
+        pod.billed_from = billed_from
+        pod.cap = self.cap or 1
+        self.all.append(pod)
+        self.live.append(pod)
+
+    def set_cap(self, cap: int) -> None:
+        """Publish a cap, which every pod applies from its next batch on."""
+        self.cap = cap
+        for pod in self.live:
+            pod.cap = cap
+
+    def staying(self, now: float) -> list[SimulatedPod]:
+        """Return the pods that count as replicas: all that do not terminate."""
+        return [pod for pod in self.live if pod.terminating_since > now]
+
+    def ready(self, now: float) -> list[SimulatedPod]:
+        """Return the pods that take requests."""
+        return [pod for pod in self.live if pod.accepts(now)]
+
+    def scale(self, replicas: int, now: float) -> None:
+        """Create or drain pods until `replicas` remain; pods that are not Ready are drained first, then the youngest."""
+        staying = self.staying(now)
+        for _ in range(replicas - len(staying)):
+            start = cold_start(self._scenario.cold, self._starts)
+            if self._scenario.foresight:
+                self._add(now, now, billed_from=now - start)
+            else:
+                self._add(now, now + start, billed_from=now)
+        staying.sort(key=lambda pod: (pod.ready_at > now, pod.ready_at), reverse=True)
+        for pod in staying[: max(0, len(staying) - replicas)]:
+            pod.terminate(now, self._scenario.drain_seconds)
+
+    def release(self, now: float) -> None:
+        """Forget the pods that are gone by `now`."""
+        self.live = [pod for pod in self.live if not pod.release_if_done(now)]
+
+    def gpu_seconds(self, end: float) -> float:
+        """Return what was held until `end`, from decision to release."""
+        return sum(max(0.0, min(pod.released_at, end) - pod.billed_from) for pod in self.all)
+
+    def total(self, value: Callable[[SimulatedPod], float]) -> float:
+        """Return a sum over every pod there ever was."""
+        return sum(value(pod) for pod in self.all)
+
+
+def cold_start(cold: ColdStarts, random: np.random.Generator) -> float:
+    """Draw the seconds from creation to Ready."""
+    spent = 0.0
+    while random.random() < cold.failing_share:
+        spent += cold.failing_seconds
+    if cold.median_seconds <= 0:
+        return spent
+    return spent + exp(log(cold.median_seconds) + cold.sigma * random.standard_normal())

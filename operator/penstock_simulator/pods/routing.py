@@ -1,0 +1,214 @@
+"""`Router`: three routing methods, each exact between two slices. Pure.
+
+A router receives all arrivals of a slice and advances every pod to its end. The results stay in the engines
+(batches as index ranges of a queue), so that cost grows with batches, not with requests, where routing allows it.
+"""
+
+from collections.abc import Iterator
+from math import inf
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock_simulator.pods.engine import SimulatedEngine
+from penstock_simulator.pods.fleet import SimulatedFleet
+from penstock_simulator.pods.pod import SimulatedPod
+from penstock_simulator.scenario import Routing, Scenario
+
+SLICE_SECONDS = 0.5
+Times = NDArray[np.float64]
+Served = tuple[list[float], SimulatedEngine]
+"""A queue's arrivals, and an engine that took ranges of it."""
+
+
+class Router(Protocol):
+    """Brings requests to pods."""
+
+    failed: list[float]
+    """Arrivals of requests that found no Ready pod, or a full central queue."""
+
+    def advance(self, times: Times, start: float, end: float) -> None:
+        """Route the arrivals of [start, end), slice by slice, and let every pod live until `end`."""
+
+    def served(self) -> Iterator[Served]:
+        """Yield what every engine did."""
+
+    def waiting(self) -> bool:
+        """Return whether any request waits."""
+
+
+def slices(times: Times, start: float, end: float) -> Iterator[tuple[Times, float, float]]:
+    """Yield the arrivals of each slice of [start, end), and the slice's own beginning and end."""
+    number = round((end - start) / SLICE_SECONDS)
+    edges = start + SLICE_SECONDS * np.arange(number + 1)
+    cuts = np.searchsorted(times, edges, side="left").tolist()
+    for index in range(number):
+        yield times[cuts[index] : cuts[index + 1]], float(edges[index]), float(edges[index + 1])
+
+
+class PodQueues:
+    """What the routers have in common whose pods each have a queue."""
+
+    def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
+        self.failed: list[float] = []
+        self._fleet = fleet
+        self._scenario = scenario
+        self._random = np.random.default_rng([scenario.seed, 3])
+
+    def served(self) -> Iterator[Served]:
+        """Yield what every engine did."""
+        for pod in self._fleet.all:
+            yield pod.arrivals, pod.engine
+
+    def waiting(self) -> bool:
+        """Return whether any request waits."""
+        return any(pod.head < len(pod.arrivals) for pod in self._fleet.live)
+
+
+class PerConnection(PodQueues):
+    """A plain Service: it balances connections, not requests."""
+
+    def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
+        super().__init__(scenario, fleet)
+        count = scenario.clients.connections
+        self._pod = np.full(count, -1, dtype=np.int64)
+        self._closes = np.zeros(count)
+        self._known = -inf
+
+    def advance(self, times: Times, start: float, end: float) -> None:
+        """Send each arrival over a connection at random; connections reopen at the edges of slices."""
+        chosen = [self._choose(len(part), begin) for part, begin, _ in slices(times, start, end)]
+        if len(times):
+            self._push(times, np.concatenate(chosen))
+        for pod in self._fleet.live:
+            pod.advance(end)
+
+    def _choose(self, number: int, now: float) -> NDArray[np.int64]:
+        self._reopen(now)
+        return self._pod[self._random.integers(len(self._pod), size=number)]
+
+    def _push(self, times: Times, chosen: NDArray[np.int64]) -> None:
+        order = np.argsort(chosen.astype(np.int16), kind="stable")  # as small numbers: by radix
+        ordered = times[order].tolist()
+        upto = 0
+        for index, number in enumerate(np.bincount(chosen + 1).tolist(), start=-1):
+            if number:
+                part = ordered[upto : upto + number]
+                upto += number
+                if index < 0:
+                    self.failed.extend(part)
+                else:
+                    self._fleet.all[index].push(part)
+
+    def _reopen(self, now: float) -> None:
+        ready = [pod.index for pod in self._fleet.live if pod.accepts(now)]
+        accepting = np.zeros(len(self._fleet.all) + 1, dtype=bool)  # the last: no pod
+        accepting[ready] = True
+        closed = np.flatnonzero((self._closes <= now) | ~accepting[self._pod])
+        if not len(closed):
+            return
+        self._pod[closed] = (
+            np.array(ready)[self._random.integers(len(ready), size=len(closed))] if ready else -1
+        )
+        first = self._known == -inf
+        ages = self._random.uniform(0.0 if first else 0.5, 1.5, size=len(closed))
+        self._closes[closed] = now + self._scenario.clients.connection_seconds * ages
+        self._known = now
+
+
+class PowerOfTwo(PodQueues):
+    """Each request goes to the less loaded of two Ready pods."""
+
+    def advance(self, times: Times, start: float, end: float) -> None:
+        """Route request by request: each choice sees what the last one did."""
+        for part, begin, until in slices(times, start, end):
+            self._route(part, self._fleet.ready(begin))
+            for pod in self._fleet.live:
+                pod.advance(until)
+
+    def _route(self, times: Times, ready: list[SimulatedPod]) -> None:
+        if not ready:
+            self.failed.extend(times.tolist())
+            return
+        pairs = self._random.integers(len(ready), size=(len(times), 2)).tolist()
+        for at, (first, second) in zip(times.tolist(), pairs, strict=True):
+            _less_loaded(ready[first], ready[second], at).push((at,))
+
+
+def _less_loaded(pod: SimulatedPod, other: SimulatedPod, now: float) -> SimulatedPod:
+    pod.advance(now)
+    other.advance(now)
+    return pod if pod.in_flight(now) <= other.in_flight(now) else other
+
+
+class CentralQueue:
+    """One queue for all pods, from which a free pod takes its next batch; models a gateway that queues requests."""
+
+    def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
+        self.failed: list[float] = []
+        self._fleet = fleet
+        self._depth = scenario.max_queue_depth
+        self._timeout = scenario.clients.timeout_seconds
+        self._arrivals: list[float] = []
+        self._head = 0
+
+    def advance(self, times: Times, start: float, end: float) -> None:
+        """Let free pods pull, the one that is free longest first."""
+        for part, begin, until in slices(times, start, end):
+            self._serve(part, begin, until)
+
+    def _serve(self, times: Times, start: float, end: float) -> None:
+        self._arrivals.extend(times.tolist())
+        ready = self._fleet.ready(start)
+        while ready and self._head < len(self._arrivals):
+            pod = min(ready, key=lambda pod: pod.engine.free_at)
+            at = max(pod.engine.free_at, self._arrivals[self._head], start)
+            if at >= end:
+                break
+            self._pull(pod, at)
+        self._refuse(len(ready))
+        self._share(ready, len(times))
+
+    def _pull(self, pod: SimulatedPod, at: float) -> None:
+        while self._head < len(self._arrivals) and self._arrivals[self._head] < at - self._timeout:
+            self._head += 1
+        last = self._head
+        top = min(self._head + pod.cap, len(self._arrivals))
+        while last < top and self._arrivals[last] <= at:
+            last += 1
+        if last > self._head:
+            pod.engine.queue = self._arrivals
+            pod.engine.run(self._head, last, at)
+            self._head = last
+
+    def _refuse(self, ready: int) -> None:
+        full = self._head + self._depth * max(ready, 1)
+        self.failed.extend(self._arrivals[full:])
+        del self._arrivals[full:]
+
+    def _share(self, ready: list[SimulatedPod], received: int) -> None:
+        """Let the Ready pods report the one queue in even shares, so that laws see it as they see queues."""
+        for pod in self._fleet.live:
+            pod.shared_waiting = 0.0
+        for pod in ready:
+            pod.shared_waiting = (len(self._arrivals) - self._head) / len(ready)
+            pod.received += received / len(ready)
+
+    def served(self) -> Iterator[Served]:
+        """Yield what every engine did."""
+        for pod in self._fleet.all:
+            yield self._arrivals, pod.engine
+
+    def waiting(self) -> bool:
+        """Return whether any request waits."""
+        return self._head < len(self._arrivals)
+
+
+def router(scenario: Scenario, fleet: SimulatedFleet) -> Router:
+    """Return the scenario's router."""
+    if scenario.routing is Routing.CONNECTION:
+        return PerConnection(scenario, fleet)
+    if scenario.routing is Routing.POWER_OF_TWO:
+        return PowerOfTwo(scenario, fleet)
+    return CentralQueue(scenario, fleet)

@@ -1,0 +1,1 @@
+"""Compute backends: the registry, and the selection by measured times."""

@@ -1,0 +1,1 @@
+"""Decoders that run in torch, and their verification against the original model."""

@@ -1,0 +1,1 @@
+"""Chat completions: prompts, conversion of bodies and answers, deltas and tools."""

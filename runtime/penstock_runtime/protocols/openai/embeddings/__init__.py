@@ -1,0 +1,1 @@
+"""Embeddings: parsing of requests, rendering of responses, and their routes."""

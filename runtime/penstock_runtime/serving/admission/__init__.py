@@ -1,0 +1,1 @@
+"""Admission: the life of a request on the HTTP side, and the bounds that it passes."""

@@ -1,0 +1,140 @@
+"""`Admission`: the life of every request on the HTTP side, from its arrival to its one end.
+
+The HTTP side holds the bounds, so a rejection needs no round trip to the engine. Every request that arrives
+is refused, or ends once as Completed, Failed, Expired or Cancelled.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
+from penstock_api.limits import PodLoad
+from penstock_runtime.errors import RequestRejected
+from penstock_runtime.request import Failed, RequestOutcome
+from penstock_runtime.serving.admission.memory_budget import MemoryBudget
+from penstock_runtime.serving.admission.queue_bound import QueueSlots
+from penstock_runtime.serving.admission.ticket import Ticket
+from penstock_runtime.serving.state import ServingState
+
+
+class Admission(ABC):
+    """Issues tickets, and counts how each leaves; the requests of the engine are those of a subclass."""
+
+    def __init__(self, state: ServingState, max_bytes: int) -> None:
+        self._live = state.live
+        self._health = state.health
+        self._counters = state.counters
+        self._now = state.now
+        self._ids = count(1)
+        self.memory = MemoryBudget(max_bytes, self.retry_after_seconds)
+        self.slots = QueueSlots(state, self.waiting, self._waiting_below, self.retry_after_seconds)
+
+    @contextmanager
+    def receive(self, age_seconds: float = 0.0) -> Iterator[Ticket]:
+        """Count a request that arrived `age_seconds` ago, and its outcome when the block ends.
+
+        A rejection raised inside is counted under its reason, a cancellation (the client disconnected) frees
+        the slot, and any other error counts as Failed; all are raised again.
+        """
+        ticket = self.open(self._now() - age_seconds)
+        try:
+            yield ticket
+        except RequestRejected as refusal:
+            self.refuse(ticket, refusal)
+            raise
+        except asyncio.CancelledError:
+            self.cancel(ticket)
+            raise
+        except BaseException:
+            self.fail(ticket)
+            raise
+        finally:
+            self.depart(ticket)
+
+    # -- the same in steps: `open`, then submit, or one of `refuse`, `cancel` and `fail`; at last `depart`
+
+    def open(self, arrived: float) -> Ticket:
+        """Count an arrived request, and return its ticket."""
+        self._counters.received += 1
+        return Ticket(f"{next(self._ids):x}", arrived)
+
+    def refuse(self, ticket: Ticket, refusal: RequestRejected) -> None:
+        """Count a refusal under its reason."""
+        if not ticket.rows_counted and refusal.status in (429, 503):
+            self._counters.count_unread_rows()
+        if not ticket.left:
+            ticket.left = True
+            self._counters.refused[refusal.reason] += 1
+
+    def reject(self, refusal: RequestRejected) -> None:
+        """Count a request that is rejected unread: `open`, `refuse` and `depart` in one step."""
+        self._counters.received += 1
+        self._counters.count_unread_rows()
+        self._counters.refused[refusal.reason] += 1
+
+    def count_rows(self, ticket: Ticket, rows: int) -> None:
+        """Count the rows of a request once its body is parsed."""
+        self._counters.count_rows(rows)
+        ticket.rows_counted = True
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Cancel a request whose client disconnected."""
+        self._withdraw(ticket.id)
+        self._count_end(ticket, RequestOutcome.CANCELLED)
+
+    def fail(self, ticket: Ticket) -> None:
+        """Count a request that failed by an internal error."""
+        self._count_end(ticket, RequestOutcome.FAILED)
+
+    def depart(self, ticket: Ticket) -> None:
+        """Release the slot and the bytes of `ticket`."""
+        self.slots.release(ticket)
+        self.memory.release(ticket)
+
+    def _count_end(self, ticket: Ticket, outcome: RequestOutcome) -> None:
+        if not ticket.left:
+            ticket.left = True
+            self._counters.ended[outcome] += 1
+
+    # -- the engine's requests
+
+    @abstractmethod
+    def submitted(self) -> int:
+        """Return how many requests the engine has."""
+
+    @abstractmethod
+    def owing_since(self) -> float | None:
+        """Return since when the engine has had requests without a break; None: it has none."""
+
+    @abstractmethod
+    def fail_all(self, failed: Failed) -> None:
+        """End all requests of the engine, which will not end them itself."""
+
+    @abstractmethod
+    def retry_after_seconds(self) -> float:
+        """Return the predicted time until the requests of the queue are served."""
+
+    @abstractmethod
+    def _withdraw(self, id: str) -> None:
+        """Cancel a request in the engine, if it is there."""
+
+    @abstractmethod
+    def _waiting_below(self, priority: int) -> int:
+        """Return how many waiting requests of a lower class than `priority` may be displaced."""
+
+    def waiting(self) -> int:
+        """Return how many requests wait: those of the engine that its last report does not count as running."""
+        report = self._live.report
+        running = report.running if report else 0
+        return max(0, self.submitted() - running)
+
+    def load(self) -> PodLoad:
+        """Return the numbers of waiting and running requests."""
+        waiting = self.waiting()
+        return PodLoad(waiting=waiting, running=self.submitted() - waiting)
+
+    def empty(self) -> bool:
+        """Return whether no request is in the engine or prepared for it."""
+        return not self.submitted() and not self.slots.reserved
