@@ -9,8 +9,8 @@ from penstock_runtime.http.fast_path.endpoint import DeferredCall, FastEndpoint
 from penstock_runtime.http.fast_path.request_head import RequestHead
 from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.open_inference.infer_response import InferBody
-from penstock_runtime.protocols.openai.embeddings.response import EmbeddingInput, EmbeddingOptions
 from penstock_runtime.protocols.openai.embeddings import response as embedding_response
+from penstock_runtime.protocols.openai.embeddings.response import EmbeddingInput, EmbeddingOptions
 from penstock_runtime.protocols.openai.errors import of_refusal
 from penstock_runtime.request import Completed, End, Request
 from penstock_runtime.serving.admission.ticket import Ticket

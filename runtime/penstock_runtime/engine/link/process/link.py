@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from penstock_runtime.engine.link.base import EngineLink, Heartbeat, ModelLoadFailed, Opener
 from penstock_runtime.engine.link.heartbeat import SharedHeartbeat
+from penstock_runtime.engine.link.process import shared_memory
 from penstock_runtime.engine.link.process.channel import MessageChannel
 from penstock_runtime.engine.link.process.frames import Frames
 from penstock_runtime.engine.link.process.handshake import (
@@ -29,7 +30,6 @@ from penstock_runtime.engine.link.process.handshake import (
     NotLoaded,
     Start,
 )
-from penstock_runtime.engine.link.process import shared_memory
 from penstock_runtime.engine.messages import EngineDied
 
 CHILD_MODULE: Final = "penstock_runtime.engine.link.process.child"

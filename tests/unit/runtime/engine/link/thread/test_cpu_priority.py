@@ -5,8 +5,8 @@ import os
 import pytest
 
 from penstock_runtime.engine.link.batch import batch_thread_link
-from penstock_runtime.engine.link.thread.cpu_priority import LONG_SECONDS, BatchSchedPolicy
 from penstock_runtime.engine.link.thread import cpu_priority
+from penstock_runtime.engine.link.thread.cpu_priority import LONG_SECONDS, BatchSchedPolicy
 from tests.unit.runtime.engine.dynamic.builders import a_request, limits
 from tests.unit.runtime.engine.link.conftest import Client
 from tests.unit.runtime.engine.link.thread.test_inline_policy import Watched
