@@ -13,6 +13,7 @@ from aiohttp import web
 from typing_extensions import override
 
 from penstock_runtime.errors import ConnectionsFull
+from penstock_runtime.http.aiohttp_seam import AiohttpConnection
 
 MAX_SURPLUS: Final = 16
 """Connections beyond the bound that wait for their 503; their descriptors are among the reserved ones."""
@@ -87,7 +88,7 @@ class ConnectionLimit:
         connection.drop()
 
 
-class BoundedConnection(web.RequestHandler):
+class BoundedConnection(AiohttpConnection):
     """aiohttp's protocol for connections that a `ConnectionLimit` counts."""
 
     __slots__ = ("_limit", "accepting", "surplus")
@@ -111,8 +112,7 @@ class BoundedConnection(web.RequestHandler):
         """Return whether no answer is owed, and none waits in the write buffer."""
         if self.transport is None:  # in its handshake, or closing
             return self.accepting is not None and not self.accepting.done()
-        unread = self.transport.get_write_buffer_size()
-        return self._current_request is None and not self._messages and not unread
+        return not self.owes_answers() and not self.transport.get_write_buffer_size()
 
     def reject_surplus(self) -> None:
         """Answer a surplus connection and close it."""
@@ -126,13 +126,13 @@ class BoundedConnection(web.RequestHandler):
             self.reject_surplus()
             return
         super().data_received(data)
-        if self._messages or self._current_request is not None:
+        if self.owes_answers():
             self._limit.busy(self)
 
     @override
     async def finish_response(self, *arguments: Any) -> tuple[web.StreamResponse, bool]:
         written = await super().finish_response(*arguments)
-        if not self._messages:
+        if not self.has_pipelined_requests():
             self._limit.idle(self)
         return written
 

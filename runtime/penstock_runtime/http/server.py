@@ -12,6 +12,7 @@ from aiohttp import hdrs, web
 from penstock_api import names
 from penstock_runtime.errors import Defect, RequestRejected, Unrouted, shown
 from penstock_runtime.http import descriptors
+from penstock_runtime.http.aiohttp_seam import ClientsRunner
 from penstock_runtime.http.backpressure import ClientThrottle
 from penstock_runtime.http.connection_age import AgingConnections
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
@@ -20,7 +21,6 @@ from penstock_runtime.http.fast_path.exchange import FastPath
 from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.http.listener import Listener
 from penstock_runtime.http.routing import authenticate, routes_of
-from penstock_runtime.http.runner import ClientsRunner
 from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
 from penstock_runtime.protocols.common.access_log import CLIENT_GONE, AnswersOwed
 from penstock_runtime.protocols.common.replies import (

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from penstock_runtime.http.connection_age import Age
 from penstock_runtime.http.fast_path.exchange import Exchange, FastPath
+from penstock_runtime.http.fast_path.receive_buffer import ReceiveBuffer
 from penstock_runtime.http.fast_path.request_head import MAX_HEAD_BYTES, RequestHead
 from penstock_runtime.http.write_buffers import WatchedConnection
 from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
@@ -25,8 +26,6 @@ COLLECT_SECONDS: Final = 0.25
 """The time for the rest of a request that arrives in parts; aiohttp times slower senders."""
 MAX_COLLECTED_BYTES: Final = 2**20
 """The largest body that is collected here; a larger one streams through aiohttp."""
-MAX_PIPELINED_BYTES: Final = 2**16
-"""The bytes that may wait after a request before the socket is no longer read."""
 
 
 class ConnectionState(Enum):
@@ -58,12 +57,15 @@ class FastConnection(WatchedConnection):
 
     __slots__ = (
         "_age", "_answered", "_arrival_uncertain", "_buffer", "_collect_timer", "_exchange", "_head", "_head_bytes",
-        "_needed", "_path", "_reading_stopped", "_state", "remote",
+        "_path", "_soon", "_state", "remote",
     )  # fmt: skip
 
-    def __init__(self, manager: web.Server, *, path: FastPath, **more: Any) -> None:
-        super().__init__(manager, **more)
+    def __init__(
+        self, manager: web.Server, *, path: FastPath, loop: asyncio.AbstractEventLoop, **more: Any
+    ) -> None:
+        super().__init__(manager, loop=loop, **more)
         self._path = path
+        self._soon = loop.call_soon
         self._state = IDLE
         self._head_bytes = b""
         """The last parsed head; empty before the first."""
@@ -71,14 +73,10 @@ class FastConnection(WatchedConnection):
         """The parsed `_head_bytes`."""
         self._exchange: Exchange | None = None
         """The exchange in progress; None unless ANSWERING."""
-        self._buffer = bytearray()
+        self._buffer = ReceiveBuffer()
         """The first part of a request while COLLECTING, else pipelined bytes."""
-        self._needed = 0
-        """The length of the buffer from which on another look at it can succeed, while COLLECTING."""
         self._collect_timer: asyncio.TimerHandle | None = None
         """Hands the connection over; None unless COLLECTING."""
-        self._reading_stopped = False
-        """Whether reading is paused, because enough is buffered or the connection is throttled."""
         self._arrival_uncertain = True
         """Whether the next request may have waited in the socket, for the end of a throttle or for its accept."""
         self._age: Age
@@ -93,7 +91,8 @@ class FastConnection(WatchedConnection):
             self._collect_timer = None
         self._state = state
         if state is COLLECTING:
-            self._collect_timer = self._loop.call_later(COLLECT_SECONDS, self._stop_collecting)
+            later = asyncio.get_running_loop().call_later
+            self._collect_timer = later(COLLECT_SECONDS, self._stop_collecting)
 
     # -- asyncio's and aiohttp's calls
 
@@ -111,7 +110,7 @@ class FastConnection(WatchedConnection):
         self._enter(CLOSED)
         if exchange is not None:
             exchange.abandon()
-        self._buffer.clear()
+        self._buffer.take()
         self._release_shutdown()
         super().connection_lost(exc)
 
@@ -122,14 +121,15 @@ class FastConnection(WatchedConnection):
             super().data_received(data)
         elif self.surplus:
             self.reject_surplus()
-        elif state is ANSWERING or state is THROTTLED or self._paused:
-            self._hold(data)
+        elif state is ANSWERING or state is THROTTLED or self.writing_paused:
+            self._buffer.hold(data, self.transport)
         elif state is COLLECTING:
-            self._buffer += data
-            if len(self._buffer) >= self._needed:
+            buffer = self._buffer
+            buffer.data += data
+            if len(buffer.data) >= buffer.needed:
                 self._dispatch(self._take_buffer())
-        elif self._buffer:
-            self._buffer += data
+        elif self._buffer.data:
+            self._buffer.data += data
             self._dispatch(self._take_buffer())
         else:
             self._dispatch(data)
@@ -138,42 +138,33 @@ class FastConnection(WatchedConnection):
     def resume_writing(self) -> None:
         """Answer what the client pipelined: it reads again."""
         super().resume_writing()
-        if self._buffer:
-            self._loop.call_soon(self._continue)
+        if self._buffer.data:
+            self._soon(self._continue)
 
     @override
     async def shutdown(self, timeout: float | None = 15.0) -> None:
         """Close the connection once the request in progress is answered."""
         if self._state is ANSWERING:
-            self._answered = self._loop.create_future()
+            self._answered = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._answered], timeout=timeout)
         await super().shutdown(timeout)
 
     @override
     def is_idle(self) -> bool:
         """Return whether no answer is owed on either path, and none waits in the write buffer."""
-        pipelined = self._buffer and self._state is not COLLECTING
+        pipelined = self._buffer.data and self._state is not COLLECTING
         return self._state is not ANSWERING and not pipelined and super().is_idle()
 
     @override
-    def _process_keepalive(self) -> None:
-        """Close an idle connection; it is not idle while the fast path has bytes or a request of it."""
-        if self._state is not ANSWERING and not self._buffer:
-            super()._process_keepalive()
-        elif not self._force_close:
-            self._keepalive_handle = self._loop.call_later(
-                self._keepalive_timeout, self._process_keepalive
-            )
+    def is_bypassed(self) -> bool:
+        """Return whether the fast path has bytes or a request of this connection."""
+        return self._state is ANSWERING or bool(self._buffer.data)
 
     # -- the choice of the path
 
     def _dispatch(self, data: bytes) -> None:
         """Answer, collect, lend or hand over the request at the start of `data`. The state is IDLE."""
-        if (
-            (self._request_count and not self._is_aiohttp_idle())
-            or self._close
-            or self._force_close
-        ):
+        if not self.may_bypass():
             self._hand_over(data)
             return
         repeated = self._head_bytes and data.startswith(self._head_bytes)
@@ -190,7 +181,7 @@ class FastConnection(WatchedConnection):
                 self._hand_over(data)
         elif plain:
             if len(data) > end:
-                self._buffer += data[end:]
+                self._buffer.data += data[end:]
             self._serve(head, data[start:end])
         elif len(data) == end:
             super().data_received(data)
@@ -234,23 +225,16 @@ class FastConnection(WatchedConnection):
         else:
             exchange.begin_when_full(body)
 
-    def _is_aiohttp_idle(self) -> bool:
-        """Return whether aiohttp, which a request was lent to, waits for the next."""
-        waiter = self._waiter
-        return (
-            waiter is not None and not waiter.done() and not self._messages and not self._upgraded
-        )
-
     def _hand_over(self, data: bytes) -> None:
         self._enter(HANDED_OVER)
-        self._read_on()
+        self._buffer.read_on(self.transport)
         super().data_received(data)
 
     # -- the buffer
 
     def _collect(self, data: bytes, needed: int) -> None:
-        self._buffer += data
-        self._needed = needed
+        self._buffer.data += data
+        self._buffer.needed = needed
         self._enter(COLLECTING)
 
     def _stop_collecting(self) -> None:
@@ -258,41 +242,19 @@ class FastConnection(WatchedConnection):
         self._hand_over(self._take_buffer())
 
     def _take_buffer(self) -> bytes:
-        data = bytes(self._buffer)
-        self._buffer.clear()
         self._enter(IDLE)
-        return data
-
-    def _hold(self, data: bytes) -> None:
-        self._buffer += data
-        if len(self._buffer) > MAX_PIPELINED_BYTES:
-            self._stop_reading()
-
-    def _stop_reading(self) -> None:
-        if self.transport is not None and not self._reading_stopped:
-            self._reading_stopped = True
-            self.transport.pause_reading()
-
-    def _read_on(self) -> None:
-        if self._reading_stopped and self.transport is not None:
-            self._reading_stopped = False
-            self.transport.resume_reading()
+        return self._buffer.take()
 
     def _continue(self) -> None:
         """Dispatch pipelined bytes and read on, unless the client has left or stopped reading meanwhile."""
-        state = self._state
-        if (
-            (state is not IDLE and state is not COLLECTING)
-            or self._paused
-            or self.transport is None
-        ):
+        if self._state not in (IDLE, COLLECTING) or self.writing_paused or self.transport is None:
             return
-        if self._buffer and state is IDLE:
+        buffer = self._buffer
+        if buffer.data and self._state is IDLE:
             self._dispatch(self._take_buffer())
-            state = self._state
-        few = len(self._buffer) <= MAX_PIPELINED_BYTES
-        if state is COLLECTING or (few and state is not THROTTLED):
-            self._read_on()
+        state = self._state
+        if state is COLLECTING or (buffer.is_short() and state is not THROTTLED):
+            buffer.read_on(self.transport)
 
     # -- an exchange's calls
 
@@ -308,16 +270,16 @@ class FastConnection(WatchedConnection):
         if closes:
             self.force_close()
             return
-        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        if self._buffer or self._reading_stopped:
-            self._loop.call_soon(self._continue)
+        self.restart_keepalive()
+        if self._buffer.is_waiting():
+            self._soon(self._continue)
 
     def throttle(self, seconds: float) -> None:
         """Stop reading for `seconds`; the next requests wait in the socket."""
         if self.transport is None or self._state is not IDLE:
             return
         self._enter(THROTTLED)
-        self._stop_reading()
+        self._buffer.stop_reading(self.transport)
         self._path.client_throttle.timers.set(seconds, self)
 
     def resume(self) -> None:

@@ -7,20 +7,17 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
 
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, priority_class
 
 MAX_HEAD_BYTES: Final = 8000
 """The longest head that is parsed here; aiohttp's limits are a little higher, and aiohttp enforces them."""
-_MAX_FIELDS: Final = 64
+_MAX_LINES: Final = 66
+_FOLDED: Final = re.compile(rb"\n[ \t]")
 _MAX_CACHED_HEADS: Final = 512
 
-_HEAD: Final = re.compile(
-    rb"(?P<method>[A-Z]{1,16}) (?P<target>/[!-~]{0,2000}) HTTP/1\.1\r\n"
-    rb"(?P<fields>(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n"
-)
-"""RFC 9112 without its obsolete or rare parts: line folding, bytes beyond ASCII, bare line feeds."""
 _LENGTH: Final = re.compile(rb"0|[1-9][0-9]{0,15}")
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 _MILLISECONDS: Final = re.compile(rb"[1-9][0-9]{0,14}")
@@ -78,22 +75,54 @@ class HeadParser:
         return parsed
 
 
+class _Collector:
+    """What llhttp reports of one head."""
+
+    __slots__ = ("complete", "fields", "repeats", "target")
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.fields: dict[bytes, bytes] = {}
+        """The relevant fields by lower-case name."""
+        self.repeats = False
+        """Whether a relevant field is repeated."""
+        self.complete = False
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name in _ONCE:
+            self.repeats = self.repeats or name in self.fields
+            self.fields[name] = value.strip(b" \t")
+
+    def on_headers_complete(self) -> None:
+        self.complete = True
+
+
 def parse(head: bytes, is_target: Callable[[bytes], bool]) -> RequestHead | None:
     """Return the parsed `head`, or None; `is_target` decides which paths the fast path answers."""
-    match = _HEAD.fullmatch(head) if len(head) <= MAX_HEAD_BYTES else None
-    fields = _fields(match["fields"]) if match else None
-    if match is None or fields is None or not _is_framed(fields):
+    if len(head) > MAX_HEAD_BYTES or not _is_usual(head):
+        return None
+    collector = _Collector()
+    parser = HttpRequestParser(collector)
+    try:
+        parser.feed_data(head)
+    except (HttpParserError, HttpParserUpgrade):
+        return None
+    fields, method = collector.fields, parser.get_method()
+    if not collector.complete or collector.repeats or parser.get_http_version() != "1.1":
         return None
     length = fields.get(b"content-length")
-    if length is None and match["method"] not in _BODILESS:
+    if not _is_framed(fields) or (length is None and method not in _BODILESS):
         return None
     size = int(length) if length is not None else 0
-    plain = match["method"] == b"POST" and is_target(match["target"]) and _is_plain(fields)
-    if not plain:
+    if method != b"POST" or not is_target(collector.target) or not _is_plain(fields):
         return RequestHead(size, None)
     return RequestHead(
         size,
-        match["target"].decode(),
+        collector.target.decode(),
         _text(fields.get(b"inference-header-content-length")),
         _text(_matching(_REQUEST_ID, fields.get(b"x-request-id"))),
         _seconds(fields.get(b"x-request-timeout-ms")),
@@ -101,20 +130,9 @@ def parse(head: bytes, is_target: Callable[[bytes], bool]) -> RequestHead | None
     )
 
 
-def _fields(block: bytes) -> dict[bytes, bytes] | None:
-    """Return the relevant fields by lower-case name; None where one is repeated, or there are too many."""
-    values: dict[bytes, bytes] = {}
-    lines = block.split(b"\r\n")
-    if len(lines) > _MAX_FIELDS:
-        return None
-    for line in lines:
-        name, _, value = line.partition(b":")
-        name = name.lower()
-        if name in _ONCE:
-            if name in values:
-                return None
-            values[name] = value.strip(b" \t")
-    return values
+def _is_usual(head: bytes) -> bool:
+    """Return whether a head has none of the rare parts that llhttp accepts: bytes beyond ASCII, folded or too many lines."""
+    return head.isascii() and not _FOLDED.search(head) and head.count(b"\n") <= _MAX_LINES
 
 
 def _is_framed(fields: dict[bytes, bytes]) -> bool:

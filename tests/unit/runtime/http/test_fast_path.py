@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock_runtime.engine.messages import Submit, ToEngine
-from penstock_runtime.http.fast_path import connection
+from penstock_runtime.http.fast_path import connection, receive_buffer
 from penstock_runtime.protocols.common.request_ids import trace_of
 from penstock_runtime.request import Failed, RequestOutcome, Tensor
 from tests.unit.runtime.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
@@ -133,13 +133,13 @@ async def test_a_slow_sender_is_handed_over_to_aiohttp(
 async def test_a_pipelined_body_larger_than_the_buffer_is_read_to_its_end(
     pod: Any, until: Any
 ) -> None:
-    large = body() + b" " * (connection.MAX_PIPELINED_BYTES * 3 // 2)
+    large = body() + b" " * (receive_buffer.MAX_PIPELINED_BYTES * 3 // 2)
     pod.model.gate.clear()
     reader, writer = await connected(pod)
     writer.write(GOOD + post(large) + post(large))
     await until(lambda: pod.pod.admission.load().running == 1)
     (served,) = pod.client._runner.server.connections
-    await until(lambda: served._reading_stopped)
+    await until(lambda: served._buffer._stopped)
     pod.model.gate.set()
     for _ in range(3):
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
@@ -198,10 +198,10 @@ async def test_a_client_that_never_reads_holds_little_memory(start: Any, until: 
     small = served.transport.get_extra_info("socket")
     small.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     writer.write(GOOD * 4000)
-    await until(lambda: served._paused and served._reading_stopped, 30.0)
+    await until(lambda: served.writing_paused and served._buffer._stopped, 30.0)
     assert 0 < pod.pod.counters.received < 4000
     assert served.transport.get_write_buffer_size() < 2**18
-    assert len(served._buffer) < 2**20
+    assert len(served._buffer.data) < 2**20
     writer.transport.abort()
     await until(lambda: pod.client.open_connections() == 0)
 

@@ -11,9 +11,9 @@ import uvloop
 from aiohttp import web
 
 from penstock_api.certificates import ServerCertificate
+from penstock_runtime.http.aiohttp_seam import ClientsRunner
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
 from penstock_runtime.http.listener import ACCEPTS_PER_ROUND, Listener
-from penstock_runtime.http.runner import ClientsRunner
 from tests.unit.operator.net.certificates import Authority
 
 CLIENTS = 40
