@@ -123,13 +123,13 @@ def checks(rendered: Sequence[Object]) -> Iterator[PolicyCheck]:
     sibling = End("a pod of the same pool", POOL.namespace, selector(POOL))
     lookalike = End("a pod labelled as the operator elsewhere", "team-b", labels)
     neighbour = End("another pod in the operator's namespace", home, {"app": "web"})
-    refused = (outside, stranger, sibling, lookalike, neighbour)
+    rejected = (outside, stranger, sibling, lookalike, neighbour)
     for source in (operator, PROMETHEUS):
         yield PolicyCheck(source, pool, CONTROL, wanted=True)
-    for source in (*refused, GATEWAY):
+    for source in (*rejected, GATEWAY):
         yield PolicyCheck(source, pool, CONTROL, wanted=False)
     yield PolicyCheck(GATEWAY, pool, CLIENTS, wanted=True)
-    for source in (*refused, PROMETHEUS):
+    for source in (*rejected, PROMETHEUS):
         yield PolicyCheck(source, pool, CLIENTS, wanted=False)
     yield PolicyCheck(PROMETHEUS, operator, OPERATORS, wanted=True)
     for source in (outside, stranger, neighbour, pool, GATEWAY):

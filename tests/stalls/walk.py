@@ -157,7 +157,7 @@ class Walked:
                 **self._runtime.token(generation=1),
                 **shape.headers,
             }
-            with suppress(BrokenPipeError, ConnectionResetError):  # refused by its head
+            with suppress(BrokenPipeError, ConnectionResetError):  # rejected by its head
                 client.request(method, path, shape.body or None, headers)
             answer = client.getresponse()
             answer.read()

@@ -10,9 +10,9 @@ from aiohttp.typedefs import Handler, Middleware
 
 from penstock_api.types.model import Task
 from penstock_runtime.errors import RequestRejected
-from penstock_runtime.protocols.common.request_context import CALLER, record_refusal
+from penstock_runtime.protocols.common.request_context import CALLER, record_rejection
 from penstock_runtime.protocols.open_inference.routes import OpenInference
-from penstock_runtime.protocols.openai.errors import openai_refusal
+from penstock_runtime.protocols.openai.errors import openai_rejection
 from penstock_runtime.serving.auth.callers import Callers
 from penstock_runtime.serving.batch.client import serves_batches
 from penstock_runtime.serving.counters import Counters
@@ -57,9 +57,9 @@ def authenticate(callers: Callers, counters: Counters) -> Middleware:
             request[CALLER] = callers.identify(request.headers, request.remote)
         except RequestRejected as refusal:
             counters.received += 1
-            counters.refused[refusal.reason] += 1
-            record_refusal(request, refusal)
-            return openai_refusal(refusal)
+            counters.rejected[refusal.reason] += 1
+            record_rejection(request, refusal)
+            return openai_rejection(refusal)
         return await handler(request)
 
     return identify

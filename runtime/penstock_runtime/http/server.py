@@ -25,8 +25,8 @@ from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLi
 from penstock_runtime.protocols.common.access_log import CLIENT_GONE, AnswersOwed
 from penstock_runtime.protocols.common.replies import (
     REQUEST_ID,
-    of_refusal,
-    refusal_reply,
+    of_rejection,
+    rejection_reply,
 )
 from penstock_runtime.protocols.common.request_context import LAST, LOGGED
 from penstock_runtime.protocols.common.request_ids import (
@@ -37,7 +37,7 @@ from penstock_runtime.protocols.common.request_ids import (
 )
 from penstock_runtime.protocols.control.auth import TokenVerifier
 from penstock_runtime.protocols.control.routes import Control
-from penstock_runtime.protocols.openai.errors import openai_refusal, speaks_openai
+from penstock_runtime.protocols.openai.errors import openai_rejection, speaks_openai
 from penstock_runtime.request import RequestOutcome
 from penstock_runtime.serving.batch.client import serves_batches
 from penstock_runtime.serving.pod import Pod
@@ -99,9 +99,9 @@ class ClientServer:
 
     def _refuse(self, refusal: RequestRejected) -> bytes:
         """Count the rejection of a surplus connection, and return its answer."""
-        self._pod.admission.reject(refusal)
+        self._pod.admission.reject_unread(refusal)
         wire = ResponseWriter(self._pod.config.pod.name)
-        return wire.write(of_refusal(refusal), self._ids.new(), closes=True)
+        return wire.write(of_rejection(refusal), self._ids.new(), closes=True)
 
     def _connection_maker(self, limit: ConnectionLimit) -> Callable[..., BoundedConnection]:
         """Return the factory of protocols for new connections."""
@@ -211,7 +211,7 @@ class ClusterServer:
 
     def _refuse(self, refusal: RequestRejected) -> bytes:
         wire = ResponseWriter(self._pod.config.pod.name)
-        return wire.write(of_refusal(refusal), "", closes=True)
+        return wire.write(of_rejection(refusal), "", closes=True)
 
     async def stop(self) -> None:
         """Stop listening and close open connections."""
@@ -280,7 +280,7 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 def _refused(request: web.Request, refusal: RequestRejected) -> web.Response:
     """Return a rejection in the format of the protocol that serves its path."""
-    return openai_refusal(refusal) if speaks_openai(request.path) else refusal_reply(refusal)
+    return openai_rejection(refusal) if speaks_openai(request.path) else rejection_reply(refusal)
 
 
 def _unrouted(request: web.Request, error: web.HTTPException) -> web.Response:

@@ -1,6 +1,6 @@
 """`Counters`: the request counters of a pod, plain numbers that are rendered on scrape.
 
-Invariant: received = refused + completed + failed + expired + cancelled + pending.
+Invariant: received = rejected + completed + failed + expired + cancelled + pending.
 """
 
 from collections import Counter
@@ -18,9 +18,9 @@ class Counters:
     received: int = 0
     """Requests, counted on arrival before any check."""
     rows_received: float = 0.0
-    """Rows of those requests; a body that was refused unread counts the mean of the bodies that were read."""
+    """Rows of those requests; a body that was rejected unread counts the mean of the bodies that were read."""
     parsed: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
     ended: dict[RequestOutcome, int] = field(
         default_factory=lambda: dict.fromkeys(RequestOutcome, 0)
     )
@@ -39,7 +39,7 @@ class Counters:
         self.rows_received += rows
 
     def count_unread_rows(self) -> None:
-        """Count a body that was refused unread at the mean of those read; one row before the first."""
+        """Count a body that was rejected unread at the mean of those read; one row before the first."""
         self.rows_received += self._rows_parsed / self.parsed if self.parsed else 1.0
 
     def count_batch(self, batch: BatchReport) -> None:
@@ -49,5 +49,5 @@ class Counters:
         self.out_of_memory_splits += batch.out_of_memory_splits
 
     def settled(self) -> int:
-        """Return how many requests were refused or ended."""
-        return self.refused.total() + sum(self.ended.values())
+        """Return how many requests were rejected or ended."""
+        return self.rejected.total() + sum(self.ended.values())

@@ -14,16 +14,16 @@ class Stage(StrEnum):
     CLOSING = "Closing"
     """Stopping, but still accepting: the removal of endpoints lags."""
     DRAINING = "Draining"
-    """Completing pending requests, refusing new ones."""
+    """Completing pending requests, rejecting new ones."""
     DEAD = "EngineDied"
 
 
-_REFUSALS: Final = {
+_REJECTIONS: Final = {
     Stage.LOADING: ("Loading", "the model is being loaded: try again soon"),
     Stage.DRAINING: ("Draining", "this pod is stopping: try again, another one answers"),
     Stage.DEAD: ("EngineDied", "the engine of this pod has died: try again elsewhere"),
 }
-"""Reason and message of refusals, by stage."""
+"""Reason and message of the rejection, by stage."""
 
 
 class Health:
@@ -35,8 +35,8 @@ class Health:
         """Whether `/readyz` is 200: the model is warm and the pod is not stopping."""
         self.closing = False
         """Whether every response closes its connection, so that clients connect to other pods."""
-        self.refusing = False
-        """Whether requests that are not yet submitted are refused."""
+        self.rejecting = False
+        """Whether requests that are not yet submitted are rejected."""
         self.stage = Stage.LOADING
 
     @property
@@ -50,7 +50,7 @@ class Health:
         self._stage = stage
         self.ready = stage is Stage.SERVING
         self.closing = stage not in (Stage.LOADING, Stage.SERVING)
-        self.refusing = stage in (Stage.DRAINING, Stage.DEAD)
+        self.rejecting = stage in (Stage.DRAINING, Stage.DEAD)
 
     def check_serving(self) -> None:
         """Check that this pod takes requests.
@@ -58,8 +58,8 @@ class Health:
         Raises:
             NotServing: it loads, drains, or lost its engine.
         """
-        if self._stage in _REFUSALS:
-            raise NotServing(*_REFUSALS[self._stage])
+        if self._stage in _REJECTIONS:
+            raise NotServing(*_REJECTIONS[self._stage])
 
     def die(self, reason: str) -> None:
         """Record that the engine has died."""

@@ -151,7 +151,7 @@ class TokenizerPool:
         self._whole, self._cut = MicroBatcher(whole, executor), MicroBatcher(cut, executor)
         self.max_tokens = max_tokens
         self.max_bytes: Final = max_text_bytes(max_tokens)
-        """Maximum bytes of one text: a longer one would delay the others, and is refused or cut unread."""
+        """Maximum bytes of one text: a longer one would delay the others, and is rejected or cut unread."""
         self.vocabulary = vocabulary
 
     def busy(self) -> bool:

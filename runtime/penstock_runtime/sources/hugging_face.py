@@ -192,7 +192,7 @@ def _of_answer(repository: str, error: HfHubHTTPError) -> Exception:
     status = error.response.status_code
     if status in (401, 403) or isinstance(error, GatedRepoError):
         return ModelAccessDenied(
-            f"the hub refused '{repository}' with {status}: it does not exist, or is private or gated: set"
+            f"the hub rejected the request for '{repository}' with {status}: it does not exist, or is private or gated: set"
             " spec.model.source.huggingFace.tokenSecretRef to a token that may read it"
         )
     if status == 404 or isinstance(error, RepositoryNotFoundError):

@@ -162,8 +162,8 @@ def _store_errors(label: str) -> Iterator[None]:
         yield
     except (PermissionError, NoCredentialsError) as error:
         raise ModelAccessDenied(
-            f"{label} refused the pod: set spec.model.source.s3.credentialsSecretRef to credentials that may"
-            " list and read it"
+            f"{label} rejected the pod's credentials: set spec.model.source.s3.credentialsSecretRef to credentials"
+            " that may list and read it"
         ) from error
     except FileNotFoundError as error:
         raise ModelNotFound(

@@ -64,12 +64,12 @@ class PodCollector(Collector):
         for outcome, number in counters.ended.items():
             ended.add_metric([outcome.value], number)
         yield ended
-        refused = CounterMetricFamily(
-            names.METRIC_REQUESTS_REFUSED, "Requests refused at admission.", labels=["reason"]
+        rejected = CounterMetricFamily(
+            names.METRIC_REQUESTS_REFUSED, "Requests rejected at admission.", labels=["reason"]
         )
-        for reason, number in sorted(counters.refused.items()):
-            refused.add_metric([reason], number)
-        yield refused
+        for reason, number in sorted(counters.rejected.items()):
+            rejected.add_metric([reason], number)
+        yield rejected
         model = [self._pod.config.model_name]
         for alias, value in (
             (names.METRIC_VLLM_WAITING, load.waiting),

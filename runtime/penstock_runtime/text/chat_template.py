@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 Message = Mapping[str, Any]
 
 
-class TemplateRefused(Exception):
+class TemplateRejected(Exception):
     """The template rejects these messages; the text is the template's own."""
 
 
@@ -40,14 +40,14 @@ class ChatTemplate:
         """Compile `source`; `special` are the values of `bos_token`, `eos_token` and so on.
 
         Raises:
-            TemplateRefused: `source` is no Jinja template.
+            TemplateRejected: `source` is no Jinja template.
         """
         self.source = source
         self._special = dict(special)
         try:
             self._template = _environment().from_string(source)
         except TemplateError as error:
-            raise TemplateRefused(f"the model's chat template is broken: {error}") from error
+            raise TemplateRejected(f"the model's chat template is broken: {error}") from error
 
     def render(
         self,
@@ -60,7 +60,7 @@ class ChatTemplate:
         """Return the prompt.
 
         Raises:
-            TemplateRefused: the template raised, or the messages lack what it needs.
+            TemplateRejected: the template raised, or the messages lack what it needs.
         """
         variables = {
             **self._special,
@@ -72,8 +72,8 @@ class ChatTemplate:
         try:
             return self._template.render(variables)
         except Exception as error:  # a template is a program of the model that runs on client input
-            raise TemplateRefused(
-                f"the model's chat template refuses these messages: {error}"
+            raise TemplateRejected(
+                f"the model's chat template rejects these messages: {error}"
             ) from error
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
-from penstock_runtime.text.chat_template import ChatTemplate, TemplateRefused
+from penstock_runtime.text.chat_template import ChatTemplate, TemplateRejected
 from penstock_runtime.text.vocabulary import Vocabulary, read_vocabulary
 
 # One text, one thread: the other cores are the engine's. The library reads this at every call.
@@ -19,7 +19,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 SPECIAL_NAMES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token")
 
 
-class TokenizerRefused(Exception):
+class InvalidTokenizer(Exception):
     """The directory has no usable tokenizer; the message names the file and the remedy."""
 
 
@@ -68,17 +68,17 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """Return the tokenizer of the model in `folder`.
 
     Raises:
-        TokenizerRefused: `tokenizer.json` is missing or broken, or another file is.
+        InvalidTokenizer: `tokenizer.json` is missing or broken, or another file is.
     """
     path = folder / "tokenizer.json"
     if not path.is_file():
-        raise TokenizerRefused(
+        raise InvalidTokenizer(
             f"{path} is missing: save the model with its fast tokenizer (save_pretrained)"
         )
     try:
         backend = Backend.from_file(str(path))
     except Exception as error:
-        raise TokenizerRefused(f"{path} cannot be read: {error}") from error
+        raise InvalidTokenizer(f"{path} cannot be read: {error}") from error
     backend.no_padding()
     backend.no_truncation()
     config = _json(folder / "tokenizer_config.json")
@@ -98,9 +98,9 @@ def _json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise TokenizerRefused(f"{path} cannot be read: {error}") from error
+        raise InvalidTokenizer(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise TokenizerRefused(f"{path} holds no JSON object")
+        raise InvalidTokenizer(f"{path} holds no JSON object")
     return content
 
 
@@ -118,8 +118,8 @@ def _templates(
     sources = _template_sources(folder, config)
     try:
         templates = {name: ChatTemplate(text, special) for name, text in sources.items()}
-    except TemplateRefused as error:
-        raise TokenizerRefused(str(error)) from error
+    except TemplateRejected as error:
+        raise InvalidTokenizer(str(error)) from error
     return templates.get("default"), templates.get("tool_use")
 
 

@@ -1,7 +1,7 @@
 """`make fault-table`: losses, wrong-way moves and recovery time of a pool under load for each injected fault.
 
 Each fault affects a pool of three replicas under a steady open-loop load on the real test cluster. A line contains
-requests, losses, refusals, wrong-way moves of cap or replicas, and the seconds until the pool and its clients have
+requests, losses, rejections, wrong-way moves of cap or replicas, and the seconds until the pool and its clients have
 recovered and acknowledged a new edit. The exit code is 1 if a line fails: requests lost outside a killed pod, a
 wrong-way move, or no recovery within two minutes.
 """

@@ -31,7 +31,7 @@ def prometheus_stale(stage: FaultStage) -> Iterator[None]:
         yield
 
 
-def refusals(answers: ProxyFault) -> Callable[[FaultStage], AbstractContextManager[None]]:
+def rejections(answers: ProxyFault) -> Callable[[FaultStage], AbstractContextManager[None]]:
     """Return the fault that replaces the API server's answers to the operator."""
 
     @contextmanager
@@ -49,7 +49,7 @@ def refusals(answers: ProxyFault) -> Callable[[FaultStage], AbstractContextManag
 
 @contextmanager
 def watches_dropped(stage: FaultStage) -> Iterator[None]:
-    """Cut every watch of the operator, and refuse new ones for a while."""
+    """Cut every watch of the operator, and reject new ones for a while."""
     until("every kind is watched", lambda: stage.proxy.watches >= len(WATCHED), seconds=60)
     stage.proxy.fault = ProxyFault.NO_WATCH
     stage.proxy.drop_watches()

@@ -23,7 +23,7 @@ from tests.support.kube.target import Target
 REPLICAS = 3
 RATE = 10.0
 """Requests a second. t(b) = 400 + 160 b ms, so a replica serves 4.8 rows a second at the largest cap: two are too few, three
-are 70 % busy. Ten seconds without one pod cause a queue, but no refusal."""
+are 70 % busy. Ten seconds without one pod cause a queue, but no rejection."""
 CURVE = (400, 160)
 DEPTHS = (16, 17, 18)
 """Queue depths that edits cycle through, so that no two edits cancel. A queue of 16 is 3.4 s of work, or 34 s in a pod that

@@ -19,8 +19,8 @@ PATIENCE_SECONDS: Final = 0.1
 GOODPUT_TARGET: Final = 0.75
 CONNECTIONS: Final = 960
 QUEUE_DEPTH: Final = 256
-"""A quarter of a second of our peak, so that requests are refused because the queue is full. With a pool's default,
-FIRST_LIMITS.max_queue_depth, they are refused because of the deadline."""
+"""A quarter of a second of our peak, so that requests are rejected because the queue is full. With a pool's default,
+FIRST_LIMITS.max_queue_depth, they are rejected because of the deadline."""
 GROWN_TARGET: Final = 16.0
 """Largest growth of memory in MiB."""
 

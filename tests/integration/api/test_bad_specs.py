@@ -16,7 +16,7 @@ def dry_create(api: Api, path: str, manifest: Object) -> Object:
     return api.request("POST", f"{path}?fieldValidation=Strict&dryRun=All", manifest)
 
 
-def refusal(api: Api, path: str, manifest: Object) -> str:
+def rejection(api: Api, path: str, manifest: Object) -> str:
     with pytest.raises(ApiError) as caught:
         dry_create(api, path, manifest)
     assert caught.value.status == 422, caught.value.message
@@ -36,14 +36,14 @@ def test_there_are_at_least_forty() -> None:
 
 
 @pytest.mark.parametrize("bad", POOLS, ids=lambda case: case.name)
-def test_a_bad_pool_is_refused(api: Api, namespace: str, bad: Bad) -> None:
-    message = refusal(api, pools(namespace), pool(bad.change, bad.metadata_name))
+def test_a_bad_pool_is_rejected(api: Api, namespace: str, bad: Bad) -> None:
+    message = rejection(api, pools(namespace), pool(bad.change, bad.metadata_name))
     assert [word for word in bad.expected_words if word not in message] == [], message
 
 
 @pytest.mark.parametrize("bad", POLICIES, ids=lambda case: case.name)
-def test_a_bad_policy_is_refused(api: Api, bad: Bad) -> None:
-    message = refusal(api, POLICIES_PATH, policy(bad.change))
+def test_a_bad_policy_is_rejected(api: Api, bad: Bad) -> None:
+    message = rejection(api, POLICIES_PATH, policy(bad.change))
     assert [word for word in bad.expected_words if word not in message] == [], message
 
 
@@ -65,7 +65,7 @@ def test_the_specs_that_changes_are_merged_into_are_valid(api: Api, namespace: s
         ({"template": {"container": {"securityContext": {}}}}, "container.securityContext"),
     ],
 )
-def test_an_unknown_field_is_refused_by_name(
+def test_an_unknown_field_is_rejected_by_name(
     api: Api, namespace: str, change: Object, field: str
 ) -> None:
     with pytest.raises(ApiError, match="unknown field") as caught:

@@ -37,7 +37,7 @@ def mode(name: str) -> Object:
     return {"scaling": {"mode": name}}
 
 
-def refused(api: Api, path: str, spec: Object) -> str:
+def rejected(api: Api, path: str, spec: Object) -> str:
     with pytest.raises(ApiError) as caught:
         api.merge(path, {"spec": spec})
     assert caught.value.status == 422
@@ -50,14 +50,14 @@ def test_leaving_auto_does_not_collapse_the_pool(
     api: Api, make: Make, left: str, entered: str
 ) -> None:
     path = make(mode(left), ready=8)
-    said = refused(api, path, mode(entered))
+    said = rejected(api, path, mode(entered))
     for word in ("spec.scaling.mode", entered, "8 ready replicas", "spec.replicas 1", "mode Hold"):
         assert word in said
 
 
 def test_dropping_the_mode_is_leaving_auto_too(api: Api, make: Make) -> None:
     path = make(mode("Auto"), ready=8)
-    assert "Manual would shrink the pool from 8" in refused(api, path, {"scaling": None})
+    assert "Manual would shrink the pool from 8" in rejected(api, path, {"scaling": None})
 
 
 def test_leaving_auto_with_a_replica_count_in_the_same_edit_is_allowed(
@@ -86,14 +86,14 @@ def test_a_manual_pool_may_recommend_whatever_is_ready(api: Api, make: Make) -> 
 
 def test_the_source_type_is_immutable(api: Api, make: Make) -> None:
     path = make({})
-    said = refused(api, path, {"model": {"source": {**CLAIM, "module": None}}})
+    said = rejected(api, path, {"model": {"source": {**CLAIM, "module": None}}})
     for word in ("model.source", "was Module, got PersistentVolumeClaim", "create another pool"):
         assert word in said
 
 
 def test_the_task_is_immutable(api: Api, make: Make) -> None:
     path = make({"model": {"source": {**CLAIM, "module": None}}})
-    said = refused(api, path, {"model": {"task": "Embedding", "source": _directory()}})
+    said = rejected(api, path, {"model": {"task": "Embedding", "source": _directory()}})
     for word in ("model.task", "was Tensor, got Embedding", "create another pool"):
         assert word in said
     api.merge(path, {"spec": {"model": {"task": "Tensor"}}})
@@ -117,7 +117,7 @@ def test_scale_reads_and_writes_the_count(api: Api, make: Make) -> None:
     assert api.request("GET", path)["spec"]["replicas"] == 5
 
 
-def test_scale_refuses_what_the_schema_refuses(api: Api, make: Make) -> None:
+def test_scale_rejects_what_the_schema_rejects(api: Api, make: Make) -> None:
     path = make({})
     with pytest.raises(ApiError, match=r"spec\.replicas"):
         api.merge(f"{path}/scale", {"spec": {"replicas": 1001}})

@@ -31,8 +31,8 @@ def tenant(api: Api, namespace: str, kubeconfig: Path, folder: Path) -> Api:
     return Api(str(file))
 
 
-def refusal(api: Api, method: str, path: str, body: Object) -> tuple[int, str]:
-    """Return status and message of the API server's refusal; an accepted request is an assertion error."""
+def rejection(api: Api, method: str, path: str, body: Object) -> tuple[int, str]:
+    """Return status and message of the API server's rejection; an accepted request is an assertion error."""
     try:
         api.request(method, path, body)
     except ApiError as error:

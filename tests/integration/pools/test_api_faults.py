@@ -84,9 +84,11 @@ def test_a_minute_of_errors_changes_no_child_and_loses_no_edit(
     assert {k: v for k, v in after.items() if k != "PodDisruptionBudget"} == {
         k: v for k, v in before.items() if k != "PodDisruptionBudget"
     }
-    refused = proxy.answers[int(fault.value)]
-    print(f"{fault.value} for {FAULT_SECONDS} s: {refused} refusals, in force {took:.1f} s after")
-    assert refused < 20 * FAULT_SECONDS, (
+    rejected = proxy.answers[int(fault.value)]
+    print(
+        f"{fault.value} for {FAULT_SECONDS} s: {rejected} rejections, in force {took:.1f} s after"
+    )
+    assert rejected < 20 * FAULT_SECONDS, (
         f"the operator overloads a failing server: {requests} requests"
     )
 

@@ -1,4 +1,4 @@
-"""Escalation attempts of a tenant with write access to pools only, on the API server: all are refused.
+"""Escalation attempts of a tenant with write access to pools only, on the API server: all are rejected.
 
 Attempts over the network are in tests/unit/runtime/http/test_ways_out.py; docs/security.md lists them all.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock_api import names
-from tests.integration.pools.tenant import refusal, tenant
+from tests.integration.pools.tenant import rejection, tenant
 from tests.integration.pools.test_children import (
     BARE,
     await_children,
@@ -85,10 +85,10 @@ def test_a_name_in_use_by_another_owner_takes_nothing_over(
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_host_path_is_refused(outsider: Api, namespace: str, *, strict: bool) -> None:
+def test_a_host_path_is_rejected(outsider: Api, namespace: str, *, strict: bool) -> None:
     volume = {"name": "root", "hostPath": {"path": "/"}}
     body = pool_of({"template": {"volumes": [volume]}})
-    status, message = refusal(outsider, "POST", path_of(namespace, strict=strict), body)
+    status, message = rejection(outsider, "POST", path_of(namespace, strict=strict), body)
     assert status in (400, 422)
     assert "hostPath" in message if strict else "sets 0 sources" in message
 
@@ -108,7 +108,7 @@ def test_reserved_labels_cannot_make_a_pod_part_of_another_pool(
     for key in (names.LABEL_POOL_UID, "app.kubernetes.io/name", names.ANNOTATION_SCHEME):
         for part in ("labels", "annotations"):
             body = pool_of({"template": {part: {key: "other"}}})
-            status, message = refusal(outsider, "POST", path_of(namespace), body)
+            status, message = rejection(outsider, "POST", path_of(namespace), body)
             assert (status, "are reserved" in message) == (422, True), message
 
 
@@ -123,10 +123,10 @@ def test_reserved_labels_cannot_make_a_pod_part_of_another_pool(
     ],
     ids=lambda way: next(iter(way)),
 )
-def test_a_template_that_leaves_the_sandbox_is_refused_or_has_no_effect(
+def test_a_template_that_leaves_the_sandbox_is_rejected_or_has_no_effect(
     api: Api, tenant_pool: PoolHandle, namespace: str, way: Object
 ) -> None:
-    status, message = refusal(
+    status, message = rejection(
         tenant_pool.api, "POST", path_of(namespace), pool_of({"template": way})
     )
     assert (status, "unknown field" in message) == (400, True), message
@@ -155,13 +155,13 @@ def test_a_pool_cannot_choose_the_servers_that_the_operator_connects_to(
     outsider: Api, namespace: str
 ) -> None:
     prometheus = {"metrics": {"prometheus": {"url": "http://169.254.169.254/"}}}
-    status, message = refusal(outsider, "POST", path_of(namespace), pool_of(prometheus))
+    status, message = rejection(outsider, "POST", path_of(namespace), pool_of(prometheus))
     assert (status, "unknown field" in message) == (400, True), message
     stored = outsider.request("POST", path_of(namespace, strict=False), pool_of(prometheus))
     assert "metrics" not in stored["spec"]
     head = {"apiVersion": names.API_VERSION, "kind": names.POLICY_KIND}
     policy = {**head, "metadata": {"name": "mine"}, "spec": prometheus}
-    status, _ = refusal(outsider, "POST", POLICY.rpartition("/")[0], policy)
+    status, _ = rejection(outsider, "POST", POLICY.rpartition("/")[0], policy)
     assert status == 403
 
 
@@ -180,13 +180,13 @@ def test_a_tenant_reads_no_secret_and_forges_no_status(
     await_children(api, tenant_pool)
     key = f"/api/v1/namespaces/{operator.namespace}/secrets/{names.SIGNING_KEY_SECRET}"
     until("the signing key is there", lambda: api.get(key) is not None, seconds=20)
-    assert refusal(tenant_pool.api, "GET", key, {})[0] == 403
+    assert rejection(tenant_pool.api, "GET", key, {})[0] == 403
     forged = {"status": {"desiredReplicas": 1000}}
     assert (
-        refusal(
+        rejection(
             tenant_pool.api, "PUT", f"{tenant_pool.path}/status", {**tenant_pool.get(), **forged}
         )[0]
         == 403
     )
     limits = {"data": {names.CONTROL_KEYS_FILE: "{}"}}
-    assert refusal(tenant_pool.api, "PUT", tenant_pool.children["ConfigMap"], limits)[0] == 403
+    assert rejection(tenant_pool.api, "PUT", tenant_pool.children["ConfigMap"], limits)[0] == 403

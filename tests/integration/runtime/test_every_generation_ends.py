@@ -36,7 +36,7 @@ LEFT = frozenset({"left", "left its stream"})
 SERVED = frozenset({"answered", "streamed", "answered before it left"})
 FULL = "429"
 PAUSE_SECONDS = 0.5
-"""Pause of a client after a 429, so that refusals do not dominate the counts."""
+"""Pause of a client after a 429, so that rejections do not dominate the counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ async def move_limits(pod: Any, seed: int, stop: asyncio.Event) -> int:
 
 
 def request_counts(pod: Any) -> tuple[float, float]:
-    """Return the number of received requests, and of those that ended or were refused."""
+    """Return the number of received requests, and of those that ended or were rejected."""
     came = left = 0.0
     for line in pod.get("/metrics")[1].splitlines():
         name, _, value = line.rpartition(" ")
@@ -257,7 +257,7 @@ async def test_the_crowd_detects_a_pod_that_serves_no_request() -> None:
     assert served(crowd.ends) == 0
 
 
-def test_only_requests_with_a_deadline_may_expire_and_only_a_drain_refuses_valid_ones() -> None:
+def test_only_requests_with_a_deadline_may_expire_and_only_a_drain_rejects_valid_ones() -> None:
     plain, hurried = PlannedRequest({}), PlannedRequest({}, {"X-Request-Timeout-Ms": "20"})
     bad = PlannedRequest({}, bad=True)
     for end in ("504", "stream with an error"):

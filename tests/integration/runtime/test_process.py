@@ -35,7 +35,7 @@ def test_a_missing_factory_is_reported_by_name(launch: Any) -> None:
     assert "no.such.module" in (pod.folder / "termination-log").read_text()
 
 
-def test_an_unknown_variable_is_refused_before_anything_starts(launch: Any) -> None:
+def test_an_unknown_variable_is_rejected_before_anything_starts(launch: Any) -> None:
     pod = launch(PENSTOCK_COLOUR="red")
     assert pod.stopped(within_seconds=60) == 1
     assert "PENSTOCK_COLOUR is not known" in pod.log.read_text()

@@ -14,7 +14,7 @@ ANSWER = [2.0 * value + 1.0 for value in range(8)]
 
 
 class Clients:
-    """Keep-alive clients that repeat a request after each answer until one is refused."""
+    """Keep-alive clients that repeat a request after each answer until one is rejected."""
 
     def __init__(self, pod: Any) -> None:
         self._url = f"{pod.client}/v2/models/demo/infer"
@@ -43,7 +43,7 @@ class Clients:
             async with session.post(self._url, json=BODY) as reply:
                 answer = await reply.json()
                 if reply.status == 503 and "Retry-After" in reply.headers:
-                    return "refused"
+                    return "rejected"
                 right = reply.status == 200 and answer["outputs"][0]["data"] == ANSWER
                 return "served" if right else f"lost: {reply.status} {answer}"
         except aiohttp.ClientError as error:
@@ -67,8 +67,8 @@ async def test_no_request_is_lost_while_a_pod_drains_under_load(runtime: Any) ->
     calm.stop = True  # by now the endpoint is removed, and new connections go to other pods
     await asyncio.gather(*working)
     assert await asyncio.to_thread(runtime.stopped, 15) == 0
-    assert set(busy.seen) == {"served", "refused"}
-    assert busy.seen["refused"] == 24, (
+    assert set(busy.seen) == {"served", "rejected"}
+    assert busy.seen["rejected"] == 24, (
         "every client got a 503 with Retry-After, and no connection was reset"
     )
     assert set(calm.seen) == {"served"}
@@ -88,7 +88,7 @@ async def test_requests_queued_for_a_slow_model_are_served_before_the_pod_exits(
     pod.process.send_signal(signal.SIGTERM)
     await working
     assert await asyncio.to_thread(pod.stopped, 15) == 0
-    assert set(clients.seen) == {"served", "refused"}
+    assert set(clients.seen) == {"served", "rejected"}
     assert clients.seen["served"] >= 12
 
 

@@ -11,7 +11,7 @@ from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.open_inference.infer_response import InferBody
 from penstock_runtime.protocols.openai.embeddings import response as embedding_response
 from penstock_runtime.protocols.openai.embeddings.response import EmbeddingInput, EmbeddingOptions
-from penstock_runtime.protocols.openai.errors import of_refusal
+from penstock_runtime.protocols.openai.errors import of_rejection
 from penstock_runtime.request import Completed, End, Request
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.batch.client import BatchPod
@@ -48,4 +48,4 @@ class EmbeddingEndpoint(FastEndpoint):
 
     @override
     def of_refusal(self, refusal: RequestRejected) -> Reply:
-        return of_refusal(refusal)
+        return of_rejection(refusal)

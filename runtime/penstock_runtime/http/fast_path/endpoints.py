@@ -12,7 +12,7 @@ from penstock_api.types.model import Task
 from penstock_runtime.errors import NotServing, RequestRejected
 from penstock_runtime.http.fast_path.endpoint import DeferredCall, FastEndpoint
 from penstock_runtime.http.fast_path.request_head import RequestHead
-from penstock_runtime.protocols.common.replies import Reply, of_refusal
+from penstock_runtime.protocols.common.replies import Reply, of_rejection
 from penstock_runtime.protocols.open_inference.completion import reply_to, to_request
 from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
 from penstock_runtime.protocols.open_inference.infer_request import InferCall, ResponseOptions
@@ -66,7 +66,7 @@ class InferEndpoint(FastEndpoint):
 
     @override
     def of_refusal(self, refusal: RequestRejected) -> Reply:
-        return of_refusal(refusal)
+        return of_rejection(refusal)
 
 
 def endpoints_of(pod: BatchPod) -> dict[str, FastEndpoint]:

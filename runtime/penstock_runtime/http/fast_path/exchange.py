@@ -95,7 +95,7 @@ class FastPath:
     ) -> None:
         """Reject a request by its head, with a pre-rendered answer: nothing is allocated or kept for it."""
         request_id = head.request_id or self.ids.new()
-        self.pod.admission.reject(rejection)
+        self.pod.admission.reject_unread(rejection)
         self.traffic.last_request_at = now
         answer = self.rejections.answer(rejection, request_id, self.endpoint_of(head))
         client.answer(answer, closes=False)
@@ -222,7 +222,7 @@ class Exchange:
     def _refuse(self, error: Exception) -> None:
         admission, ticket = self._path.pod.admission, self._ticket
         if isinstance(error, RequestRejected):
-            admission.refuse(ticket, error)
+            admission.reject(ticket, error)
             self._reject(error)
             return
         log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})

@@ -57,14 +57,14 @@ def error(
     return Reply(status, orjson.dumps(body), headers=headers, closes=closes)
 
 
-def of_refusal(refusal: RequestRejected) -> Reply:
+def of_rejection(rejection: RequestRejected) -> Reply:
     """Return the reply for a rejection; the connection closes where an unread body may follow."""
     return error(
-        refusal.status,
-        refusal.message,
-        field=refusal.field,
-        retry_after_seconds=refusal.retry_after_seconds,
-        closes=refusal.closes,
+        rejection.status,
+        rejection.message,
+        field=rejection.field,
+        retry_after_seconds=rejection.retry_after_seconds,
+        closes=rejection.closes,
     )
 
 
@@ -89,6 +89,6 @@ def error_reply(
     )
 
 
-def refusal_reply(refusal: RequestRejected) -> web.Response:
-    """Return the reply of `of_refusal` as an aiohttp response."""
-    return response_of(of_refusal(refusal))
+def rejection_reply(rejection: RequestRejected) -> web.Response:
+    """Return the reply of `of_rejection` as an aiohttp response."""
+    return response_of(of_rejection(rejection))

@@ -21,6 +21,6 @@ def best_class(request: web.Request) -> int:
     return 0 if caller is None else caller.granted_priority(None)
 
 
-def record_refusal(request: web.Request, refusal: RequestRejected) -> None:
+def record_rejection(request: web.Request, rejection: RequestRejected) -> None:
     """Store the reason of a rejection for the access log."""
-    request[LOGGED] = {"outcome": "Refused", "reason": refusal.reason}
+    request[LOGGED] = {"outcome": "Refused", "reason": rejection.reason}

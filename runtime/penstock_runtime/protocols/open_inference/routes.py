@@ -56,8 +56,8 @@ class OpenInference:
             web.get("/v2/health/live", self.live),
             web.get("/v2/health/ready", self.ready),
             web.post("/v2/repository/index", self.repository_index),
-            web.post("/v2/repository/models/{model}/load", self.refuse_control),
-            web.post("/v2/repository/models/{model}/unload", self.refuse_control),
+            web.post("/v2/repository/models/{model}/load", self.reject_control),
+            web.post("/v2/repository/models/{model}/unload", self.reject_control),
             *of_model,
         ]
 
@@ -98,7 +98,7 @@ class OpenInference:
         index = metadata.repository_index(model, ready=self._pod.health.ready) if model else []
         return json_reply(index)
 
-    async def refuse_control(self, _request: web.Request) -> web.Response:
+    async def reject_control(self, _request: web.Request) -> web.Response:
         """Reject with Triton's status and message for model-control mode `none`: clients cannot load models."""
         config = self._pod.config
         return error_reply(

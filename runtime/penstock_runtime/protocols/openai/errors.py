@@ -54,19 +54,19 @@ def error_reply(
     return Reply(status, body, headers=headers)
 
 
-def of_refusal(refusal: RequestRejected) -> Reply:
+def of_rejection(rejection: RequestRejected) -> Reply:
     """Return the reply for a rejection; the connection closes where an unread body may follow."""
     reply = error_reply(
-        refusal.status,
-        refusal.message,
-        param=refusal.field,
-        code=refusal.code,
-        reason=refusal.reason,
-        retry_after_seconds=refusal.retry_after_seconds,
+        rejection.status,
+        rejection.message,
+        param=rejection.field,
+        code=rejection.code,
+        reason=rejection.reason,
+        retry_after_seconds=rejection.retry_after_seconds,
     )
-    return replace(reply, closes=True) if refusal.closes else reply
+    return replace(reply, closes=True) if rejection.closes else reply
 
 
-def openai_refusal(refusal: RequestRejected) -> web.Response:
-    """Return the reply of `of_refusal` as an aiohttp response."""
-    return response_of(of_refusal(refusal))
+def openai_rejection(rejection: RequestRejected) -> web.Response:
+    """Return the reply of `of_rejection` as an aiohttp response."""
+    return response_of(of_rejection(rejection))

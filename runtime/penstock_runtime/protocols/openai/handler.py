@@ -10,9 +10,9 @@ from aiohttp import web
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.json_structure import to_thread_if_large
 from penstock_runtime.protocols.common.replies import REQUEST_ID
-from penstock_runtime.protocols.common.request_context import CALLER, record_refusal
+from penstock_runtime.protocols.common.request_context import CALLER, record_rejection
 from penstock_runtime.protocols.open_inference import bodies
-from penstock_runtime.protocols.openai.errors import openai_refusal
+from penstock_runtime.protocols.openai.errors import openai_rejection
 from penstock_runtime.protocols.openai.responder import record_end, reply_stream, reply_whole
 from penstock_runtime.protocols.openai.response import AnswerFormat
 from penstock_runtime.protocols.openai.sampling import Terms, timeout_seconds
@@ -45,7 +45,7 @@ class GenerationHandler:
         try:
             with self._pod.admission.receive() as ticket, ExitStack() as resources:
                 body = await self._body(request, ticket, kind)
-                serving = self._pod.engine.serving_or_refuse()
+                serving = self._pod.engine.require_serving()
                 seconds = timeout_seconds(request, body.requested_seconds)
                 config = self._pod.config
                 caller = request.get(CALLER, ANYBODY)
@@ -54,16 +54,16 @@ class GenerationHandler:
                 )
                 answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
-        except RequestRejected as refusal:
-            record_refusal(request, refusal)
-            return openai_refusal(refusal)
+        except RequestRejected as rejection:
+            record_rejection(request, rejection)
+            return openai_rejection(rejection)
 
     async def answer(
         self, request: web.Request, ticket: Ticket, answer: AnswerFormat, *, stream: bool
     ) -> web.StreamResponse:
         """Submit a checked call, and answer it."""
         pod, call = self._pod, answer.call
-        serving = pod.engine.serving_or_refuse()
+        serving = pod.engine.require_serving()
         pod.engine.tokens.prompt_tokens_received += sum(len(prompt.ids) for prompt in call.prompts)
         with pod.admission.receive_prompts(ticket, len(call.prompts)) as tickets:
             vocabulary = serving.tokenizer.vocabulary

@@ -70,7 +70,7 @@ class OpenAI:
         """Answer the tokens of a text, or of a chat."""
         with self._pod.admission.memory.hold_meanwhile() as hold:
             body = await self._plain_body(request, TokenizeBody, hold)
-            serving = self._pod.engine.serving_or_refuse()
+            serving = self._pod.engine.require_serving()
             ids = await _ids(body, serving)
         answer: dict[str, Any] = {
             "count": len(ids),
@@ -85,7 +85,7 @@ class OpenAI:
         """Answer the text of tokens."""
         with self._pod.admission.memory.hold_meanwhile() as hold:
             body = await self._plain_body(request, DetokenizeBody, hold)
-            serving = self._pod.engine.serving_or_refuse()
+            serving = self._pod.engine.require_serving()
             serving.encoder.check_ids(len(body.tokens), "tokens")
             vocabulary = serving.tokenizer.vocabulary
             text = await asyncio.to_thread(detokenize, vocabulary, body.tokens, skip_special=False)

@@ -1,7 +1,7 @@
 """`Admission`: the life of every request on the HTTP side, from its arrival to its one end.
 
 The HTTP side holds the bounds, so a rejection needs no round trip to the engine. Every request that arrives
-is refused, or ends once as Completed, Failed, Expired or Cancelled.
+is rejected, or ends once as Completed, Failed, Expired or Cancelled.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ class Admission(ABC):
         ticket = self.open(self._now() - age_seconds)
         try:
             yield ticket
-        except RequestRejected as refusal:
-            self.refuse(ticket, refusal)
+        except RequestRejected as rejection:
+            self.reject(ticket, rejection)
             raise
         except asyncio.CancelledError:
             self.cancel(ticket)
@@ -53,26 +53,26 @@ class Admission(ABC):
         finally:
             self.depart(ticket)
 
-    # -- the same in steps: `open`, then submit, or one of `refuse`, `cancel` and `fail`; at last `depart`
+    # -- the same in steps: `open`, then submit, or one of `reject`, `cancel` and `fail`; at last `depart`
 
     def open(self, arrived: float) -> Ticket:
         """Count an arrived request, and return its ticket."""
         self._counters.received += 1
         return Ticket(f"{next(self._ids):x}", arrived)
 
-    def refuse(self, ticket: Ticket, refusal: RequestRejected) -> None:
-        """Count a refusal under its reason."""
-        if not ticket.rows_counted and refusal.status in (429, 503):
+    def reject(self, ticket: Ticket, rejection: RequestRejected) -> None:
+        """Count a rejection under its reason."""
+        if not ticket.rows_counted and rejection.status in (429, 503):
             self._counters.count_unread_rows()
         if not ticket.left:
             ticket.left = True
-            self._counters.refused[refusal.reason] += 1
+            self._counters.rejected[rejection.reason] += 1
 
-    def reject(self, refusal: RequestRejected) -> None:
-        """Count a request that is rejected unread: `open`, `refuse` and `depart` in one step."""
+    def reject_unread(self, rejection: RequestRejected) -> None:
+        """Count a request that is rejected unread: `open`, `reject` and `depart` in one step."""
         self._counters.received += 1
         self._counters.count_unread_rows()
-        self._counters.refused[refusal.reason] += 1
+        self._counters.rejected[rejection.reason] += 1
 
     def count_rows(self, ticket: Ticket, rows: int) -> None:
         """Count the rows of a request once its body is parsed."""

@@ -19,7 +19,7 @@ class Ticket(Struct, gc=False):
     """Bytes held for it, from before its body is read until it departs."""
     rows_counted: bool = False
     displaces: bool = False
-    """Whether its slot is beyond a full queue: the lowest-ranked request is refused when this one is submitted."""
+    """Whether its slot is beyond a full queue: the lowest-ranked request is rejected when this one is submitted."""
     left: bool = False
 
     def deadline(self, seconds: float | None) -> float | None:

@@ -54,7 +54,7 @@ class BatchAdmission(Admission):
         Raises:
             As `serve`.
         """
-        if self._health.refusing:
+        if self._health.rejecting:
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
         if request.deadline is not None:
             late = self.wait.rejection(request.priority, request.deadline - self._now())
@@ -72,17 +72,20 @@ class BatchAdmission(Admission):
         self._send(Submit((request,)))
 
     def _displace(self, request: Request) -> None:
-        """In a queue that is still full, refuse the request that would be served last: a waiting one, or `request`."""
+        """In a queue that is still full, reject the request that would be served last: a waiting one, or `request`."""
         if not self.slots.displacement_needed():
             return
-        last, refusal = self._pending.classes.lowest_ranked_after(request), self.slots.queue_full()
+        last, rejection = (
+            self._pending.classes.lowest_ranked_after(request),
+            self.slots.queue_full(),
+        )
         displaced = None if last is None else self._pending.pop(last.id)
         if displaced is None:
-            raise refusal
+            raise rejection
         self._send(Cancel((displaced.id,)))
-        self.refuse(displaced.ticket, refusal)
+        self.reject(displaced.ticket, rejection)
         self.depart(displaced.ticket)
-        displaced.on_end(refusal)
+        displaced.on_end(rejection)
 
     def record_started(self, ids: Iterable[str]) -> None:
         """Record requests that the engine reports as started; called before `deliver` of the same report."""

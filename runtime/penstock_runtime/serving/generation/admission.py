@@ -104,7 +104,7 @@ class GenerationAdmission(Admission):
         Raises:
             NotServing: the pod stopped serving while the body was read.
         """
-        if self._health.refusing:
+        if self._health.rejecting:
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
         self.slots.release(ticket)
         if not self._pending:

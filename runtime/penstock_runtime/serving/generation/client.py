@@ -40,7 +40,7 @@ from penstock_runtime.serving.limits import LiveLimits
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.state import ServingState
 from penstock_runtime.text.encoding import TextEncoder
-from penstock_runtime.text.tokenizer import TokenizerRefused, load_tokenizer
+from penstock_runtime.text.tokenizer import InvalidTokenizer, load_tokenizer
 
 PLATFORM: Final = "transformers"
 """Platform in Open Inference metadata."""
@@ -80,7 +80,7 @@ class GenerationClient(EngineClient):
         """Load the tokenizer first, because it is small and often the part that is missing."""
         try:
             tokenizer = await asyncio.to_thread(load_tokenizer, self._folder)
-        except TokenizerRefused as error:
+        except InvalidTokenizer as error:
             raise ModelLoadFailed(str(error)) from error
         info = await self.link.start(deliver)
         self._max_running = info.cap_bound
@@ -96,7 +96,7 @@ class GenerationClient(EngineClient):
     @override
     async def start_helpers(self) -> None:
         """Start the process that compiles grammars."""
-        serving = self.serving_or_refuse()
+        serving = self.require_serving()
         ends = tuple(sorted(serving.own_ends))
         tokens = GrammarVocabulary(serving.tokenizer.to_json(), serving.info.vocabulary, ends)
         await self._grammars.start(tokens)
@@ -114,7 +114,7 @@ class GenerationClient(EngineClient):
         await super().close()
         await self._grammars.close()
 
-    def serving_or_refuse(self) -> Serving:
+    def require_serving(self) -> Serving:
         """Return the loaded model.
 
         Raises:

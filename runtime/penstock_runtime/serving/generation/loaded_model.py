@@ -33,12 +33,12 @@ class Serving:
 
         Raises:
             BadInput: it does not compile, or exceeds a limit.
-            Refusal: it cannot be tried now.
+            RequestRejected: it cannot be tried now.
         """
         try:
             lease = await self.grammars.lease(spec)
-        except RequestRejected as refused:
-            refused.field = field_name
+        except RequestRejected as rejection:
+            rejection.field = field_name
             raise
         except GrammarRejected as error:
             raise BadInput(

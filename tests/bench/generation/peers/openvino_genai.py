@@ -83,7 +83,7 @@ def _begun(pipeline: genai.ContinuousBatchingPipeline, index: int, request: Prom
             max_new_tokens=request.answer,
             min_new_tokens=request.answer,
             ignore_eos=True,
-            eos_token_id=0,  # the model has none, and the built-in -1 is refused
+            eos_token_id=0,  # the model has none, and the built-in -1 is rejected
             stop_token_ids={0},
         ),
     )

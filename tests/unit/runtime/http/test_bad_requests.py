@@ -107,7 +107,7 @@ async def test_a_wrong_body_is_400_with_its_field(pod: Any, body: Any, field: st
         assert (reply.status, answer["field"]) == (400, field), answer
         assert answer["error"]
         assert reply.headers["X-Request-Id"]
-    assert pod.pod.counters.refused == {"BadInput": 1}
+    assert pod.pod.counters.rejected == {"BadInput": 1}
     assert pod.pod.counters.settled() == pod.pod.counters.received == 1
 
 
@@ -238,7 +238,7 @@ async def test_a_slow_body_gives_its_credit_back(start: Any, until: Any) -> None
     assert head.startswith(b"HTTP/1.1 408 ")
     writer.close()
     await until(pod.pod.admission.empty)
-    assert pod.pod.counters.refused == {"BodyTimeout": 1}
+    assert pod.pod.counters.rejected == {"BodyTimeout": 1}
 
 
 async def test_the_batch_mates_of_bad_requests_are_served(
@@ -255,7 +255,7 @@ async def test_the_batch_mates_of_bad_requests_are_served(
     answers = [await (await task).json() for task in (first, *mates)]
     assert [answer["outputs"][0]["data"][0] for answer in answers] == [4, 0, 0.5, 1, 1.5]
     assert pod.model.batches[-1] == 4
-    assert pod.pod.counters.refused["BadInput"] == 20
+    assert pod.pod.counters.rejected["BadInput"] == 20
 
 
 async def test_a_client_that_expects_a_100_gets_it(pod: Any) -> None:
@@ -313,7 +313,7 @@ async def test_bodies_that_fill_the_memory_are_refused_until_some_have_left(
     assert [(await task).status for task in tasks] == [200, 200]
     async with await pod.infer(large) as reply:
         assert reply.status == 200
-    assert pod.pod.counters.refused == {"MemoryFull": 1}
+    assert pod.pod.counters.rejected == {"MemoryFull": 1}
 
 
 async def test_bodies_that_are_announced_and_not_sent_do_not_block_others(
@@ -373,7 +373,7 @@ async def test_an_unfinished_body_counts_with_its_received_bytes(
         head = await reader.readuntil(b"\r\n\r\n")
     writer.transport.abort()
     assert head.startswith(b"HTTP/1.1 429 ")
-    assert pod.pod.counters.refused == {"MemoryFull": 1}
+    assert pod.pod.counters.rejected == {"MemoryFull": 1}
     await until(pod.pod.admission.empty)
     async with await pod.infer(call()) as reply:
         assert reply.status == 200
@@ -390,6 +390,6 @@ async def test_tensors_larger_than_their_text_count_with_their_size(
     url = f"{pod.url}/v2/models/halves/infer"
     async with pod.session.post(url, data=text) as reply:
         assert reply.status == 429
-    assert pod.pod.counters.refused == {"MemoryFull": 1}
+    assert pod.pod.counters.rejected == {"MemoryFull": 1}
     async with await pod.infer(call()) as reply:
         assert reply.status == 200

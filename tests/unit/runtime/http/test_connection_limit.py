@@ -107,7 +107,7 @@ async def test_a_new_connection_gets_503_while_every_other_has_a_request(
     assert (await one_answer(late[0])).startswith(b"HTTP/1.1 200")
     for _, writer in (*busy, late):
         writer.close()
-    assert pod.pod.counters.refused == {"ConnectionsFull": 3}
+    assert pod.pod.counters.rejected == {"ConnectionsFull": 3}
     assert pod.pod.counters.settled() == pod.pod.counters.received == MOST + 4
 
 

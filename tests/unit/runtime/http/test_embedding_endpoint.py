@@ -86,7 +86,7 @@ async def test_both_paths_answer_every_call_with_the_same_bytes(paths: tuple[Tex
             different[name] = said
     assert different == {}
     assert fast.pod.counters.ended == slow.pod.counters.ended
-    assert fast.pod.counters.refused == slow.pod.counters.refused
+    assert fast.pod.counters.rejected == slow.pod.counters.rejected
     assert fast.pod.counters.rows_received == slow.pod.counters.rows_received
     assert fast.pod.counters.settled() == fast.pod.counters.received == slow.pod.counters.received
     assert fast.pod.admission.empty()
@@ -109,7 +109,7 @@ async def test_both_paths_reject_a_full_queue_in_openais_format(
     for pod in paths:
         monkeypatch.setattr(type(pod.pod.admission.slots), "full", lambda _: True)
         said.append(VARYING.sub(b"~", await converse(pod.url, Case((PLAIN,)))))
-        assert pod.pod.counters.refused == {"QueueFull": 1}
+        assert pod.pod.counters.rejected == {"QueueFull": 1}
     assert said[0] == said[1]
     assert said[0].startswith(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n")
     assert b'"type":"rate_limit_error"' in said[0]
@@ -160,11 +160,11 @@ async def test_texts_that_are_being_tokenized_count_in_the_queue(
             one_only = pod.pod.live.accepted.model_copy(update={"max_queue_depth": 1})
             monkeypatch.setattr(pod.pod.live, "accepted", one_only)
             shut = Shut(pod, monkeypatch)
-            before = pod.pod.counters.refused["QueueFull"]
+            before = pod.pod.counters.rejected["QueueFull"]
             first, *others = (
                 asyncio.create_task(converse(pod.url, Case((asked,)))) for _ in range(3)
             )
-            await until(lambda b=before, p=pod: p.pod.counters.refused["QueueFull"] == b + 2)
+            await until(lambda b=before, p=pod: p.pod.counters.rejected["QueueFull"] == b + 2)
             said.append([VARYING.sub(b"~", await answer) for answer in others])
             assert shut.begun == 1
             shut.open.set()

@@ -64,7 +64,7 @@ async def test_both_paths_answer_every_conversation_with_the_same_bytes(start: A
     assert different == {}, "\n".join(
         f"{name}:\n  {a!r}\n  {b!r}" for name, (a, b) in different.items()
     )
-    assert fast.pod.counters.refused == slow.pod.counters.refused
+    assert fast.pod.counters.rejected == slow.pod.counters.rejected
     assert fast.pod.counters.ended == slow.pod.counters.ended
     assert fast.pod.counters.settled() == fast.pod.counters.received == slow.pod.counters.received
     assert fast.pod.counters.rows_received == slow.pod.counters.rows_received

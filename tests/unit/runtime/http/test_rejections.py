@@ -20,7 +20,7 @@ from penstock_runtime.http.backpressure import (
 from penstock_runtime.http.fast_path.canned_rejections import CannedRejections
 from penstock_runtime.http.fast_path.request_head import hinted_class
 from penstock_runtime.http.fast_path.response import ResponseWriter
-from penstock_runtime.protocols.common.replies import Reply, of_refusal
+from penstock_runtime.protocols.common.replies import Reply, of_rejection
 from penstock_runtime.serving.limits import LiveLimits
 from tests.unit.runtime.http.conftest import LIMITS
 from tests.unit.runtime.http.test_fast_path import VARYING, connected, one_answer
@@ -62,7 +62,7 @@ async def test_both_paths_reject_with_the_same_bytes_whatever_the_body(
         for sent in (GOOD, post(b"no JSON at all")):
             writer.write(sent)
             said.append(VARYING.sub(b"~", await one_answer(reader)))
-        assert pod.pod.counters.refused == {"QueueFull": 2}
+        assert pod.pod.counters.rejected == {"QueueFull": 2}
         writer.close()
         await dismissed(pod, clients)
         assert pod.pod.counters.settled() == pod.pod.counters.received == 4
@@ -86,7 +86,7 @@ async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
         writer.write(sent)
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 429")
     assert time.monotonic() - began >= backpressure.MAX_PAUSE_SECONDS / 2  # drawn, +- half
-    assert pod.pod.counters.refused == {reason: 3}
+    assert pod.pod.counters.rejected == {reason: 3}
     writer.close()
 
 
@@ -123,7 +123,7 @@ async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest
     assert pod.client._throttle._count == 1
     waiting[1].close()
     await dismissed(pod, [running, (reader, writer)])
-    assert pod.pod.counters.refused == {"QueueFull": 1}
+    assert pod.pod.counters.rejected == {"QueueFull": 1}
     assert pod.pod.counters.settled() == pod.pod.counters.received == 3
 
 
@@ -218,7 +218,7 @@ class Words:
 
     def of_refusal(self, refusal: RequestRejected) -> Reply:
         self.asked += 1
-        return of_refusal(refusal)
+        return of_rejection(refusal)
 
 
 def test_a_rejection_is_rendered_once_for_many_requests() -> None:

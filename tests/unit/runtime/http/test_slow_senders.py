@@ -55,7 +55,7 @@ async def test_bodies_that_complete_together_take_no_more_places_than_there_are(
     slow = await slow_senders(pod, until)
     for _, writer in slow:
         writer.write(GOOD[CUT:])
-    await until(lambda: pod.pod.counters.refused["QueueFull"] == SLOW_SENDERS - 2)
+    await until(lambda: pod.pod.counters.rejected["QueueFull"] == SLOW_SENDERS - 2)
     assert pod.pod.admission.load().waiting == 2
     reader, writer = await connected(pod)
     writer.write(GOOD[:HEAD_END].replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))

@@ -232,7 +232,7 @@ async def test_an_invalid_call_names_its_field_in_openais_format(
     assert got == status
     assert (answer["error"]["param"], answer["field"]) == (field, field)
     assert answer["error"]["message"]
-    assert embedder.pod.counters.refused.total() == 1
+    assert embedder.pod.counters.rejected.total() == 1
 
 
 async def test_an_input_name_with_escapes_is_text_on_either_path(
@@ -276,7 +276,7 @@ async def test_every_call_is_counted_once(on_path: Texts) -> None:
     await on_path.embed("w1", model="other")
     counters = on_path.pod.counters
     assert counters.received == 4 == counters.settled()
-    assert counters.refused.total() == 2
+    assert counters.rejected.total() == 2
     assert on_path.pod.admission.empty()
 
 
@@ -294,7 +294,7 @@ async def test_rows_are_held_at_the_length_of_the_longest(
         await on_path.infer(words(*given)),
     ):
         assert answer[0] == 429
-    assert on_path.pod.counters.refused == {"MemoryFull": 3}
+    assert on_path.pod.counters.rejected == {"MemoryFull": 3}
     admission.memory._max_bytes = padded
     assert (await on_path.embed(given))[0] == 200
     assert (await on_path.infer(words(*given)))[0] == 200
@@ -354,7 +354,7 @@ async def test_texts_are_released_when_their_deadline_passes(
         ),
     ]
     assert [status for status, _ in replies] == [429, 429]
-    assert on_path.pod.counters.refused == {"DeadlineUnreachable": 2}
+    assert on_path.pod.counters.rejected == {"DeadlineUnreachable": 2}
     assert not kept._waiting
     shut.set()
     assert (await first)[0] == 200

@@ -105,7 +105,7 @@ async def test_an_invalid_row_is_rejected_alone_and_among_valid_ones(
         for answered, answer in mates:
             assert answered == 200
             assert answer["outputs"][0]["data"] == pytest.approx(alone["outputs"][0]["data"])
-    assert encoder.pod.counters.refused == {"BadInput": 2 * len(FAULTS)}
+    assert encoder.pod.counters.rejected == {"BadInput": 2 * len(FAULTS)}
 
 
 async def test_a_body_is_judged_by_its_own_numbers_under_a_head_seen_before(encoder: Texts) -> None:

@@ -92,9 +92,9 @@ def test_a_token_is_sent_to_the_hub_and_its_lack_is_a_reason(
 ) -> None:
     hub.token = "hf_secret"  # noqa: S105
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    with pytest.raises(ModelAccessDenied, match="tokenSecretRef") as refused:
+    with pytest.raises(ModelAccessDenied, match="tokenSecretRef") as rejected:
         fetched(config)
-    assert "hf_secret" not in str(refused.value)
+    assert "hf_secret" not in str(rejected.value)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     assert "model.safetensors" in fetched(config)
 

@@ -138,12 +138,12 @@ def test_a_store_that_is_gone_is_unreachable_and_a_full_cache_serves_without_it(
         fetched(empty)
 
 
-def test_a_refusal_names_the_secret_to_set(
+def test_a_rejection_names_the_secret_to_set(
     config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*given: Any, **more: Any) -> None:
+    def reject(*given: Any, **more: Any) -> None:
         raise PermissionError("Forbidden")
 
-    monkeypatch.setattr(S3FileSystem, "find", refuse)
+    monkeypatch.setattr(S3FileSystem, "find", reject)
     with pytest.raises(ModelAccessDenied, match="credentialsSecretRef"):
         fetched(config)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Backend
 
-from penstock_runtime.text.chat_template import ChatTemplate, TemplateRefused
+from penstock_runtime.text.chat_template import ChatTemplate, TemplateRejected
 from penstock_runtime.text.detokenizer import Detokenizer, detokenize
 from penstock_runtime.text.reasoning import ReasoningSplitter
 from penstock_runtime.text.stop_strings import StopMatcher
-from penstock_runtime.text.tokenizer import TokenizerRefused, load_tokenizer
+from penstock_runtime.text.tokenizer import InvalidTokenizer, load_tokenizer
 from penstock_runtime.text.tool_calls import (
     BARE,
     HERMES,
@@ -244,24 +244,24 @@ def test_a_template_renders_as_transformers_renders_it(
     assert ours == theirs
 
 
-def test_a_template_may_refuse_and_cannot_leave_its_sandbox() -> None:
-    refusing = ChatTemplate("{{ raise_exception('no ' + messages[0].role) }}", {})
-    with pytest.raises(TemplateRefused, match="no user"):
-        refusing.render([{"role": "user"}])
+def test_a_template_may_reject_and_cannot_leave_its_sandbox() -> None:
+    rejecting = ChatTemplate("{{ raise_exception('no ' + messages[0].role) }}", {})
+    with pytest.raises(TemplateRejected, match="no user"):
+        rejecting.render([{"role": "user"}])
     dividing = ChatTemplate("{{ 100 // budget }}", {})
-    with pytest.raises(TemplateRefused, match="zero"):
+    with pytest.raises(TemplateRejected, match="zero"):
         dividing.render([], more={"budget": 0})
     escaping = ChatTemplate("{{ messages.__class__.__mro__ }}", {})
-    with pytest.raises(TemplateRefused):
+    with pytest.raises(TemplateRejected):
         escaping.render([])
     assert ChatTemplate("{% generation %}{{ eos_token }}{% endgeneration %}", {"eos_token": "E"}).render([]) == "E"  # fmt: skip
 
 
 def test_a_folder_without_a_tokenizer_is_told_by_name(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerRefused, match=r"tokenizer\.json is missing"):
+    with pytest.raises(InvalidTokenizer, match=r"tokenizer\.json is missing"):
         load_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(TokenizerRefused, match="cannot be read"):
+    with pytest.raises(InvalidTokenizer, match="cannot be read"):
         load_tokenizer(tmp_path)
 
 

@@ -9,7 +9,7 @@ from pydantic_core import from_json
 from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.openai.wire.chat import ContentPart, Message
 from penstock_runtime.serving.generation.loaded_model import Serving
-from penstock_runtime.text.chat_template import TemplateRefused
+from penstock_runtime.text.chat_template import TemplateRejected
 
 
 async def render(
@@ -44,8 +44,8 @@ async def render(
 
     try:
         text = await asyncio.to_thread(work)
-    except TemplateRefused as refused:
-        raise BadInput(str(refused), field="messages") from refused
+    except TemplateRejected as error:
+        raise BadInput(str(error), field="messages") from error
     return text, await serving.encoder.encode(text, "messages", add_special=False)
 
 

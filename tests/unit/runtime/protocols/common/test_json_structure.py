@@ -59,7 +59,7 @@ def test_punctuation_outside_of_texts_is_counted(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ["[]", "{}", "1", '""', '{"a":1}', "[1,2]"])
 @pytest.mark.parametrize("prices", [PLAIN, TYPED])
-def test_what_takes_long_to_decode_is_refused(unit: str, prices: Any) -> None:
+def test_what_takes_long_to_decode_is_rejected(unit: str, prices: Any) -> None:
     text = '{"x":[' + ",".join([unit] * (8 * 2**20 // len(unit))) + "]}"
     with pytest.raises(BadInput, match="times the limit for one body"):
         structure_of(text.encode(), prices).check(prices, [])
@@ -106,7 +106,7 @@ def test_what_is_no_list_of_numbers_is_no_json(numbers: str) -> None:
         work()
 
 
-def test_numbers_that_are_no_tensor_are_decoded_with_the_rest_or_refused() -> None:
+def test_numbers_that_are_no_tensor_are_decoded_with_the_rest_or_rejected() -> None:
     assert read(large([1], parameters={"a": [0] * 100}))["parameters"] == {"a": [0] * 100}
     with pytest.raises(BadInput, match="times the limit for one body"):
         read(large([1], parameters={"a": [0] * 10**6}))

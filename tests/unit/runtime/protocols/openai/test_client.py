@@ -47,9 +47,9 @@ def test_models_have_the_maximum_length_of_a_sequence(client: openai.OpenAI) -> 
     [model] = client.models.list().data
     assert (model.id, model.max_model_len) == ("tiny", POSITIONS)  # type: ignore[attr-defined]
     assert client.models.retrieve("tiny").id == "tiny"
-    with pytest.raises(openai.NotFoundError) as refused:
+    with pytest.raises(openai.NotFoundError) as rejected:
         client.models.retrieve("other")
-    assert refused.value.param == "model"
+    assert rejected.value.param == "model"
 
 
 def test_a_chat_is_answered_with_its_usage(client: openai.OpenAI) -> None:

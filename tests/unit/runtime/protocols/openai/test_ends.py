@@ -131,8 +131,8 @@ def test_a_begun_stream_reports_its_deadline_in_an_event_then_done(served: Serve
 def test_a_deadline_that_is_not_a_number_is_rejected(served: Served) -> None:
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         headers = {"X-Request-Timeout-Ms": "soon"}
-        refused = http.post(PATH, json=LONG, headers=headers)
-    assert refused.json()["error"]["param"] == "X-Request-Timeout-Ms"
+        rejected = http.post(PATH, json=LONG, headers=headers)
+    assert rejected.json()["error"]["param"] == "X-Request-Timeout-Ms"
 
 
 def test_a_full_queue_is_a_429_with_a_time_to_come_again(serve: Serve) -> None:
@@ -262,8 +262,8 @@ def test_a_stream_that_a_drain_meets_leaves_its_connection_open(serve: Serve) ->
             next(lines)
             served.ask(lambda: setattr(served.pod.health, "stage", Stage.DRAINING))
             assert [line for line in lines if line][-1] == "data: [DONE]"
-        refused = http.post(PATH, json=body)
-    assert (refused.status_code, refused.headers.get("Connection")) == (503, "close")
+        rejected = http.post(PATH, json=body)
+    assert (rejected.status_code, rejected.headers.get("Connection")) == (503, "close")
 
 
 def test_a_silent_stream_says_that_it_lives(

@@ -160,14 +160,14 @@ class Judge:
 
     def __init__(self, served: Served) -> None:
         self._pod = served.pod
-        self._terms = Terms(served.pod.engine.serving_or_refuse(), ANYBODY)
+        self._terms = Terms(served.pod.engine.require_serving(), ANYBODY)
 
-    async def refusal(self, kind: type[WireBody], raw: bytes) -> RequestRejected | None:
-        """Return why a body is refused; anything else that it raises would be a 500."""
+    async def rejection(self, kind: type[WireBody], raw: bytes) -> RequestRejected | None:
+        """Return why a body is rejected; anything else that it raises would be a 500."""
         try:
             await self._judge(kind, raw)
-        except (BadInput, UnknownModel) as refused:
-            return refused
+        except (BadInput, UnknownModel) as rejected:
+            return rejected
         return None
 
     async def _judge(self, kind: type[WireBody], raw: bytes) -> None:
@@ -201,17 +201,19 @@ async def every_field_is_judged(served: Served, fuzz: Fuzz) -> None:
         raw = body_of(kind, draw)
         where = f"{fuzz.where()}: {kind.__name__} {raw!r}"
         try:
-            refused = await judge.refusal(kind, raw)
+            rejected = await judge.rejection(kind, raw)
         except Exception as error:
             raise AssertionError(f"{where} is a 500: {error!r}") from error
-        outcomes["refused" if refused else "valid"] += 1
-        if refused:
-            assert refused.message, where
-            assert known_field(kind, refused.field), f"{where}: {refused.field}: {refused.message}"
+        outcomes["rejected" if rejected else "valid"] += 1
+        if rejected:
+            assert rejected.message, where
+            assert known_field(kind, rejected.field), (
+                f"{where}: {rejected.field}: {rejected.message}"
+            )
         else:
             assert coerced(kind, json.loads(raw)) == [], where
     print(dict(outcomes))
-    assert min(outcomes["valid"], outcomes["refused"]) > fuzz.done / 20
+    assert min(outcomes["valid"], outcomes["rejected"]) > fuzz.done / 20
 
 
 def test_every_field_with_odd_values_is_checked_by_name(served: Served) -> None:
@@ -225,7 +227,7 @@ def test_every_field_with_many_odd_values_is_checked_by_name(served: Served) -> 
 
 
 def http_answers(served: Served, fuzz: Fuzz) -> None:
-    """Send bodies to every route; each is answered in full, or refused by OpenAI's object."""
+    """Send bodies to every route; each is answered in full, or rejected by OpenAI's object."""
     draw, seen = fuzz.random, Counter[int]()
     with httpx2.Client(base_url=served.url, timeout=60) as http:
         for _ in fuzz.rounds():

@@ -150,14 +150,16 @@ def test_a_key_opens_the_pod_and_bounds_the_answer(guarded: Served) -> None:
 
 def test_without_a_key_nothing_but_probes_is_answered(guarded: Served) -> None:
     counters = guarded.pod.counters
-    before, refused = guarded.ask(lambda: (counters.settled(), counters.refused["Unauthenticated"]))
+    before, rejected = guarded.ask(
+        lambda: (counters.settled(), counters.rejected["Unauthenticated"])
+    )
     with httpx2.Client(base_url=guarded.url) as http:
         for path in ("/v1/completions", "/v2/models/tiny/generate", "/tokenize"):
             answer = http.post(path, json={})
             assert answer.status_code == 401
             assert "API key" in answer.json()["error"]["message"]
         assert http.get("/health").status_code == 200
-    assert counters.refused["Unauthenticated"] == refused + 3
+    assert counters.rejected["Unauthenticated"] == rejected + 3
     guarded.until(lambda: counters.settled() == before + 3)
 
 
@@ -165,8 +167,8 @@ def test_without_a_key_nothing_but_probes_is_answered(guarded: Served) -> None:
     "header", [(b"Authorization", b"Bearer se\xe9cret"), (b"X-Api-Key", b"\xff\xfe")]
 )
 def test_a_key_that_is_not_text_is_unknown(guarded: Served, header: tuple[bytes, bytes]) -> None:
-    refused = guarded.pod.counters.refused
-    before = refused["Unauthenticated"]
+    rejected = guarded.pod.counters.rejected
+    before = rejected["Unauthenticated"]
     answer = httpx2.post(guarded.url + "/v1/completions", json=SHORT, headers=[header])
     assert answer.status_code == 401
-    assert refused["Unauthenticated"] == before + 1
+    assert rejected["Unauthenticated"] == before + 1

@@ -152,7 +152,7 @@ def test_limits_that_the_pod_has_from_its_file_are_acknowledged_whatever_they_ar
 
 def test_the_largest_cap_is_what_the_cache_has_blocks_for(serve: Serve) -> None:
     served = serve(step=StepOptions(dtype=DType.FLOAT32, cache_bytes=2**16))
-    info = served.pod.engine.serving_or_refuse().info
+    info = served.pod.engine.require_serving().info
     assert info.kv.blocks < info.max_running
     state = patch(served, maxBatchSize=info.max_running, maxBatchedTokens=None)
     assert state["effectiveMax"] == info.kv.blocks

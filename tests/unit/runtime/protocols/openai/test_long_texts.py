@@ -1,4 +1,4 @@
-"""Texts that no context holds are refused before they are tokenised; what tokenising takes is counted."""
+"""Texts that no context holds are rejected before they are tokenised; what tokenising takes is counted."""
 
 import threading
 import time
@@ -41,7 +41,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(("path", "make", "field"), BODIES)
-def test_a_text_that_cannot_fit_is_refused_by_its_bytes(
+def test_a_text_that_cannot_fit_is_rejected_by_its_bytes(
     http: httpx2.Client,
     seen: list[int],
     path: str,
@@ -64,7 +64,7 @@ def test_a_text_of_the_maximum_bytes_is_tokenized(http: httpx2.Client) -> None:
     assert answer.json()["count"] > POSITIONS
 
 
-def test_more_ids_than_any_context_has_are_refused(http: httpx2.Client) -> None:
+def test_more_ids_than_any_context_has_are_rejected(http: httpx2.Client) -> None:
     answer = http.post("/detokenize", json={"tokens": [5] * (2**18 + 1)})
     assert answer.json()["error"]["code"] == "context_length_exceeded"
     assert http.post("/detokenize", json={"tokens": [5] * 2**18}).status_code == 200

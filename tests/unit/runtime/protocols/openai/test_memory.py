@@ -9,7 +9,7 @@ from tests.unit.runtime.protocols.openai.served import Served
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])
-def test_a_body_beyond_what_the_pod_holds_is_refused(
+def test_a_body_beyond_what_the_pod_holds_is_rejected(
     serve: Callable[..., Served], path: str
 ) -> None:
     served = serve(max_held_bytes=20_000)

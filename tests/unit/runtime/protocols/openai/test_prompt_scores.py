@@ -148,6 +148,8 @@ def test_more_values_of_prompts_than_an_answer_may_have_are_a_400(
     client: openai.OpenAI, more: dict[str, Any], named: str
 ) -> None:
     asked = {"prompt": [[5] * 900] * 128, "max_tokens": 1, **more}
-    with pytest.raises(openai.BadRequestError, match="but at most 1048576 are returned") as refused:
+    with pytest.raises(
+        openai.BadRequestError, match="but at most 1048576 are returned"
+    ) as rejected:
         client.completions.create(model="tiny", extra_body=asked, prompt="")
-    assert refused.value.param == named
+    assert rejected.value.param == named

@@ -86,7 +86,7 @@ DONE = Completed({}, queue_seconds=0.5)
 
 
 @contextmanager
-def refused(kind: type[RequestRejected]) -> Iterator[pytest.ExceptionInfo[RequestRejected]]:
+def rejected(kind: type[RequestRejected]) -> Iterator[pytest.ExceptionInfo[RequestRejected]]:
     with pytest.raises(kind) as info:
         yield info
 
@@ -97,15 +97,15 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_full_queue_refuses_with_the_time_that_the_queue_needs() -> None:
+async def test_a_full_queue_rejects_with_the_time_that_the_queue_needs() -> None:
     harness = AdmissionHarness(depth=2)
     harness.report(batch_seconds=3.0)
     tasks = [harness.admit(rows=4), harness.admit(rows=4)]
     await settle()
-    with refused(QueueFull) as info:
+    with rejected(QueueFull) as info:
         await harness.admit()
     assert info.value.retry_after_seconds == 6, "two batches of 3 s wait"
-    assert harness.counters.refused == {"QueueFull": 1}
+    assert harness.counters.rejected == {"QueueFull": 1}
     harness.desk.deliver((name, DONE) for name in harness.ids())
     assert await asyncio.gather(*tasks) == [DONE, DONE]
     assert harness.counters.settled() == harness.counters.received == 3
@@ -129,7 +129,7 @@ async def test_a_request_that_is_made_ready_holds_a_place_and_gives_it_back() ->
     async def read_badly() -> None:
         with harness.desk.receive() as ticket:
             harness.desk.slots.reserve_slot(ticket)
-            with refused(QueueFull):
+            with rejected(QueueFull):
                 await harness.admit()
             raise RuntimeError("a defect while parsing")
 
@@ -144,19 +144,19 @@ async def test_rows_of_unread_bodies_are_counted_at_the_mean_of_those_read() -> 
     harness = AdmissionHarness(depth=2)
     tasks = [harness.admit(rows=2), harness.admit(rows=6)]
     await settle()
-    with refused(QueueFull):
+    with rejected(QueueFull):
         await harness.admit(rows=100)
     assert harness.counters.rows_received == 2 + 6 + 4
     harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
 
 
-async def test_a_deadline_before_the_predicted_start_is_refused_at_once() -> None:
+async def test_a_deadline_before_the_predicted_start_is_rejected_at_once() -> None:
     harness = AdmissionHarness(depth=100, cap=4)
     harness.report(batch_seconds=2.0)
     tasks = [harness.admit(rows=4) for _ in range(3)]
     await settle()
-    with refused(DeadlineTooNear) as info:
+    with rejected(DeadlineTooNear) as info:
         await harness.admit(seconds=5.9)
     assert info.value.field == "parameters.timeout"
     assert info.value.retry_after_seconds == 6
@@ -167,7 +167,7 @@ async def test_a_deadline_before_the_predicted_start_is_refused_at_once() -> Non
     await asyncio.gather(patient, *tasks)
 
 
-async def test_nothing_is_refused_on_a_guess_before_any_batch_was_measured() -> None:
+async def test_nothing_is_rejected_on_a_guess_before_any_batch_was_measured() -> None:
     harness = AdmissionHarness(depth=100)
     tasks = [harness.admit(rows=4, seconds=0.001) for _ in range(5)]
     await settle()
@@ -181,7 +181,7 @@ async def test_a_high_priority_waits_only_for_its_equals() -> None:
     harness.report(batch_seconds=2.0)
     tasks = [harness.admit(rows=4, priority=3) for _ in range(3)]
     await settle()
-    with refused(DeadlineTooNear):
+    with rejected(DeadlineTooNear):
         await harness.admit(seconds=1, priority=3)
     urgent = harness.admit(seconds=1, priority=1)
     await settle()
@@ -203,19 +203,19 @@ async def test_a_full_queue_displaces_the_last_in_order_of_priority() -> None:
     await settle()
     urgent = harness.admit(priority=1)
     await settle()
-    with refused(QueueFull):
+    with rejected(QueueFull):
         await last
     assert harness.sent[-2] == Cancel((harness.ids()[1],))
     assert harness.desk.load().waiting == 2
     second = harness.admit(priority=9)
     await settle()
-    with refused(QueueFull):
+    with rejected(QueueFull):
         await first
-    with refused(QueueFull):
+    with rejected(QueueFull):
         await harness.admit(priority=9)
     harness.desk.deliver((name, DONE) for name in harness.ids())
     assert await urgent == await second == DONE
-    assert harness.counters.refused == {"QueueFull": 3}
+    assert harness.counters.rejected == {"QueueFull": 3}
     assert harness.counters.settled() == harness.counters.received == 5
     assert harness.desk.empty()
 
@@ -227,7 +227,7 @@ async def test_running_requests_are_not_displaced() -> None:
     harness.report(waiting=0, running=2)
     tasks += [harness.admit(priority=1), harness.admit(priority=1)]
     await settle()
-    with refused(QueueFull):
+    with rejected(QueueFull):
         await harness.admit(priority=1)
     harness.desk.deliver((name, DONE) for name in harness.ids())
     assert await asyncio.gather(*tasks) == [DONE] * 4
@@ -237,7 +237,7 @@ async def test_requests_that_have_waited_long_are_not_displaced() -> None:
     harness, tasks = full_of_the_lowest_class()
     await settle()
     harness.time += 9 * AGING_SECONDS + 1
-    with refused(QueueFull):
+    with rejected(QueueFull):
         await harness.admit(priority=1)
     harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
@@ -247,7 +247,7 @@ async def test_requests_that_have_waited_long_are_not_displaced() -> None:
 async def test_a_discipline_without_priorities_displaces_no_request(discipline: str) -> None:
     harness, tasks = full_of_the_lowest_class(discipline)
     await settle()
-    with refused(QueueFull):
+    with rejected(QueueFull):
         await harness.admit(priority=1)
     harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
@@ -258,7 +258,7 @@ async def test_an_invalid_body_or_a_lower_priority_displaces_no_request() -> Non
     await settle()
     with harness.desk.receive() as ticket:
         harness.desk.slots.reserve_slot(ticket, 1)
-        with refused(QueueFull):
+        with rejected(QueueFull):
             await harness.desk.serve(ticket, harness.request(ticket, 1, None, priority=10))
     with harness.desk.receive() as ticket:
         harness.desk.slots.reserve_slot(ticket, 1)  # and nothing is submitted
@@ -275,7 +275,7 @@ async def test_no_more_requests_are_made_ready_beyond_a_full_queue_than_places_c
     await settle()
     for _ in range(2):
         harness.desk.slots.reserve_slot(harness.desk.open(harness.time), 1)
-    with refused(QueueFull):
+    with rejected(QueueFull):
         await harness.admit(priority=1)
     harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
@@ -285,11 +285,11 @@ async def test_no_more_requests_are_made_ready_beyond_a_full_queue_than_places_c
 async def test_a_pod_that_does_not_serve_says_so_with_retry_after(stage: Stage) -> None:
     harness = AdmissionHarness()
     harness.health.stage = stage
-    with refused(NotServing) as info:
+    with rejected(NotServing) as info:
         await harness.admit()
     assert info.value.status == 503
     assert info.value.retry_after_seconds == 1
-    assert harness.counters.refused == {stage.value: 1}
+    assert harness.counters.rejected == {stage.value: 1}
 
 
 async def test_a_stopping_pod_still_accepts_for_a_while() -> None:

@@ -101,7 +101,7 @@ def test_without_keys_headers_are_believed_from_trusted_proxies_alone() -> None:
     assert callers.identify(headers, "::ffff:10.1.0.9").tenant == "b"
 
 
-def test_a_tenant_that_is_no_text_is_refused() -> None:
+def test_a_tenant_that_is_no_text_is_rejected() -> None:
     callers = Callers(None, (ip_network("10.1.0.0/16"),), Clock())
     given = b"caf\xe9".decode("utf-8", "surrogateescape")  # as aiohttp reads it
     with pytest.raises(BadInput, match="X-Penstock-Tenant"):
@@ -112,9 +112,9 @@ def test_a_rate_is_kept_and_the_wait_told(tmp_path: Path) -> None:
     clock = Clock()
     callers = Callers(ring(tmp_path, {**KEY, "requestsPerMinute": 6}), (), clock)
     callers.identify(bearer("secret-of-a"), None)
-    with pytest.raises(RateExceeded) as refused:
+    with pytest.raises(RateExceeded) as rejected:
         callers.identify(bearer("secret-of-a"), None)
-    assert refused.value.retry_after_seconds == pytest.approx(10)
+    assert rejected.value.retry_after_seconds == pytest.approx(10)
     clock.now = 10.0
     callers.identify(bearer("secret-of-a"), None)
 

@@ -1,4 +1,4 @@
-"""What is refused, and how it is said: always under `error`, always with the field."""
+"""Rejected bodies: OpenAI's error object under `error`, with the field."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ def called(arguments: str) -> dict[str, Any]:
     return {"messages": [{"role": "assistant", "tool_calls": [call]}]}
 
 
-REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
+REJECTED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("no-messages", CHAT, {"messages": []}, "messages", "at least 1"),
     ("missing-messages", CHAT, {}, "messages", "required"),
     ("hot", CHAT, {"messages": HELLO, "temperature": -1}, "temperature", "greater than or equal to 0"),
@@ -100,8 +100,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(
     ("path", "body", "field", "said"),
-    [case[1:] for case in REFUSED],
-    ids=[case[0] for case in REFUSED],
+    [case[1:] for case in REJECTED],
+    ids=[case[0] for case in REJECTED],
 )
 def test_an_invalid_body_is_rejected_by_field(
     http: httpx2.Client, path: str, body: dict[str, Any], field: str, said: str
