@@ -25,7 +25,7 @@ from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.http.tls import certificate_of, context_of, watch_certificate
 from penstock_runtime.logs import configure
 from penstock_runtime.serving.health import Stage
-from penstock_runtime.serving.limits_file import first_limits, watch_limits
+from penstock_runtime.serving.limits import first_limits, watch_limits
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.telemetry.gpu import DutyMeter, Nvml
 from penstock_runtime.telemetry.metrics import Exposition

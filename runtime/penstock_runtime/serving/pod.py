@@ -18,8 +18,7 @@ from penstock_runtime.serving.admission.base import Admission
 from penstock_runtime.serving.auth.api_keys import ApiKeyRing
 from penstock_runtime.serving.auth.callers import Callers
 from penstock_runtime.serving.engine_client import EngineClient
-from penstock_runtime.serving.health import Stage
-from penstock_runtime.serving.liveness import EngineWatch
+from penstock_runtime.serving.health import EngineWatch, Stage
 from penstock_runtime.serving.state import ServingState
 from penstock_runtime.serving.tokenizer_pool import TokenizerPool
 from penstock_runtime.sources.fetch import fetched

@@ -19,7 +19,7 @@ from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import SignalSource
 from penstock_operator.workqueue import MAX_BATCH
 from penstock_runtime.request import RequestOutcome
-from penstock_runtime.serving.histogram import SECONDS
+from penstock_runtime.serving.counters import SECONDS
 from tests.bench.decide.fleet import PODS
 from tests.unit.operator.observe.signals.exporter import pod_object, serving
 

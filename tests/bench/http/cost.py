@@ -20,7 +20,7 @@ from penstock_runtime.assembly import make_pod
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.http.server import ClientServer
-from penstock_runtime.serving.limits_file import first_limits
+from penstock_runtime.serving.limits import first_limits
 from penstock_runtime.telemetry.metrics import Exposition
 from tests.bench.http import bodies
 from tests.bench.http.plan import CONTENDERS, OURS, PEERS, SERVER_CORE

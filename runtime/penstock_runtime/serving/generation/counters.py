@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from penstock_runtime.serving.histogram import SECONDS, Histogram
+from penstock_runtime.serving.counters import SECONDS, Histogram
 
 
 @dataclass(slots=True)

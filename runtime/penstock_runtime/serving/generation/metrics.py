@@ -8,8 +8,8 @@ from prometheus_client.registry import Collector
 
 from penstock_api import names
 from penstock_runtime.engine.continuous.messages import GenerationReport
+from penstock_runtime.serving.counters import histogram_family
 from penstock_runtime.serving.generation.counters import GenerationCounters
-from penstock_runtime.serving.histogram import histogram_family
 
 
 class GenerationFigures(Protocol):

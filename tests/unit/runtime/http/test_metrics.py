@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api import names
-from penstock_runtime.serving.histogram import Histogram
+from penstock_runtime.serving.counters import Histogram
 
 
 async def scrape(pod: Any, url: str | None = None) -> dict[str, float]:

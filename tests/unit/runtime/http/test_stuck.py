@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_runtime.engine.link.base import Heartbeat
-from penstock_runtime.serving.liveness import ASLEEP_SECONDS, STUCK_FACTOR, EngineWatch, why_stuck
+from penstock_runtime.serving.health import ASLEEP_SECONDS, STUCK_FACTOR, EngineWatch, why_stuck
 
 PATIENCE = 30.0
 IDLE = Heartbeat(last_step=100.0, busy=False, predicted_seconds=0.0, alive_at=100.0)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock_runtime.engine.messages import SetLimits
-from penstock_runtime.serving.limits import FIRST_LIMITS, LiveLimits
-from penstock_runtime.serving.limits_file import first_limits, watch_limits
+from penstock_runtime.serving.limits import FIRST_LIMITS, LiveLimits, first_limits, watch_limits
 from tests.unit.runtime.http.conftest import until
 
 LIMITS = {
