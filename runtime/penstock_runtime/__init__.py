@@ -1,1 +1,1 @@
-"""The runtime of a pool's pods. The folders are a request's life: protocols -> link -> engine -> models."""
+"""Runtime of a pool's pods. A request passes through protocols -> serving -> engine -> models."""

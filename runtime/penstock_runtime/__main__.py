@@ -14,7 +14,7 @@ import uvloop
 
 from penstock_api.certificates import CertificateUnusable
 from penstock_runtime.assembly import make_pod
-from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.config import RuntimeConfig, read_config
 from penstock_runtime.drain import drain
 from penstock_runtime.engine.crashes import report_crashes
 from penstock_runtime.engine.link.base import ModelLoadFailed
@@ -39,7 +39,7 @@ LAST_ANSWERS_SECONDS = 1.0
 def main() -> None:
     """Run until stopped; exit with 0 after a drain, with 1 if the model does not load or the engine dies."""
     try:
-        config = RuntimeConfig.from_env(os.environ)
+        config = read_config(os.environ)
     except ConfigError as error:
         sys.exit(f"penstock-runtime: {error}")
     report_crashes()

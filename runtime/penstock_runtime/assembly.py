@@ -1,6 +1,6 @@
-"""`make_pod`: builds the pod of a configuration, with the engine and the link of its task.
+"""`make_pod`: the pod for a configuration, with the engine and link of its task.
 
-`load_model` crosses to the engine's process, so it is a function of a module.
+`load_model` is sent to the engine's process, so it is a module-level function.
 """
 
 from functools import partial
@@ -28,7 +28,7 @@ def make_pod(config: RuntimeConfig, first: LimitsUpdate) -> Pod:
 
 
 def engine_link(config: RuntimeConfig, limits: LimitsUpdate) -> BatchLink:
-    """Return the engine's link, placed by what this container may use; pins this process where that helps."""
+    """Return the link of an engine placed by the container's cores and devices; may pin this process."""
     taken = seat(this_machine(), config.engine.placement)
     load = partial(load_model, config, taken)
     if taken.placement is Placement.THREAD:

@@ -1,11 +1,11 @@
 """Drain: shut down after SIGTERM without losing a request (docs/design/runtime.md#drain).
 
-1. `/readyz` fails at once. Endpoints are removed late, so the pod goes on accepting for a while, and every
-   answer says `Connection: close`.
-2. Newcomers get 503 with Retry-After. What waits is served while it is predicted to finish by the
-   deadline, else it gets the same 503 at once; the engine decides.
-3. While clients still come they are answered, 503 and `Connection: close` rather than a reset; when
-   no request is left and no connection was active for a moment, the listener closes.
+1. `/readyz` fails at once. Endpoints are removed late, so the pod accepts requests for some seconds more; every
+   answer has `Connection: close`.
+2. New requests get 503 with Retry-After. Waiting requests are served if the engine predicts that they finish by the
+   deadline; the others get the same 503 at once.
+3. Clients that still connect get 503 with `Connection: close` rather than a reset. The listener closes when no request
+   is left and no connection was active for a moment.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from penstock_runtime.serving.pod import Pod
 log = logging.getLogger(__name__)
 
 DRAIN_RETRY_SECONDS = 1.0
-"""A draining pod's requests are for its neighbours, at once."""
+"""`Retry-After` of a draining pod: another pod serves the request at once."""
 QUIET_SECONDS = 1.0
 """Time for clients of closed connections to connect once more, until the endpoint is removed."""
 IDLE_SECONDS = 3.0
-"""An open connection that is silent for so long is unlikely to speak at the moment it is closed."""
+"""Idle time after which a connection is unlikely to send a request just as it is closed."""
 ANSWER_SECONDS = 2.0
-"""Within the deadline, kept for writing the last answers."""
+"""Part of the deadline that is reserved for writing the last answers."""
 LOOK_SECONDS = 0.02
 
 
@@ -56,6 +56,6 @@ def _left_alone(pod: Pod, clients: ClientServer) -> bool:
 
 
 async def _until(done: Callable[[], bool], pod: Pod, deadline: float) -> None:
-    """Look now and then: what ends a drain has many owners, and a drain happens once."""
+    """Poll `done`: its conditions have many owners, and a pod drains once."""
     while not done() and pod.now() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_SECONDS)

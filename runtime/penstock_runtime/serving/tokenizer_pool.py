@@ -30,7 +30,7 @@ Encode = Callable[[list[str]], list[Ids]]
 
 
 MAX_CHARACTERS: Final = 2**18
-"""Characters of one call before its last text: a tenth of a second of the thread that all texts share."""
+"""Maximum characters of one call before its last text: 0.1 s of the shared thread."""
 
 
 class _Waiting(Struct, eq=False):
@@ -169,9 +169,9 @@ class TokenizerPool:
         """Return the ids of each text; texts that do not start within `within_seconds` are skipped.
 
         Raises:
-            BadInput: a text is no text, or has more tokens (or by far more bytes) than the model takes and
-                is not to be cut.
-            TooLate: they were not done within the seconds given.
+            BadInput: a text is not a string, or has more tokens (or far more bytes) than the model accepts and may not
+                be cut.
+            TooLate: they were not tokenized within `within_seconds`.
         """
         if cut:
             texts = [text[: self.max_bytes] for text in texts]
@@ -183,13 +183,13 @@ class TokenizerPool:
                 ids = await (self._cut if cut else self._whole).ids(texts)
         except TimeoutError as error:
             raise DeadlineTooNear(
-                f"the deadline of {within_seconds:g} s passed while texts before these were tokenised:"
+                f"the deadline of {within_seconds:g} s passed while texts before these were tokenized:"
                 " give it more time, or try again later",
                 field=field,
                 retry_after_seconds=MIN_RETRY_SECONDS,
             ) from error
         except (TypeError, ValueError) as error:
-            raise BadInput(f"`{field}` cannot be tokenised: {error}", field=field) from error
+            raise BadInput(f"`{field}` cannot be tokenized: {error}", field=field) from error
         self.check(ids, field)
         return ids
 

@@ -1,1 +1,1 @@
-"""Text <-> tokens on the HTTP side: tokenizer, detokeniser, chat template, stop strings, what a model's text means."""
+"""Text and tokens on the HTTP side: tokenizer, detokenizer, chat template, stop strings, reasoning, tool calls."""

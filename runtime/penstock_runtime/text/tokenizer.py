@@ -100,7 +100,7 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InvalidTokenizer(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise InvalidTokenizer(f"{path} holds no JSON object")
+        raise InvalidTokenizer(f"{path} is not a JSON object")
     return content
 
 

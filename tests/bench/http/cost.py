@@ -17,7 +17,7 @@ import torch
 import uvloop
 
 from penstock_runtime.assembly import make_pod
-from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.config import read_config
 from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.http.server import ClientServer
 from penstock_runtime.serving.limits import first_limits
@@ -59,7 +59,7 @@ class Counting(asyncio.Transport):
 
 async def ours() -> Make:
     """Return the connection factory of a pod that serves the network."""
-    config = RuntimeConfig.from_env({**OURS, "PENSTOCK_CLIENT_PORT": "0", "PENSTOCK_CONNECTION_AGE_SECONDS": "86400", "PENSTOCK_CONNECTION_REQUESTS": "1000000000"})  # fmt: skip
+    config = read_config({**OURS, "PENSTOCK_CLIENT_PORT": "0", "PENSTOCK_CONNECTION_AGE_SECONDS": "86400", "PENSTOCK_CONNECTION_REQUESTS": "1000000000"})  # fmt: skip
     pod = make_pod(config, first_limits(config.files.limits_file))
     server = ClientServer(pod, Exposition(pod))
     await server.start()

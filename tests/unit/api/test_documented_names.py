@@ -9,7 +9,7 @@ from penstock_api import names
 from penstock_operator.telemetry import policy_metrics
 from penstock_operator.telemetry.metrics import OWN
 from penstock_operator.telemetry.pool_metrics import PREFIX, SERIES
-from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.config import read_config
 from penstock_runtime.errors import ConfigError
 from tests.unit.api.examples import PAGES
 
@@ -47,7 +47,7 @@ def own_metrics() -> list[str]:
 
 def test_every_setting_of_a_pod_is_documented() -> None:
     with pytest.raises(ConfigError) as refused:
-        RuntimeConfig.from_env({"PENSTOCK_UNHEARD_OF": "1"})
+        read_config({"PENSTOCK_UNHEARD_OF": "1"})
     known = set(re.findall(r"PENSTOCK_\w+", str(refused.value).partition("known:")[2]))
     assert len(known) > 30
     assert known - SET_BY_THE_OPERATOR - FOR_DEVELOPERS - DOCUMENTED == set()

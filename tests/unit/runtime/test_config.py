@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.config import read_config
 from penstock_runtime.engine.placement import Placement
 from penstock_runtime.errors import ConfigError
 
@@ -14,7 +14,7 @@ MODEL = json.dumps({"name": "m", "source": {"type": "Module", "module": {"factor
 
 
 def test_a_model_alone_is_enough() -> None:
-    config = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, "HOME": "/root"})
+    config = read_config({"PENSTOCK_MODEL": MODEL, "HOME": "/root"})
     assert config.model_name == "m"
     assert (config.http.client_port, config.http.cluster_port) == (8000, 8001)
     assert config.files.limits_file == Path("/etc/penstock/limits.json")
@@ -23,7 +23,7 @@ def test_a_model_alone_is_enough() -> None:
 
 
 def test_what_the_operator_sets_is_read() -> None:
-    config = RuntimeConfig.from_env(
+    config = read_config(
         {
             "PENSTOCK_MODEL": MODEL,
             "PENSTOCK_POOL": "chat",
@@ -66,7 +66,7 @@ def test_what_the_operator_sets_is_read() -> None:
 )
 def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
-        RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, name: value})
+        read_config({"PENSTOCK_MODEL": MODEL, name: value})
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -
     [("Auto", None), ("thread", Placement.THREAD), ("Process", Placement.PROCESS)],
 )
 def test_the_placement_can_be_configured(value: str, placement: Placement | None) -> None:
-    config = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, "PENSTOCK_PLACEMENT": value})
+    config = read_config({"PENSTOCK_MODEL": MODEL, "PENSTOCK_PLACEMENT": value})
     assert config.engine.placement is placement
 
 
@@ -87,24 +87,24 @@ def test_the_placement_can_be_configured(value: str, placement: Placement | None
     ],
 )
 def test_a_former_name_sets_the_same_field(former: str, name: str, value: str) -> None:
-    plain = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL})
-    by_alias = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, former: value})
-    assert by_alias == RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, name: value}) != plain
+    plain = read_config({"PENSTOCK_MODEL": MODEL})
+    by_alias = read_config({"PENSTOCK_MODEL": MODEL, former: value})
+    assert by_alias == read_config({"PENSTOCK_MODEL": MODEL, name: value}) != plain
 
 
 def test_a_variable_and_its_former_name_together_are_refused() -> None:
     both = {"PENSTOCK_BODY_SECONDS": "7", "PENSTOCK_BODY_TIMEOUT_SECONDS": "8"}
     with pytest.raises(ConfigError, match="unset PENSTOCK_BODY_SECONDS"):
-        RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, **both})
+        read_config({"PENSTOCK_MODEL": MODEL, **both})
 
 
 def test_a_missing_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="PENSTOCK_MODEL is not set"):
-        RuntimeConfig.from_env({})
+        read_config({})
 
 
 def test_service_links_of_the_kubelet_are_not_ours() -> None:
-    RuntimeConfig.from_env(
+    read_config(
         {
             "PENSTOCK_MODEL": MODEL,
             "PENSTOCK_DEMO_SERVICE_HOST": "10.0.0.1",
@@ -117,7 +117,7 @@ def test_service_links_of_the_kubelet_are_not_ours() -> None:
 
 
 def test_how_a_generative_model_is_loaded_is_read_into_its_options() -> None:
-    config = RuntimeConfig.from_env(
+    config = read_config(
         {
             "PENSTOCK_MODEL": MODEL,
             "PENSTOCK_DTYPE": "bfloat16",

@@ -4,7 +4,7 @@ import logging
 from typing import Final
 
 CLIENT_GONE: Final = 499
-"""The logged status of a request whose client left before its answer, as nginx has it."""
+"""Logged status if the client disconnects before its answer, as in nginx."""
 
 access_log = logging.getLogger("penstock_runtime.access")
 
@@ -14,7 +14,7 @@ class AnswersOwed:
 
     def __init__(self) -> None:
         self.in_flight = 0
-        """The number of requests whose answer is not written to the socket yet."""
+        """Number of requests without an answer in the socket."""
         self.last_request_at = float("-inf")
         """The time of the last request."""
 

@@ -21,7 +21,7 @@ def parse_integer(text: str, maximum: int) -> int | None:
 
 
 def header_seconds(request: web.Request) -> float | None:
-    """Return the time that `X-Request-Timeout-Ms` allows, in seconds; None where it is not sent.
+    """Return `X-Request-Timeout-Ms` in seconds; None if it is not sent.
 
     Raises:
         BadInput: it is not an integer number of milliseconds above 0.

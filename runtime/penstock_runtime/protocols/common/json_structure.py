@@ -1,4 +1,4 @@
-"""The cost of decoding a large JSON text, estimated piece by piece before a decoder holds the GIL to the end.
+"""Estimated cost of decoding a large JSON text, computed in pieces because the decoder holds the GIL throughout.
 
 Long flat lists of numbers are extracted: they are decoded in pieces later (`Numbers`) and cost nothing here.
 """
@@ -18,7 +18,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 SMALL_BYTES: Final = 2**17
-"""The longest text that is decoded within 50 ms whatever it holds."""
+"""Longest text that is decoded within 50 ms whatever its content."""
 BUDGET_NANOSECONDS: Final = 50_000_000
 _PIECE_BYTES: Final = 2**18
 _MIN_LIST_BYTES: Final = 64
@@ -148,7 +148,7 @@ async def to_thread_if_large(
     *arguments: Arguments.args,
     **more: Arguments.kwargs,
 ) -> Result:
-    """Return the result of `work` on `size` bytes, which runs in a thread if the bytes are many."""
+    """Return the result of `work`, which runs in a thread if `size` bytes are many."""
     if size <= SMALL_BYTES:
         return work(*arguments, **more)
     return await asyncio.to_thread(work, *arguments, **more)

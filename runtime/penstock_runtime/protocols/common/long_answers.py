@@ -85,7 +85,7 @@ def _write(value: Any, parts: list[Body], depth: int) -> None:
 
 
 class LongBody(payload.Payload):
-    """A body that is not copied: aiohttp joins the first write with the head, so that is a single byte."""
+    """A body that is not copied: aiohttp joins the first write with the head, so the first write is one byte."""
 
     def __init__(self, value: memoryview) -> None:
         super().__init__(value)

@@ -1,4 +1,4 @@
-"""Keys under which the handlers of a request store values for each other, and helpers that use them."""
+"""Request keys that handlers share, and helpers that use them."""
 
 from typing import Any, Final
 

@@ -12,8 +12,8 @@ _TCP_INFO: Final = struct.Struct("=52xI")
 def seconds_in_socket(transport: asyncio.BaseTransport | None) -> float:
     """Return the time since the last bytes of `transport` arrived, read or not; 0 where it is not known.
 
-    When a request is read, that is how long it waited in its socket: a stalled process or a throttled connection
-    reads late. Costs one system call.
+    For a request that was just read, this is its wait in the socket: a stalled process or a throttled connection reads
+    late. Costs one system call.
     """
     connection = None if transport is None else transport.get_extra_info("socket")
     if connection is None:

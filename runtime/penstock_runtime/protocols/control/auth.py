@@ -35,7 +35,7 @@ class TokenClaims:
     """The change that a valid token allows."""
 
     generation: object
-    """The generation of the limits, as the token has it."""
+    """Generation of the limits in the token."""
     anything: bool = False
     """Whether every change is allowed, because the pod requires no token."""
 

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 MAX_BODY_BYTES: Final = 8 * 2**10
 BODY_SECONDS: Final = 5.0
 ACKNOWLEDGE_SECONDS = 1.0
-"""The time for which an accepted PATCH waits for the engine to apply the limits before it answers with the state."""
+"""Time that an accepted PATCH waits for the engine to apply the limits."""
 
 
 class Control:

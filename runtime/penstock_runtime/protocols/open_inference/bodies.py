@@ -32,7 +32,7 @@ from penstock_runtime.serving.admission.memory_budget import Hold
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10
-"""The size that a body counts as until more of it has arrived, unless it announces less."""
+"""Size counted for a body until more of it arrives, unless it announces less."""
 _COMPRESSED: Final = frozenset(("gzip", "deflate"))
 _CODINGS: Final = _COMPRESSED | {"", "identity"}
 
@@ -58,9 +58,8 @@ def check_head(request: web.Request, max_bytes: int) -> None:
 async def read(request: web.Request, max_bytes: int, seconds: float, hold: Hold) -> bytearray:
     """Return the decompressed body; a client with `Expect: 100-continue` gets its 100 here and not before.
 
-    `hold` counts the body's memory: first the announced length for a moment, so that a body that does not fit now is
-    rejected before it is sent; then the bytes that have arrived, because announcing costs a client nothing; at last the
-    final size.
+    `hold` counts the body's memory: briefly the announced length, to reject a body that does not fit before it is sent;
+    then the bytes that have arrived, because an announcement costs a client nothing; finally the decompressed size.
 
     Raises:
         MemoryFull: the memory for requests is full, as `hold` finds.

@@ -1,4 +1,4 @@
-"""Fast reader of plain `infer` bodies: one typed decoder per model, and no check that the decoder makes already.
+"""Fast reader of plain `infer` bodies: one typed decoder per model, whose checks are not repeated.
 
 A plain body has flat `data` for every input, or is binary throughout. Any other body, and any fault, goes to the careful
 reader (`bodies.split` and `infer_request.parse`), which alone reports faults. This reader may therefore accept fewer bodies
@@ -30,12 +30,12 @@ _CODES: Final = {"FP32": "f", "FP64": "d", "INT32": "i", "INT64": "q"}
 """The datatypes that are read here, by their `struct` codes; `struct` rejects values out of range."""
 _Parameters = dict[Literal["priority", "timeout", "binary_data_output"], Any]
 _Output = dict[Literal["name", "parameters"], str | dict[Literal["binary_data"], bool]]
-"""Both without fields that the careful reader ignores, for the two decoders may disagree on the JSON of their values."""
+"""Both without fields that the careful reader ignores: the two decoders may disagree on the JSON of their values."""
 _MAX_CACHED: Final = 256
 """The largest number of cached JSON heads of binary bodies, and of cached forms."""
 _MAX_HEAD_BYTES: Final = 4096
 _COPIED_SIZE: Final = 2**16
-"""Bytes of data up to which a copy, which is aligned, costs less than the check whether one is needed."""
+"""Size up to which an aligned copy costs less than checking the alignment, in bytes."""
 
 
 class _ParsedHead(Struct, frozen=True):
@@ -51,7 +51,7 @@ class _LastHead(Struct, frozen=True):
     """The JSON of the last plain binary body, which the next one usually repeats."""
 
     length: str
-    """The length as the request's head has it."""
+    """Value of the length header."""
     text: bytes
     parsed: _ParsedHead
 

@@ -17,7 +17,7 @@ _SHARED_MEMORY = "shared_memory_region"
 
 
 class ResponseOptions(Struct, frozen=True, gc=False):
-    """The part of a call that shapes its answer, and all that remains once the engine has its tensors."""
+    """Options of a call that set the form of its answer; kept once the engine has its tensors."""
 
     id: str | None
     outputs: tuple[RequestedOutput, ...]

@@ -41,8 +41,8 @@ def render(
 ) -> InferBody:
     """Return the body of the answer to a call.
 
-    A NaN or infinite number is `NaN`, `Infinity` or `-Infinity` in JSON, and such bodies are accepted too: that is what
-    Triton does (server#3870), and a null would not be a number. Clients with a strict parser request binary data.
+    A NaN or infinite number is `NaN`, `Infinity` or `-Infinity` in JSON, in requests too, as in Triton (server#3870):
+    null is not a number. Clients with a strict parser request binary data.
     """
     if id is None and len(requested) == 1:
         name = requested[0].name

@@ -1,4 +1,4 @@
-"""Metadata of the server and its model, as KServe v2 and Triton have it."""
+"""Metadata of the server and its model in the formats of KServe v2 and Triton."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -41,7 +41,7 @@ def model(info: ModelInfo) -> dict[str, Any]:
 
 
 def configuration(info: ModelInfo, max_rows: int) -> dict[str, Any]:
-    """Return the answer to `GET /v2/models/{model}/config`, as Triton has it."""
+    """Return the answer to `GET /v2/models/{model}/config` in Triton's format."""
     return {
         "name": info.name,
         "platform": info.platform,

@@ -87,7 +87,7 @@ class OpenInference:
         return json_reply(metadata.model(self._model(request)))
 
     async def model_config(self, request: web.Request) -> web.Response:
-        """Answer the configuration as Triton has it, for Triton's tools."""
+        """Answer the configuration in Triton's format, for Triton's tools."""
         return json_reply(
             metadata.configuration(self._model(request), self._pod.live.effective_cap)
         )

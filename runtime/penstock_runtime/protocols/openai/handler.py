@@ -25,7 +25,7 @@ from penstock_runtime.serving.generation.response_stream import ResponseStream
 log = logging.getLogger(__name__)
 
 MAX_LOGGED_FIELDS: Final = 1000
-"""The number of names after which unknown fields are no longer logged, for clients that invent names."""
+"""Number of names after which unknown fields are no longer logged: a client may invent names."""
 
 Body = TypeVar("Body", bound=GenerationBody)
 Prepare = Callable[[Body, str, Terms], Awaitable[AnswerFormat]]
@@ -92,7 +92,7 @@ class GenerationHandler:
 
 
 class UnknownFields:
-    """The names that are logged already: each gets one line."""
+    """Logs each unknown field name once."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()

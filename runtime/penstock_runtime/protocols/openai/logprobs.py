@@ -1,7 +1,7 @@
 """Log-probabilities in the two formats of OpenAI, and in vLLM's for prompts.
 
-The entry of each token is rendered as JSON at once: with a million alternatives, an object each takes half a second to
-collect and to free.
+The entry of each token is rendered as JSON at once: a million objects, one for each alternative, would take half a
+second to create and free.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Writes the answer to one call, whole or as a stream, with a visible end in every case."""
+"""Writer of the answer to one call, whole or as a stream; every answer ends visibly."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ from penstock_runtime.serving.pod import Pod
 log = logging.getLogger(__name__)
 
 PING_SECONDS: Final = 10.0
-"""The silence after which a stream sends a comment, for example while its generation is preempted."""
+"""Idle time after which a stream sends a comment, for example during preemption."""
 LONG_TOKENS: Final = 512
 """The length above which an answer is rendered in a thread: with 21 log-probabilities per token, it takes 10 ms."""
 HEADER_QUEUE_SECONDS: Final = "X-Penstock-Queue-Seconds"

@@ -1,4 +1,4 @@
-"""The contract of answer formats, and the fields that all of OpenAI's answers share."""
+"""`AnswerFormat`: the interface of answer formats, and the fields that all of OpenAI's answers share."""
 
 import secrets
 import time

@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, 9.2): a stream with a visible end in every case."""
+"""Server-sent events (WHATWG HTML, 9.2): a stream that always ends visibly."""
 
 import asyncio
 from typing import Any, Final
@@ -10,7 +10,7 @@ from penstock_api import names
 from penstock_runtime.protocols.common.replies import REQUEST_ID
 
 WRITE_SECONDS: Final = 60.0
-"""The time after which a client whose socket accepts nothing counts as gone, whatever TCP reports."""
+"""Time after which a client that does not read counts as disconnected, whatever TCP reports."""
 DONE: Final = b"data: [DONE]\n\n"
 
 

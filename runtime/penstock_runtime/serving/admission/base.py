@@ -1,4 +1,4 @@
-"""`Admission`: the life of every request on the HTTP side, from its arrival to its one end.
+"""`Admission`: the life of every request on the HTTP side, from arrival to a single end.
 
 The HTTP side holds the bounds, so a rejection needs no round trip to the engine. Every request that arrives
 is rejected, or ends once as Completed, Failed, Expired or Cancelled.
@@ -20,7 +20,7 @@ from penstock_runtime.serving.state import ServingState
 
 
 class Admission(ABC):
-    """Issues tickets, and counts how each leaves; the requests of the engine are those of a subclass."""
+    """Issues tickets and counts their outcomes; a subclass owns the engine's requests."""
 
     def __init__(self, state: ServingState, max_bytes: int) -> None:
         self._live = state.live
@@ -53,7 +53,7 @@ class Admission(ABC):
         finally:
             self.depart(ticket)
 
-    # -- the same in steps: `open`, then submit, or one of `reject`, `cancel` and `fail`; at last `depart`
+    # -- the same in steps: `open`, then submit, or one of `reject`, `cancel` and `fail`; finally `depart`
 
     def open(self, arrived: float) -> Ticket:
         """Count an arrived request, and return its ticket."""
@@ -106,7 +106,7 @@ class Admission(ABC):
 
     @abstractmethod
     def owing_since(self) -> float | None:
-        """Return since when the engine has had requests without a break; None: it has none."""
+        """Return the time since which the engine has always had requests; None: it has none."""
 
     @abstractmethod
     def fail_all(self, failed: Failed) -> None:

@@ -22,7 +22,7 @@ class MemoryBudget:
         self.held_bytes = 0
 
     def hold(self, ticket: Ticket, size: int) -> None:
-        """Set the bytes of `ticket`: the announced size of its body, then what was read or made of it.
+        """Set the bytes of `ticket`: the announced size of its body, then the size of what was read or decoded.
 
         Raises:
             MemoryFull: all requests together would hold more than the limit.

@@ -37,7 +37,7 @@ class ApiKeys(WireModel):
 
 
 class ApiKeyRing:
-    """The keys as last read. A file that cannot be used keeps the former keys, and is logged."""
+    """The keys as last read; an invalid file is logged and leaves them unchanged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

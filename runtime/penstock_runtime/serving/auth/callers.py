@@ -1,4 +1,4 @@
-"""From a request's headers to its caller. A header may lower what a key grants, never raise it."""
+"""`Callers`: the caller of a request, by its headers. A header may lower the grants of a key, never raise them."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -72,7 +72,7 @@ class BatchAdmission(Admission):
         self._send(Submit((request,)))
 
     def _displace(self, request: Request) -> None:
-        """In a queue that is still full, reject the request that would be served last: a waiting one, or `request`."""
+        """If the queue is still full, reject the request that would be served last: a waiting one, or `request`."""
         if not self.slots.displacement_needed():
             return
         last, rejection = (

@@ -45,7 +45,7 @@ class PendingRequests:
         return list(self._requests)
 
     def since(self) -> float | None:
-        """Return since when there have been requests without a break; None: there are none."""
+        """Return the time since which there have always been requests; None: there are none."""
         return self._since if self._requests else None
 
     def add(self, request: PendingRequest) -> None:

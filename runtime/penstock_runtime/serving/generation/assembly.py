@@ -1,4 +1,4 @@
-"""A generating pod from its parts: the engine behind a thread's or a process's link, and the model it opens."""
+"""`generation_pod`: a generating pod, with its engine in a thread or a process."""
 
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from penstock_runtime.serving.generation.client import GenerationPod, make_gener
 
 
 def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
-    """Place the engine by what this container may use; pins this process where that helps."""
+    """Place the engine by the container's cores and devices; may pin this process."""
     folder = _folder(config)
     machine = this_machine()
     taken, depth = (

@@ -28,7 +28,7 @@ class Chunk:
     stop: str | int | None = None
     """The stop string or the stop id that ended it; None: its grammar, the model's own end, or its length."""
     scored: PromptScores | None = None
-    """Its prompt's log-probabilities: with nothing else, before all else, for a prompt's first choice."""
+    """Log-probabilities of its prompt, in a chunk of their own before the first choice of the prompt."""
 
 
 class Choice:

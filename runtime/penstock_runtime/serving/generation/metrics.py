@@ -64,7 +64,7 @@ class GenerationCollector(Collector):
         )
         yield CounterMetricFamily(
             names.METRIC_PREEMPTIONS,
-            "Running generations that gave their place up.",
+            "Preemptions of running generations.",
             value=report.preemptions,
         )
         yield GaugeMetricFamily(

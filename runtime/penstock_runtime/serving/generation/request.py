@@ -11,7 +11,7 @@ class Prompt:
 
     ids: tuple[int, ...]
     params: SamplingParams
-    """Parameters of this prompt; the room after each prompt differs."""
+    """Parameters of this prompt; `max_tokens` depends on its length."""
     text: str = ""
     """Text for `echo`."""
 
@@ -36,7 +36,7 @@ class GenerationCall:
     include_stop: bool = False
     skip_special: bool = True
     markers: frozenset[int] = frozenset()
-    """Control tokens that stay in the text, because the parts of the answer are parsed by them."""
+    """Control tokens that stay in the text, because they delimit the parts of the answer."""
     shape: GrammarShape | None = None
     priority: int = 0
     tenant: str = ""

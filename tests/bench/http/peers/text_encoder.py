@@ -10,7 +10,7 @@ transformers.utils.logging.disable_progress_bar()
 
 
 class PeerEncoder:
-    """The model in the directory `BENCH_MODEL`; texts are tokenised here, as peers do in their workers."""
+    """The model in the directory `BENCH_MODEL`; texts are tokenized here, as peers do in their workers."""
 
     def __init__(self):
         torch.set_num_threads(1)

@@ -41,7 +41,7 @@ from penstock_runtime.serving.tokenizer_pool import (
 
 
 class EmbeddingOptions(Struct, frozen=True):
-    """The part of a call that shapes its answer, and all that remains once the engine has its tokens."""
+    """Options of a call that set the form of its answer; kept once the engine has its tokens."""
 
     tokens: int
     """The number of tokens of all rows."""

@@ -1,1 +1,1 @@
-"""The bodies of requests as pydantic types: what is allowed, in which bounds, under which name."""
+"""Pydantic types of request bodies, with the names and bounds of their fields."""

@@ -86,7 +86,7 @@ async def test_a_text_that_cannot_be_tokenised_fails_alone() -> None:
     assert [ids.tolist() for ids in good] == [[0, 1]]  # type: ignore[union-attr]
     assert [ids.tolist() for ids in more] == [[2]]  # type: ignore[union-attr]
     assert isinstance(bad, BadInput)
-    assert (bad.field, bad.message) == ("input", "`input` cannot be tokenised: a question")
+    assert (bad.field, bad.message) == ("input", "`input` cannot be tokenized: a question")
 
 
 async def test_a_request_that_is_cancelled_while_it_waits_disturbs_no_other() -> None:

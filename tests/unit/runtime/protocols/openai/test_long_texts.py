@@ -1,4 +1,4 @@
-"""Texts that no context holds are rejected before they are tokenised; what tokenising takes is counted."""
+"""Texts that no context holds are rejected before they are tokenized; what tokenizing takes is counted."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ BODIES: list[tuple[str, Callable[[str], dict[str, Any]], str]] = [
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of the texts that are tokenised."""
+    """The lengths of the texts that are tokenized."""
     lengths: list[int] = []
     whole = Tokenizer.encode_full
 
@@ -75,7 +75,7 @@ def test_the_memory_of_tokenization_counts_among_the_bytes_of_requests(
     serve: Callable[..., Served], path: str
 ) -> None:
     served = serve(max_held_bytes=4000 * MEMORY_PER_BYTE)
-    text = "river " * 450  # longer than what is tokenised without a thread
+    text = "river " * 450  # longer than what is tokenized without a thread
     asked = {"prompt": text, "max_tokens": 1}
     with httpx2.Client(base_url=served.url) as http:
         give_back = served.ask(
