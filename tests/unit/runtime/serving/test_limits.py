@@ -1,4 +1,4 @@
-"""Limits from the settings folder: the first ones, and newer ones later."""
+"""Limits from the settings folder, at the start and later."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A hub on loopback, and a configuration whose cache is a folder of the test's."""
+"""Fixtures: a hub on loopback, and a configuration with a cache in the test's folder."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,16 +40,16 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Configure:
-    """Return how a pod of a source is configured; all of one test share the cache."""
+    """Return a function that configures a pod for a source; all pods of a test share the cache."""
 
     def configure(member: str, **source: Any) -> RuntimeConfig:
         kind = {"huggingFace": "HuggingFace", "s3": "S3"}[member]
         cache = {"type": "PersistentVolumeClaim", "claimName": "cache"}
-        given = {"cache": cache, **source}
-        program = str(given.get("path", "")).endswith(".pt2")
+        fields = {"cache": cache, **source}
+        program = str(fields.get("path", "")).endswith(".pt2")
         spec = {
             "task": "Tensor" if program else "Embedding",
-            "source": {"type": kind, member: given},
+            "source": {"type": kind, member: fields},
         }
         (tmp_path / "cache").mkdir(exist_ok=True)
         return RuntimeConfig(

@@ -1,4 +1,4 @@
-"""A small server that speaks the Hugging Face Hub's API to the real huggingface_hub, and can misbehave."""
+"""A small server with the Hugging Face Hub's API for the real huggingface_hub, with injected faults."""
 
 import asyncio
 import hashlib
@@ -14,7 +14,7 @@ from tests.support.kube.loopback import listening
 
 SHA = "a" * 40
 LFS_FROM = 2**16
-"""Larger files are LFS objects, as the hub's own attributes make weights."""
+"""Size above which files are LFS objects, as weights are on the hub."""
 
 
 @dataclass
@@ -27,12 +27,12 @@ class Hub:
     cut_after: int | None = None
     """Break every transfer of a large file after so many bytes."""
     spoil: bool = False
-    """Send another content than was promised."""
+    """Send another content than announced."""
     down: bool = False
     """Answer 503 to all."""
     chunk_bytes: int = 2**16
     pause_seconds: float = 0.0
-    """Between two chunks of a large file."""
+    """Pause between two chunks of a large file."""
     sent: list[tuple[str, int, int]] = field(default_factory=list)
     """(path, offset, bytes) of every transfer of a file."""
     url: str = ""
@@ -85,7 +85,7 @@ class Hub:
         return web.Response(status=302, headers=headers)
 
     async def _cdn(self, request: web.Request) -> web.StreamResponse:
-        """Another host to every client: it must not be given the token."""
+        """Serve a file under another host name; clients must not send the token."""
         path = request.match_info["path"]
         if "Authorization" in request.headers:
             return web.Response(status=400)
@@ -109,7 +109,7 @@ class Hub:
 
 
 def entry(path: str, body: bytes) -> dict[str, Any]:
-    """What the tree says of a file."""
+    """Return the tree entry of a file."""
     oid = hashlib.sha1(b"blob %d\0" % len(body) + body, usedforsecurity=False).hexdigest()
     metadata = {"type": "file", "path": path, "size": len(body), "oid": oid}
     if len(body) < LFS_FROM:
@@ -120,7 +120,7 @@ def entry(path: str, body: bytes) -> dict[str, Any]:
 
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
-    """Serve it on loopback from a thread of its own."""
+    """Serve it on loopback from its own thread."""
     loop, started = asyncio.new_event_loop(), threading.Event()
     ended = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""A repository is fetched by the real huggingface_hub from a server that speaks the hub's API."""
+"""Download of a repository by the real huggingface_hub from a server with the hub's API."""
 
 import threading
 import time
@@ -37,7 +37,9 @@ def config(configured: Configure) -> RuntimeConfig:
     return configured("huggingFace", repository="owner/tiny", path=".")
 
 
-def test_what_the_runtime_reads_is_fetched_and_counted(hub: Hub, config: RuntimeConfig) -> None:
+def test_the_files_that_the_runtime_reads_are_fetched_and_counted(
+    hub: Hub, config: RuntimeConfig
+) -> None:
     meter = DownloadProgress()
     fetch_model(config, meter)
     assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
@@ -63,7 +65,7 @@ def test_a_second_pod_on_the_same_cache_fetches_nothing(hub: Hub, config: Runtim
     assert hub.sent == []
 
 
-def test_a_broken_transfer_goes_on_where_it_stopped(hub: Hub, config: RuntimeConfig) -> None:
+def test_a_broken_transfer_resumes(hub: Hub, config: RuntimeConfig) -> None:
     hub.cut_after = 400_000
     meter = DownloadProgress()
     fetch_model(config, meter)
@@ -75,7 +77,7 @@ def test_a_broken_transfer_goes_on_where_it_stopped(hub: Hub, config: RuntimeCon
     assert meter.read().loaded_bytes == meter.read().total_bytes
 
 
-def test_a_pod_that_starts_again_keeps_what_the_one_before_it_fetched(
+def test_a_restarted_pod_keeps_the_files_of_its_predecessor(
     hub: Hub, config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partial = config.files.model_folder / "models--owner--tiny" / "blobs"
@@ -87,7 +89,7 @@ def test_a_pod_that_starts_again_keeps_what_the_one_before_it_fetched(
     assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
 
 
-def test_a_token_is_sent_to_the_hub_and_its_lack_is_a_reason(
+def test_a_token_is_sent_to_the_hub_and_a_missing_token_is_a_reason(
     hub: Hub, config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.token = "hf_secret"  # noqa: S105
@@ -108,16 +110,14 @@ def test_a_token_is_sent_to_the_hub_and_its_lack_is_a_reason(
     ],
     ids=["repository", "revision", "path"],
 )
-def test_what_is_not_there_is_not_found(
+def test_a_missing_repository_or_file_is_not_found(
     hub: Hub, configured: Configure, source: dict[str, str]
 ) -> None:
     with pytest.raises(ModelNotFound, match=r"spec\.model\.source\.huggingFace"):
         fetched(configured("huggingFace", **source))
 
 
-def test_a_content_that_does_not_hash_to_its_name_is_thrown_away(
-    hub: Hub, config: RuntimeConfig
-) -> None:
+def test_a_content_with_a_wrong_digest_is_discarded(hub: Hub, config: RuntimeConfig) -> None:
     hub.spoil = True
     with pytest.raises(ModelCorrupt, match="does not match the digest"):
         fetched(config)
@@ -126,9 +126,7 @@ def test_a_content_that_does_not_hash_to_its_name_is_thrown_away(
     assert "model.safetensors" in fetched(config)
 
 
-def test_a_hub_that_is_down_is_unreachable_and_a_full_cache_serves_without_it(
-    hub: Hub, config: RuntimeConfig
-) -> None:
+def test_without_the_hub_only_a_complete_cache_serves(hub: Hub, config: RuntimeConfig) -> None:
     hub.down = True
     with pytest.raises(ModelSourceUnreachable, match="503"):
         fetched(config)
@@ -136,7 +134,7 @@ def test_a_hub_that_is_down_is_unreachable_and_a_full_cache_serves_without_it(
     fetched(config)
 
 
-def test_offline_mode_serves_from_the_cache_alone_and_says_what_is_missing(
+def test_offline_mode_serves_from_the_cache_and_names_missing_files(
     hub: Hub, config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as offline:
@@ -149,7 +147,7 @@ def test_offline_mode_serves_from_the_cache_alone_and_says_what_is_missing(
     assert "model.safetensors" in fetched(config)
 
 
-def test_a_model_that_does_not_fit_its_ephemeral_cache_says_so_before_a_byte(
+def test_a_model_that_exceeds_its_ephemeral_cache_is_rejected_before_the_download(
     hub: Hub, configured: Configure
 ) -> None:
     cache = {"type": "Ephemeral", "sizeLimit": "1Mi"}
@@ -158,7 +156,7 @@ def test_a_model_that_does_not_fit_its_ephemeral_cache_says_so_before_a_byte(
     assert hub.sent == []
 
 
-def test_pods_that_start_together_fetch_once_and_who_waits_shows_the_others_bytes(
+def test_pods_that_start_together_fetch_once_and_the_waiting_one_shows_progress(
     hub: Hub, config: RuntimeConfig, tmp_path: Path
 ) -> None:
     hub.pause_seconds = 0.2
@@ -169,14 +167,14 @@ def test_pods_that_start_together_fetch_once_and_who_waits_shows_the_others_byte
     ]
     for thread in threads:
         thread.start()
-    seen = set()
+    observed = set()
     while any(thread.is_alive() for thread in threads):
-        seen |= {
+        observed |= {
             (m.read().stage, m.read().loaded_bytes > 0, m.read().total_bytes > 0) for m in meters
         }
         time.sleep(0.05)
     for thread in threads:
         thread.join()
-    assert (LoadStage.WAITING, True, True) in seen
+    assert (LoadStage.WAITING, True, True) in observed
     assert sum(sent for path, _, sent in hub.sent if path == "model.safetensors") == len(LARGE)
     assert all((pod.files_folder / "model.safetensors").is_file() for pod in pods)

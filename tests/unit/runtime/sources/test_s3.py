@@ -1,4 +1,4 @@
-"""A folder of a bucket is fetched by s3fs from a real S3 server."""
+"""Download of a bucket's folder by s3fs from a real S3 server."""
 
 import time
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def test_one_program_is_fetched_alone(server: Bucket, configured: Configure) -> 
     assert fetched(config) == {"programs/model.pt2"}
 
 
-def test_a_pod_that_starts_again_goes_on_where_the_one_before_it_stopped(
+def test_a_restarted_pod_resumes_the_download(
     config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offsets: list[tuple[str, int]] = []
@@ -99,7 +99,7 @@ def test_a_rewritten_object_is_fetched_again(server: Bucket, configured: Configu
     assert (before / "config.json").read_bytes() == b"{1}", "running pods keep it"
 
 
-def test_what_does_not_hash_to_its_etag_is_thrown_away(
+def test_a_content_that_does_not_match_its_etag_is_discarded(
     config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def spoil(self: s3.S3Folder, file: RemoteFile, out: Any, offset: int) -> None:
@@ -116,14 +116,14 @@ def test_what_does_not_hash_to_its_etag_is_thrown_away(
     [{"bucket": "absent"}, {"bucket": "models", "prefix": "nowhere"}],
     ids=["bucket", "prefix"],
 )
-def test_what_is_not_there_is_not_found(
+def test_a_missing_bucket_or_object_is_not_found(
     server: Bucket, configured: Configure, source: dict[str, str]
 ) -> None:
     with pytest.raises(ModelNotFound, match=r"spec\.model\.source\.s3"):
         fetched(configured("s3", endpoint=server.url, **source))
 
 
-def test_a_store_that_is_gone_is_unreachable_and_a_full_cache_serves_without_it(
+def test_without_the_store_only_a_complete_cache_serves(
     configured: Configure, tmp_path: Path
 ) -> None:
     with serving() as server:

@@ -1,4 +1,4 @@
-"""Duty: the engine's busy share where NVML has nothing to say."""
+"""GPU duty from NVML, or from the engine's busy share without NVML."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ import pytest
 from penstock_runtime.telemetry.gpu import BusyShare, Duty, DutyMeter, DutySource, GpuReading, Nvml
 
 
-def test_the_busy_share_is_that_of_the_last_seconds() -> None:
+def test_the_busy_share_covers_the_window() -> None:
     share = BusyShare(window_seconds=5.0)
     assert share.ratio() == 0.0
     for second in range(11):
@@ -27,7 +27,7 @@ def test_a_busy_share_never_leaves_zero_to_one() -> None:
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -52,17 +52,17 @@ async def test_a_gpu_is_read_and_averaged_over_the_window() -> None:
 
 
 async def test_without_nvml_the_source_is_the_engine() -> None:
-    clock, asked = Clock(), []
+    clock, calls = Clock(), []
 
     def absent() -> None:
-        asked.append(1)
+        calls.append(1)
 
     meter = DutyMeter(lambda: (clock.time - 100) / 4, clock, absent)
     await sampled(meter, clock, 20)
     assert meter.duty().ratio == pytest.approx(0.25)
     assert meter.duty().source is DutySource.ENGINE
     assert meter.memory() is None
-    assert len(asked) == 1, "NVML is not loaded again after a failure"
+    assert len(calls) == 1, "NVML is not loaded again after a failure"
 
 
 async def test_a_hung_driver_makes_its_readings_absent_and_blocks_nothing(

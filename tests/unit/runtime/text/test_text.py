@@ -1,4 +1,4 @@
-"""Text in pieces: whatever the pieces are, together they say what the whole says."""
+"""Processing of text in pieces gives the same result for any division into pieces."""
 
 import json
 from itertools import pairwise
@@ -45,7 +45,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
 
 @QUICK
 @given(IDS)
-def test_tokens_one_by_one_say_what_they_say_together(ids: list[int]) -> None:
+def test_incremental_detokenization_equals_decoding_at_once(ids: list[int]) -> None:
     detokenizer = Detokenizer(VOCABULARY, skip_special=False)
     text_out = "".join(detokenizer.add((token,)) for token in ids) + detokenizer.finish()
     assert text_out == detokenize(VOCABULARY, ids, skip_special=False)
@@ -54,24 +54,24 @@ def test_tokens_one_by_one_say_what_they_say_together(ids: list[int]) -> None:
 
 @QUICK
 @given(st.text())
-def test_any_text_comes_back_from_its_tokens(text: str) -> None:
+def test_any_text_survives_encoding_and_decoding(text: str) -> None:
     assert detokenize(VOCABULARY, BACKEND.encode(text).ids, skip_special=False) == text
 
 
-def test_no_half_character_is_ever_told() -> None:
+def test_no_incomplete_character_is_emitted() -> None:
     detokenizer = Detokenizer(VOCABULARY)
     pieces = [detokenizer.add((token,)) for token in BACKEND.encode("日本🎉").ids]
     assert "".join(pieces) == "日本🎉"
     assert "\ufffd" not in "".join(pieces)
 
 
-def test_sentence_pieces_spell_spaces_and_bytes() -> None:
+def test_sentence_pieces_decode_spaces_and_bytes() -> None:
     backend = Backend(models.BPE({"▁a": 0, "<0xE2>": 1, "<0x9C>": 2, "<0x93>": 3, "b": 4}, []))
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
     assert detokenize(read_vocabulary(backend), [4, 0, 1, 2, 3]) == "b a✓"
 
 
-def test_sentence_pieces_without_bytes_spell_spaces_too() -> None:
+def test_sentence_pieces_without_bytes_decode_spaces() -> None:
     backend = Backend(models.BPE({"▁a": 0, "b": 1}, []))
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()])
     ids = [1, 0, 1]
@@ -92,7 +92,7 @@ def test_runs_of_spaces_that_were_added_to_sentence_pieces_are_spaces() -> None:
 
 @QUICK
 @given(st.text("abc", max_size=30), st.lists(st.integers(0, 99), max_size=8))
-def test_a_stop_string_is_found_however_the_text_is_cut(text: str, cuts: list[int]) -> None:
+def test_a_stop_string_is_found_in_any_pieces(text: str, cuts: list[int]) -> None:
     stops = ("bca", "cc", "abab")
     matcher, released, stop = StopMatcher(stops), "", None
     for piece in pieces_of(text, cuts):
@@ -113,7 +113,7 @@ def test_a_stop_string_is_found_however_the_text_is_cut(text: str, cuts: list[in
         assert len(released) <= len(text)
 
 
-def test_a_stop_string_is_kept_where_it_is_asked_for() -> None:
+def test_a_stop_string_is_included_on_request() -> None:
     step = StopMatcher(("!",), include=True).add("yes! no")
     assert (step.text, step.stop) == ("yes!", "!")
 
@@ -124,14 +124,14 @@ BROKEN = '<tool_call>{"name": "a\\xb", "arguments": {}}</tool_call>'
 HALF = '<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'
 
 
-def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[ToolCallEvent]:
-    """Parse `text` in pieces; join what belongs together."""
+def events_of(spelling: Spelling, text: str, cuts: list[int]) -> list[ToolCallEvent]:
+    """Parse `text` in pieces, and join events of the same part."""
     parser = ToolCallParser(spelling)
-    said = [
+    events = [
         event for piece in pieces_of(text, cuts) for event in parser.add(piece)
     ] + parser.finish()
     joined: list[ToolCallEvent] = []
-    for event in said:
+    for event in events:
         last = joined[-1] if joined else None
         if isinstance(event, Content) and isinstance(last, Content):
             joined[-1] = Content(last.text + event.text)
@@ -144,22 +144,22 @@ def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[ToolCallEven
 
 @QUICK
 @given(st.lists(st.integers(0, 400), max_size=12))
-def test_calls_are_found_however_they_are_cut(cuts: list[int]) -> None:
-    said = said_of(HERMES, f"Well <b>: {CALL}\n{CALL} done", cuts)
+def test_calls_are_found_in_any_pieces(cuts: list[int]) -> None:
+    events = events_of(HERMES, f"Well <b>: {CALL}\n{CALL} done", cuts)
     calls: list[ToolCallEvent] = [CallBegun("f"), Arguments(ARGUMENTS)]
-    assert said == [Content("Well <b>: "), *calls, *calls, Content(" done")]
+    assert events == [Content("Well <b>: "), *calls, *calls, Content(" done")]
     unclosed = CALL.removesuffix("\n</tool_call>")
-    said = said_of(HERMES, f"{unclosed}\n{CALL}\n{unclosed} done", cuts)
-    assert said == [*calls, *calls, *calls, Content(" done")]
+    events = events_of(HERMES, f"{unclosed}\n{CALL}\n{unclosed} done", cuts)
+    assert events == [*calls, *calls, *calls, Content(" done")]
     first = f'{{"name":"f","arguments":{ARGUMENTS}, "id": "a]}}1"}}'
     array = f'[{first}, {{"name": "g", "parameters": {{}}}}]'
     listed: list[ToolCallEvent] = [*calls, CallBegun("g"), Arguments("{}")]
-    assert said_of(BARE, array, cuts) == listed
-    assert said_of(MISTRAL, f"Hm [TOOL_CALLS] {array}", cuts) == [Content("Hm "), *listed]
+    assert events_of(BARE, array, cuts) == listed
+    assert events_of(MISTRAL, f"Hm [TOOL_CALLS] {array}", cuts) == [Content("Hm "), *listed]
     quoted = f'<tool_call>{{"name": "f", "arguments": {json.dumps(ARGUMENTS)}}}</tool_call>!'
-    assert said_of(HERMES, quoted, cuts) == [*calls, Content("!")]
+    assert events_of(HERMES, quoted, cuts) == [*calls, Content("!")]
     flat = f"Hm [TOOL_CALLS]f[ARGS]{ARGUMENTS}[TOOL_CALLS]g[CALL_ID]a1[ARGS] {{}} so"
-    assert said_of(MISTRAL, flat, cuts) == [Content("Hm "), *listed, Content(" so")]
+    assert events_of(MISTRAL, flat, cuts) == [Content("Hm "), *listed, Content(" so")]
 
 
 FRAGMENTS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[", "]", "{", "}", ",", " ", "\n", '"', "\\", "f[ARGS]", "x",
@@ -172,14 +172,14 @@ FRAGMENTS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[", "]", "{", "}", 
     st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join),
     st.lists(st.integers(0, 400), max_size=12),
 )
-def test_what_is_found_does_not_hang_on_where_a_text_is_cut(
+def test_events_are_independent_of_the_pieces(
     spelling: Spelling, text: str, cuts: list[int]
 ) -> None:
-    assert said_of(spelling, text, cuts) == said_of(spelling, text, [])
+    assert events_of(spelling, text, cuts) == events_of(spelling, text, [])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "events"),
     [
         ('<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>', [CallBegun("f"), Arguments('{"a": 1}')]),
         ("<tool_call>no json</tool_call> x", [Content("<tool_call>no json</tool_call> x")]),
@@ -190,15 +190,15 @@ def test_what_is_found_does_not_hang_on_where_a_text_is_cut(
         (HALF, [Content(HALF)]),
     ],
 )  # fmt: skip
-def test_what_is_no_call_is_content_and_nothing_is_dropped(
-    text: str, said: list[ToolCallEvent]
+def test_text_that_is_no_call_is_content_and_complete(
+    text: str, events: list[ToolCallEvent]
 ) -> None:
-    assert said_of(HERMES, text, []) == said
+    assert events_of(HERMES, text, []) == events
 
 
 @QUICK
 @given(st.lists(st.integers(0, 60), max_size=8), st.booleans())
-def test_a_thought_is_told_apart_from_the_answer(cuts: list[int], begun: bool) -> None:
+def test_reasoning_is_separated_from_the_answer(cuts: list[int], begun: bool) -> None:
     splitter = ReasoningSplitter(begun=begun)
     text = ("" if begun else "<think>") + "so < it is</think>\n\nYes."
     thoughts = [splitter.add(piece) for piece in pieces_of(text, cuts)] + [splitter.finish()]
@@ -206,7 +206,7 @@ def test_a_thought_is_told_apart_from_the_answer(cuts: list[int], begun: bool) -
     assert "".join(thought.content for thought in thoughts) == "Yes."
 
 
-def test_an_answer_without_a_thought_is_all_content() -> None:
+def test_an_answer_without_reasoning_is_all_content() -> None:
     splitter = ReasoningSplitter(begun=False)
     thoughts = [splitter.add("<thin"), splitter.add(" ice"), splitter.finish()]
     assert "".join(thought.content for thought in thoughts) == "<thin ice"
@@ -244,7 +244,7 @@ def test_a_template_renders_as_transformers_renders_it(
     assert ours == theirs
 
 
-def test_a_template_may_reject_and_cannot_leave_its_sandbox() -> None:
+def test_a_template_may_reject_messages_and_cannot_leave_its_sandbox() -> None:
     rejecting = ChatTemplate("{{ raise_exception('no ' + messages[0].role) }}", {})
     with pytest.raises(TemplateRejected, match="no user"):
         rejecting.render([{"role": "user"}])
@@ -257,7 +257,7 @@ def test_a_template_may_reject_and_cannot_leave_its_sandbox() -> None:
     assert ChatTemplate("{% generation %}{{ eos_token }}{% endgeneration %}", {"eos_token": "E"}).render([]) == "E"  # fmt: skip
 
 
-def test_a_folder_without_a_tokenizer_is_told_by_name(tmp_path: Path) -> None:
+def test_a_folder_without_a_tokenizer_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidTokenizer, match=r"tokenizer\.json is missing"):
         load_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{")
@@ -272,7 +272,7 @@ def test_end_ids_are_those_of_the_generation_config_and_the_tokenizer_s(tmp_path
 
 
 @pytest.mark.parametrize("saved", ["listed", "in-files"])
-def test_a_conversation_with_tools_has_the_template_that_its_model_names_for_it(
+def test_a_conversation_with_tools_has_the_models_template_for_tools(
     tmp_path: Path, saved: str
 ) -> None:
     save_tokenizer(make_tokenizer(), tmp_path)

@@ -1,4 +1,4 @@
-"""What decoding costs is known before, and lists of numbers are decoded in pieces, to the same values."""
+"""Estimated cost of decoding JSON, and decoding of number lists in pieces, with equal values."""
 
 import json
 import random
@@ -22,12 +22,12 @@ PAD = "x" * SMALL_BYTES
 
 
 def read(text: str) -> Any:
-    """Return a large body as it is read."""
+    """Return the value of a large body."""
     return split(text.encode(), None)[0]
 
 
 def large(data: Any, **more: Any) -> str:
-    """Return a body with `data` that is large whatever they are."""
+    """Return a large body with `data`."""
     return json.dumps({"inputs": [{"name": "X", "data": data}], "id": PAD, **more})
 
 
@@ -41,7 +41,7 @@ def large(data: Any, **more: Any) -> str:
         '["' + "a" * 300_000 + ',[{", [1,2,3]]',
     ],
 )
-def test_punctuation_outside_of_texts_is_counted(text: str) -> None:
+def test_punctuation_outside_strings_is_counted(text: str) -> None:
     structure = structure_of(text.encode(), PLAIN)
     names = containers = values = 0
     todo = [json.loads(text)]
@@ -59,7 +59,7 @@ def test_punctuation_outside_of_texts_is_counted(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ["[]", "{}", "1", '""', '{"a":1}', "[1,2]"])
 @pytest.mark.parametrize("prices", [PLAIN, TYPED])
-def test_what_takes_long_to_decode_is_rejected(unit: str, prices: Any) -> None:
+def test_a_body_that_decodes_slowly_is_rejected(unit: str, prices: Any) -> None:
     text = '{"x":[' + ",".join([unit] * (8 * 2**20 // len(unit))) + "]}"
     with pytest.raises(BadInput, match="times the limit for one body"):
         structure_of(text.encode(), prices).check(prices, [])
@@ -79,7 +79,7 @@ def test_what_takes_long_to_decode_is_rejected(unit: str, prices: Any) -> None:
         [],
     ],
 )
-def test_numbers_come_back_as_they_were(data: Any) -> None:
+def test_numbers_keep_their_values(data: Any) -> None:
     wire = read(large(data))
     wanted = np.array(data, np.float64)
     shape = tuple(wanted.shape)
@@ -95,7 +95,7 @@ def test_a_fault_within_numbers_names_its_position() -> None:
 @pytest.mark.parametrize(
     "numbers", ["1," * 60_000, "1 " * 60_000, "1," * 50_000 + ",1", "1" * 100_000, "- " * 99]
 )
-def test_what_is_no_list_of_numbers_is_no_json(numbers: str) -> None:
+def test_a_broken_list_of_numbers_is_invalid_json(numbers: str) -> None:
     text = large("here").replace('"here"', f"[{numbers}]")
 
     def work() -> None:
@@ -106,7 +106,7 @@ def test_what_is_no_list_of_numbers_is_no_json(numbers: str) -> None:
         work()
 
 
-def test_numbers_that_are_no_tensor_are_decoded_with_the_rest_or_rejected() -> None:
+def test_numbers_outside_tensors_are_decoded_with_the_body_or_rejected() -> None:
     assert read(large([1], parameters={"a": [0] * 100}))["parameters"] == {"a": [0] * 100}
     with pytest.raises(BadInput, match="times the limit for one body"):
         read(large([1], parameters={"a": [0] * 10**6}))
@@ -114,7 +114,7 @@ def test_numbers_that_are_no_tensor_are_decoded_with_the_rest_or_rejected() -> N
         read(large([1]).replace("[1]", "[1]", 1)[:-1] + ', "a": [' + "1 " * 99 + "]}")
 
 
-def test_texts_are_never_taken_for_numbers() -> None:
+def test_strings_are_never_read_as_numbers() -> None:
     random.seed(1)
     alphabet = '[]{}",:\\ 1'
     for _ in range(200):
@@ -123,7 +123,7 @@ def test_texts_are_never_taken_for_numbers() -> None:
         assert wire["inputs"][0]["data"] == [text, text]
 
 
-def test_a_list_of_numbers_knows_its_length() -> None:
+def test_the_length_of_a_number_list() -> None:
     data = read(large([5] * 1000))["inputs"][0]["data"]
     assert isinstance(data, Numbers)
     assert len(data) == 1000

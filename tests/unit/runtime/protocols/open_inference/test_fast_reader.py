@@ -1,4 +1,4 @@
-"""The quick reader and the careful one are of one mind about every body."""
+"""Equal results of the quick and the careful reader for every body."""
 
 import json
 import weakref
@@ -42,7 +42,7 @@ SHAPES = st.lists(st.integers(-1, 5) | st.sampled_from([1.0, True, "2"]), max_si
 
 @st.composite
 def whole_bodies(draw: Any) -> tuple[ModelInfo, bytes]:
-    """A body that is right, or nearly."""
+    """A valid body, or a nearly valid one."""
     model = draw(st.sampled_from(MODELS))
     rows = draw(st.integers(1, 3))
     inputs = [draw(tensors(spec, rows)) for spec in draw(st.permutations(model.inputs))]
@@ -94,7 +94,7 @@ def tensors(draw: Any, spec: TensorSpec, rows: int) -> dict[str, Any]:
 
 
 def outcome(read: Any) -> Any:
-    """Return what a reader makes of a body, in values that compare."""
+    """Return a reader's result in comparable values."""
     try:
         call = read()
     except BadInput as fault:
@@ -107,7 +107,7 @@ def outcome(read: Any) -> Any:
 
 @given(whole_bodies())
 @settings(max_examples=400)
-def test_both_readers_make_the_same_of_any_body(drawn: tuple[ModelInfo, bytes]) -> None:
+def test_both_readers_give_equal_results(drawn: tuple[ModelInfo, bytes]) -> None:
     model, body = drawn
     assert as_read(QuickReader(model, 4), body) == as_read_carefully(model, body)
 
@@ -129,7 +129,7 @@ def as_read_carefully(model: ModelInfo, body: bytes) -> Any:
         "2147483648", "-2147483648", "9223372036854775807", "1.0", "NaN", "true", "null", '"1"', "[1]", "1 ", "\n1", "",
     ],
 )  # fmt: skip
-def test_numbers_are_read_bit_for_bit_alike(number: str, datatype: str) -> None:
+def test_both_readers_read_numbers_bit_for_bit_equal(number: str, datatype: str) -> None:
     model = ModelInfo(
         "m", "p", "cpu", (TensorSpec("X", datatype, (-1, 2)),), (TensorSpec("Y", "FP32", (-1,)),), 8
     )
@@ -146,7 +146,7 @@ def body_of(datatype: str, number: str, more: str = "") -> bytes:
 @pytest.mark.parametrize(
     "more", [',"id":"data"', ',"parameters":{"data":[5,6]}', ',"parameters":{"d\\u0061ta":[5,6]}']
 )
-def test_a_list_that_is_not_the_tensors_own_is_never_taken_for_it(more: str) -> None:
+def test_a_list_outside_the_tensor_is_never_read_as_its_data(more: str) -> None:
     reader = QuickReader(MODELS[0], 4)
     for number in ("5", "7"):
         text = body_of("FP32", number, more)
@@ -168,7 +168,7 @@ def test_plain_bodies_are_read_without_the_careful_reader(monkeypatch: pytest.Mo
     assert (call.rows, call.priority) == (2, 1)
 
 
-def test_a_binary_head_seen_before_is_read_with_the_data_of_its_own_body() -> None:
+def test_a_cached_binary_head_is_read_with_the_data_of_its_own_body() -> None:
     reader = QuickReader(MODELS[1], 4)
     for value in (1.0, 2.0, 3.0):
         x, k = np.full((2, 2), value, "<f4"), np.full((2, 3), int(value), "<i4")
@@ -181,14 +181,14 @@ def test_a_binary_head_seen_before_is_read_with_the_data_of_its_own_body() -> No
 
 
 @pytest.mark.parametrize("name", [{}, {"id": "mine"}])
-def test_what_is_remembered_of_a_binary_head_keeps_no_data(name: dict[str, str]) -> None:
+def test_a_cached_binary_head_keeps_no_data(name: dict[str, str]) -> None:
     reader = QuickReader(MODELS[0], 4)
     head = json.dumps(json.loads(lone_head(1)) | name).encode()
     for value in range(3):
         assert_dies_with_its_call(reader.read(head + bytes([value] * 8), str(len(head))))
 
 
-def test_a_binary_head_with_an_id_is_not_remembered() -> None:
+def test_a_binary_head_with_an_id_is_not_cached() -> None:
     reader = QuickReader(MODELS[0], 4)
     for number in range(3):
         head = json.dumps(json.loads(lone_head(1)) | {"id": str(number)}).encode()
@@ -196,7 +196,7 @@ def test_a_binary_head_with_an_id_is_not_remembered() -> None:
     assert not reader._heads
 
 
-def test_a_binary_head_with_what_json_lacks_is_read() -> None:
+def test_a_binary_head_with_nan_or_infinity_is_read() -> None:
     head = json.dumps(json.loads(lone_head(1)) | {"a": float("nan")}).encode()
     for value in range(3):
         call = QuickReader(MODELS[0], 4).read(head + bytes([value] * 8), str(len(head)))
@@ -209,7 +209,7 @@ def assert_dies_with_its_call(call: InferCall) -> None:
     assert [array() for array in arrays] == [None] * len(arrays)
 
 
-def test_a_lone_binary_input_is_read_alike_whatever_came_before() -> None:
+def test_a_single_binary_input_is_read_independently_of_earlier_bodies() -> None:
     reader = QuickReader(MODELS[0], 4)
     heads = {rows: lone_head(rows) for rows in (1, 2)}
     assert len(heads[1]) == len(heads[2])

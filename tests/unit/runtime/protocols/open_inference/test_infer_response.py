@@ -29,20 +29,20 @@ def data_of(array: Tensor) -> object:
 @pytest.mark.parametrize(
     "array",
     [
-        pytest.param(WIDE[:1, :3], id="a lone row"),
+        pytest.param(WIDE[:1, :3], id="a single row"),
         pytest.param(WIDE[1:, ::2], id="every other column of a row"),
         pytest.param(WIDE, id="rows"),
         pytest.param(WIDE.T, id="turned"),
-        pytest.param(np.array([[np.nan, 1, -np.inf]], np.float32), id="what JSON lacks"),
+        pytest.param(np.array([[np.nan, 1, -np.inf]], np.float32), id="NaN and infinity"),
         pytest.param(np.arange(70_000, dtype=np.float32).reshape(7, -1), id="many rows"),
-        pytest.param(np.arange(70_000.0).reshape(-1, 7).T, id="many turned"),
+        pytest.param(np.arange(70_000.0).reshape(-1, 7).T, id="many transposed rows"),
     ],
 )
 def test_numbers_are_written_row_by_row(array: Tensor) -> None:
     assert data_of(array) == pytest.approx(array.reshape(-1).tolist(), nan_ok=True)
 
 
-def test_what_cannot_be_written_is_an_error() -> None:
+def test_an_unsupported_dtype_is_an_error() -> None:
     with pytest.raises(TypeError):
         data_of(np.array([[1j]], np.complex64).astype(object))
 

@@ -1,4 +1,4 @@
-"""A pod that generates, on loopback: real servers, a real engine in a thread, a tiny model that can be held still."""
+"""A generating pod on loopback: real servers, a real engine in a thread, and a tiny model whose steps a test can block."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ LIMITS = LimitsUpdate(
 
 
 def save_tiny_model(folder: Path) -> None:
-    """Write an untrained Llama with the demo's tokenizer: what it says is gibberish, and always the same."""
+    """Write an untrained Llama with the demo's tokenizer; its output is gibberish, and always the same."""
     torch.manual_seed(3)
     config = LlamaConfig(
         vocab_size=1024,
@@ -69,7 +69,7 @@ def save_tiny_model(folder: Path) -> None:
 
 
 class GatedStep:
-    """A step that waits while its gate is closed, counts, and puts words into the model's mouth where it is given some."""
+    """A step that waits while its gate is closed, counts its runs, and returns scripted tokens if there are any."""
 
     def __init__(self, step: StepExecutor) -> None:
         self._step = step
@@ -77,17 +77,17 @@ class GatedStep:
         self.gate = threading.Event()
         self.gate.set()
         self.steps = 0
-        self.held = False
-        """Whether a step waits at the gate: what comes now is in none before it."""
+        self.waiting_at_gate = False
+        """Whether a step waits at the gate: later requests are in no earlier step."""
         self.script: tuple[int, ...] = ()
-        """What every answer is, token by token, and at last the end; empty: what the model says."""
+        """Tokens of every answer, followed by the end; empty: those of the model."""
 
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
         """Run the step once the gate is open."""
         if not self.gate.is_set():
-            self.held = True
+            self.waiting_at_gate = True
             assert self.gate.wait(30)
-            self.held = False
+            self.waiting_at_gate = False
         self.steps += 1
         result = self._step.run(plan, inputs)
         if self.script:
@@ -103,12 +103,12 @@ class GatedStep:
 
 
 class Served:
-    """A pod in a thread with a loop of its own, and how to speak to it."""
+    """A pod in a thread with its own event loop."""
 
     def __init__(
         self, folder: Path, limits: LimitsUpdate = LIMITS, depth: int = 1, **config: Any
     ) -> None:
-        """At depth 1 steps overlap with planning, as where there are two cores."""
+        """At depth 1 steps overlap with planning, as on two cores."""
         self.config = with_settings(a_config(folder), **config)
         self.step: GatedStep
         self.pod: GenerationPod
@@ -120,12 +120,12 @@ class Served:
         self.url, self.cluster_url = self.wait(self._start())
 
     def wait(self, work: Coroutine[Any, Any, T], seconds: float = 60) -> T:
-        """Run `work` in the pod's loop and return what it returns."""
+        """Run `work` in the pod's loop, and return its result."""
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
         return future.result(seconds)
 
     def ask(self, read: Callable[[], T]) -> T:
-        """Return what `read` returns in the pod's loop, where all state is owned."""
+        """Return the result of `read` in the pod's loop, which owns all state."""
 
         async def work() -> T:
             return read()
@@ -133,18 +133,18 @@ class Served:
         return self.wait(work())
 
     def until(self, holds: Callable[[], bool], seconds: float = 20) -> None:
-        """Wait until `holds`, looking in the pod's loop."""
+        """Wait until `holds`, which is called in the pod's loop."""
 
         async def work() -> None:
             async with asyncio.timeout(seconds):
-                while not holds():  # noqa: ASYNC110 - what is waited for has many owners
+                while not holds():  # noqa: ASYNC110 - the state has many owners
                     await asyncio.sleep(0.002)
 
         self.wait(work())
 
     @contextmanager
     def held_still(self) -> Iterator[None]:
-        """Let no step run inside."""
+        """Block every step within the block."""
         self.step.gate.clear()
         try:
             yield
@@ -152,15 +152,15 @@ class Served:
             self.step.gate.set()
 
     def when_submitted(self, then: Callable[[], object], seconds: float = 0.0) -> None:
-        """Call `then` in the pod's loop, so long after the engine holds one more request."""
+        """Call `then` in the pod's loop, `seconds` after the engine has another request."""
 
-        def held() -> int:
+        def submitted() -> int:
             load = self.pod.admission.load()
             return load.waiting + load.running
 
         async def work() -> None:
-            before = held()
-            while held() <= before:  # noqa: ASYNC110
+            before = submitted()
+            while submitted() <= before:  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
             await asyncio.sleep(seconds)
             then()

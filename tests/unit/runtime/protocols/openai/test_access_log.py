@@ -1,4 +1,4 @@
-"""Each request has one line in the access log, however it ends: its status, its outcome and what is known of it."""
+"""One line per request in the access log, with status, outcome and known facts, however the request ends."""
 
 import logging
 import time
@@ -49,7 +49,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Lines:
 
 
 def the_line(lines: Lines) -> dict[str, Any]:
-    """Return the one line, once it is there."""
+    """Return the only line once it is written."""
     patience = time.monotonic() + 20
     while not lines() and time.monotonic() < patience:
         time.sleep(0.005)
@@ -82,7 +82,7 @@ def test_a_request_that_expires_before_it_begins_is_logged_without_a_time_to_fir
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_client_that_leaves_is_logged_with_its_tokens_so_far(
+def test_a_disconnected_client_is_logged_with_its_tokens_so_far(
     logging_pod: Served, lines: Lines, stream: bool
 ) -> None:
     before = logging_pod.pod.engine.tokens.generated_tokens
@@ -95,7 +95,7 @@ def test_a_client_that_leaves_is_logged_with_its_tokens_so_far(
     assert line["completion_tokens"] > 0
 
 
-def test_a_client_that_leaves_while_its_body_is_read_has_its_line(
+def test_a_client_that_disconnects_while_its_body_is_read_is_logged(
     logging_pod: Served, lines: Lines
 ) -> None:
     before = logging_pod.pod.counters.received
@@ -118,7 +118,7 @@ def test_a_defect_is_a_failure(
     logging_pod: Served, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
-        raise RuntimeError("a defect of ours")
+        raise RuntimeError("a bug")
 
     monkeypatch.setattr(CompletionAnswer, "whole", broken)
     httpx2.post(logging_pod.url + PATH, json=SHORT)

@@ -1,4 +1,4 @@
-"""What the `openai` client sees, unchanged: sync, async, streaming."""
+"""The unmodified `openai` client: sync, async, streaming."""
 
 import json
 from typing import Any, Literal
@@ -26,8 +26,8 @@ WEATHER: ChatCompletionToolParam = {
 
 
 def chat(client: openai.OpenAI, **more: object) -> openai.types.chat.ChatCompletion:
-    given = {"model": "tiny", "messages": HELLO, "max_tokens": 12, "seed": 5, **more}
-    return client.chat.completions.create(**given)  # type: ignore[call-overload, no-any-return]
+    body = {"model": "tiny", "messages": HELLO, "max_tokens": 12, "seed": 5, **more}
+    return client.chat.completions.create(**body)  # type: ignore[call-overload, no-any-return]
 
 
 def streamed(client: openai.OpenAI, **more: object) -> list[ChatCompletionChunk]:
@@ -80,14 +80,14 @@ async def test_the_async_client_streams_too(served: Served) -> None:
     async with openai.AsyncOpenAI(
         base_url=f"{served.url}/v1", api_key="none", max_retries=0
     ) as client:
-        given = {"model": "tiny", "messages": HELLO, "max_tokens": 6, "seed": 1}
-        whole = await client.chat.completions.create(**given)  # type: ignore[call-overload]
-        stream = await client.chat.completions.create(**given, stream=True)  # type: ignore[call-overload]
+        body = {"model": "tiny", "messages": HELLO, "max_tokens": 6, "seed": 1}
+        whole = await client.chat.completions.create(**body)  # type: ignore[call-overload]
+        stream = await client.chat.completions.create(**body, stream=True)  # type: ignore[call-overload]
         text = "".join([event.choices[0].delta.content or "" async for event in stream])
     assert text == whole.choices[0].message.content
 
 
-def test_equal_seeds_draw_equally_and_others_otherwise(client: openai.OpenAI) -> None:
+def test_equal_seeds_give_equal_answers_and_other_seeds_others(client: openai.OpenAI) -> None:
     first, second, other = (
         chat(client, seed=seed).choices[0].message.content for seed in (7, 7, 8)
     )
@@ -95,7 +95,7 @@ def test_equal_seeds_draw_equally_and_others_otherwise(client: openai.OpenAI) ->
     assert first != other
 
 
-def test_n_choices_differ_and_stream_under_their_indices(client: openai.OpenAI) -> None:
+def test_n_choices_differ_and_are_streamed_by_index(client: openai.OpenAI) -> None:
     answer = chat(client, n=3)
     texts = [choice.message.content for choice in answer.choices]
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
@@ -131,7 +131,7 @@ def test_log_probabilities_have_bytes_and_alternatives(client: openai.OpenAI) ->
     assert sum(len(chunk.content or []) for chunk in entries if chunk is not None) == 12
 
 
-def test_a_json_schema_holds_whatever_the_model_would_say(client: openai.OpenAI) -> None:
+def test_an_answer_matches_its_json_schema(client: openai.OpenAI) -> None:
     schema = WEATHER["function"]["parameters"]
     shape = {"type": "json_schema", "json_schema": {"name": "weather", "schema": schema}}
     [choice] = chat(client, response_format=shape, max_tokens=120).choices
@@ -141,7 +141,7 @@ def test_a_json_schema_holds_whatever_the_model_would_say(client: openai.OpenAI)
     assert isinstance(value["days"], int)
 
 
-def test_a_regular_expression_holds_too(client: openai.OpenAI) -> None:
+def test_an_answer_matches_its_regular_expression(client: openai.OpenAI) -> None:
     shape = {"structured_outputs": {"regex": "[0-9]{4}-[0-9]{2}"}}
     [choice] = chat(client, extra_body=shape).choices
     text = choice.message.content or ""
@@ -194,7 +194,7 @@ def tool_of(name: str, model: type[BaseModel]) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
-def test_required_tools_have_definitions_of_their_own(client: openai.OpenAI) -> None:
+def test_each_required_tool_has_its_own_definitions(client: openai.OpenAI) -> None:
     models: dict[str, type[BaseModel]] = {"voyage": Voyage, "ride": Ride}
     tools = [tool_of(*entry) for entry in models.items()]
     more = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
@@ -208,7 +208,7 @@ def test_required_tools_have_definitions_of_their_own(client: openai.OpenAI) -> 
     assert called == models.keys()
 
 
-def test_a_required_tool_whose_schema_has_an_id_refers_to_itself_by_it(
+def test_a_required_tool_may_refer_to_the_id_of_its_schema(
     client: openai.OpenAI,
 ) -> None:
     tool = tool_of("ride", Ride)
@@ -229,7 +229,7 @@ def test_a_named_tool_gets_the_whole_answer_as_its_arguments(client: openai.Open
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "gate"}}])
-def test_arguments_are_an_object_though_the_schema_does_not_say_so(
+def test_arguments_are_an_object_even_if_the_schema_has_no_type(
     client: openai.OpenAI, choice: object
 ) -> None:
     parameters = {
@@ -255,23 +255,23 @@ def test_completions_take_several_prompts_as_text_or_tokens(client: openai.OpenA
     assert [choice.text for choice in again.choices] == [choice.text for choice in answer.choices]
 
 
-def test_equal_prompts_are_answered_otherwise_each_unless_a_seed_is_given(
+def test_equal_prompts_get_different_answers_without_a_seed(
     client: openai.OpenAI,
 ) -> None:
-    asked = {"model": "tiny", "prompt": ["The river"] * 3, "max_tokens": 16}
-    own, given = (
-        client.completions.create(**asked, **more)  # type: ignore[call-overload]
+    body = {"model": "tiny", "prompt": ["The river"] * 3, "max_tokens": 16}
+    own, seeded = (
+        client.completions.create(**body, **more)  # type: ignore[call-overload]
         for more in ({}, {"seed": 5})
     )
     assert len({choice.text for choice in own.choices}) == 3
-    assert len({choice.text for choice in given.choices}) == 1
+    assert len({choice.text for choice in seeded.choices}) == 1
 
 
 def test_an_echo_begins_with_the_prompt(client: openai.OpenAI) -> None:
-    given = {"model": "tiny", "prompt": "The river", "max_tokens": 3, "seed": 2}
-    plain, echoed = (client.completions.create(**given, echo=echo) for echo in (False, True))  # type: ignore[call-overload]
+    body = {"model": "tiny", "prompt": "The river", "max_tokens": 3, "seed": 2}
+    plain, echoed = (client.completions.create(**body, echo=echo) for echo in (False, True))  # type: ignore[call-overload]
     assert echoed.choices[0].text == "The river" + plain.choices[0].text
-    stream = client.completions.create(**given, echo=True, stream=True)  # type: ignore[call-overload]
+    stream = client.completions.create(**body, echo=True, stream=True)  # type: ignore[call-overload]
     assert "".join(event.choices[0].text for event in stream) == echoed.choices[0].text
 
 

@@ -1,4 +1,4 @@
-"""Every answer ends visibly: clients that leave, deadlines, drain, death, readers that do not read."""
+"""Visible ends of answers: disconnects, deadlines, drain, engine death, slow readers."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ PATH = "/v1/completions"
 
 
 def open_request(served: Served, body: dict[str, Any], missing_bytes: int = 0) -> socket.socket:
-    """Send a request over a socket of its own, which the test can close; perhaps not to its end."""
+    """Send a request, without its last `missing_bytes`, over a socket that the test can close."""
     host, port = served.url.removeprefix("http://").split(":")
     connection = socket.create_connection((host, int(port)))
     raw = json.dumps(body).encode()
@@ -34,7 +34,7 @@ def open_request(served: Served, body: dict[str, Any], missing_bytes: int = 0) -
 
 
 def engine_is_empty(served: Served) -> Callable[[], bool]:
-    """Return whether nothing is held on either side of the link."""
+    """Return a check that neither side of the link has a request."""
 
     def empty() -> bool:
         report = served.pod.engine.report
@@ -46,19 +46,19 @@ def engine_is_empty(served: Served) -> Callable[[], bool]:
 
 @contextmanager
 def no_request_begins(served: Served) -> Iterator[None]:
-    """Hold still a step that began before the block, so that no request within begins."""
+    """Block a step that began earlier, so that no request begins within the block."""
     before = served.pod.engine.tokens.generated_tokens
     first = open_request(served, LONG)
     served.until(lambda: served.pod.engine.tokens.generated_tokens > before)
     with served.held_still():
-        served.until(lambda: served.step.held)
+        served.until(lambda: served.step.waiting_at_gate)
         yield
     first.close()
     served.until(engine_is_empty(served))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_client_that_leaves_frees_its_place(served: Served, stream: bool) -> None:
+def test_a_client_that_disconnects_frees_its_slot(served: Served, stream: bool) -> None:
     before = served.pod.counters.ended[RequestOutcome.CANCELLED]
     client = open_request(served, {**LONG, "stream": stream})
     served.until(lambda: served.pod.admission.load().running == 1)
@@ -67,7 +67,7 @@ def test_a_client_that_leaves_frees_its_place(served: Served, stream: bool) -> N
     assert served.pod.counters.ended[RequestOutcome.CANCELLED] == before + 1
 
 
-def test_a_write_to_a_client_that_is_gone_is_its_leaving_and_no_defect(
+def test_a_write_to_a_disconnected_client_is_a_cancellation(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def gone(_stream: EventStream, _data: bytes) -> None:
@@ -81,7 +81,7 @@ def test_a_write_to_a_client_that_is_gone_is_its_leaving_and_no_defect(
     assert caplog.records == []
 
 
-def test_a_client_that_leaves_while_it_waits_is_never_run(serve: Serve) -> None:
+def test_a_waiting_request_of_a_disconnected_client_never_runs(serve: Serve) -> None:
     served = serve(limits={"max_batch_size": 1})
     first = open_request(served, LONG)
     served.until(lambda: served.pod.admission.load().running == 1)
@@ -111,7 +111,7 @@ def test_a_deadline_that_passes_is_a_504(
     assert answer.json()["reason"] == "Expired"
 
 
-def test_a_begun_stream_reports_its_deadline_in_an_event_then_done(served: Served) -> None:
+def test_a_stream_that_meets_its_deadline_gets_an_error_event_then_done(served: Served) -> None:
     headers = {"X-Request-Timeout-Ms": "1500"}
     with (
         httpx2.Client(base_url=served.url, timeout=20) as http,
@@ -135,11 +135,11 @@ def test_a_deadline_that_is_not_a_number_is_rejected(served: Served) -> None:
     assert rejected.json()["error"]["param"] == "X-Request-Timeout-Ms"
 
 
-def test_a_full_queue_is_a_429_with_a_time_to_come_again(serve: Serve) -> None:
+def test_a_full_queue_is_a_429_with_retry_after(serve: Serve) -> None:
     served = serve(limits={"max_batch_size": 1, "max_queue_depth": 1})
     with served.held_still():
         first = open_request(served, LONG)
-        served.until(lambda: served.step.held)
+        served.until(lambda: served.step.waiting_at_gate)
         second = open_request(served, LONG)
         served.until(
             lambda: served.pod.counters.received == 2 and served.pod.admission.slots.full()
@@ -154,7 +154,7 @@ def test_a_full_queue_is_a_429_with_a_time_to_come_again(serve: Serve) -> None:
         first.close()
 
 
-def test_slow_senders_of_bodies_hold_no_place_in_the_queue(serve: Serve) -> None:
+def test_slow_senders_hold_no_slot_in_the_queue(serve: Serve) -> None:
     served = serve(limits={"max_queue_depth": 1})
     slow = [open_request(served, LONG, missing_bytes=1) for _ in range(4)]
     served.until(lambda: served.pod.counters.received == 4)
@@ -167,7 +167,7 @@ def test_slow_senders_of_bodies_hold_no_place_in_the_queue(serve: Serve) -> None
     assert served.ask(lambda: counters.ended[RequestOutcome.CANCELLED]) == 4
 
 
-def test_more_prompts_than_the_queue_has_room_for_are_a_429_and_none_begins(
+def test_more_prompts_than_free_slots_are_a_429_and_none_begins(
     serve: Serve,
 ) -> None:
     served = serve(limits={"max_batch_size": 1, "max_queue_depth": 2})
@@ -186,7 +186,7 @@ def test_more_prompts_than_the_queue_has_room_for_are_a_429_and_none_begins(
         assert len(fits.json()["choices"]) == 2
         with served.held_still():
             running = open_request(served, LONG)
-            served.until(lambda: served.step.held)
+            served.until(lambda: served.step.waiting_at_gate)
             waiting = open_request(served, LONG)
             served.until(lambda: served.pod.admission.submitted() == 2)
             assert http.post(PATH, json={"prompt": ["a", "b"]}).status_code == 429
@@ -210,7 +210,7 @@ def test_received_demand_counts_prompts(serve: Serve) -> None:
         assert served.ask(lambda: served.pod.counters.rows_received) == 7 + unread
 
 
-def test_a_stream_that_meets_the_drain_s_deadline_gets_an_error_event_then_done(
+def test_a_stream_that_meets_the_drain_deadline_gets_an_error_event_then_done(
     serve: Serve,
 ) -> None:
     served = serve(deadline_seconds=3.0, accept_seconds=0.1)
@@ -239,7 +239,7 @@ def test_a_drain_lets_short_answers_finish(serve: Serve) -> None:
     assert json.loads(events[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
 
 
-def test_a_stream_that_is_its_connections_last_answer_says_so_before_it_begins(
+def test_the_last_stream_of_a_connection_has_connection_close_in_its_head(
     serve: Serve,
 ) -> None:
     served = serve(connection_requests=2)
@@ -253,7 +253,7 @@ def test_a_stream_that_is_its_connections_last_answer_says_so_before_it_begins(
     assert headers == [None, "close", None, "close"]
 
 
-def test_a_stream_that_a_drain_meets_leaves_its_connection_open(serve: Serve) -> None:
+def test_a_stream_that_began_before_a_drain_keeps_its_connection_open(serve: Serve) -> None:
     served = serve()
     body = {"prompt": "a", "max_tokens": 40, "ignore_eos": True, "stream": True}
     with httpx2.Client(base_url=served.url, timeout=20) as http:
@@ -266,9 +266,7 @@ def test_a_stream_that_a_drain_meets_leaves_its_connection_open(serve: Serve) ->
     assert (rejected.status_code, rejected.headers.get("Connection")) == (503, "close")
 
 
-def test_a_silent_stream_says_that_it_lives(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_stream_sends_pings(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock_runtime.protocols.openai.responder.PING_SECONDS", 0.05)
     body = {"prompt": "a", "max_tokens": 2, "stream": True}
     with (

@@ -1,4 +1,4 @@
-"""What the `openai` client raises, and the `code` and `type` that OpenAI gives for it, for every kind of fault."""
+"""Exceptions of the `openai` client, with OpenAI's `code` and `type`, for every kind of fault."""
 
 import json
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ FAULTS: list[tuple[str, dict[str, Any], type[openai.APIStatusError], str, str]] 
     [fault[1:] for fault in FAULTS],
     ids=[fault[0] for fault in FAULTS],
 )
-def test_a_fault_has_the_class_code_and_param_that_openai_gives(
+def test_a_fault_has_openais_class_code_and_param(
     client: openai.OpenAI,
     more: dict[str, Any],
     kind: type[openai.APIStatusError],
@@ -109,7 +109,7 @@ def test_a_defect_below_v1_is_openais_error_object_too(
 
 @pytest.fixture(scope="module")
 def guarded(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A pod with a known key, and one that allows a request a minute."""
+    """A pod with a key, and a second key that allows one request a minute."""
     path = tmp_path_factory.mktemp("keys") / "keys.json"
     keys = [
         {"key": "known-key", "tenant": "a"},

@@ -1,6 +1,6 @@
-"""Every field of every body for text or tokens, with values of odd types: never a 500, always the field by name.
+"""Fuzz test of every field of text and token bodies with odd values: errors name the field and are never a 500.
 
-The bulk is read and judged as the routes do it, without an engine; a share crosses HTTP and is generated.
+Most bodies are read as the routes read them, without an engine; some are sent over HTTP.
 """
 
 import json
@@ -60,7 +60,7 @@ PLAUSIBLE: Final[dict[str, list[Any]]] = {
     "logprobs": [1, True],
     "min_tokens": [0, 1],
 }  # fmt: skip
-"""Right values of fields for which no number or boolean is; the odd ones are everybody's."""
+"""Valid values of fields that accept no number or boolean."""
 SIMPLE: Final = [0, 1, 2, 0.5, 1.0, True, False, "a", "1", None]
 EXACT: Final[dict[type, tuple[type, ...]]] = {
     int: (int,),
@@ -120,7 +120,7 @@ def body_of(kind: type[WireBody], draw: Random) -> bytes:
 
 
 def simple_type(kind: type[WireBody], name: str) -> type | None:
-    """Return int, float, bool or str where a field is that, or that or null."""
+    """Return the type of a field that is int, float, bool or str, or that or null."""
     field = kind.model_fields.get(name)
     if field is None:
         return None
@@ -137,14 +137,14 @@ TYPES: Final = {
 }
 
 
-def coerced(kind: type[WireBody], given: dict[str, Any]) -> list[str]:
-    """Return the fields of a body that was accepted whose values are of another type than theirs."""
-    inner = given.get("parameters") if kind is GenerateBody else None
+def coerced(kind: type[WireBody], body: dict[str, Any]) -> list[str]:
+    """Return the fields of an accepted body with values of a wrong type."""
+    inner = body.get("parameters") if kind is GenerateBody else None
     wrong = coerced(GenerateParameters, inner) if isinstance(inner, dict) else []
     return wrong + [
         name
         for name, wanted in TYPES[kind].items()
-        if given.get(name) is not None and type(given[name]) not in EXACT[wanted]
+        if body.get(name) is not None and type(body[name]) not in EXACT[wanted]
     ]
 
 
@@ -163,7 +163,7 @@ class Judge:
         self._terms = Terms(served.pod.engine.require_serving(), ANYBODY)
 
     async def rejection(self, kind: type[WireBody], raw: bytes) -> RequestRejected | None:
-        """Return why a body is rejected; anything else that it raises would be a 500."""
+        """Return the rejection of a body; any other exception would be a 500."""
         try:
             await self._judge(kind, raw)
         except (BadInput, UnknownModel) as rejected:
@@ -227,8 +227,8 @@ def test_every_field_with_many_odd_values_is_checked_by_name(served: Served) -> 
 
 
 def http_answers(served: Served, fuzz: Fuzz) -> None:
-    """Send bodies to every route; each is answered in full, or rejected by OpenAI's object."""
-    draw, seen = fuzz.random, Counter[int]()
+    """Send bodies to every route; each is answered in full, or rejected in OpenAI's format."""
+    draw, counts = fuzz.random, Counter[int]()
     with httpx2.Client(base_url=served.url, timeout=60) as http:
         for _ in fuzz.rounds():
             path = draw.choice(list(ENDPOINTS))
@@ -236,7 +236,7 @@ def http_answers(served: Served, fuzz: Fuzz) -> None:
             if path.endswith("/generate") and draw.random() < 0.3:
                 path += "_stream"
             answer = http.post(path, content=raw)
-            seen[answer.status_code] += 1
+            counts[answer.status_code] += 1
             where = f"{fuzz.where()}: {path} {raw!r} -> {answer.status_code} {answer.text[:300]}"
             if answer.status_code == 200:
                 assert '"server_error"' not in answer.text, where
@@ -249,8 +249,8 @@ def http_answers(served: Served, fuzz: Fuzz) -> None:
             assert error["message"], where
             assert error["param"], where
             assert error["type"] == "invalid_request_error", where
-    print(dict(seen))
-    assert min(seen[200], seen[400]) > fuzz.done / 20
+    print(dict(counts))
+    assert min(counts[200], counts[400]) > fuzz.done / 20
 
 
 def test_odd_values_are_answered_or_rejected_in_openais_format(served: Served) -> None:

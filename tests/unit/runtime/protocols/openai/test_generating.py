@@ -1,4 +1,4 @@
-"""A generating pod is made for the machine it is on."""
+"""Settings of a generating pod that depend on the machine."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Callers and deadlines: from keys, headers and bodies over HTTP to the engine, for every protocol."""
+"""Callers and deadlines from keys, headers and bodies, as they reach the engine, for every protocol."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ PROTOCOLS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         "parameters": {"max_tokens": 1, **more},
     },
 }
-"""The body of each, by the options that a test adds."""
+"""Body of each path, from the options of a test."""
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +45,17 @@ def guarded(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 def reached(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[Generate]:
     """Return the generations that will reach the engine."""
-    seen: list[Generate] = []
+    submitted: list[Generate] = []
     admission = served.pod.admission
     send = admission._send
 
     def note(message: Any) -> None:
         if isinstance(message, Generate):
-            seen.append(message)
+            submitted.append(message)
         send(message)
 
     monkeypatch.setattr(admission, "_send", note)
-    return seen
+    return submitted
 
 
 def post(served: Served, path: str, headers: dict[str, str], **more: Any) -> Any:
@@ -80,7 +80,7 @@ def post(served: Served, path: str, headers: dict[str, str], **more: Any) -> Any
     ],
     ids=["key", "header", "header-too-high", "body", "body-too-high", "both", "salt"],
 )
-def test_what_a_key_grants_reaches_the_engine(  # noqa: PLR0917 - a case's parts, by name
+def test_the_grants_of_a_key_reach_the_engine(  # noqa: PLR0917 - a case's parts, by name
     guarded: Served,
     monkeypatch: pytest.MonkeyPatch,
     path: str,
@@ -88,20 +88,20 @@ def test_what_a_key_grants_reaches_the_engine(  # noqa: PLR0917 - a case's parts
     body: dict[str, Any],
     granted: tuple[int, str, str],
 ) -> None:
-    seen = reached(guarded, monkeypatch)
+    submitted = reached(guarded, monkeypatch)
     post(guarded, path, {**BEARER["a"], **headers}, **body)
-    assert [(request.priority, request.tenant, request.salt) for request in seen] == [granted]
+    assert [(request.priority, request.tenant, request.salt) for request in submitted] == [granted]
 
 
 @pytest.mark.parametrize("path", PROTOCOLS)
 def test_without_keys_the_body_alone_reaches_the_engine(
     served: Served, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    seen = reached(served, monkeypatch)
+    submitted = reached(served, monkeypatch)
     headers = {"X-Penstock-Tenant": "a", "X-Penstock-Priority": "5"}  # from an untrusted proxy
     post(served, path, headers)
     post(served, path, headers, priority=2, cache_salt="s")
-    granted_requests = [(request.priority, request.tenant, request.salt) for request in seen]
+    granted_requests = [(request.priority, request.tenant, request.salt) for request in submitted]
     assert granted_requests == [(0, "", ""), (2, "", "\0s")]
 
 
@@ -114,16 +114,16 @@ def test_the_shorter_time_of_header_and_body_reaches_the_engine(
     body_seconds: int | None,
     seconds: int,
 ) -> None:
-    seen = reached(served, monkeypatch)
+    submitted = reached(served, monkeypatch)
     unit = 1_000_000 if path.endswith("/generate") else 1
     body = {} if body_seconds is None else {"timeout": body_seconds * unit}
     post(served, path, {"X-Request-Timeout-Ms": "9000"}, **body)
-    [request] = seen
+    [request] = submitted
     assert request.deadline is not None
     assert request.deadline - request.arrived == pytest.approx(seconds)
 
 
-def test_tenants_and_salts_share_no_prefix_though_their_prompts_are_equal(guarded: Served) -> None:
+def test_equal_prompts_of_different_tenants_or_salts_share_no_prefix(guarded: Served) -> None:
     def cached(name: str, **more: Any) -> int:
         prompt = list(range(100, 164))
         answer = post(guarded, "/v1/completions", BEARER[name], prompt=prompt, **more)
@@ -137,7 +137,7 @@ def test_tenants_and_salts_share_no_prefix_though_their_prompts_are_equal(guarde
     assert cached("b", cache_salt="s") > 0
 
 
-def test_a_key_opens_the_pod_and_bounds_the_answer(guarded: Served) -> None:
+def test_a_key_authenticates_and_limits_the_answer(guarded: Served) -> None:
     prompt = {"model": "tiny", "prompt": "The river"}
     with openai.OpenAI(
         base_url=f"{guarded.url}/v1", api_key="secret-of-a", max_retries=0
@@ -148,7 +148,7 @@ def test_a_key_opens_the_pod_and_bounds_the_answer(guarded: Served) -> None:
             client.completions.create(**prompt, max_tokens=5)  # type: ignore[call-overload]
 
 
-def test_without_a_key_nothing_but_probes_is_answered(guarded: Served) -> None:
+def test_without_a_key_only_probes_are_answered(guarded: Served) -> None:
     counters = guarded.pod.counters
     before, rejected = guarded.ask(
         lambda: (counters.settled(), counters.rejected["Unauthenticated"])

@@ -108,7 +108,7 @@ def test_a_request_of_many_choices_is_one_request_that_runs(serve: Serve) -> Non
     assert state_of(served)["load"] == {"running": 0, "waiting": 0}
 
 
-def test_a_smaller_cap_that_lets_all_finish_says_how_many_are_above_it(serve: Serve) -> None:
+def test_a_smaller_cap_that_lets_all_finish_reports_the_excess(serve: Serve) -> None:
     served = serve()
     streams = [open_request(served, {**LONG, "stream": True}) for _ in range(4)]
     served.until(
@@ -125,12 +125,12 @@ def test_a_smaller_cap_that_lets_all_finish_says_how_many_are_above_it(serve: Se
     assert metric(served, names.METRIC_BATCH_SURPLUS) == 0
 
 
-def test_a_step_s_tokens_below_the_cap_are_a_422_with_the_field(served: Served) -> None:
+def test_fewer_step_tokens_than_the_cap_are_a_422_with_the_field(served: Served) -> None:
     answer = ask_for(served, maxBatchSize=32)
     assert (answer.status_code, answer.json()["field"]) == (422, "maxBatchedTokens")
 
 
-def test_a_step_s_tokens_above_the_pods_cache_are_a_422_and_the_most_it_holds_is_not(
+def test_more_step_tokens_than_the_cache_holds_are_a_422(
     serve: Serve,
 ) -> None:
     served = serve()
@@ -142,15 +142,15 @@ def test_a_step_s_tokens_above_the_pods_cache_are_a_422_and_the_most_it_holds_is
     assert patch(served, maxBatchedTokens=most)["generation"] == 2
 
 
-def test_limits_that_the_pod_has_from_its_file_are_acknowledged_whatever_they_are(
+def test_limits_from_the_file_are_acknowledged_even_beyond_the_envelope(
     serve: Serve,
 ) -> None:
     served = serve(limits={"generation": 2, "max_batched_tokens": 1_000_000})
-    asked = served.pod.live.accepted.model_dump(mode="json", by_alias=True)
-    assert ask_for(served, **asked).json()["generation"] == 2
+    limits = served.pod.live.accepted.model_dump(mode="json", by_alias=True)
+    assert ask_for(served, **limits).json()["generation"] == 2
 
 
-def test_the_largest_cap_is_what_the_cache_has_blocks_for(serve: Serve) -> None:
+def test_the_largest_cap_is_limited_by_the_blocks_of_the_cache(serve: Serve) -> None:
     served = serve(step=StepOptions(dtype=DType.FLOAT32, cache_bytes=2**16))
     info = served.pod.engine.require_serving().info
     assert info.kv.blocks < info.max_running
@@ -159,7 +159,7 @@ def test_the_largest_cap_is_what_the_cache_has_blocks_for(serve: Serve) -> None:
     assert metric(served, names.METRIC_BATCH_CAP_BOUND) == info.kv.blocks
 
 
-def test_the_state_has_the_curve_and_what_was_chosen(served: Served) -> None:
+def test_the_state_has_the_curve_and_the_chosen_settings(served: Served) -> None:
     served.until(engine_is_empty(served))
     before = state_of(served)["generationCurve"]["sums"]
     httpx2.post(served.url + PATH, json={"prompt": "a", "max_tokens": 3}, timeout=20)
@@ -191,8 +191,8 @@ def test_the_metrics_have_tokens_times_cache_and_curve(served: Served) -> None:
         assert line in text, line
 
 
-class Told(NamedTuple):
-    """What the operator reads of a pod's answers so far, and of its warm-up."""
+class ReportedMetrics(NamedTuple):
+    """Metrics that the operator reads: of the answers so far, and of the warm-up."""
 
     tokens: float
     answers: float
@@ -200,7 +200,7 @@ class Told(NamedTuple):
     warm_up: StepSums | None
 
 
-def reported_by(served: Served) -> Told:
+def reported_by(served: Served) -> ReportedMetrics:
     """Return the metrics of an idle pod: counters since its start."""
     served.until(engine_is_empty(served))
     text = httpx2.get(served.cluster_url + names.PATH_METRICS, timeout=20).text
@@ -211,13 +211,13 @@ def reported_by(served: Served) -> Told:
     assert steps is not None
     assert report.generated_tokens is not None
     answers = report.first_token_buckets[-1][1]
-    return Told(report.generated_tokens, answers, steps.n, parse_steps(report.warm_up))
+    return ReportedMetrics(report.generated_tokens, answers, steps.n, parse_steps(report.warm_up))
 
 
-def test_the_operator_reads_steps_and_those_of_the_warm_up(served: Served) -> None:
+def test_the_operator_reads_steps_including_the_warm_up(served: Served) -> None:
     before = reported_by(served)
-    asked = {"prompt": "The river", "max_tokens": 8, "ignore_eos": True}
-    httpx2.post(served.url + PATH, json=asked, timeout=20)
+    body = {"prompt": "The river", "max_tokens": 8, "ignore_eos": True}
+    httpx2.post(served.url + PATH, json=body, timeout=20)
     report = reported_by(served)
     assert report.tokens - before.tokens == 8
     assert report.answers - before.answers == 1

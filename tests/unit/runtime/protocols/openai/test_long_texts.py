@@ -1,4 +1,4 @@
-"""Texts that no context holds are rejected before they are tokenized; what tokenizing takes is counted."""
+"""Rejection of texts that exceed any context before tokenization, and the memory of tokenization."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ BODIES: list[tuple[str, Callable[[str], dict[str, Any]], str]] = [
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def encoded_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of the texts that are tokenized."""
     lengths: list[int] = []
     whole = Tokenizer.encode_full
@@ -43,7 +43,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize(("path", "make", "field"), BODIES)
 def test_a_text_that_cannot_fit_is_rejected_by_its_bytes(
     http: httpx2.Client,
-    seen: list[int],
+    encoded_lengths: list[int],
     path: str,
     make: Callable[[str], dict[str, Any]],
     field: str,
@@ -56,7 +56,7 @@ def test_a_text_that_cannot_fit_is_rejected_by_its_bytes(
         "context_length_exceeded",
     )
     assert f"this model's maximum context length is {POSITIONS} tokens" in error["message"]
-    assert max(seen, default=0) < len(LONG)
+    assert max(encoded_lengths, default=0) < len(LONG)
 
 
 def test_a_text_of_the_maximum_bytes_is_tokenized(http: httpx2.Client) -> None:
@@ -76,19 +76,19 @@ def test_the_memory_of_tokenization_counts_among_the_bytes_of_requests(
 ) -> None:
     served = serve(max_held_bytes=4000 * MEMORY_PER_BYTE)
     text = "river " * 450  # longer than what is tokenized without a thread
-    asked = {"prompt": text, "max_tokens": 1}
+    body = {"prompt": text, "max_tokens": 1}
     with httpx2.Client(base_url=served.url) as http:
         give_back = served.ask(
             lambda: served.pod.admission.memory.hold_apart(2000 * MEMORY_PER_BYTE)
         )
-        assert http.post(path, json=asked).status_code == 429
+        assert http.post(path, json=body).status_code == 429
         served.ask(give_back)
-        assert http.post(path, json=asked).status_code == 200
+        assert http.post(path, json=body).status_code == 200
     served.until(lambda: served.pod.admission.memory.held_bytes == 0)
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])
-def test_a_text_that_this_pod_never_has_the_memory_for_is_a_400_that_names_the_setting(
+def test_a_text_beyond_the_pods_memory_is_a_400_that_names_the_setting(
     serve: Callable[..., Served], path: str
 ) -> None:
     served = serve(max_held_bytes=4000 * MEMORY_PER_BYTE)

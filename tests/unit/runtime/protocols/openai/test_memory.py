@@ -1,4 +1,4 @@
-"""What the requests of a generating pod take is bounded, also of those that never reach the engine."""
+"""Memory limit of the requests of a generating pod, including those that never reach the engine."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from tests.unit.runtime.protocols.openai.served import Served
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])
-def test_a_body_beyond_what_the_pod_holds_is_rejected(
+def test_a_body_beyond_the_memory_limit_is_rejected(
     serve: Callable[..., Served], path: str
 ) -> None:
     served = serve(max_held_bytes=20_000)

@@ -1,4 +1,4 @@
-"""What the model thought of a prompt: OpenAI's echoed log-probabilities, and vLLM's `prompt_logprobs`."""
+"""Log-probabilities of prompts: OpenAI's `echo` with `logprobs`, and vLLM's `prompt_logprobs`."""
 
 import math
 from typing import Any
@@ -44,8 +44,8 @@ def test_an_echo_with_log_probabilities_begins_with_the_prompts_own(
 def test_each_token_is_among_the_top_tokens_of_its_position(
     client: openai.OpenAI, most: int, echo: bool
 ) -> None:
-    asked = {**GIVEN, "temperature": 1, "seed": 3, "max_tokens": 8, "logprobs": most, "echo": echo}
-    logprobs = client.completions.create(**asked).choices[0].logprobs
+    body = {**GIVEN, "temperature": 1, "seed": 3, "max_tokens": 8, "logprobs": most, "echo": echo}
+    logprobs = client.completions.create(**body).choices[0].logprobs
     assert logprobs is not None
     entries = zip(
         logprobs.tokens or (),
@@ -77,15 +77,15 @@ def test_a_stream_echoes_the_same(client: openai.OpenAI) -> None:
 def test_only_the_prompt_is_returned_without_requested_tokens(
     client: openai.OpenAI, served: Served
 ) -> None:
-    asked = {**GIVEN, "max_tokens": 0, "echo": True, "logprobs": 0}
-    answer = client.completions.create(**asked)
+    body = {**GIVEN, "max_tokens": 0, "echo": True, "logprobs": 0}
+    answer = client.completions.create(**body)
     [choice] = answer.choices
     assert (choice.text, choice.finish_reason) == (TEXT, "length")
     assert choice.logprobs is not None
     assert len(choice.logprobs.tokens or ()) == len(prompt_ids(served))
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 0
-    stream = client.completions.create(**asked, stream=True)
+    stream = client.completions.create(**body, stream=True)
     assert "".join(chunk.choices[0].text for chunk in stream) == TEXT
 
 
@@ -117,17 +117,17 @@ def test_a_chats_prompt_is_the_template_around_it(client: openai.OpenAI) -> None
     ]
 
 
-def test_a_prompt_that_is_cached_is_scored_all_the_same(client: openai.OpenAI) -> None:
-    asked = {**GIVEN, "prompt": "The gate meters water from a pool. " * 8, "logprobs": 0}
-    answers = [client.completions.create(**asked, echo=True) for _ in range(2)]
+def test_a_cached_prompt_has_the_same_log_probabilities(client: openai.OpenAI) -> None:
+    body = {**GIVEN, "prompt": "The gate meters water from a pool. " * 8, "logprobs": 0}
+    answers = [client.completions.create(**body, echo=True) for _ in range(2)]
     first, again = (answer.choices[0].logprobs for answer in answers)
     assert first == again
 
 
 def test_a_long_prompt_has_the_same_log_probabilities_in_a_stream(client: openai.OpenAI) -> None:
-    asked: dict[str, Any] = {**GIVEN, "prompt": [5] * 900, "max_tokens": 1, "echo": True}
-    whole = client.completions.create(**asked, logprobs=20).choices[0].logprobs
-    first, *_ = client.completions.create(**asked, logprobs=20, stream=True)
+    body: dict[str, Any] = {**GIVEN, "prompt": [5] * 900, "max_tokens": 1, "echo": True}
+    whole = client.completions.create(**body, logprobs=20).choices[0].logprobs
+    first, *_ = client.completions.create(**body, logprobs=20, stream=True)
     streamed = first.choices[0].logprobs
     assert whole is not None
     assert streamed is not None
@@ -144,12 +144,12 @@ def test_a_long_prompt_has_the_same_log_probabilities_in_a_stream(client: openai
         ({"return_token_ids": True, "n": 11}, "return_token_ids"),
     ],
 )
-def test_more_values_of_prompts_than_an_answer_may_have_are_a_400(
+def test_too_many_prompt_values_are_a_400(
     client: openai.OpenAI, more: dict[str, Any], named: str
 ) -> None:
-    asked = {"prompt": [[5] * 900] * 128, "max_tokens": 1, **more}
+    body = {"prompt": [[5] * 900] * 128, "max_tokens": 1, **more}
     with pytest.raises(
         openai.BadRequestError, match="but at most 1048576 are returned"
     ) as rejected:
-        client.completions.create(model="tiny", extra_body=asked, prompt="")
+        client.completions.create(model="tiny", extra_body=body, prompt="")
     assert rejected.value.param == named

@@ -149,7 +149,7 @@ def test_token_ids_are_returned_on_request(http: httpx2.Client) -> None:
     assert choices[0]["prompt_token_ids"] == choice["prompt_token_ids"]
 
 
-def test_tokenize_counts_a_chat_as_the_template_writes_it(http: httpx2.Client) -> None:
+def test_tokenize_counts_a_chat_as_the_template_renders_it(http: httpx2.Client) -> None:
     tokenized = http.post("/tokenize", json={"messages": HELLO, "return_token_strs": True}).json()
     assert tokenized["token_strs"][0] == "<|user|>"
     assert tokenized["token_strs"][-1] == "<|assistant|>"
@@ -157,7 +157,7 @@ def test_tokenize_counts_a_chat_as_the_template_writes_it(http: httpx2.Client) -
     assert answer["usage"]["prompt_tokens"] == tokenized["count"]
 
 
-def test_triton_s_generate_answers_whole_and_in_pieces(http: httpx2.Client) -> None:
+def test_tritons_generate_answers_whole_and_streamed(http: httpx2.Client) -> None:
     body = {"text_input": "The river", "parameters": {"max_tokens": 5, "temperature": 0}}
     whole = http.post("/v2/models/tiny/generate", json=body).json()
     assert whole["model_name"] == "tiny"
@@ -167,7 +167,7 @@ def test_triton_s_generate_answers_whole_and_in_pieces(http: httpx2.Client) -> N
     assert http.post("/v2/models/other/generate", json=body).status_code == 404
 
 
-def test_triton_s_generate_takes_the_options_of_completions(http: httpx2.Client) -> None:
+def test_tritons_generate_accepts_the_options_of_completions(http: httpx2.Client) -> None:
     digits = {"structured_outputs": {"regex": "[0-9]{4}"}, "stream": False, "n": 1, "best_of": 1}
     answer = http.post(GENERATE, json=asking(**digits)).json()
     assert len(answer["text_output"]) == 4
@@ -188,7 +188,7 @@ def test_an_unknown_parameter_is_ignored_and_logged(
     assert "ignoring unknown field 'parameters.prompt'" in messages
 
 
-def test_min_tokens_and_ignore_eos_hold(http: httpx2.Client) -> None:
+def test_min_tokens_and_ignore_eos_are_obeyed(http: httpx2.Client) -> None:
     biased = {"prompt": "a", "max_tokens": 9, "logit_bias": {"0": 100}, "temperature": 0}
     ended = http.post(PLAIN, json=biased).json()
     assert ended["choices"][0]["finish_reason"] == "stop"
@@ -215,16 +215,16 @@ def test_probes_are_answered(http: httpx2.Client) -> None:
 def test_a_deadline_beyond_all_clocks_leaves_the_engine_alive(
     served: Served, headers: dict[str, str]
 ) -> None:
-    """An engine that would wait so long for its next message died of OverflowError."""
+    """A longer wait for the next message raises OverflowError in the engine."""
     body = asking(max_tokens=2, timeout=0 if headers else 2**63 - 1)
     with httpx2.Client(base_url=served.url, timeout=30) as http, served.held_still():
-        asked = threading.Thread(
+        sender = threading.Thread(
             target=lambda: http.post(GENERATE, json=body, headers=headers), daemon=True
         )
-        asked.start()
-        served.until(lambda: served.step.held)
+        sender.start()
+        served.until(lambda: served.step.waiting_at_gate)
         served.step.gate.set()
-        asked.join(20)
+        sender.join(20)
         for _ in range(3):
             assert http.post(PLAIN, json={"prompt": "a", "max_tokens": 1}).status_code == 200
     assert served.ask(lambda: served.pod.health.death) is None
@@ -256,14 +256,14 @@ LOOSE: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "field"), LOOSE)
-def test_no_value_is_taken_for_one_of_another_type(
+def test_a_value_of_another_type_is_rejected(
     http: httpx2.Client, path: str, body: dict[str, Any], field: str
 ) -> None:
     answer = http.post(path, json=body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, field), answer.text
 
 
-def test_an_integer_is_a_float_too(http: httpx2.Client) -> None:
+def test_a_float_field_accepts_an_integer(http: httpx2.Client) -> None:
     whole = {"temperature": 1, "top_p": 1, "min_p": 0, "presence_penalty": 0, "timeout": 30}
     more = {"logit_bias": {"5": 1}, "length_penalty": 1, "repetition_penalty": 1}
     answer = http.post(PLAIN, json={"prompt": "a", "max_tokens": 1, **whole, **more})

@@ -1,4 +1,4 @@
-"""When a pod that generates bids its clients come again: on fake time and without a socket."""
+"""`Retry-After` of a generating pod, with a fake clock and without a socket."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ COST = Usage(prompt_tokens=1, completion_tokens=1, cached_tokens=0, queue_second
 
 
 class Desk:
-    """An admission whose engine ends requests when a test says so."""
+    """An admission with an engine whose requests a test ends."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -37,8 +37,8 @@ class Desk:
     def submit(self, count: int) -> list[str]:
         tickets = [self.admission.open(self.time) for _ in range(count)]
         for ticket in tickets:
-            asked = Generate(ticket.id, (1,), SamplingParams(max_tokens=1), self.time)
-            self.admission.begin(ticket, asked, Mailbox())
+            message = Generate(ticket.id, (1,), SamplingParams(max_tokens=1), self.time)
+            self.admission.begin(ticket, message, Mailbox())
         return [ticket.id for ticket in tickets]
 
     def end(self, names: Iterable[str], every_seconds: float) -> None:
@@ -55,7 +55,7 @@ def test_idle_time_is_no_interval_between_two_ends() -> None:
     assert desk.admission.retry_after_seconds() < 10
 
 
-def test_a_queue_lasts_as_long_as_requests_end_after_each_other_while_some_are_held() -> None:
+def test_retry_after_is_the_mean_interval_of_ends_times_the_queue() -> None:
     desk = Desk()
     desk.end(desk.submit(80), every_seconds=0.5)
     desk.time += HOUR

@@ -23,7 +23,7 @@ from penstock_runtime.serving.state import ServingState
 
 
 class AdmissionHarness:
-    """An admission desk, what it sent to the engine, and a clock that a test moves."""
+    """An admission, its messages to the engine, and a clock that a test sets."""
 
     def __init__(self, depth: int = 2, discipline: str = "FirstInFirstOut", cap: int = 4) -> None:
         self.sent: list[ToEngine] = []
@@ -43,7 +43,7 @@ class AdmissionHarness:
         self.desk = BatchAdmission(self.sent.append, state)
 
     def report(self, waiting: int = 0, running: int = 0, batch_seconds: float = 0.0) -> None:
-        """Let the engine say how it stands; every batch of 4 rows took `batch_seconds`."""
+        """Deliver a report of the engine; every batch of 4 rows took `batch_seconds`."""
         curve = ServiceTimeSums(
             batches=10,
             cost_units=40,
@@ -58,13 +58,13 @@ class AdmissionHarness:
     ) -> asyncio.Task[Any]:
         """Admit one request."""
 
-        async def one() -> Any:
+        async def admission() -> Any:
             with self.desk.receive() as ticket:
                 self.desk.slots.reserve_slot(ticket, priority)
                 self.desk.count_rows(ticket, rows)
                 return await self.desk.serve(ticket, self.request(ticket, rows, seconds, priority))
 
-        return asyncio.ensure_future(one())
+        return asyncio.ensure_future(admission())
 
     def request(
         self, ticket: Ticket, rows: int, seconds: float | None, priority: int = 0
@@ -92,12 +92,12 @@ def rejected(kind: type[RequestRejected]) -> Iterator[pytest.ExceptionInfo[Reque
 
 
 async def settle() -> None:
-    """Let tasks run as far as they can."""
+    """Run all ready tasks."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def test_a_full_queue_rejects_with_the_time_that_the_queue_needs() -> None:
+async def test_retry_after_of_a_full_queue_is_its_predicted_time() -> None:
     harness = AdmissionHarness(depth=2)
     harness.report(batch_seconds=3.0)
     tasks = [harness.admit(rows=4), harness.admit(rows=4)]
@@ -123,7 +123,7 @@ async def test_running_requests_hold_no_credit() -> None:
     assert await first == await second == DONE
 
 
-async def test_a_request_that_is_made_ready_holds_a_place_and_gives_it_back() -> None:
+async def test_a_request_in_preparation_holds_a_slot_and_releases_it() -> None:
     harness = AdmissionHarness(depth=1)
 
     async def read_badly() -> None:
@@ -167,7 +167,7 @@ async def test_a_deadline_before_the_predicted_start_is_rejected_at_once() -> No
     await asyncio.gather(patient, *tasks)
 
 
-async def test_nothing_is_rejected_on_a_guess_before_any_batch_was_measured() -> None:
+async def test_no_deadline_is_rejected_before_the_first_measured_batch() -> None:
     harness = AdmissionHarness(depth=100)
     tasks = [harness.admit(rows=4, seconds=0.001) for _ in range(5)]
     await settle()
@@ -176,7 +176,7 @@ async def test_nothing_is_rejected_on_a_guess_before_any_batch_was_measured() ->
     await asyncio.gather(*tasks)
 
 
-async def test_a_high_priority_waits_only_for_its_equals() -> None:
+async def test_a_high_priority_waits_only_for_its_own_class() -> None:
     harness = AdmissionHarness(depth=100, discipline="Priority")
     harness.report(batch_seconds=2.0)
     tasks = [harness.admit(rows=4, priority=3) for _ in range(3)]
@@ -268,7 +268,7 @@ async def test_an_invalid_body_or_a_lower_priority_displaces_no_request() -> Non
     assert harness.desk.empty()
 
 
-async def test_no_more_requests_are_made_ready_beyond_a_full_queue_than_places_can_be_taken() -> (
+async def test_requests_in_preparation_beyond_a_full_queue_are_limited_by_displaceable_ones() -> (
     None
 ):
     harness, tasks = full_of_the_lowest_class()
@@ -282,7 +282,7 @@ async def test_no_more_requests_are_made_ready_beyond_a_full_queue_than_places_c
 
 
 @pytest.mark.parametrize("stage", [Stage.LOADING, Stage.DRAINING, Stage.DEAD])
-async def test_a_pod_that_does_not_serve_says_so_with_retry_after(stage: Stage) -> None:
+async def test_a_pod_that_does_not_serve_rejects_with_retry_after(stage: Stage) -> None:
     harness = AdmissionHarness()
     harness.health.stage = stage
     with rejected(NotServing) as info:
@@ -301,7 +301,7 @@ async def test_a_stopping_pod_still_accepts_for_a_while() -> None:
     assert await task == DONE
 
 
-async def test_a_client_that_leaves_frees_its_slot_and_cancels_its_request() -> None:
+async def test_a_disconnect_frees_the_slot_and_cancels_the_request() -> None:
     harness = AdmissionHarness(depth=1)
     task = harness.admit()
     await settle()
@@ -314,7 +314,7 @@ async def test_a_client_that_leaves_frees_its_slot_and_cancels_its_request() -> 
     assert harness.counters.settled() == harness.counters.received == 1
 
 
-async def test_a_client_that_leaves_as_its_batch_ends_does_not_affect_others() -> None:
+async def test_a_disconnect_as_the_batch_ends_does_not_affect_others() -> None:
     harness = AdmissionHarness()
     gone, mate = harness.admit(), harness.admit()
     await settle()
@@ -331,7 +331,7 @@ async def test_a_client_that_leaves_as_its_batch_ends_does_not_affect_others() -
     assert harness.desk.empty()
 
 
-async def test_a_client_that_leaves_after_its_end_is_counted_once() -> None:
+async def test_a_disconnect_after_the_end_is_counted_once() -> None:
     harness = AdmissionHarness()
     task = harness.admit()
     await settle()

@@ -1,4 +1,4 @@
-"""Who is calling: a header lowers what a key grants, and never raises it."""
+"""Identification of callers: a header lowers the grants of a key, and never raises them."""
 
 import json
 from ipaddress import ip_network
@@ -36,7 +36,7 @@ def bearer(key: str, **more: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}", **more}
 
 
-def test_a_key_names_its_tenant_and_grants_its_best_priority(tmp_path: Path) -> None:
+def test_a_key_sets_its_tenant_and_its_highest_priority(tmp_path: Path) -> None:
     callers = Callers(ring(tmp_path, KEY), (), Clock())
     caller = callers.identify(bearer("secret-of-a"), "10.0.0.1")
     assert (caller.tenant, caller.max_tokens) == ("a", 100)
@@ -46,18 +46,18 @@ def test_a_key_names_its_tenant_and_grants_its_best_priority(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("best", "unasked"), [(1, 1), (2, 2), (10, 10), (None, 0)])
-def test_who_asks_for_nothing_has_the_key_s_best_class_and_without_one_none(
+def test_the_default_class_is_that_of_the_key(
     tmp_path: Path, best: int | None, unasked: int
 ) -> None:
     named = {name: value for name, value in KEY.items() if name != "bestPriority"}
-    given = {} if best is None else {"bestPriority": best}
-    callers = Callers(ring(tmp_path, {**named, **given}), (), Clock())
+    granted = {} if best is None else {"bestPriority": best}
+    callers = Callers(ring(tmp_path, {**named, **granted}), (), Clock())
     caller = callers.identify(bearer("secret-of-a"), None)
-    assert [caller.granted_priority(asked) for asked in (None, 0)] == [unasked, unasked]
+    assert [caller.granted_priority(requested) for requested in (None, 0)] == [unasked, unasked]
     assert caller.granted_priority(1) == (best or 1)
 
 
-def test_the_key_with_the_highest_class_is_served_before_all_others_unasked(
+def test_the_key_with_the_highest_class_is_served_first_by_default(
     tmp_path: Path,
 ) -> None:
     keys: list[dict[str, object]] = [
@@ -71,7 +71,7 @@ def test_the_key_with_the_highest_class_is_served_before_all_others_unasked(
     assert sorted(classes, key=classes.__getitem__) == [1, 3, 10]
 
 
-def test_a_header_lowers_and_never_raises(tmp_path: Path) -> None:
+def test_a_header_lowers_a_grant_and_never_raises_it(tmp_path: Path) -> None:
     callers = Callers(ring(tmp_path, KEY), (), Clock())
     lower = callers.identify(bearer("secret-of-a", **{"X-Penstock-Priority": "5"}), None)
     higher = callers.identify(bearer("secret-of-a", **{"X-Penstock-Priority": "1"}), None)
@@ -92,7 +92,7 @@ def test_requests_without_a_known_key_are_rejected(tmp_path: Path, headers: dict
         Callers(ring(tmp_path, KEY), (), Clock()).identify(headers, None)
 
 
-def test_without_keys_headers_are_believed_from_trusted_proxies_alone() -> None:
+def test_without_keys_only_headers_of_trusted_proxies_count() -> None:
     callers = Callers(None, (ip_network("10.1.0.0/16"),), Clock())
     headers = {"X-Penstock-Tenant": "b", "X-Penstock-Priority": "2"}
     trusted = callers.identify(headers, "10.1.2.3")
@@ -101,14 +101,14 @@ def test_without_keys_headers_are_believed_from_trusted_proxies_alone() -> None:
     assert callers.identify(headers, "::ffff:10.1.0.9").tenant == "b"
 
 
-def test_a_tenant_that_is_no_text_is_rejected() -> None:
+def test_a_tenant_that_is_not_utf8_is_rejected() -> None:
     callers = Callers(None, (ip_network("10.1.0.0/16"),), Clock())
-    given = b"caf\xe9".decode("utf-8", "surrogateescape")  # as aiohttp reads it
+    tenant = b"caf\xe9".decode("utf-8", "surrogateescape")  # as aiohttp reads it
     with pytest.raises(BadInput, match="X-Penstock-Tenant"):
-        callers.identify({"X-Penstock-Tenant": given}, "10.1.2.3")
+        callers.identify({"X-Penstock-Tenant": tenant}, "10.1.2.3")
 
 
-def test_a_rate_is_kept_and_the_wait_told(tmp_path: Path) -> None:
+def test_a_rate_is_limited_with_retry_after(tmp_path: Path) -> None:
     clock = Clock()
     callers = Callers(ring(tmp_path, {**KEY, "requestsPerMinute": 6}), (), clock)
     callers.identify(bearer("secret-of-a"), None)
@@ -125,7 +125,7 @@ def test_a_bucket_holds_ten_seconds_and_no_more() -> None:
     assert bucket.take(1000.0) == pytest.approx(1.0)
 
 
-def test_keys_are_read_again_and_a_broken_file_keeps_the_former(tmp_path: Path) -> None:
+def test_keys_are_reloaded_and_a_broken_file_changes_nothing(tmp_path: Path) -> None:
     keys = ring(tmp_path, KEY)
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [{**KEY, "key": "new-secret-of-a"}]}))
     keys.reload()
@@ -136,6 +136,6 @@ def test_keys_are_read_again_and_a_broken_file_keeps_the_former(tmp_path: Path) 
     assert keys.find("new-secret-of-a") is not None
 
 
-def test_a_key_does_not_show_in_what_is_logged(tmp_path: Path) -> None:
+def test_a_key_is_not_logged(tmp_path: Path) -> None:
     caller = ring(tmp_path, KEY).find("secret-of-a")
     assert "secret-of-a" not in repr(caller)

@@ -177,7 +177,7 @@ def test_a_process_that_ends_before_the_first_token_is_a_400(
     body = body_with(guided_regex="[0-9]{4}x")
     with pod.held_still(), ThreadPoolExecutor(1) as client:
         answer = client.submit(http.post, PLAIN, json=body)
-        pod.until(lambda: pod.step.held)
+        pod.until(lambda: pod.step.waiting_at_gate)
         end_workers(pod)
         pod.until(
             lambda: not any(worker.users for worker in pod.pod.engine._grammars._numbers.values())

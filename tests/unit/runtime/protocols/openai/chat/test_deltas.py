@@ -1,4 +1,4 @@
-"""A model that thinks aloud and calls tools in its own words: what a client of the API sees of it, whole and streamed."""
+"""Reasoning and tool calls in the model's own format, as answers and streams of the API."""
 
 import json
 import re
@@ -21,7 +21,7 @@ ASSISTANT = "<|assistant|>{%- endif -%}"
 THINKING = CHAT_TEMPLATE.replace(
     ASSISTANT, "<|assistant|>{% if enable_thinking %}<think>{% endif %}{%- endif -%}"
 )
-"""As of Qwen3: an answer may begin with a thought, or the prompt opens one."""
+"""As in Qwen3: an answer may begin with reasoning, or the prompt opens it."""
 THOUGHT, ANSWER = "a < b, so it is.", "It rains."
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"town": "Oslo", "days": 2}}\n</tool_call>'
 ARRAY = '[TOOL_CALLS] [{"name": "weather", "arguments": {"town": "Oslo", "days": 2}}]'
@@ -42,7 +42,7 @@ def thinker(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def say(thinker: Served) -> Iterator[Say]:
-    """Let the model say a text."""
+    """Make the model generate a text."""
     assert thinker.pod.engine.serving is not None
     tokenizer = thinker.pod.engine.serving.tokenizer
 
@@ -54,22 +54,22 @@ def say(thinker: Served) -> Iterator[Say]:
 
 
 def ask(served: Served, **more: Any) -> Any:
-    """Return what the client makes of an answer."""
-    given = {"model": "tiny", "messages": HELLO, **more}
+    """Return an answer as the client parses it."""
+    body = {"model": "tiny", "messages": HELLO, **more}
     with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
-        answer = client.chat.completions.create(**given)
+        answer = client.chat.completions.create(**body)
         return list(answer) if "stream" in more else answer
 
 
 def whole(served: Served, **more: Any) -> dict[str, Any]:
-    """Return the one choice of a whole answer."""
+    """Return the choice of a whole answer."""
     [choice] = ask(served, **more).model_dump()["choices"]
     first_choice: dict[str, Any] = choice
     return first_choice
 
 
 def streamed(served: Served, **more: Any) -> tuple[list[dict[str, Any]], str]:
-    """Return the deltas of a stream, and why it ended."""
+    """Return the deltas of a stream, and its finish reason."""
     events = ask(served, stream=True, **more)
     choices = [event.model_dump(exclude_none=True)["choices"][0] for event in events]
     return [choice["delta"] for choice in choices], choices[-1]["finish_reason"]
@@ -89,7 +89,7 @@ def test_reasoning_is_separated_from_the_answer(thinker: Served, say: Say, opene
     assert (joined(deltas, "reasoning_content"), joined(deltas, "content")) == (THOUGHT, ANSWER)
     assert reason == "stop"
     kinds = [next(iter(delta)) for delta in deltas if delta and "role" not in delta]
-    assert kinds == sorted(kinds, reverse=True), "all of the thought comes before the answer"
+    assert kinds == sorted(kinds, reverse=True), "all reasoning comes before the answer"
 
 
 def test_reasoning_that_is_not_requested_is_left_out(thinker: Served, say: Say) -> None:
@@ -151,7 +151,7 @@ def test_a_model_with_tools_may_answer_without_them(thinker: Served, say: Say) -
 
 
 @pytest.mark.parametrize("choice", ["auto", "required"])
-def test_calls_have_ids_that_the_model_s_template_takes_back(choice: str) -> None:
+def test_calls_have_ids_that_the_models_template_accepts(choice: str) -> None:
     body = ChatBody.model_validate({"messages": HELLO, "tools": [WEATHER], "tool_choice": choice})
     mistral = "{% if call.id|length != 9 %}{{ raise_exception('nine') }}{% endif %}[TOOL_CALLS]"
     assert re.fullmatch("[0-9a-f]{9}", toolbox(body, mistral).new_id())
@@ -162,7 +162,7 @@ def test_calls_have_ids_that_the_model_s_template_takes_back(choice: str) -> Non
 def marked(
     request: pytest.FixtureRequest, model_folder: Path, tmp_path: Path
 ) -> Iterator[tuple[Served, str]]:
-    """A model whose calls begin with a control token, and a call in its words."""
+    """A model whose calls begin with a control token, and a call in its format."""
     marker, call = request.param
     folder = tmp_path / "model"
     shutil.copytree(model_folder, folder)
@@ -180,7 +180,7 @@ def marked(
     served.close()
 
 
-def test_calls_are_found_behind_a_marker_that_is_a_control_token(
+def test_calls_are_found_after_a_marker_that_is_a_control_token(
     marked: tuple[Served, str],
 ) -> None:
     served, unmarked = marked
