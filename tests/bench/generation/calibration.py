@@ -1,10 +1,9 @@
 """Calibration: memory bandwidth and GEMM rate of the machine during the run."""
 
 from dataclasses import dataclass
+from time import perf_counter as now
 
 import torch
-
-from tests.bench.generation.clock import now
 
 BYTES = 1 << 28
 SIDE = 1024

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from time import perf_counter as now
 from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -16,7 +17,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from penstock_runtime.engine.placement import Placement
-from tests.bench.generation.clock import now
 from tests.bench.generation.workload import Work
 
 START_SECONDS = 300.0

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from time import perf_counter as now
 
-from tests.bench.generation.clock import now
 from tests.bench.generation.workload import QUICK, Work, work
 
 PAIRS = 5

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from statistics import median
+from time import perf_counter as now
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import (
@@ -14,7 +15,6 @@ from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.sequence import RequestSpec, Sequence
 from penstock_runtime.engine.continuous.steps.step_plan import StepPlan
-from tests.bench.generation.clock import now
 
 RUNNING, WAITING, STEPS = 64, 10_000, 300
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from time import perf_counter as now
 
 import torch
 from safetensors import safe_open
 
 from penstock_runtime.engine.continuous.messages import StepReport
-from tests.bench.generation.clock import now
 
 COPIED_BYTES = 1 << 30
 REPEATS = 10

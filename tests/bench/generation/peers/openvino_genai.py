@@ -2,6 +2,7 @@
 
 from collections import deque
 from pathlib import Path
+from time import perf_counter as now
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import openvino as ov
 import openvino_genai as genai
 from optimum.intel import OVModelForCausalLM
 
-from tests.bench.generation.clock import now
 from tests.bench.generation.workload import PromptRequest, Work
 
 CACHE_GIB = 1

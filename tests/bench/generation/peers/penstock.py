@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from time import perf_counter as now
 
 import torch
 
@@ -17,7 +18,6 @@ from penstock_runtime.engine.continuous.scheduler.scheduler import TokenSchedule
 from penstock_runtime.engine.machine import spare_the_collector, this_machine
 from penstock_runtime.engine.placement import step_depth
 from penstock_runtime.models.decoders.open import open_step
-from tests.bench.generation.clock import now
 from tests.bench.generation.workload import Work
 
 BUDGET = 512

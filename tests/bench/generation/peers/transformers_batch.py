@@ -1,13 +1,13 @@
 """Peer: transformers' continuous batching, `generate_batch`."""
 
 from pathlib import Path
+from time import perf_counter as now
 from typing import Any
 
 import torch
 import transformers
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
-from tests.bench.generation.clock import now
 from tests.bench.generation.workload import Work
 
 PAGES = 256

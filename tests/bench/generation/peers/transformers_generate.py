@@ -1,12 +1,12 @@
 """transformers' `generate()`, one request after the other: what most people begin with."""
 
 from pathlib import Path
+from time import perf_counter as now
 from typing import Any
 
 import torch
 import transformers
 
-from tests.bench.generation.clock import now
 from tests.bench.generation.workload import Work
 
 auto: Any = transformers.AutoModelForCausalLM

@@ -1,10 +1,10 @@
 """Peer: vLLM's CPU build, in its own virtual environment (see `environments.py`)."""
 
 from pathlib import Path
+from time import perf_counter as now
 
 import vllm
 
-from tests.bench.generation.clock import now
 from tests.bench.generation.workload import CONCURRENCY, Work
 
 MODEL_LENGTH = 1024
