@@ -48,12 +48,14 @@ def bill(whole: Bom, image: str, wanted: frozenset[str]) -> Bom:
     Raises:
         ValueError: a wanted component is not in the described environment.
     """
-    kept = [component for component in whole["components"] if plain(component["name"]) in wanted]
-    missing = wanted - {plain(component["name"]) for component in kept}
+    components = [
+        component for component in whole["components"] if plain(component["name"]) in wanted
+    ]
+    missing = wanted - {plain(component["name"]) for component in components}
     if missing:
         raise ValueError(f"{', '.join(sorted(missing))} not installed here: run make setup")
     root = {**whole["metadata"]["component"], "name": image}
-    references = {component["bom-ref"] for component in kept}
+    references = {component["bom-ref"] for component in components}
     dependencies = [
         _among(dependency, references)
         for dependency in whole["dependencies"]
@@ -63,14 +65,16 @@ def bill(whole: Bom, image: str, wanted: frozenset[str]) -> Bom:
     return {
         **whole,
         "metadata": {**whole["metadata"], "component": root},
-        "components": kept,
+        "components": components,
         "dependencies": [top, *dependencies],
     }
 
 
 def _among(dependency: Mapping[str, Any], references: set[str]) -> dict[str, Any]:
-    kept = [reference for reference in dependency.get("dependsOn", ()) if reference in references]
-    return {**dependency, "dependsOn": kept} if kept else {"ref": dependency["ref"]}
+    dependencies = [
+        reference for reference in dependency.get("dependsOn", ()) if reference in references
+    ]
+    return {**dependency, "dependsOn": dependencies} if dependencies else {"ref": dependency["ref"]}
 
 
 def requirements(document: Bom) -> str:

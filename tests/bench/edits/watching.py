@@ -39,14 +39,14 @@ def watching(api: Api, path: str) -> Iterator[EditWatch]:
     """Watch the object at `path`."""
     watched_object = api.request("GET", path)
     collection, _, name = path.rpartition("/")
-    seen = EditWatch()
-    seen.changes.put((time.monotonic(), watched_object.get("status", {}).get("batch", {})))
+    watch = EditWatch()
+    watch.changes.put((time.monotonic(), watched_object.get("status", {}).get("batch", {})))
 
     def read() -> None:
         version = watched_object["metadata"]["resourceVersion"]
         for event in api.watch(collection, name, version, WATCH_SECONDS):
             batch = event["object"].get("status", {}).get("batch", {})
-            seen.changes.put((time.monotonic(), batch))
+            watch.changes.put((time.monotonic(), batch))
 
     Thread(target=read, name="watch", daemon=True).start()
-    yield seen
+    yield watch

@@ -236,12 +236,12 @@ def _embedder_lines(raw: dict[str, float], rates: ByServer) -> Iterator[Line]:
 
 def _best_peer(rates: ByServer, connections: int, *, binary: bool) -> float | None:
     """Return the best rate of the peers with one kind of body, or None if none was measured."""
-    seen = (
+    peer_rates = (
         by.get(connections)
         for name, by in rates.items()
         if not name.startswith("penstock") and name.endswith(BINARY) == binary
     )
-    return max((rate for rate in seen if rate is not None), default=None)
+    return max((rate for rate in peer_rates if rate is not None), default=None)
 
 
 def _show(name: str, figures: dict[str, Any]) -> None:

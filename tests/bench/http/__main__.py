@@ -184,8 +184,8 @@ def _open(
     with serving(contender) as running:
         load(running, 64, 0.5)
         for share in shares:
-            seen = load(running, 256, options.open_seconds, share * peak)
-            figures.opened.setdefault(contender.name, {})[share] = seen
+            sample = load(running, 256, options.open_seconds, share * peak)
+            figures.opened.setdefault(contender.name, {})[share] = sample
 
 
 def _overload(options: argparse.Namespace, figures: HttpFigures) -> None:

@@ -30,9 +30,9 @@ class HttpFigures:
             lambda: defaultdict(list)
         )
 
-    def note(self, name: str, connections: int, seen: dict[str, Any]) -> None:
+    def note(self, name: str, connections: int, sample: dict[str, Any]) -> None:
         """Add one closed-loop measurement."""
-        self._closed[name][connections].append(seen)
+        self._closed[name][connections].append(sample)
 
     def names(self) -> list[str]:
         """Return the names of the measured contenders, in order."""
@@ -40,7 +40,9 @@ class HttpFigures:
 
     def connections(self) -> list[int]:
         """Return the measured numbers of connections."""
-        return sorted({number for seen in self._closed.values() for number in seen})
+        return sorted(
+            {number for by_connections in self._closed.values() for number in by_connections}
+        )
 
     def rate(self, name: str, connections: int) -> float:
         """Return the median of correct answers a second; 0 without a measurement."""
@@ -118,9 +120,9 @@ class HttpFigures:
     def open_peers(self) -> dict[str, float]:
         """Return the p99 in milliseconds of each peer that serves OPEN_SHARE of our peak."""
         return {
-            name: seen[OPEN_SHARE]["p99"] / 1000
-            for name, seen in self.opened.items()
-            if OPEN_SHARE in seen and not name.startswith("penstock") and "sketch" not in name
+            name: sample[OPEN_SHARE]["p99"] / 1000
+            for name, sample in self.opened.items()
+            if OPEN_SHARE in sample and not name.startswith("penstock") and "sketch" not in name
         }
 
     def _open_ratio(self) -> float | None:
@@ -129,10 +131,10 @@ class HttpFigures:
         return _ratio(ours["p99"] / 1000, min(peers)) if ours and peers else None
 
     def _lateness(self) -> float | None:
-        seen = self.overload
-        if not seen:
+        sample = self.overload
+        if not sample:
             return None
-        return float(seen["p99_milliseconds"]) / float(seen["deadline_milliseconds"])
+        return float(sample["p99_milliseconds"]) / float(sample["deadline_milliseconds"])
 
     def _process_mebibytes(self) -> float | None:
         if self.process_memory is None:
@@ -158,8 +160,8 @@ class HttpFigures:
         return self.cpu_microseconds(name, connections) if measured else None
 
     def _median(self, name: str, connections: int, of: Any) -> float:
-        seen = self._closed.get(name, {}).get(connections, [])
-        return float(median(of(run) for run in seen)) if seen else 0.0
+        samples = self._closed.get(name, {}).get(connections, [])
+        return float(median(of(run) for run in samples)) if samples else 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Return everything, for `build/bench/http.json`."""

@@ -54,30 +54,30 @@ def overload(
         )
         with serving(contender, write(contender) if write else None) as running:
             before = load(running, peak.connections, 2.0)
-            seen = load(running, CONNECTIONS, seconds, FACTOR * peak.rate, PATIENCE_SECONDS)
+            sample = load(running, CONNECTIONS, seconds, FACTOR * peak.rate, PATIENCE_SECONDS)
             after = load(running, 64, 1.0)
     return {
-        **seen,
-        "goodput_ratio": seen["right"] / seen["seconds"] / peak.rate,
+        **sample,
+        "goodput_ratio": sample["right"] / sample["seconds"] / peak.rate,
         "goodput_target": GOODPUT_TARGET,
-        "goodput_ratio_by_cpu": _cpu(before) / _cpu(seen),
-        "p99_milliseconds": seen["p99"] / 1000,
+        "goodput_ratio_by_cpu": _cpu(before) / _cpu(sample),
+        "p99_milliseconds": sample["p99"] / 1000,
         "deadline_milliseconds": DEADLINE_MILLISECONDS,
         "queue_depth": queue_depth,
-        "refused_per_second": seen["refused"] / seen["seconds"],
-        "unsent_per_second": seen["unsent"] / seen["seconds"],
-        "memory_grown": max(seen["memory"], after["memory"]) - before["memory"],
+        "refused_per_second": sample["refused"] / sample["seconds"],
+        "unsent_per_second": sample["unsent"] / sample["seconds"],
+        "memory_grown": max(sample["memory"], after["memory"]) - before["memory"],
     }
 
 
-def _cpu(seen: dict[str, Any]) -> float:
+def _cpu(sample: dict[str, Any]) -> float:
     """Return the processor time per correct answer, which is robust on a shared machine."""
-    return float(seen["cpu_seconds"]) / max(1, int(seen["right"]))
+    return float(sample["cpu_seconds"]) / max(1, int(sample["right"]))
 
 
-def mebibytes_grown(seen: dict[str, Any]) -> float | None:
+def mebibytes_grown(sample: dict[str, Any]) -> float | None:
     """Return the growth of memory in MiB, or None without an overload run."""
-    return seen["memory_grown"] / 2**20 if seen else None
+    return sample["memory_grown"] / 2**20 if sample else None
 
 
 def _limits(queue_depth: int) -> str:

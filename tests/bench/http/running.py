@@ -131,8 +131,8 @@ def _wait(running: RunningContender, log: Path) -> None:
         if running.process.poll() is not None:
             break
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", running.port), 1):
-            seen = load(running, 1, 0.3)
-            if seen["right"]:
+            sample = load(running, 1, 0.3)
+            if sample["right"]:
                 return
         time.sleep(0.3)
     words = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]

@@ -71,13 +71,13 @@ def _opened(figures: HttpFigures) -> Table:
         "p99 ms",
     )
     for name, shares in figures.opened.items():
-        for share, seen in shares.items():
+        for share, sample in shares.items():
             table.add_row(
                 name,
                 f"{share:.0%}",
-                f"{seen['right'] / seen['seconds']:,.0f}",
-                f"{seen['p50'] / 1000:.2f}",
-                f"{seen['p99'] / 1000:.2f}",
+                f"{sample['right'] / sample['seconds']:,.0f}",
+                f"{sample['p50'] / 1000:.2f}",
+                f"{sample['p99'] / 1000:.2f}",
             )
     return table
 
@@ -89,25 +89,25 @@ def _overload(figures: HttpFigures) -> Table:
         "measured",
         "target",
     )
-    seen = figures.overload
+    sample = figures.overload
     table.add_row(
-        "goodput / peak", f"{seen['goodput_ratio']:.2f}", f">= {seen['goodput_target']:.2f}"
+        "goodput / peak", f"{sample['goodput_ratio']:.2f}", f">= {sample['goodput_target']:.2f}"
     )
     table.add_row(
-        "goodput / peak, by CPU a right answer", f"{seen['goodput_ratio_by_cpu']:.2f}", ""
+        "goodput / peak, by CPU a right answer", f"{sample['goodput_ratio_by_cpu']:.2f}", ""
     )
     table.add_row(
         "p99 of accepted, ms",
-        f"{seen['p99_milliseconds']:.1f}",
-        f"<= {seen['deadline_milliseconds']:.0f}",
+        f"{sample['p99_milliseconds']:.1f}",
+        f"<= {sample['deadline_milliseconds']:.0f}",
     )
     table.add_row(
-        "memory grown, MiB", f"{seen['memory_grown'] / 2**20:.1f}", f"<= {GROWN_TARGET:.0f}"
+        "memory grown, MiB", f"{sample['memory_grown'] / 2**20:.1f}", f"<= {GROWN_TARGET:.0f}"
     )
     table.add_row(
-        "unsent/s (no free connection for 0.1 s)", f"{seen['unsent_per_second']:,.0f}", ""
+        "unsent/s (no free connection for 0.1 s)", f"{sample['unsent_per_second']:,.0f}", ""
     )
-    table.add_row("refused/s", f"{seen['refused_per_second']:,.0f}", "")
+    table.add_row("refused/s", f"{sample['refused_per_second']:,.0f}", "")
     return table
 
 

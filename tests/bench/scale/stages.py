@@ -52,8 +52,8 @@ class Patience:
     _last_seen: object = None
     _since: float = 0.0
 
-    def spent(self, seen: object, now: float) -> bool:
-        """Return whether `seen` has not changed for too long; `now` is in seconds."""
-        if seen != self._last_seen:
-            self._last_seen, self._since = seen, now
+    def spent(self, observed: object, now: float) -> bool:
+        """Return whether `observed` has not changed for too long; `now` is in seconds."""
+        if observed != self._last_seen:
+            self._last_seen, self._since = observed, now
         return now - self._since > self.seconds

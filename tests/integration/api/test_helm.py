@@ -158,11 +158,11 @@ def test_the_chart_with_every_option_passes_strict_validation(
     text = target.helm(
         "template", "try", CHART, "--namespace", namespace, "--kube-version", version, *sets
     )
-    said = target.kubectl(
+    output = target.kubectl(
         "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict",
         "--namespace", namespace, "--filename", "-", stdin=text,
     )  # fmt: skip
-    assert len(said.splitlines()) == text.count("\nkind: ")
+    assert len(output.splitlines()) == text.count("\nkind: ")
 
 
 NEEDED_PERMISSIONS = (

@@ -50,9 +50,9 @@ def test_leaving_auto_does_not_collapse_the_pool(
     api: Api, make: Make, left: str, entered: str
 ) -> None:
     path = make(mode(left), ready=8)
-    said = rejected(api, path, mode(entered))
+    message = rejected(api, path, mode(entered))
     for word in ("spec.scaling.mode", entered, "8 ready replicas", "spec.replicas 1", "mode Hold"):
-        assert word in said
+        assert word in message
 
 
 def test_dropping_the_mode_is_leaving_auto_too(api: Api, make: Make) -> None:
@@ -86,16 +86,16 @@ def test_a_manual_pool_may_recommend_whatever_is_ready(api: Api, make: Make) -> 
 
 def test_the_source_type_is_immutable(api: Api, make: Make) -> None:
     path = make({})
-    said = rejected(api, path, {"model": {"source": {**CLAIM, "module": None}}})
+    message = rejected(api, path, {"model": {"source": {**CLAIM, "module": None}}})
     for word in ("model.source", "was Module, got PersistentVolumeClaim", "create another pool"):
-        assert word in said
+        assert word in message
 
 
 def test_the_task_is_immutable(api: Api, make: Make) -> None:
     path = make({"model": {"source": {**CLAIM, "module": None}}})
-    said = rejected(api, path, {"model": {"task": "Embedding", "source": _directory()}})
+    message = rejected(api, path, {"model": {"task": "Embedding", "source": _directory()}})
     for word in ("model.task", "was Tensor, got Embedding", "create another pool"):
-        assert word in said
+        assert word in message
     api.merge(path, {"spec": {"model": {"task": "Tensor"}}})
 
 

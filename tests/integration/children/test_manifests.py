@@ -69,9 +69,9 @@ def world(namespace: str, spec: dict[str, Any]) -> World:
     return World(pool=replace(pool(), namespace=namespace, spec=stored), config=CONFIG)
 
 
-def make(api: Api, seen: World) -> None:
+def make(api: Api, observed: World) -> None:
     """Add every child to the world as the API server would store it."""
-    for write in seen.run().writes:
+    for write in observed.run().writes:
         assert write.write is Write.CREATE
         kind, own = kinds.BY_KIND[write.kind], write.manifest["metadata"]
         path = f"{kind.path(own['namespace'])}?dryRun=All&fieldManager={names.FIELD_MANAGER}"
@@ -80,36 +80,36 @@ def make(api: Api, seen: World) -> None:
             write.kind, {**raw, "metadata": {"resourceVersion": "1", **raw["metadata"]}}
         )
         if write.kind == "ControllerRevision":
-            seen.revisions = [child]
+            observed.revisions = [child]
         else:
-            seen.children[write.kind, own["name"]] = child
+            observed.children[write.kind, own["name"]] = child
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_children_are_accepted_and_a_second_pass_writes_nothing(
     api: Api, namespace: str, name: str
 ) -> None:
-    seen = world(namespace, SPECS[name])
-    make(api, seen)
-    assert len(seen.children) == 5
-    assert seen.run().writes == ()
-    seen.states.clear()
-    assert seen.run().writes == ()
+    observed = world(namespace, SPECS[name])
+    make(api, observed)
+    assert len(observed.children) == 5
+    assert observed.run().writes == ()
+    observed.states.clear()
+    assert observed.run().writes == ()
 
 
 @pytest.mark.parametrize("name", ["plain", "cpu", "empty"])
 def test_pods_are_admitted_under_restricted_pod_security(
     api: Api, namespace: str, name: str
 ) -> None:
-    seen = world(namespace, SPECS[name])
-    seen.settle()
+    observed = world(namespace, SPECS[name])
+    observed.settle()
     api.request(
         "POST",
         f"/api/v1/namespaces/{namespace}/serviceaccounts",
         ACCOUNT | {"metadata": {"name": f"account-{name}"}},
     )
-    spec = {**seen.template["spec"], "serviceAccountName": f"account-{name}"}
-    metadata = {**seen.template["metadata"], "name": f"pod-{name}", "namespace": namespace}
+    spec = {**observed.template["spec"], "serviceAccountName": f"account-{name}"}
+    metadata = {**observed.template["metadata"], "name": f"pod-{name}", "namespace": namespace}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     admitted = api.request("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
     assert admitted["spec"]["automountServiceAccountToken"] is False

@@ -98,8 +98,8 @@ class GatedStep:
         return result
 
     def _scripted(self, row: Row) -> SampledToken:
-        said = row.start + row.count - row.sequence.request.prompt_tokens
-        return SampledToken(self.script[said] if said < len(self.script) else END)
+        position = row.start + row.count - row.sequence.request.prompt_tokens
+        return SampledToken(self.script[position] if position < len(self.script) else END)
 
 
 class Served:

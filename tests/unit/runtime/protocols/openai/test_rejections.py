@@ -99,18 +99,18 @@ REJECTED: list[tuple[str, str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "field", "said"),
+    ("path", "body", "field", "expected"),
     [case[1:] for case in REJECTED],
     ids=[case[0] for case in REJECTED],
 )
 def test_an_invalid_body_is_rejected_by_field(
-    http: httpx2.Client, path: str, body: dict[str, Any], field: str, said: str
+    http: httpx2.Client, path: str, body: dict[str, Any], field: str, expected: str
 ) -> None:
     answer = http.post(path, json=body)
     assert answer.status_code == (404 if field == "model" else 400)
     answer_body = answer.json()
     assert (answer_body["error"]["param"], answer_body["field"]) == (field, field)
-    assert said in answer_body["error"]["message"]
+    assert expected in answer_body["error"]["message"]
 
 
 def test_broken_json_is_rejected(http: httpx2.Client) -> None:
