@@ -59,6 +59,10 @@ class KVSpec:
         """Return the positions that fit on the device."""
         return self.blocks * self.block_tokens
 
+    def blocks_for(self, tokens: int) -> int:
+        """Return how many blocks `tokens` positions take."""
+        return -(-tokens // self.block_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:

@@ -1,7 +1,7 @@
-"""The block manager: sole owner of the state of every KV block. It handles block numbers, never tensors.
+"""`BlockManager`: the state of every KV block. It handles block numbers, never tensors.
 
-Every block is in exactly one state: free; used, by `refs` sequences; cached, unused but with contents that a hash
-still finds, evicted in order of last use; or copying to host memory, after which it is released.
+Every block is in exactly one state: free; used, by `refs` sequences; cached, unused but with contents that
+`PrefixCache` still finds; or copying to host memory, after which it is released.
 `free + used + cached + copying == total` always holds: `check` verifies it.
 
 Blocks in host memory, for swapped-out sequences, are free or taken.
@@ -9,7 +9,7 @@ Blocks in host memory, for swapped-out sequences, are free or taken.
 
 from collections.abc import Iterable, Sequence
 
-from penstock_runtime.engine.continuous.scheduler.prefix_hash import BlockHash
+from penstock_runtime.engine.continuous.scheduler.prefix_cache import BlockHash, PrefixCache
 
 
 class BlocksExhausted(Exception):
@@ -17,30 +17,16 @@ class BlocksExhausted(Exception):
 
 
 class BlockManager:
-    """Counts `total` blocks of `block_tokens` tokens each; every operation is O(blocks it names)."""
+    """Counts the references to `total` blocks; every operation is O(blocks it names)."""
 
-    __slots__ = (
-        "_by_hash",
-        "_cached",
-        "_copying",
-        "_free",
-        "_hashes",
-        "_refs",
-        "block_tokens",
-        "total",
-    )
+    __slots__ = ("_copying", "_free", "_refs", "prefix", "total")
 
-    def __init__(self, total: int, block_tokens: int) -> None:
+    def __init__(self, total: int) -> None:
         self.total = total
-        self.block_tokens = block_tokens
+        self.prefix = PrefixCache()
         self._free = list(range(total - 1, -1, -1))
         self._refs: dict[int, int] = {}
-        self._cached: dict[int, None] = {}
-        """In order of last use: a dict keeps the order of insertion."""
         self._copying: set[int] = set()
-        self._hashes: dict[int, BlockHash] = {}
-        """Hash of each published block."""
-        self._by_hash: dict[BlockHash, int] = {}
 
     # -- counts
 
@@ -48,11 +34,6 @@ class BlockManager:
     def free(self) -> int:
         """Blocks without contents."""
         return len(self._free)
-
-    @property
-    def cached(self) -> int:
-        """Unused blocks whose contents the prefix cache keeps."""
-        return len(self._cached)
 
     @property
     def used(self) -> int:
@@ -66,33 +47,17 @@ class BlockManager:
 
     @property
     def available(self) -> int:
-        """Blocks that `allocate` can return now."""
-        return len(self._free) + len(self._cached)
+        """Blocks that `allocate` can return now: the free and the cached ones."""
+        return len(self._free) + len(self.prefix.evictable)
 
-    def blocks_for(self, tokens: int) -> int:
-        """Return how many blocks `tokens` tokens take."""
-        return -(-tokens // self.block_tokens)
-
-    def count_hits(self, hashes: Sequence[BlockHash]) -> int:
-        """Return the length of the longest prefix of `hashes` with a published block each."""
-        count = 0
-        for block_hash in hashes:
-            if block_hash not in self._by_hash:
-                break
-            count += 1
-        return count
-
-    def count_in_use(self, hashes: Sequence[BlockHash]) -> int:
-        """Return how many published blocks of `hashes` are in use: sharing them takes no available block."""
-        return sum(self._by_hash[block_hash] in self._refs for block_hash in hashes)
+    def count_in_use(self, blocks: Iterable[int]) -> int:
+        """Return how many of the published `blocks` are in use: sharing them takes no available block."""
+        return sum(block in self._refs for block in blocks)
 
     def count_unrecoverable(self, blocks: Iterable[int]) -> int:
         """Return how many of `blocks` are neither shared nor published: after a release they must be recomputed."""
-        return sum(self._refs[block] == 1 and block not in self._hashes for block in blocks)
-
-    def shared(self, block: int) -> bool:
-        """Return whether more than one sequence uses `block`: it must be copied before it is written."""
-        return self._refs[block] > 1
+        refs, published = self._refs, self.prefix.hashes
+        return sum(refs[block] == 1 and block not in published for block in blocks)
 
     # -- changes
 
@@ -104,33 +69,24 @@ class BlockManager:
         """
         if count > self.available:
             raise BlocksExhausted(f"{count} blocks requested, {self.available} available")
-        blocks = [self._free.pop() if self._free else self._evict() for _ in range(count)]
+        free, prefix = self._free, self.prefix
+        blocks = [free.pop() if free else prefix.evict() for _ in range(count)]
         for block in blocks:
             self._refs[block] = 1
         return blocks
 
-    def share(self, hashes: Sequence[BlockHash]) -> list[int]:
-        """Return the published blocks of `hashes`, each with one more reference."""
-        blocks = [self._by_hash[block_hash] for block_hash in hashes]
-        self.share_blocks(blocks)
-        return blocks
-
-    def share_blocks(self, blocks: Iterable[int]) -> None:
+    def share(self, blocks: Iterable[int]) -> None:
         """Add a reference to each of `blocks`, which are used or cached."""
         for block in blocks:
-            self._cached.pop(block, None)
+            self.prefix.revive(block)
             self._refs[block] = self._refs.get(block, 0) + 1
 
     def publish(self, block: int, block_hash: BlockHash) -> bool:
-        """Publish the used `block`, whose contents are final, under `block_hash`; return whether it is.
+        """Publish `block`, whose contents are final, under `block_hash`; return whether it is published.
 
-        It is not where another block has that hash already, which stays; nor where the block is no longer
-        used, but being copied.
+        It is not if another block has that hash already, or if the block is no longer used but being copied.
         """
-        if block not in self._refs or self._by_hash.setdefault(block_hash, block) != block:
-            return False
-        self._hashes[block] = block_hash
-        return True
+        return block in self._refs and self.prefix.publish(block, block_hash)
 
     def release(self, blocks: Sequence[int]) -> None:
         """Remove a reference from each of `blocks`, listed from first to last.
@@ -151,7 +107,7 @@ class BlockManager:
         Shared and published blocks stay in use meanwhile, since they may gain references.
         """
         for block in blocks:
-            if self._refs[block] == 1 and block not in self._hashes:
+            if self._refs[block] == 1 and block not in self.prefix.hashes:
                 del self._refs[block]
                 self._copying.add(block)
 
@@ -164,35 +120,22 @@ class BlockManager:
             else:
                 self.release((block,))
 
-    def clear_cache(self) -> None:
-        """Evict all cached blocks."""
-        while self._cached:
-            self._free.append(self._evict())
-
     def _cache_or_free(self, block: int) -> None:
-        if block in self._hashes:
-            self._cached[block] = None
+        if block in self.prefix.hashes:
+            self.prefix.keep(block)
         else:
             self._free.append(block)
 
-    def _evict(self) -> int:
-        """Return the least recently used cached block and remove its hash."""
-        block = next(iter(self._cached))
-        del self._cached[block]
-        del self._by_hash[self._hashes.pop(block)]
-        return block
-
     def check(self) -> None:
         """Raise AssertionError unless every block is in exactly one state and every hash finds its block."""
-        states = [*self._free, *self._refs, *self._cached, *self._copying]
+        states = [*self._free, *self._refs, *self.prefix.evictable, *self._copying]
         if sorted(states) != list(range(self.total)):
             raise AssertionError(f"of {self.total} blocks, {len(states)} are accounted for")
-        if {block: block_hash for block_hash, block in self._by_hash.items()} != self._hashes:
-            raise AssertionError("the hashes of blocks and the blocks of hashes disagree")
-        if not set(self._hashes).isdisjoint(self._free):
+        if not self.prefix.hashes.keys().isdisjoint(self._free):
             raise AssertionError("a free block has a hash")
         if any(refs < 1 for refs in self._refs.values()):
             raise AssertionError("a used block has no reference")
+        self.prefix.check()
 
 
 class HostBlocks:

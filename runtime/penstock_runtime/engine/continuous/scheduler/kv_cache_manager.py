@@ -1,4 +1,4 @@
-"""The KV cache manager: allocates blocks to sequences and releases them while earlier steps still run.
+"""`KvCacheManager`: allocates blocks to sequences and releases them while earlier steps still run.
 
 A block that a plan in flight names is released when that plan settles, never before. Full blocks are published
 then as well, so the prefix cache contains only computed positions.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager, HostBlocks
-from penstock_runtime.engine.continuous.scheduler.prefix_hash import HashChain, root_hash
+from penstock_runtime.engine.continuous.scheduler.prefix_cache import HashChain, root_hash
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.steps.step_plan import BlockCopy, StepPlan
 
@@ -40,7 +40,8 @@ class KvCacheManager:
     """Owns the blocks of device and host, and the releases that wait for plans in flight."""
 
     def __init__(self, info: GenerationInfo) -> None:
-        self.blocks = BlockManager(info.kv.blocks, info.kv.block_tokens)
+        self.spec = info.kv
+        self.blocks = BlockManager(info.kv.blocks)
         self.host_blocks = HostBlocks(info.kv.host_blocks)
         self.in_flight: deque[PlanInFlight] = deque()
         self.prefix = PrefixTotals()
@@ -49,7 +50,7 @@ class KvCacheManager:
 
     def hash_chain(self, salt: str) -> HashChain:
         """Return the hash chain of a new sequence."""
-        return HashChain(root_hash(self._revision, "", salt), self.blocks.block_tokens)
+        return HashChain(root_hash(self._revision, "", salt), self.spec.block_tokens)
 
     @property
     def blocks_in_flight(self) -> int:
@@ -62,7 +63,7 @@ class KvCacheManager:
 
     def blocks_needed(self, state: SequenceState) -> int:
         """Return how many blocks all tokens of `state` take."""
-        return self.blocks.blocks_for(state.sequence.length)
+        return self.spec.blocks_for(state.sequence.length)
 
     def blocks_lacking(self, state: SequenceState) -> int:
         """Return how many blocks `state` lacks for its next token."""
@@ -94,17 +95,19 @@ class KvCacheManager:
         return True
 
     def _allocate_after_prefix(self, state: SequenceState, reserve: int) -> bool:
-        sequence, size = state.sequence, self.blocks.block_tokens
+        sequence, size = state.sequence, self.spec.block_tokens
         full = min(
             (sequence.length - 1) // size, len(sequence.ids) // size, sequence.reusable // size
         )
         hashes = state.hash_chain.first(sequence.ids, full)
-        hits = self.blocks.count_hits(hashes)
-        revived = hits - self.blocks.count_in_use(hashes[:hits])
+        shared = self.blocks.prefix.find(hashes)
+        hits = len(shared)
+        revived = hits - self.blocks.count_in_use(shared)
         fresh = self.blocks_needed(state) - hits
         if fresh + revived + reserve > self.blocks.available:
             return False
-        state.blocks = self.blocks.share(hashes[:hits]) + self.blocks.allocate(fresh)
+        self.blocks.share(shared)
+        state.blocks = shared + self.blocks.allocate(fresh)
         state.settled = sequence.computed = hits * size
         self.prefix.queried += len(sequence.ids)
         self.prefix.hit += sequence.computed
@@ -115,15 +118,15 @@ class KvCacheManager:
     ) -> bool:
         """Share the sibling's full blocks and copy the last one, which both would write."""
         sequence = state.sequence
-        full = (sequence.length - 1) // self.blocks.block_tokens
+        full = (sequence.length - 1) // self.spec.block_tokens
         fresh = self.blocks_needed(state) - full
         if fresh + reserve > self.blocks.available:
             return False
         shared = sibling.blocks[:full]
-        self.blocks.share_blocks(shared)
+        self.blocks.share(shared)
         state.blocks = [*shared, *self.blocks.allocate(fresh)]
         sequence.computed = state.settled = sequence.length - 1
-        if sequence.computed % self.blocks.block_tokens:
+        if sequence.computed % self.spec.block_tokens:
             plan.copies.append(BlockCopy(sibling.blocks[full], state.blocks[full]))
             state.last_plan = sibling.last_plan = plan.number
         return True
@@ -159,7 +162,7 @@ class KvCacheManager:
 
     def swap_out(self, state: SequenceState, plan: StepPlan) -> bool:
         """Copy the computed blocks of `state` to the host within `plan`; return whether the host had enough free."""
-        count = self.blocks.blocks_for(state.sequence.computed)
+        count = self.spec.blocks_for(state.sequence.computed)
         if not 0 < count <= self.host_blocks.free:
             return False
         state.host_blocks = self.host_blocks.allocate(count)
@@ -183,7 +186,7 @@ class KvCacheManager:
         flight = self.in_flight.popleft()
         if flight.plan is not plan:
             raise ValueError(f"plan {plan.number} settles before plan {flight.plan.number}")
-        size = self.blocks.block_tokens
+        size = self.spec.block_tokens
         for index, (row, state) in enumerate(zip(plan.rows, flight.states, strict=True)):
             if index in failed:
                 continue

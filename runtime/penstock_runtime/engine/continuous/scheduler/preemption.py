@@ -73,16 +73,16 @@ class Preemptor:
 
     def _preempt(self, state: SequenceState, plan: StepPlan | None) -> None:
         """Preempt a sequence: swapped out within `plan` if that is cheaper, otherwise to be recomputed."""
-        sequence, blocks = state.sequence, self._kv.blocks
+        sequence, kv = state.sequence, self._kv
         self._running.discard(sequence.uid)
         sequence.stats.preemptions += 1
         self.count += 1
         state.preempted_at = sequence.computed
-        lost_tokens = blocks.count_unrecoverable(state.blocks) * blocks.block_tokens
-        used = blocks.blocks_for(sequence.computed)
+        lost_tokens = kv.blocks.count_unrecoverable(state.blocks) * kv.spec.block_tokens
+        used = kv.spec.blocks_for(sequence.computed)
         swap = plan is not None and self._costs.swap_is_cheaper(lost_tokens, used)
-        if not (swap and plan is not None and self._kv.swap_out(state, plan)):
-            self._kv.release(state)
+        if not (swap and plan is not None and kv.swap_out(state, plan)):
+            kv.release(state)
             sequence.computed = 0
         self._queue.add(state)
 

@@ -1,7 +1,8 @@
-"""Hashes of full KV blocks: equal hashes mean equal keys and values, so requests can share the blocks.
+"""`PrefixCache`: the blocks that a hash of their contents finds, and the order in which unused ones are evicted.
 
-A block's hash covers its parent's hash and its own token ids; the root covers everything else that determines keys
-and values, and the namespace that may share them.
+Equal hashes mean equal keys and values, so requests can share the blocks. A block's hash covers its parent's hash and
+its own token ids; the root covers everything else that determines keys and values, and the namespace that may share
+them.
 """
 
 from array import array
@@ -50,3 +51,55 @@ class HashChain:
             parent = child_hash(parent, ids[n * size : (n + 1) * size])
             hashes.append(parent)
         return hashes[:blocks]
+
+
+class PrefixCache:
+    """Owns the hashes of published blocks, and which of those blocks no sequence uses."""
+
+    __slots__ = ("_by_hash", "evictable", "hashes")
+
+    def __init__(self) -> None:
+        self._by_hash: dict[BlockHash, int] = {}
+        self.hashes: dict[int, BlockHash] = {}
+        """Hash of each published block."""
+        self.evictable: dict[int, None] = {}
+        """Published blocks that no sequence uses, in order of last use: a dict keeps the order of insertion."""
+
+    def find(self, hashes: Sequence[BlockHash]) -> list[int]:
+        """Return the blocks of the longest prefix of `hashes` in which each has a published block."""
+        blocks = []
+        for block_hash in hashes:
+            block = self._by_hash.get(block_hash)
+            if block is None:
+                break
+            blocks.append(block)
+        return blocks
+
+    def publish(self, block: int, block_hash: BlockHash) -> bool:
+        """Publish `block` under `block_hash`; return False if another block has that hash, which keeps it."""
+        if self._by_hash.setdefault(block_hash, block) != block:
+            return False
+        self.hashes[block] = block_hash
+        return True
+
+    def keep(self, block: int) -> None:
+        """Mark a published block as unused: it becomes the last to be evicted."""
+        self.evictable[block] = None
+
+    def revive(self, block: int) -> None:
+        """Mark `block` as used again, if it was unused."""
+        self.evictable.pop(block, None)
+
+    def evict(self) -> int:
+        """Return the least recently used of the unused blocks, and remove its hash."""
+        block = next(iter(self.evictable))
+        del self.evictable[block]
+        del self._by_hash[self.hashes.pop(block)]
+        return block
+
+    def check(self) -> None:
+        """Raise AssertionError unless every hash finds its block and every unused block has a hash."""
+        if {block: block_hash for block_hash, block in self._by_hash.items()} != self.hashes:
+            raise AssertionError("the hashes of blocks and the blocks of hashes disagree")
+        if not self.evictable.keys() <= self.hashes.keys():
+            raise AssertionError("a cached block has no hash")

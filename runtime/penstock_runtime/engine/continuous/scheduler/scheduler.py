@@ -147,7 +147,7 @@ class TokenScheduler(Scheduler):
             converging=surplus > 0,
             surplus=surplus,
             free_blocks=blocks.free,
-            cached_blocks=blocks.cached,
+            cached_blocks=len(blocks.prefix.evictable),
             used_blocks=blocks.used + blocks.copying,
             preemptions=self._preemptor.count,
             recomputed_tokens=self._admission.recomputed_tokens,
@@ -207,7 +207,7 @@ class TokenScheduler(Scheduler):
             states.sort(
                 key=self._queue.key
             )  # blocks may not suffice for all: the best-ranked first
-        size = blocks.block_tokens
+        size = self.kv.spec.block_tokens
         for state in states:
             sequence = state.sequence
             known, waits = len(sequence.ids), sequence.placeholder is not None

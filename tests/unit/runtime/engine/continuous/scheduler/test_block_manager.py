@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager, BlocksExhausted
-from penstock_runtime.engine.continuous.scheduler.prefix_hash import (
+from penstock_runtime.engine.continuous.scheduler.prefix_cache import (
     HashChain,
     child_hash,
     root_hash,
@@ -20,29 +20,29 @@ def names_of(*texts: str) -> list[bytes]:
 
 
 def test_a_released_block_is_free_unless_it_was_published() -> None:
-    ledger = BlockManager(4, 16)
+    ledger = BlockManager(4)
     first, second = ledger.allocate(2)
     ledger.publish(first, names_of("a")[0])
     ledger.release([first, second])
-    assert (ledger.free, ledger.used, ledger.cached) == (3, 0, 1)
+    assert (ledger.free, ledger.used, len(ledger.prefix.evictable)) == (3, 0, 1)
 
 
 def test_what_was_published_is_found_and_shared() -> None:
-    ledger = BlockManager(4, 16)
+    ledger = BlockManager(4)
     (block,) = ledger.allocate(1)
     names = names_of("a", "b")
     ledger.publish(block, names[0])
     ledger.release([block])
-    assert ledger.count_hits(names) == 1
-    assert ledger.share(names[:1]) == [block]
-    assert (ledger.used, ledger.cached) == (1, 0)
+    assert ledger.prefix.find(names) == [block]
+    ledger.share([block])
+    assert (ledger.used, len(ledger.prefix.evictable)) == (1, 0)
 
 
 def test_two_sequences_hold_a_block_until_both_let_go() -> None:
-    ledger = BlockManager(2, 16)
+    ledger = BlockManager(2)
     blocks = ledger.allocate(1)
-    ledger.share_blocks(blocks)
-    assert ledger.shared(blocks[0])
+    ledger.share(blocks)
+    assert ledger.count_unrecoverable(blocks) == 0
     ledger.release(blocks)
     assert ledger.used == 1
     ledger.release(blocks)
@@ -50,7 +50,7 @@ def test_two_sequences_hold_a_block_until_both_let_go() -> None:
 
 
 def test_the_least_recently_used_is_given_up_first_and_of_one_sequence_its_tail() -> None:
-    ledger = BlockManager(4, 16)
+    ledger = BlockManager(4)
     old, new = ledger.allocate(2), ledger.allocate(2)
     names = names_of("a", "b", "c", "d")
     for block, name in zip(old + new, names, strict=True):
@@ -58,26 +58,27 @@ def test_the_least_recently_used_is_given_up_first_and_of_one_sequence_its_tail(
     ledger.release(old)
     ledger.release(new)
     ledger.allocate(1)
-    assert [ledger.count_hits([name]) for name in names] == [1, 0, 1, 1]
+    assert [len(ledger.prefix.find([name])) for name in names] == [1, 0, 1, 1]
     ledger.allocate(1)
-    assert [ledger.count_hits([name]) for name in names] == [0, 0, 1, 1]
+    assert [len(ledger.prefix.find([name])) for name in names] == [0, 0, 1, 1]
 
 
 def test_using_a_cached_block_again_saves_it_from_being_given_up() -> None:
-    ledger = BlockManager(2, 16)
+    ledger = BlockManager(2)
     names = names_of("a", "b")
     blocks = ledger.allocate(2)
     for block, name in zip(blocks, names, strict=True):
         ledger.publish(block, name)
     ledger.release(blocks[:1])
     ledger.release(blocks[1:])
-    ledger.release(ledger.share(names[:1]))
+    ledger.share(blocks[:1])
+    ledger.release(blocks[:1])
     ledger.allocate(1)
-    assert [ledger.count_hits([name]) for name in names] == [1, 0]
+    assert [len(ledger.prefix.find([name])) for name in names] == [1, 0]
 
 
 def test_asking_for_too_many_changes_nothing() -> None:
-    ledger = BlockManager(2, 16)
+    ledger = BlockManager(2)
     ledger.allocate(1)
     with pytest.raises(BlocksExhausted, match="2 blocks requested, 1 available"):
         ledger.allocate(2)
@@ -85,25 +86,25 @@ def test_asking_for_too_many_changes_nothing() -> None:
 
 
 def test_a_name_keeps_its_first_block() -> None:
-    ledger = BlockManager(2, 16)
+    ledger = BlockManager(2)
     first, second = ledger.allocate(2)
     (name,) = names_of("a")
     assert ledger.publish(first, name)
     assert not ledger.publish(second, name)
     ledger.release([first, second])
-    assert (ledger.free, ledger.cached) == (1, 1)
+    assert (ledger.free, len(ledger.prefix.evictable)) == (1, 1)
 
 
 def test_only_what_is_neither_shared_nor_named_is_lost() -> None:
-    ledger = BlockManager(3, 16)
+    ledger = BlockManager(3)
     named, shared, own = ledger.allocate(3)
     ledger.publish(named, names_of("a")[0])
-    ledger.share_blocks([shared])
+    ledger.share([shared])
     assert ledger.count_unrecoverable([named, shared, own]) == 1
 
 
 def test_blocks_that_are_copied_out_are_nobodys_until_the_copy_has_settled() -> None:
-    ledger = BlockManager(2, 16)
+    ledger = BlockManager(2)
     blocks = ledger.allocate(2)
     ledger.begin_copying(blocks)
     assert (ledger.copying, ledger.available) == (2, 0)
@@ -112,17 +113,18 @@ def test_blocks_that_are_copied_out_are_nobodys_until_the_copy_has_settled() -> 
 
 
 def test_of_what_is_copied_out_others_may_use_what_they_share_meanwhile() -> None:
-    ledger = BlockManager(3, 16)
+    ledger = BlockManager(3)
     named, shared, own = blocks = ledger.allocate(3)
     names = names_of("a")
     ledger.publish(named, names[0])
-    ledger.share_blocks([shared])
+    ledger.share([shared])
     ledger.begin_copying(blocks)
     assert (ledger.used, ledger.copying) == (2, 1)
-    assert ledger.share(names) == [named]
+    ledger.share(ledger.prefix.find(names))
     ledger.end_copying(blocks)
     assert (ledger.used, ledger.free) == (2, 1)
-    assert not ledger.shared(named)
+    ledger.release([named])
+    assert (ledger.used, len(ledger.prefix.evictable)) == (1, 1)
     ledger.release([shared])
     assert own in ledger.allocate(2)
 
@@ -146,7 +148,7 @@ class Ledgers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = BlockManager(12, 4)
+        self.ledger = BlockManager(12)
         self.held: list[list[int]] = []
         self.copied: list[list[int]] = []
         self.letters = iter(range(10**9))
@@ -165,7 +167,7 @@ class Ledgers(RuleBasedStateMachine):
         blocks = data.draw(st.sampled_from(self.held))
         if data.draw(st.booleans()):
             for block in blocks:
-                if block not in self.ledger._hashes:
+                if block not in self.ledger.prefix.hashes:
                     self.ledger.publish(block, child_hash(ROOT, [next(self.letters)]))
         if data.draw(st.booleans()):
             self.held.remove(blocks)
@@ -175,14 +177,16 @@ class Ledgers(RuleBasedStateMachine):
     @rule(data=st.data())
     def fork(self, data: st.DataObject) -> None:
         blocks = data.draw(st.sampled_from(self.held))
-        self.ledger.share_blocks(blocks)
+        self.ledger.share(blocks)
         self.held.append(list(blocks))
 
-    @precondition(lambda self: self.ledger._by_hash)
+    @precondition(lambda self: self.ledger.prefix.hashes)
     @rule(data=st.data())
     def share(self, data: st.DataObject) -> None:
-        names = data.draw(st.sampled_from(sorted(self.ledger._by_hash)))
-        self.held.append(self.ledger.share([names]))
+        published = sorted(self.ledger.prefix.hashes.values())
+        blocks = self.ledger.prefix.find([data.draw(st.sampled_from(published))])
+        self.ledger.share(blocks)
+        self.held.append(blocks)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -201,7 +205,7 @@ class Ledgers(RuleBasedStateMachine):
     def adds_up(self) -> None:
         ledger = self.ledger
         ledger.check()
-        assert ledger.free + ledger.used + ledger.cached + ledger.copying == ledger.total
+        assert ledger.free + ledger.used + len(ledger.prefix.evictable) + ledger.copying == ledger.total
         referenced = {block for blocks in [*self.held, *self.copied] for block in blocks}
         assert ledger.used + ledger.copying == len(referenced)
 
