@@ -37,7 +37,7 @@ class Drain(Struct, frozen=True):
     """Time of the monotonic clock."""
     retry_after_seconds: float
 
-    def refusal(self) -> Failed:
+    def rejection(self) -> Failed:
         """Return the end of a request that the drain does not serve."""
         return Failed("draining", self.retry_after_seconds)
 

@@ -15,7 +15,7 @@ from functools import partial
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
 from penstock_runtime.engine.continuous.steps.runner import ReadyResult, Runner, StepFuture
-from penstock_runtime.engine.continuous.steps.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.steps.sampling_inputs import SamplingInputs, needs_settled
 from penstock_runtime.engine.continuous.steps.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.dynamic.loop import HeartbeatWriter, Inbox, receive
 from penstock_runtime.engine.model import DeviceLost, describe
@@ -109,14 +109,14 @@ class Loop:
             self._pulse.begin(self._engine.predicted_seconds(plan))
         pending: Future[SamplingInputs] | None = None
         inputs: Callable[[], SamplingInputs]
-        if self.in_flight and self._engine.needs_settled(plan):
+        if self.in_flight and needs_settled(plan):
             pending = Future()
             inputs = pending.result
         elif not self._runner.depth:  # in this thread: built while the forward pass is under way
-            inputs = partial(self._engine.sampling_inputs, plan)
+            inputs = partial(self._engine.sampling.inputs, plan)
         else:
-            inputs = ReadyResult(self._engine.sampling_inputs(plan)).result
-        result = self._runner.submit(plan, partial(self._engine.with_masks, plan, inputs))
+            inputs = ReadyResult(self._engine.sampling.inputs(plan)).result
+        result = self._runner.submit(plan, partial(self._engine.sampling.with_masks, plan, inputs))
         self.in_flight.append(_SubmittedPlan(plan, result, pending))
 
     def _settle(self) -> None:
@@ -135,7 +135,7 @@ class Loop:
         if self.in_flight:
             following = self.in_flight[0]
             if following.inputs is not None and not following.inputs.done():
-                following.inputs.set_result(self._engine.sampling_inputs(following.plan))
+                following.inputs.set_result(self._engine.sampling.inputs(following.plan))
             self._pulse.begin(self._engine.predicted_seconds(following.plan))
         else:
             self._pulse.end()

@@ -1,6 +1,6 @@
 """`GenerationLedger`: the pending requests of a generation engine and their events; every request ends exactly once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -30,7 +30,9 @@ class _LedgerEntry:
 class GenerationLedger:
     """Opens and ends requests, and collects the events of a step in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_leave: Callable[[Sequence], None]) -> None:
+        """`on_leave` is called with each sequence that finishes, or whose request ends."""
+        self._on_leave = on_leave
         self._pending: dict[str, _LedgerEntry] = {}
         self._live: set[int] = set()
         """Uids of the unfinished choices of pending requests, looked up for every token."""
@@ -38,7 +40,11 @@ class GenerationLedger:
         self._uids = count()
 
     def open(self, message: Generate) -> list[Sequence]:
-        """Return the new request's sequences, one a choice; its id must not be pending (ValueError)."""
+        """Return the sequences of a new request, one per choice.
+
+        Raises:
+            ValueError: a request with this id is pending.
+        """
         if message.id in self._pending:
             raise ValueError(f"request id '{message.id}' is already pending: ids must be unique")
         spec = _spec(message)
@@ -50,7 +56,7 @@ class GenerationLedger:
         self._live.update(sequence.uid for sequence in sequences)
         return sequences
 
-    def held(self) -> list[str]:
+    def pending(self) -> list[str]:
         """Return the ids of pending requests."""
         return list(self._pending)
 
@@ -60,27 +66,28 @@ class GenerationLedger:
             yield from entry.sequences
 
     def holds(self, sequence: Sequence) -> bool:
-        """Return whether this choice has not finished and its request has not ended."""
+        """Return whether the choice is unfinished and its request pending."""
         return sequence.uid in self._live
 
     def sequence(self, name: str, choice: int) -> Sequence | None:
-        """Return a choice that is not finished, or None."""
+        """Return an unfinished choice, or None."""
         entry = self._pending.get(name)
         return entry.sequences[choice] if entry and choice in entry.unfinished else None
 
-    def tell(self, sequence: Sequence, sampled: SampledToken) -> None:
+    def emit(self, sequence: Sequence, sampled: SampledToken) -> None:
         """Add the event of a sampled token."""
         logprobs = () if sampled.logprob is None else (sampled.logprob,)
         self._events.append(
             TokensEmitted(sequence.request.id, sequence.choice, (sampled.token,), logprobs)
         )
 
-    def tell_scores(self, name: str, parts: list[PromptScores]) -> None:
+    def emit_scores(self, name: str, parts: list[PromptScores]) -> None:
         """Add the event of the prompt's log-probabilities."""
         self._events.append(PromptScored(name, PromptScores.joined(parts)))
 
     def finish(self, sequence: Sequence, now: float) -> None:
         """Finish a choice; its request ends with the last choice."""
+        self._on_leave(sequence)
         name, entry = sequence.request.id, self._pending[sequence.request.id]
         reason = sequence.finished or FinishReason.STOP
         entry.unfinished.discard(sequence.choice)
@@ -90,15 +97,15 @@ class GenerationLedger:
             del self._pending[name]
             self._events.append(Ended(name, Generated(_usage(entry.sequences, now))))
 
-    def end(self, name: str, end: Failed | Expired | Cancelled) -> list[Sequence]:
-        """End a request before its time; return its unfinished sequences, none if it was not pending."""
+    def end(self, name: str, end: Failed | Expired | Cancelled) -> None:
+        """End a pending request early, with its unfinished choices; an id that is not pending is ignored."""
         entry = self._pending.pop(name, None)
         if entry is None:
-            return []
+            return
         self._events.append(Ended(name, end))
-        left = [entry.sequences[choice] for choice in sorted(entry.unfinished)]
-        self._live.difference_update(sequence.uid for sequence in left)
-        return left
+        for choice in sorted(entry.unfinished):
+            self._live.discard(entry.sequences[choice].uid)
+            self._on_leave(entry.sequences[choice])
 
     def collect(self) -> tuple[Event, ...]:
         """Return the events since the last call."""

@@ -94,7 +94,7 @@ class BatchEngine:
         service_time = self._curve.service_time()
         if not finishes(drain, self._waiting.rows, self.cap, service_time, now):
             self._waiting.remove(request.id)
-            self._ledger.end(request.id, drain.refusal())
+            self._ledger.end(request.id, drain.rejection())
 
     def _cancel(self, ids: tuple[str, ...]) -> None:
         """End the pending requests of these ids; the answer of a running one is dropped."""
@@ -114,7 +114,7 @@ class BatchEngine:
         in_order = self._waiting.in_order()
         for request in unreachable(drain, in_order, self.cap, service_time, now):
             self._waiting.remove(request.id)
-            self._ledger.end(request.id, drain.refusal())
+            self._ledger.end(request.id, drain.rejection())
 
     # -- a step
 

@@ -1,10 +1,10 @@
-"""Constrained generation: grammar masks are computed in other processes during the forward pass.
+"""`ConstrainedSampling`: the sampling inputs of steps, with grammar masks that other processes compute meanwhile.
 
 A row whose mask is not there when the step draws is late: no token is drawn for it, and its last token is fed again in
 the next plan. Where a plan already submitted feeds the token that was not drawn, that row is void.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
@@ -20,7 +20,11 @@ from penstock_runtime.engine.continuous.grammar.base import (
 )
 from penstock_runtime.engine.continuous.messages import FinishReason
 from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
-from penstock_runtime.engine.continuous.steps.sampling_inputs import Draw, SamplingInputs
+from penstock_runtime.engine.continuous.steps.sampling_inputs import (
+    Draw,
+    SamplingInputs,
+    sampling_inputs,
+)
 from penstock_runtime.engine.continuous.steps.step_plan import StepPlan
 
 MASK_WAIT_SECONDS: Final = 0.01
@@ -39,7 +43,7 @@ Outcomes = dict[int, Undrawn | Broken]
 """By row."""
 
 
-class Constrained:
+class ConstrainedSampling:
     """Owns the grammar states of all sequences, and which rows of submitted plans draw no token."""
 
     def __init__(self, source: GrammarSource | None) -> None:
@@ -81,8 +85,12 @@ class Constrained:
 
     # -- drawing
 
-    def states(self, plan: StepPlan) -> dict[int, Grammar]:
-        """Return the grammars of `plan`'s sampling rows; all plans before it have settled."""
+    def inputs(self, plan: StepPlan) -> SamplingInputs:
+        """Return the sampling inputs of `plan` without masks; all plans before it must have settled."""
+        return sampling_inputs(plan, self._grammars(plan))
+
+    def _grammars(self, plan: StepPlan) -> dict[int, Grammar]:
+        """Return the grammars of the rows of `plan` that draw a token, by row."""
         if not self._count:
             return {}
         states: dict[int, Grammar] = {}
@@ -97,8 +105,9 @@ class Constrained:
             self._undrawn[plan.number] = outcomes
         return states
 
-    def fill(self, plan: StepPlan, inputs: SamplingInputs) -> SamplingInputs:
-        """Return `inputs` with the masks that arrive in time; called after the forward pass, in the step's thread."""
+    def with_masks(self, plan: StepPlan, unmasked: Callable[[], SamplingInputs]) -> SamplingInputs:
+        """Return `unmasked()` with the masks that arrive in time; called in the step's thread, after the forward pass."""
+        inputs = unmasked()
         states = inputs.grammars
         if not states or self._source is None:
             return inputs

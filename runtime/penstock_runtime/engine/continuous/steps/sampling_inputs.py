@@ -54,6 +54,14 @@ def sampling_inputs(plan: StepPlan, grammars: dict[int, Grammar]) -> SamplingInp
     return SamplingInputs(draws, grammars)
 
 
+def needs_settled(plan: StepPlan) -> bool:
+    """Return whether the sampling inputs of `plan` depend on the tokens of the plans before it."""
+    return any(
+        row.samples and (row.sequence.params.needs_counts or row.sequence.grammar is not None)
+        for row in plan.rows
+    )
+
+
 def _draw(index: int, row: Row) -> Draw:
     sequence, request = row.sequence, row.sequence.request
     position = row.start + row.count

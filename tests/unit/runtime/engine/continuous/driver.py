@@ -73,9 +73,9 @@ class Driver:
         """Turn until nothing is held."""
         for _ in range(turns):
             self.turn()
-            if not self.engine._ledger.held() and not self.loop.in_flight:
+            if not self.engine._ledger.pending() and not self.loop.in_flight:
                 return
-        raise AssertionError(f"still held after {turns} turns: {self.engine._ledger.held()}")
+        raise AssertionError(f"still held after {turns} turns: {self.engine._ledger.pending()}")
 
 
 def generate_request(name: str, prompt: list[int], tokens: int = 8, **more: object) -> Generate:
