@@ -1,4 +1,4 @@
-"""Which of the waiting share the next batch: a function of the queue's heads, limits and `now`.
+"""`form_batch`: forms the next batch from the heads of the queue, the limits and the expected arrivals.
 
 A group (requests of one shape) is *ripe*, i.e. may run at once, when any of these holds:
 
@@ -14,6 +14,7 @@ A group (requests of one shape) is *ripe*, i.e. may run at once, when any of the
 Of the ripe groups the one whose head has the best key runs, so no shape starves another.
 """
 
+import math
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -21,6 +22,9 @@ from msgspec import Struct
 from penstock_runtime.engine.queue.queue import GroupHead, WaitingRequests
 from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.request import Group, Request
+
+MEMORY_SECONDS = 1.0
+"""Time constant of the arrival rate: long compared with a batch, short compared with a change of load."""
 
 
 class BatchLimits(Struct, frozen=True):
@@ -44,6 +48,30 @@ class ArrivalForecast(Struct, frozen=True):
     service_time: ServiceTime
     rows_per_second: float
     """Arrival rate of new rows, without those that wait already."""
+
+
+class ArrivalRate:
+    """Exponentially weighted rate of arriving rows, over about the last MEMORY_SECONDS."""
+
+    __slots__ = ("_counted", "_time")
+
+    def __init__(self) -> None:
+        self._counted = 0.0
+        self._time = 0.0
+
+    def note(self, rows: int, now: float) -> None:
+        """Count `rows` that arrived at `now`."""
+        if now > self._time:
+            self._counted = self._faded(now)
+            self._time = now
+        self._counted += rows
+
+    def rows_per_second(self, now: float, *, besides: int = 0) -> float:
+        """Return the rate at `now`, without `besides` rows that arrived recently."""
+        return max(0.0, self._faded(now) - besides) / MEMORY_SECONDS
+
+    def _faded(self, now: float) -> float:
+        return self._counted * math.exp(-max(0.0, now - self._time) / MEMORY_SECONDS)
 
 
 class Batch(Struct, frozen=True):

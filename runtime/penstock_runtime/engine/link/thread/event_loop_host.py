@@ -192,8 +192,7 @@ class EventLoopHost(EngineHost[ToEngine, Settled, ModelInfo]):
 
     def _expire(self, engine: BatchEngine) -> None:
         """End requests whose deadline passes while a batch runs, and wake at the next deadline."""
-        engine.expire(self._clock())
-        expiry = engine.next_expiry()
+        expiry = engine.expire(self._clock())
         if expiry is not None:
             self._wake_at(expiry)
 

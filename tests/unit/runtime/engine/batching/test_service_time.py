@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_runtime.engine.dynamic.arrival_rate import ArrivalRate
+from penstock_runtime.engine.dynamic.batch_former import ArrivalRate
 from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve
 from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime, ServiceTimeSums, fit
 

@@ -205,7 +205,10 @@ class Ledgers(RuleBasedStateMachine):
     def adds_up(self) -> None:
         ledger = self.ledger
         ledger.check()
-        assert ledger.free + ledger.used + len(ledger.prefix.evictable) + ledger.copying == ledger.total
+        assert (
+            ledger.free + ledger.used + len(ledger.prefix.evictable) + ledger.copying
+            == ledger.total
+        )
         referenced = {block for blocks in [*self.held, *self.copied] for block in blocks}
         assert ledger.used + ledger.copying == len(referenced)
 
