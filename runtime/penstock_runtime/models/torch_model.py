@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from typing_extensions import override
 
-from penstock_runtime.engine.dynamic.sample_inputs import find_sample
+from penstock_runtime.engine.dynamic.model_io import find_sample
 from penstock_runtime.engine.model import Model, ModelInfo
 from penstock_runtime.models.device.cuda_graphs import Call, Graphs, Named, recorder_of
 from penstock_runtime.models.device.device import raise_as_device_error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock_runtime.engine.dynamic.batch_former import Batch
-from penstock_runtime.engine.dynamic.output_check import checked
+from penstock_runtime.engine.dynamic.model_io import checked
 from penstock_runtime.engine.model import DeviceLost, Model, OutOfMemory, describe
 from penstock_runtime.request import Completed, End, Failed, Request, Tensor
 

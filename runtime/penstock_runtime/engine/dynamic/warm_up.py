@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.engine.dynamic.output_check import checked
-from penstock_runtime.engine.dynamic.sample_inputs import SampleInputs, find_sample
+from penstock_runtime.engine.dynamic.model_io import SampleInputs, checked, find_sample
 from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve
 from penstock_runtime.engine.model import Model, OutOfMemory
 

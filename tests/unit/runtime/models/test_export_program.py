@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.engine.dynamic.sample_inputs import find_sample
+from penstock_runtime.engine.dynamic.model_io import find_sample
 from penstock_runtime.engine.model import ModelLoadFailed, TensorSpec
 from penstock_runtime.models.export_program import load_program
 from tests.unit.runtime.models.programs import Affine, Flat, Half, Pair, TwoNamed, batch, export

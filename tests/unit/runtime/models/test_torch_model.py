@@ -8,8 +8,7 @@ import pytest
 
 from penstock_runtime.engine.dynamic.batch_former import Batch
 from penstock_runtime.engine.dynamic.execution import execute
-from penstock_runtime.engine.dynamic.output_check import checked
-from penstock_runtime.engine.dynamic.sample_inputs import find_sample
+from penstock_runtime.engine.dynamic.model_io import checked, find_sample
 from penstock_runtime.engine.dynamic.warm_up import warm_up
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, OutOfMemory, TensorSpec
 from penstock_runtime.models.emulated import create
