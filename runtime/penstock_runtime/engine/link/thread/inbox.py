@@ -1,9 +1,13 @@
-"""`ThreadInbox`: the queue of messages to an engine that runs in another thread than their sender."""
+"""Inboxes of engines: `ThreadInbox` for an engine in another thread than its senders, `LoopInbox` for one in theirs."""
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
+
+from penstock_runtime.engine.dynamic.engine import BatchEngine
+from penstock_runtime.engine.messages import SetLimits, Submit, ToEngine
+from penstock_runtime.request import Request
 
 M = TypeVar("M")
 
@@ -42,3 +46,30 @@ class ThreadInbox(Generic[M]):
                 return None
             messages, self._messages = self._messages, deque()
             return messages
+
+
+class LoopInbox:
+    """Collects messages between two turns of a batch engine in the event loop, so that they reach it together."""
+
+    def __init__(self) -> None:
+        self._messages: list[ToEngine] = []
+
+    def add(self, message: ToEngine) -> None:
+        """Add a message."""
+        self._messages.append(message)
+
+    def hand_over(self, engine: BatchEngine, now: float, *, running: bool) -> None:
+        """Pass the messages to `engine`; new limits stay while a batch is `running`, because they apply to the next one."""
+        messages, self._messages = self._messages, []
+        requests: list[Request] = []
+        for message in messages:
+            if type(message) is Submit:
+                requests += message.requests
+                continue
+            engine.admit(requests, now)
+            requests = []
+            if running and isinstance(message, SetLimits):
+                self._messages.append(message)
+            else:
+                engine.take(message, now)
+        engine.admit(requests, now)
