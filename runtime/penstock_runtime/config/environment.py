@@ -31,7 +31,7 @@ from penstock_runtime.config.settings import (
     QueueConfig,
     RuntimeConfig,
 )
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.placement import Placement
 from penstock_runtime.errors import ConfigError
 

@@ -10,7 +10,7 @@ from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
 from penstock_runtime.models.device.device import pin_threads
 from penstock_runtime.models.device.malloc import keep_freed_memory
 from penstock_runtime.models.export_program import load_program
-from penstock_runtime.models.module import load_module
+from penstock_runtime.models.python_factory import load_from_factory
 from penstock_runtime.models.torch_model import TorchModel, Wrapping
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def _load_source(spec: ModelSpec, folder: Path) -> Model:
         path = folder / (source.files.path or ".")
         return load_program(path) if task is Task.TENSOR else _load_encoder(path, task)
     if source.module is not None:
-        return load_module(source.module.factory, source.module.arguments or {})
+        return load_from_factory(source.module.factory, source.module.arguments or {})
     raise ModelLoadFailed(
         f"spec.model.source.type '{source.type}' has no matching member:"
         " set the member for this type"

@@ -1,11 +1,21 @@
-"""Live limits of generation, and the capacity of a loaded model and its KV cache."""
+"""Limits of generation: live limits, the capacity of a loaded model and its KV cache, and the length of a sequence."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.limits import Discipline, LimitsUpdate, Lowering, Preemption
+from penstock_runtime.errors import BadInput, ContextExceeded
 
-__all__ = ["GenerationInfo", "GenerationLimits", "KVSpec", "Lowering", "Preemption"]
+__all__ = [
+    "GenerationInfo",
+    "GenerationLimits",
+    "KVSpec",
+    "Lowering",
+    "Preemption",
+    "TimedStep",
+    "grant_tokens",
+    "max_sequence_tokens",
+]
 
 TOKENS_PER_STEP: Final = 512
 """Default of `max_batched_tokens`: a prefill chunk that barely delays the decodes in its step."""
@@ -107,3 +117,33 @@ class GenerationInfo:
     def cap_bound(self) -> int:
         """Return the largest cap that memory allows: every running sequence needs at least one block."""
         return max(1, min(self.max_running, self.kv.blocks))
+
+
+def max_sequence_tokens(info: GenerationInfo) -> int:
+    """Return how many tokens, prompt and answer, one sequence can have in an otherwise empty cache."""
+    return min(info.max_model_len, info.kv.tokens)
+
+
+def grant_tokens(info: GenerationInfo, prompt_tokens: int, max_tokens: int | None) -> int:
+    """Return how many tokens may be generated after the prompt; with `max_tokens` None, all that fit.
+
+    Raises:
+        BadInput: no token fits after the prompt, or `max_tokens` is more than fits.
+    """
+    bound = max_sequence_tokens(info)
+    room = bound - prompt_tokens
+    if prompt_tokens < 1:
+        raise BadInput("the prompt must have at least 1 token, got 0", field="prompt")
+    if room < 1:
+        raise ContextExceeded(
+            f"this model's maximum context length is {bound} tokens, prompt and answer together, but the"
+            f" prompt has {prompt_tokens} tokens: shorten it to at most {bound - 1}",
+            field="prompt",
+        )
+    if max_tokens is not None and max_tokens > room:
+        raise ContextExceeded(
+            f"this model's maximum context length is {bound} tokens: max_tokens must be at most {room} after"
+            f" a prompt of {prompt_tokens} tokens, got {max_tokens}",
+            field="max_tokens",
+        )
+    return room if max_tokens is None else max_tokens

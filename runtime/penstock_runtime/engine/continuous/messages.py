@@ -24,7 +24,7 @@ class Generate:
 
     id: str
     prompt: tuple[int, ...]
-    """At least one token; `length_limit.grant_tokens` has said that it fits."""
+    """At least one token; `limits.grant_tokens` has said that it fits."""
     params: SamplingParams
     """With a seed, drawn by the HTTP side where the client gave none."""
     arrived: float

@@ -13,7 +13,7 @@ class SamplingParams:
     """
 
     max_tokens: int
-    """At least 1; granted at admission (`length_limit.grant_tokens`), so it fits."""
+    """At least 1; granted at admission (`limits.grant_tokens`), so it fits."""
     min_tokens: int = 0
     """Output tokens before which no stop id is sampled."""
     temperature: float = 1.0

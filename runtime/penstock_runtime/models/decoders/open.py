@@ -9,15 +9,19 @@ import torch
 from transformers import PreTrainedModel
 
 from penstock_runtime.engine.continuous.limits import GenerationInfo, KVSpec
-from penstock_runtime.engine.continuous.options import Compute, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders import load
 from penstock_runtime.models.decoders.backends.registry import ComputeBackend, backend_for, checked
 from penstock_runtime.models.decoders.backends.selection import Measure, select
 from penstock_runtime.models.decoders.backends.step_times import measure_steps
+from penstock_runtime.models.decoders.capacity import (
+    CACHE_SHARE,
+    fits_float32,
+    free_bytes,
+    max_length_of,
+)
 from penstock_runtime.models.decoders.kv_store import KvStore
-from penstock_runtime.models.decoders.max_length import max_length_of
-from penstock_runtime.models.decoders.memory import CACHE_SHARE, fits_float32, free_bytes
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.decoders.torch_decoders.one_token import OneTokenDecoder
 from penstock_runtime.models.decoders.torch_decoders.self_check import Expected, reference

@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
-from penstock_runtime.engine.continuous.length_limit import grant_tokens
+from penstock_runtime.engine.continuous.limits import grant_tokens
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.common.headers import header_seconds

@@ -21,7 +21,7 @@ from penstock_api.limits import (
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.continuous.grammar.server import GrammarVocabulary
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
-from penstock_runtime.engine.continuous.length_limit import max_sequence_tokens
+from penstock_runtime.engine.continuous.limits import max_sequence_tokens
 from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped
 from penstock_runtime.engine.continuous.service_curve import GenerationSums
 from penstock_runtime.engine.link.generation import GenerationLink

@@ -12,9 +12,9 @@ from penstock_runtime.engine.continuous.limits import GenerationLimits, Preempti
 from penstock_runtime.engine.continuous.loop import Loop, LoopPorts
 from penstock_runtime.engine.continuous.messages import Ended, Generate, Generated, Stepped
 from penstock_runtime.engine.continuous.opening import open_runner
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.machine import spare_the_collector, this_machine
 from penstock_runtime.engine.placement import step_depth
 from penstock_runtime.models.decoders.open import open_step

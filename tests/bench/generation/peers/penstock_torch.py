@@ -1,6 +1,6 @@
 """This project's engine as in `penstock.py`, with the torch backend for the forward."""
 
-from penstock_runtime.engine.continuous.options import Compute
+from penstock_runtime.engine.continuous.steps.options import Compute
 from tests.bench.generation.peers import penstock
 
 

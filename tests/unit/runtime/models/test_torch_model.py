@@ -12,7 +12,7 @@ from penstock_runtime.engine.dynamic.model_io import checked, find_sample
 from penstock_runtime.engine.dynamic.warm_up import warm_up
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, OutOfMemory, TensorSpec
 from penstock_runtime.models.emulated import create
-from penstock_runtime.models.module import load_module
+from penstock_runtime.models.python_factory import load_from_factory
 from penstock_runtime.request import Completed, Request, Tensor
 
 HERE = "tests.unit.runtime.models.programs"
@@ -27,7 +27,7 @@ def requests(rows_each: list[int], width: int = 4) -> tuple[Request, ...]:
 
 
 def test_a_batch_above_real_torchs_memory_is_split_and_everyone_is_served() -> None:
-    model = load_module(f"{HERE}:fitting", {"rows": "3"})
+    model = load_from_factory(f"{HERE}:fitting", {"rows": "3"})
     each = requests([1, 2, 1, 3, 1])
     with pytest.raises(OutOfMemory, match="tried to allocate for 8 rows"):
         model.run({"INPUT": np.zeros((8, 4), np.float32)})
@@ -40,18 +40,18 @@ def test_a_batch_above_real_torchs_memory_is_split_and_everyone_is_served() -> N
 
 
 def test_memory_that_runs_out_already_at_start_bounds_the_cap() -> None:
-    model = load_module(f"{HERE}:fitting", {"rows": "5"})
+    model = load_from_factory(f"{HERE}:fitting", {"rows": "5"})
     assert warm_up(model, time.monotonic).bound_rows == 4
 
 
 def test_a_model_without_room_for_one_row_does_not_load() -> None:
-    model = load_module(f"{HERE}:fitting", {"rows": "0"})
+    model = load_from_factory(f"{HERE}:fitting", {"rows": "0"})
     with pytest.raises(ModelLoadFailed, match="has no memory for a single row"):
         warm_up(model, time.monotonic)
 
 
 def test_a_real_module_measures_a_bound_within_the_api() -> None:
-    assert 1 <= load_module(f"{HERE}:declared", {}).memory_bound_rows() <= 4096
+    assert 1 <= load_from_factory(f"{HERE}:declared", {}).memory_bound_rows() <= 4096
 
 
 class Divider:

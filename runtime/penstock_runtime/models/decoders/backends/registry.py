@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 from typing_extensions import override
 
-from penstock_runtime.engine.continuous.options import Compute, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
 from penstock_runtime.models.decoders.attention.gather import GatherAttention

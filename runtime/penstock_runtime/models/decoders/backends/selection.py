@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from transformers import PreTrainedConfig
 
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.models.decoders.backends.step_times import BackendCandidate, StepTimes
 
 _HALF = (torch.bfloat16, torch.float16)

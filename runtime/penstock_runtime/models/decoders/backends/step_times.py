@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from penstock_runtime.engine.continuous.limits import KVSpec
-from penstock_runtime.engine.continuous.options import Compute, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, StepOptions
 from penstock_runtime.engine.model import describe
 from penstock_runtime.models.decoders.backends.registry import backend_for
 from penstock_runtime.models.decoders.packing import PackedBatch

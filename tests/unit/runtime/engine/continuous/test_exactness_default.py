@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from penstock_runtime.engine.continuous.opening import open_runner
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.models.decoders.open import open_step
 from tests.unit.runtime.engine.continuous.scenarios import Scenario, prompts, references
 from tests.unit.runtime.models.decoders.teacher import accepts, measured_eps, teacher

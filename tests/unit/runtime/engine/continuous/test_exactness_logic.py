@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from penstock_runtime.engine.continuous.options import DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import DType, StepOptions
 from penstock_runtime.engine.continuous.steps.runner import StepThread, ThreadRunner
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep

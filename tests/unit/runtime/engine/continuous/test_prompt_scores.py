@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
-from penstock_runtime.engine.continuous.options import DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.steps.options import DType, StepOptions
 from penstock_runtime.engine.continuous.steps.runner import StepThread, ThreadRunner
 from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.models.decoders.open import open_step

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from penstock_runtime.engine.continuous.options import DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import DType, StepOptions
 from penstock_runtime.engine.continuous.steps.runner import InlineRunner, StepThread, ThreadRunner
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep

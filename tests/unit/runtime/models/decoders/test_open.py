@@ -10,11 +10,11 @@ import pytest
 import torch
 from transformers import Gemma3TextConfig, LlamaConfig, T5Config
 
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.service_curve import GenerationServiceCurve, GenerationSums
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.models.decoders.capacity import max_length_of
 from penstock_runtime.models.decoders.load import refuse_other_layers
-from penstock_runtime.models.decoders.max_length import max_length_of
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import GenericDecoder
 from penstock_runtime.models.decoders.warm_up import timed_steps

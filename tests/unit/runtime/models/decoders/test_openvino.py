@@ -14,7 +14,7 @@ import openvino as ov
 import pytest
 import torch
 
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.steps.runner import StepThread, ThreadRunner
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.open import open_step

@@ -21,9 +21,9 @@ from penstock_runtime.config import (
     PodConfig,
     RuntimeConfig,
 )
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sequence import SampledToken
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.steps.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.steps.step_plan import Row, StepPlan, StepResult
 from penstock_runtime.engine.link.generation import generation_thread_link

@@ -12,7 +12,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums i
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
 from penstock_operator.observe.signals.samples import parse, pod_sample
-from penstock_runtime.engine.continuous.options import DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import DType, StepOptions
 from tests.unit.runtime.protocols.openai.served import NAME, Served
 from tests.unit.runtime.protocols.openai.test_ends import LONG, PATH, engine_is_empty, open_request
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import PreTrainedConfig
 
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.backends.selection import Measure, select
 from penstock_runtime.models.decoders.backends.step_times import (
@@ -20,8 +20,8 @@ from penstock_runtime.models.decoders.backends.step_times import (
     StepTimes,
     measure_steps,
 )
+from penstock_runtime.models.decoders.capacity import fits_float32
 from penstock_runtime.models.decoders.load import read_config
-from penstock_runtime.models.decoders.memory import fits_float32
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.packing import PackedBatch

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from penstock_runtime.engine.continuous.opening import open_runner
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.models.decoders import open as opening
 from penstock_runtime.models.decoders import warm_up
 from penstock_runtime.models.decoders.backends import registry as backends
-from penstock_runtime.models.decoders.memory import CACHE_SHARE
+from penstock_runtime.models.decoders.capacity import CACHE_SHARE
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.step import TorchStep

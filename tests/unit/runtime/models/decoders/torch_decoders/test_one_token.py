@@ -9,10 +9,10 @@ import pytest
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.messages import SchedulerReport, TokensEmitted
-from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.decoders.torch_decoders.one_token import OneTokenDecoder

@@ -1,4 +1,4 @@
-"""Models from a Python factory, which returns a `Model`, or a `torch.nn.Module` that declares its tensors.
+"""`load_from_factory`: the model that a Python factory returns, a `Model` or a `torch.nn.Module` with declared tensors.
 
 A plain module declares its inputs and outputs by two attributes, on the class or the instance:
 
@@ -26,7 +26,7 @@ from penstock_runtime.models.device.device import backend_of, choose_device
 from penstock_runtime.models.torch_model import TorchModel
 
 
-def load_module(factory: str, arguments: Mapping[str, str]) -> Model:
+def load_from_factory(factory: str, arguments: Mapping[str, str]) -> Model:
     """Return the model that `package.module:function` creates from `arguments`.
 
     Raises:
