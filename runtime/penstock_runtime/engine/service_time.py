@@ -35,7 +35,7 @@ class ServiceTime(Struct, frozen=True):
 
 
 UNKNOWN = ServiceTime(0.0, 0.0)
-"""Before anything was measured: predicts no time, so that nothing is refused or held on a guess."""
+"""Before anything was measured: predicts no time, so that nothing is rejected or held on a guess."""
 
 
 def fit(sums: CurveSums | ServiceTimeSums) -> ServiceTime:

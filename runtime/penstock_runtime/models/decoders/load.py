@@ -62,11 +62,11 @@ def read_config(folder: Path) -> PreTrainedConfig:
         raise ModelLoadFailed(
             f"{folder / 'config.json'} cannot be read: {describe(error)}"
         ) from error
-    refuse_other_layers(config)
+    reject_other_layers(config)
     return config
 
 
-def refuse_other_layers(config: PreTrainedConfig) -> None:
+def reject_other_layers(config: PreTrainedConfig) -> None:
     """Raise ModelLoadFailed if a layer has other state than keys and values of full or sliding attention."""
     if getattr(config, "is_encoder_decoder", False):
         raise ModelLoadFailed(

@@ -28,13 +28,13 @@ def double(tensors: list[torch.Tensor]) -> dict[str, torch.Tensor]:
 class Recordings:
     """A recorder on a CPU: what it records it runs again, on the values given later."""
 
-    def __init__(self, *, wrong: bool = False, refuses: bool = False) -> None:
+    def __init__(self, *, wrong: bool = False, rejects: bool = False) -> None:
         self.shapes: list[tuple[int, ...]] = []
         self.replays = 0
-        self._wrong, self._refuses = wrong, refuses
+        self._wrong, self._rejects = wrong, rejects
 
     def record(self, call: Named, tensors: list[torch.Tensor]) -> Replay:
-        if self._refuses:
+        if self._rejects:
             raise RuntimeError("operation not permitted when stream is capturing")
         self.shapes.append(tuple(tensors[0].shape))
         copies = [tensor.clone() for tensor in tensors]
@@ -94,7 +94,7 @@ def test_many_rows_are_run_plainly() -> None:
     assert recorder.shapes == []
 
 
-@pytest.mark.parametrize("broken", [{"wrong": True}, {"refuses": True}])
+@pytest.mark.parametrize("broken", [{"wrong": True}, {"rejects": True}])
 def test_a_call_that_cannot_be_recorded_truly_is_run_plainly_from_then_on(
     broken: dict[str, bool], caplog: pytest.LogCaptureFixture
 ) -> None:

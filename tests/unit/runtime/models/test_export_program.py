@@ -93,18 +93,18 @@ def test_a_program_of_exactly_one_row_is_served_row_by_row(file: Path) -> None:
     assert load_program(export(file, Affine(), torch.ones(1, 4))).info.max_rows == 1
 
 
-def test_a_fixed_batch_is_refused_with_the_remedy(file: Path) -> None:
+def test_a_fixed_batch_is_rejected_with_the_remedy(file: Path) -> None:
     with pytest.raises(ModelLoadFailed, match=r"dimension 0 of its inputs is x: 3: export it with"):
         load_program(export(file, Affine(), X))
 
 
-def test_inputs_without_common_rows_are_refused(file: Path) -> None:
+def test_inputs_without_common_rows_are_rejected(file: Path) -> None:
     export(file, TwoNamed(), X, scale=torch.ones(1, 1), dynamic={"x": {0: batch()}, "scale": None})
     with pytest.raises(ModelLoadFailed, match=r"x: s\d+, scale: 1"):
         load_program(file)
 
 
-def test_an_output_without_rows_is_refused(file: Path) -> None:
+def test_an_output_without_rows_is_rejected(file: Path) -> None:
     export(file, Flat(), X, dynamic={"x": {0: batch()}})
     with pytest.raises(
         ModelLoadFailed,
@@ -113,7 +113,7 @@ def test_an_output_without_rows_is_refused(file: Path) -> None:
         load_program(file)
 
 
-def test_a_dtype_without_a_numpy_type_is_refused_by_name(file: Path) -> None:
+def test_a_dtype_without_a_numpy_type_is_rejected_by_name(file: Path) -> None:
     export(file, Half(), X, dynamic={"x": {0: batch()}})
     with pytest.raises(ModelLoadFailed, match="output 'output': dtype bfloat16 is not served"):
         load_program(file)
@@ -127,7 +127,7 @@ def test_a_missing_file_is_named_with_the_field_to_correct(file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a program", b"PK\x03\x04 a broken archive"])
-def test_a_file_that_is_no_program_is_refused_in_one_line(file: Path, content: bytes) -> None:
+def test_a_file_that_is_no_program_is_rejected_in_one_line(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     with pytest.raises(ModelLoadFailed) as raised:
         load_program(file)

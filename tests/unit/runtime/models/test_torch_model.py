@@ -75,7 +75,7 @@ class Divider:
         return 8
 
 
-def test_a_model_that_refuses_zeros_is_warmed_with_ones() -> None:
+def test_a_model_that_rejects_zeros_is_warmed_with_ones() -> None:
     assert find_sample(Divider()).value == 1
 
 

@@ -199,7 +199,7 @@ def _raise_exit(code: int, *, compiled: bool) -> Never:
 
 
 async def _first_message(control: socket.socket) -> bytes:
-    """Return the process's first message, ready or a refusal; empty if it ended or took too long."""
+    """Return the process's first message, ready or a rejection; empty if it ended or took too long."""
     control.setblocking(False)  # noqa: FBT003 - socket's own signature
     try:
         async with asyncio.timeout(START_SECONDS):

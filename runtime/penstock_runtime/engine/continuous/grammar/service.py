@@ -74,7 +74,7 @@ class GrammarService:
         self._last_number = 0
         self._waiting = 0
         self._turns = asyncio.Semaphore(MAX_COMPILING)
-        self._refusal: str | None = None
+        self._rejection: str | None = None
         """Why this tokenizer cannot enforce grammars, or None."""
         self._supervisor: asyncio.Task[None] | None = None
         self._first_start_done = asyncio.Event()
@@ -123,8 +123,8 @@ class GrammarService:
         return Lease(address, partial(self._release, worker))
 
     def _admit(self, spec: GrammarSpec) -> _Worker:
-        if self._refusal is not None:
-            raise GrammarRejected(self._refusal)
+        if self._rejection is not None:
+            raise GrammarRejected(self._rejection)
         if self._server is None:
             raise NotServing("GrammarsRestarting", "grammars are being restarted: try again soon")
         if self._waiting >= MAX_WAITING:
@@ -238,14 +238,14 @@ class GrammarService:
         try:
             self._server = await ForkServerHandle.start(vocabulary, self._record_process)
         except TokenizerUnusable as error:
-            self._refusal = f"this model's tokenizer cannot be used for grammars: {error}"
-            log.warning("%s", self._refusal)
+            self._rejection = f"this model's tokenizer cannot be used for grammars: {error}"
+            log.warning("%s", self._rejection)
         except ServerFailed:
             log.exception("the grammar fork server did not start; restarting it")
 
     async def _supervise(self, vocabulary: GrammarVocabulary) -> None:
         """Measure the workers every second, and restart the fork server when it has ended."""
-        while self._refusal is None:
+        while self._rejection is None:
             await asyncio.sleep(MEASURE_SECONDS)
             if self._server is not None and self._server.ended:
                 log.error("the grammar fork server has ended; restarting it")

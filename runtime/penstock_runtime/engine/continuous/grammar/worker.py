@@ -98,7 +98,7 @@ class Worker:
         self._selector = selectors.DefaultSelector()
 
     @property
-    def refusal(self) -> str | None:
+    def rejection(self) -> str | None:
         """The reason why no first token can be drawn, or None."""
         kind, rest = self._first
         return rest.decode() if kind == BROKEN else None
@@ -183,8 +183,8 @@ def _serve(service: socket.socket, tokenizer: LLTokenizer, stop_ids: list[int]) 
             return
         _send(lines, compiled=True)
         worker = Worker(compiled, Masker(tokenizer.vocab_size, stop_ids))
-        if worker.refusal is not None:
-            _send(lines, refused=worker.refusal)
+        if worker.rejection is not None:
+            _send(lines, refused=worker.rejection)
             return
         address = f"\0penstock-grammar-{secrets.token_hex(16)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

@@ -21,7 +21,7 @@ def computes_bfloat16() -> bool:
     return "BF16" in ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
-def _refuse_others(geometry: Geometry) -> None:
+def _check_support(geometry: Geometry) -> None:
     if geometry.dtype not in PRECISIONS or geometry.device.type != "cpu":
         dtype = str(geometry.dtype).removeprefix("torch.")
         raise ModelLoadFailed(
@@ -44,7 +44,7 @@ class OpenVinoBackend(ComputeBackend):
     gathered_layers = 0
 
     def __init__(self, geometry: Geometry) -> None:
-        _refuse_others(geometry)
+        _check_support(geometry)
         self._heads, self._dtype = geometry.heads, geometry.dtype
 
     @override

@@ -106,5 +106,5 @@ def test_a_drain_rejects_at_once_requests_that_the_queue_delays_too_long(driver:
     driver.engine.take(Drain(deadline=driver.now + 100.0, retry_after_seconds=2.0), driver.now)
     driver.engine.take(generate_request("late", [1], tokens=4), driver.now)
     driver.turn()
-    refused = [*map(str, range(8, 40)), "late"]
-    assert driver.ends == dict.fromkeys(refused, Failed("draining", 2.0))
+    rejected = [*map(str, range(8, 40)), "late"]
+    assert driver.ends == dict.fromkeys(rejected, Failed("draining", 2.0))

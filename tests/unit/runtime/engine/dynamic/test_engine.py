@@ -186,7 +186,7 @@ def test_a_batch_is_held_for_clients_that_come_more_often_than_it_would_take() -
     assert step(engine, model) == WaitUntil(model.clock.now + 0.05)
 
 
-def test_an_id_that_is_held_already_is_refused_loudly() -> None:
+def test_an_id_that_is_held_already_is_rejected_loudly() -> None:
     engine = an_engine(Doubling())
     submit(engine, "a")
     with pytest.raises(ValueError, match="'a' is already pending"):

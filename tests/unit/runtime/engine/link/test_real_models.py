@@ -54,7 +54,7 @@ async def test_a_device_that_shrinks_while_serving_lowers_the_bound_and_loses_no
     )
 
 
-async def test_a_shape_that_the_program_refuses_fails_alone(
+async def test_a_shape_that_the_program_rejects_fails_alone(
     connect: Connect, tmp_path: Path
 ) -> None:
     dynamic = {"x": {0: batch(), 1: torch.export.Dim("length", max=8)}}

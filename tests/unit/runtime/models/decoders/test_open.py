@@ -1,4 +1,4 @@
-"""What is not served is refused at load, in one line that names it; what is served was tried first."""
+"""What is not served is rejected at load, in one line that names it; what is served was tried first."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,7 @@ from penstock_runtime.engine.continuous.service_curve import GenerationServiceCu
 from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.capacity import max_length_of
-from penstock_runtime.models.decoders.load import refuse_other_layers
+from penstock_runtime.models.decoders.load import reject_other_layers
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import GenericDecoder
 from penstock_runtime.models.decoders.warm_up import timed_steps
@@ -45,20 +45,20 @@ def test_a_model_on_torch_says_what_it_holds(folder: Path, dtype: DType) -> None
     assert step.info.prefill_token_seconds > 0
 
 
-def test_another_kind_of_model_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
+def test_another_kind_of_model_is_rejected_by_name(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelLoadFailed, match="'t5' is an encoder-decoder"):
-        refuse_other_layers(T5Config())
+        reject_other_layers(T5Config())
     other = LlamaConfig(num_hidden_layers=2)
     other.layer_types = ["full_attention", "linear_attention"]
     with pytest.raises(
         ModelLoadFailed, match="layer type 'linear_attention' of model type 'llama'"
     ):
-        refuse_other_layers(other)
+        reject_other_layers(other)
     with pytest.raises(ModelLoadFailed, match=r"config\.json"):
         open_step(edited(folder, tmp_path, model_type="no-such-model"), SMALL, "tiny")
 
 
-def test_a_rotation_that_changes_with_the_length_is_refused_beyond_its_original_length(
+def test_a_rotation_that_changes_with_the_length_is_rejected_beyond_its_original_length(
     tmp_path: Path,
 ) -> None:
     message = "rope type 'longrope' of model type 'phi3'.*at most 64, got 256"
@@ -79,14 +79,14 @@ def test_other_rotations_hold_up_to_the_models_own_bound(kind: str) -> None:
     assert [max_length_of(config, asked) for asked in (None, 100, 1000)] == [256, 100, 256]
 
 
-def test_a_folder_without_a_model_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_rejected(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelLoadFailed, match=r"config\.json is missing"):
         open_step(tmp_path, SMALL, "tiny")
     with pytest.raises(ModelLoadFailed, match="does not load"):
         open_step(edited(folder, tmp_path), SMALL, "tiny")
 
 
-def test_a_cache_without_room_is_refused_with_the_number(folder: Path) -> None:
+def test_a_cache_without_room_is_rejected_with_the_number(folder: Path) -> None:
     with pytest.raises(ModelLoadFailed, match="at least 8192 bytes, 5000"):
         open_step(folder, StepOptions(Compute.TORCH, DType.FLOAT32, cache_bytes=5000), "tiny")
 

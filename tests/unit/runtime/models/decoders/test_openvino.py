@@ -167,7 +167,7 @@ def test_under_any_schedule_every_token_is_as_good_as_the_references_best(
     assert tally.prefix_hit_tokens > 0
 
 
-def test_what_it_does_not_compute_is_refused_at_load(tmp_path: Path) -> None:
+def test_what_it_does_not_compute_is_rejected_at_load(tmp_path: Path) -> None:
     with pytest.raises(
         ModelLoadFailed,
         match="does not support a soft cap of scores; unset PENSTOCK_COMPUTE_BACKEND",
@@ -179,7 +179,7 @@ def test_what_it_does_not_compute_is_refused_at_load(tmp_path: Path) -> None:
         open_step(folder, exact, "tiny")
 
 
-def test_bfloat16_is_refused_where_the_processor_has_no_instructions_for_it(
+def test_bfloat16_is_rejected_where_the_processor_has_no_instructions_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ov.Core, "get_property", lambda *_: ["FP32", "INT8"])
@@ -192,7 +192,7 @@ def test_bfloat16_is_refused_where_the_processor_has_no_instructions_for_it(
 
 
 @pytest.mark.usefixtures("without_openvino")
-def test_a_named_backend_that_is_not_installed_is_refused(tmp_path: Path) -> None:
+def test_a_named_backend_that_is_not_installed_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(
         ModelLoadFailed,
         match=r"PENSTOCK_COMPUTE_BACKEND=OpenVINO requires OpenVINO, .* unset it, or use an image",

@@ -105,7 +105,7 @@ def test_padding_before_the_tokens_counts_for_nothing(loaded: Loaded) -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "electra"])
-def test_a_row_that_no_model_takes_is_refused_before_it_is_computed(
+def test_a_row_that_no_model_takes_is_rejected_before_it_is_computed(
     loaded: Loaded, family: str
 ) -> None:
     model = loaded(family)

@@ -1,4 +1,4 @@
-"""What a Hugging Face directory says, and how a bad one is refused: in one line that names file and remedy."""
+"""What a Hugging Face directory says, and how a bad one is rejected: in one line that names file and remedy."""
 
 import json
 import shutil
@@ -98,12 +98,12 @@ def test_a_directory_that_cannot_be_served_says_why(
     assert "\n" not in str(raised.value)
 
 
-def test_weights_for_another_task_are_refused_by_name(directories: Directories) -> None:
+def test_weights_for_another_task_are_rejected_by_name(directories: Directories) -> None:
     with pytest.raises(ModelLoadFailed, match=r"has no weights for classifier\.bias"):
         load_encoder(directories("bert"), Task.CLASSIFICATION)
 
 
-def test_a_file_that_is_no_tokenizer_is_refused(folder: Path) -> None:
+def test_a_file_that_is_no_tokenizer_is_rejected(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(ModelLoadFailed, match=r"tokenizer\.json' is no tokenizer"):
         TextTokenizer(folder, 8)

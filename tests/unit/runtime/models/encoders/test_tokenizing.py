@@ -21,7 +21,7 @@ class Text(str):
 
 
 class Letters:
-    """A token a letter; holds its thread while it is shut, and refuses `?`."""
+    """A token a letter; holds its thread while it is shut, and rejects `?`."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Random schemas, regular expressions and rules, harmless and hostile: each is answered or refused, and streams go on."""
+"""Random schemas, regular expressions and rules, harmless and hostile: each is answered or rejected, and streams go on."""
 
 import json
 from collections import Counter
@@ -97,7 +97,7 @@ HARMLESS: list[Callable[[Random], Body]] = [
 ]
 
 
-def every_grammar_is_answered_or_refused(pod: Served, fuzz: Fuzz) -> None:
+def every_grammar_is_answered_or_rejected(pod: Served, fuzz: Fuzz) -> None:
     draw, seen, innocent = fuzz.random, Counter[int](), Innocent(pod.url)
     with innocent.streaming(), httpx2.Client(base_url=pod.url, timeout=120) as http:
         for _ in fuzz.rounds():
@@ -113,11 +113,11 @@ def every_grammar_is_answered_or_refused(pod: Served, fuzz: Fuzz) -> None:
     print(dict(seen), f"{innocent.tokens} tokens, longest gap {innocent.longest_seconds:.3f} s")
 
 
-def test_random_grammars_are_answered_or_refused(pod: Served) -> None:
-    every_grammar_is_answered_or_refused(pod, Fuzz("grammars", 40, seed=1))
+def test_random_grammars_are_answered_or_rejected(pod: Served) -> None:
+    every_grammar_is_answered_or_rejected(pod, Fuzz("grammars", 40, seed=1))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_many_random_grammars_are_answered_or_refused(pod: Served) -> None:
-    every_grammar_is_answered_or_refused(pod, Fuzz("grammars", 3000))
+def test_many_random_grammars_are_answered_or_rejected(pod: Served) -> None:
+    every_grammar_is_answered_or_rejected(pod, Fuzz("grammars", 3000))

@@ -27,7 +27,7 @@ GAP_SECONDS = 4.0
 """Longest gap of a stream next to hostile grammars, on a shared machine."""
 
 
-def refused(http: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
+def rejected(http: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
     reply = http.post(PLAIN, json=body)
     assert reply.status_code == 400, reply.text
     error: dict[str, Any] = reply.json()["error"]
@@ -49,19 +49,19 @@ def refused(http: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
 def test_a_grammar_beyond_a_limit_is_a_400_that_names_field_and_limit(
     http: httpx2.Client, body: dict[str, Any], field: str, limit: str
 ) -> None:
-    error = refused(http, body)
+    error = rejected(http, body)
     assert error["param"] == field
     assert limit in error["message"]
     assert http.post(PLAIN, json=body_with(guided_regex="[0-9]{4}")).status_code == 200
 
 
-def test_a_grammar_that_is_too_deep_or_too_long_is_refused_before_compilation(
+def test_a_grammar_that_is_too_deep_or_too_long_is_rejected_before_compilation(
     http: httpx2.Client, pod: Served
 ) -> None:
     number = pod.pod.engine._grammars._last_number
     deep = '{"not":' * 200 + "{}" + "}" * 200
-    assert "201 levels deep" in refused(http, body_with(guided_json=deep))["message"]
-    assert "80000 characters" in refused(http, body_with(guided_regex="a" * 80_000))["message"]
+    assert "201 levels deep" in rejected(http, body_with(guided_json=deep))["message"]
+    assert "80000 characters" in rejected(http, body_with(guided_regex="a" * 80_000))["message"]
     assert pod.pod.engine._grammars._last_number == number
 
 

@@ -214,7 +214,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process(
     assert [process.returncode for process in spawned] == [-signal.SIGKILL]
 
 
-async def test_a_tokenizer_that_cannot_be_used_refuses_every_grammar() -> None:
+async def test_a_tokenizer_that_cannot_be_used_rejects_every_grammar() -> None:
     service = GrammarService()
     await service.start(GrammarVocabulary("{}", VOCABULARY, (0,)))
     with pytest.raises(GrammarRejected, match="tokenizer"):
