@@ -1,7 +1,7 @@
-"""Native crashes of the pod's processes: their Python stacks go to stderr before the signal ends the process.
+"""`report_crashes`: writes the Python stacks of a native crash to stderr before the signal ends the process.
 
 The kubelet copies the end of a failed container's log into its termination message where the pod wrote none
-(`terminationMessagePolicy: FallbackToLogsOnError`). Of a child that crashes, the parent writes the signal's name there.
+(`terminationMessagePolicy: FallbackToLogsOnError`). When a child crashes, its parent logs the name of the signal.
 """
 
 import faulthandler

@@ -1,6 +1,6 @@
 """Open Inference datatypes and their numpy dtypes (Open Inference Protocol, "Tensor Data Types").
 
-BYTES has no fixed size and BF16 no numpy dtype: neither is served.
+BYTES has no fixed size and BF16 no numpy dtype: neither is supported.
 """
 
 from types import MappingProxyType
@@ -24,7 +24,7 @@ _DATATYPES = MappingProxyType({dtype: name for name, dtype in NUMPY_DTYPES.items
 
 
 def numpy_dtype(datatype: str) -> np.dtype[np.generic]:
-    """Return the numpy dtype of an Open Inference datatype; raise ValueError naming those served."""
+    """Return the numpy dtype of an Open Inference datatype; raise ValueError that names the supported ones."""
     dtype = NUMPY_DTYPES.get(datatype)
     if dtype is None:
         raise ValueError(

@@ -1,7 +1,4 @@
-"""`this_machine`: the resources of this container as the kernel and the driver report them.
-
-Python's garbage collector in a process that holds a model.
-"""
+"""`this_machine`: the resources of this container; also CPU affinity and garbage collection of a process with a model."""
 
 import gc
 import os
@@ -14,7 +11,7 @@ from penstock_runtime.engine.placement import MachineProfile
 
 
 def this_machine() -> MachineProfile:
-    """Return the resources of this container. CUDA is detected by the driver: the HTTP side never imports torch."""
+    """Return the resources of this container. NVML detects CUDA, since the HTTP side never imports torch."""
     return MachineProfile(
         allowed=frozenset(os.sched_getaffinity(0)),
         online=os.cpu_count() or 1,
@@ -24,7 +21,7 @@ def this_machine() -> MachineProfile:
 
 
 def keep_to(cpus: AbstractSet[int]) -> None:
-    """Run this thread, and every thread and process that it starts from now on, on `cpus` alone; empty: anywhere."""
+    """Pin this thread, and the threads and processes that it starts from now on, to `cpus`; empty: no pinning."""
     if cpus:
         os.sched_setaffinity(0, cpus)
 
@@ -40,7 +37,7 @@ def _has_cuda() -> bool:
 def spare_the_collector() -> None:
     """Exclude the loaded objects from garbage collection, and collect rarely.
 
-    A full pass over torch's objects takes 100 ms, and a request makes no cycles.
+    A full pass over torch's objects takes 100 ms, and requests create no cycles.
     """
     gc.collect()
     gc.freeze()

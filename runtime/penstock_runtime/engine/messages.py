@@ -1,7 +1,7 @@
 """Messages between the HTTP side and an engine: one message per step each way, in any placement.
 
-To every engine: `Cancel`, `SetLimits`, `Drain`. To a batch engine also `Submit`; it answers with one `Settled` per
-step. `engine.continuous.messages` adds those of generation. `EngineDied` is the last message of any engine.
+Every engine receives `Cancel`, `SetLimits` and `Drain`. A batch engine also receives `Submit`, and sends one `Settled`
+per step. `engine.continuous.messages` adds the messages of generation. `EngineDied` is the last message of any engine.
 Every value is picklable and holds numpy arrays and plain data only, never a callback or a torch tensor.
 """
 

@@ -1,4 +1,4 @@
-"""`Model`, the contract between the engine and a loaded model; only `models/` imports torch."""
+"""`Model`: the interface that a loaded model implements for the engine; the packages in `models/` implement it."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -19,17 +19,17 @@ class TensorSpec:
     datatype: str
     shape: tuple[int, ...]
     bounds: tuple[tuple[int, int], ...] = ()
-    """Least and most of every dimension, as the program has them; empty: it does not say."""
+    """Minimum and maximum of each dimension, as the program declares them; empty: undeclared."""
     ragged: bool = False
-    """Whether rows of one batch may differ along axis 1 (texts): shorter ones get zeros behind them. Within a request
-    all such inputs are equally long."""
+    """Whether rows of one batch may differ along axis 1 (texts): shorter rows are padded with zeros. Within a request
+    all such inputs have the same length."""
     values: range | None = None
-    """What an element may be (token ids); None: anything."""
+    """Valid elements (token ids); None: all."""
     marks: bool = False
-    """Whether it marks what counts of each row, so that no row may be all zeros (an attention mask)."""
+    """Whether it masks the elements of each row (an attention mask), so that no row may be all zeros."""
 
     def outside(self, shape: tuple[int, ...]) -> str | None:
-        """Return which size past the rows is out of `bounds`, in words, or None; rows are the cap's affair."""
+        """Return a description of the first size out of `bounds`, or None; the cap limits the rows, which are not checked."""
         for axis, (size, (least, most)) in enumerate(zip(shape, self.bounds, strict=False)):
             if axis > 0 and not least <= size <= most:
                 return f"dimension {axis} must be from {least} to {most}, got {size}"
@@ -38,33 +38,33 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a loaded model says of itself."""
+    """The description of a loaded model."""
 
     name: str
     platform: str
-    """As in Open Inference metadata: `pytorch_torch_export`, `pytorch_module`, `penstock_emulated_accelerator`."""
+    """Platform in Open Inference metadata: `pytorch_torch_export`, `pytorch_module`, `penstock_emulated_accelerator`."""
     backend: str
-    """What computes: `cpu`, `cuda:NVIDIA H200`, `emulated-accelerator`."""
+    """Compute device: `cpu`, `cuda:NVIDIA H200`, `emulated-accelerator`."""
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     max_rows: int
-    """The largest batch the program itself accepts (a `.pt2` has one in its dynamic shape)."""
+    """Rows of the largest batch that the program accepts (a `.pt2` declares it in its dynamic shape)."""
     task: Task = Task.TENSOR
     length_buckets: tuple[int, ...] = ()
-    """Of ragged inputs: lengths up to the same bound share a batch; empty: all lengths do, for none is padded."""
+    """Upper bounds of the lengths of ragged inputs that share a batch; empty: all lengths do, because none is padded."""
     labels: tuple[str, ...] = ()
-    """Of a classifier, by index of its output."""
+    """Labels of a classifier, by index of its output."""
 
     @property
     def has_free_dimensions(self) -> bool:
-        """Whether rows of one request may be larger than another's, so that rows alone predict neither time nor memory."""
+        """Whether row sizes differ between requests, so that the number of rows predicts neither time nor memory."""
         return any(-1 in spec.shape[1:] for spec in self.inputs)
 
 
 def group_of(info: ModelInfo, inputs: dict[str, Tensor]) -> Group:
-    """Return what must agree for `inputs` to share a batch: names, dtypes and shapes past the rows.
+    """Return the key of the requests that can share a batch with `inputs`: names, dtypes and shapes past the rows.
 
-    Along a ragged axis the bucket of the length stands for the length.
+    A ragged axis counts by the bucket of its length.
     """
     return tuple(
         (spec.name, spec.datatype, _shared_shape(spec, inputs[spec.name].shape, info))
@@ -80,22 +80,22 @@ def _shared_shape(spec: TensorSpec, shape: tuple[int, ...], info: ModelInfo) -> 
 
 
 class OutOfMemory(Exception):
-    """The device could not hold the batch; the engine splits it, retries, and lowers its bound if all of it then ran."""
+    """The batch does not fit the device; the engine splits it, retries, and lowers its bound if all parts succeed."""
 
 
 class DeviceLost(Exception):
-    """The device will run nothing more in this process: the engine dies, and its pod starts again."""
+    """The device can run nothing more in this process: the engine dies, and its container restarts."""
 
 
 class ModelLoadFailed(Exception):
     """The model cannot be served; the message is one line naming the file or factory and the remedy."""
 
     reason: ClassVar[str] = "ModelLoadFailed"
-    """Of the pool's condition."""
+    """Reason of the pool's condition."""
 
 
 def describe(error: BaseException, limit: int = 400) -> str:
-    """Return `Type: first line of its message`, at most `limit` characters: fit for a client or a status."""
+    """Return `Type: first line of its message`, at most `limit` characters, for clients and status fields."""
     lines = str(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
     return text if len(text) <= limit else text[: limit - 3] + "..."
@@ -107,12 +107,12 @@ class Model(Protocol):
     info: ModelInfo
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the outputs for `inputs`, row for row, leaving `inputs` as they are.
+        """Return the outputs for `inputs`, row by row; `inputs` are not modified.
 
         Raises:
             OutOfMemory: the batch did not fit; a smaller one may.
-            DeviceLost: nothing will run any more.
-            Exception: any error of the model's own.
+            DeviceLost: nothing can run any more.
+            Exception: any other error of the model.
         """
 
     def memory_bound_rows(self) -> int:

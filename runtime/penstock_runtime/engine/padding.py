@@ -1,19 +1,19 @@
-"""Rows of unequal length (texts), pure: which wait together, and how a batch is cut so that little is padding.
+"""`length_buckets` and `runs`: batches of rows of unequal length (texts) with little padding.
 
-A model that packs its rows (no padding at all) needs none of this: all lengths share one group. For others
-a request's group carries the bucket of its length. Groups compete by the key of their heads, which ages, so
-a rare length waits no longer than its discipline lets any request wait.
+A model that packs its rows without padding does not use this: all lengths share one group. For other models, the
+group of a request contains the bucket of its length. Groups compete by the key of their first request, which ages, so
+a rare length waits no longer than any other request of its discipline.
 """
 
 from collections.abc import Sequence
 
 MIN_BUCKET = 16
 BUCKET_RATIO = 1.5
-"""A bucket's longest row is at most this many times its shortest: at most a third of a batch is padding."""
+"""Ratio of the longest to the shortest row of a bucket: at most a third of a batch is padding."""
 MAX_PADDING = 0.1
-"""Share of a run that may be padding before a batch is cut in two runs."""
+"""Maximum share of padding in a run; a batch with more is split into several runs."""
 MIN_RUN_TOKENS = 512
-"""A run with fewer tokens wastes more on its fixed cost than it saves in padding."""
+"""Minimum tokens of a run: a smaller one costs more in fixed time than it saves in padding."""
 
 
 def length_buckets(longest: int) -> tuple[int, ...]:
@@ -26,7 +26,7 @@ def length_buckets(longest: int) -> tuple[int, ...]:
 
 
 def bucket_of(length: int, buckets: Sequence[int]) -> int:
-    """Return the bucket that holds `length`: the least bound not below it, or the length itself above all."""
+    """Return the bucket of `length`: the smallest bound that is at least `length`, or `length` if it exceeds all."""
     return next((bound for bound in buckets if length <= bound), length)
 
 
@@ -35,7 +35,7 @@ def runs(
     max_padding: float = MAX_PADDING,
     min_tokens: int = MIN_RUN_TOKENS,
 ) -> list[list[int]]:
-    """Return row numbers in runs, longest rows first; a run is padded to its first row's length.
+    """Return runs of row indices, longest rows first; a run is padded to the length of its first row.
 
     A run ends where the next row would raise its padding above `max_padding`, unless it is still shorter
     than `min_tokens`.

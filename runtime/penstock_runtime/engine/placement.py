@@ -1,4 +1,4 @@
-"""Where the engine goes, with how many threads, on which CPUs: pure (docs/design/runtime.md#topology)."""
+"""`seat`: the placement of the engine: thread or process, number of threads, CPUs (docs/design/runtime.md#topology)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,40 +13,40 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MachineProfile:
-    """What this container may use."""
+    """Resources of this container."""
 
     allowed: frozenset[int]
-    """CPUs that the scheduler may give it (sched_getaffinity)."""
+    """CPUs in its affinity mask (sched_getaffinity)."""
     online: int
     """CPUs of the whole machine."""
     quota: float | None
-    """CPUs' worth of time that its control group grants; None: no limit."""
+    """CPU limit of its control group, in CPUs; None: no limit."""
     cuda: bool
-    """Whether an NVIDIA driver shows it a device."""
+    """Whether the NVIDIA driver reports a device."""
 
     @property
     def cores(self) -> float:
-        """How many CPUs' worth of time it has."""
+        """CPU time per second that it can use, in CPUs."""
         return min(len(self.allowed), self.quota or len(self.allowed))
 
 
 @dataclass(frozen=True, slots=True)
 class EnginePlacement:
-    """What the engine gets."""
+    """Placement of the engine, and the CPUs of both sides."""
 
     placement: Placement
     threads: int
     engine_cpus: frozenset[int]
-    """Empty: the kernel chooses."""
+    """Empty: not pinned."""
     http_cpus: frozenset[int]
 
 
 def seat(machine: MachineProfile, wish: Placement | None = None) -> EnginePlacement:
-    """Return the placement of the engine: a thread next to the busy event loop only if a process had no core of its own.
+    """Return the placement of the engine: a process, or a thread if the machine has no second core for a process.
 
-    There two processes cost more than they save: of an answered token 8 % (docs/generation-step.md).
-    In a process of its own the engine leaves one core to the HTTP side. CPUs are pinned only where the
-    container has some for itself (the kubelet's static CPU policy): on shared ones the kernel knows better.
+    On one core, two processes cost 8 % of the time per token (docs/generation-step.md). In a process of its own the
+    engine leaves one core to the HTTP side. CPUs are pinned only if the container has exclusive ones (the kubelet's
+    static CPU policy); on shared CPUs the kernel schedules better.
     """
     by_rule = machine.cuda or machine.cores >= 2
     placement = wish or (Placement.PROCESS if by_rule else Placement.THREAD)

@@ -1,15 +1,15 @@
-"""How long a batch takes, as a straight line fitted to the sums that the engine publishes."""
+"""`ServiceTime`: the predicted duration of a batch, a straight line fitted to the sums that the engine publishes."""
 
 from msgspec import Struct
 
 from penstock_api.limits import CurveSums
 
 _FLAT = 1e-12
-"""Share of spread below which all sizes were equal, so that they determine no slope."""
+"""Relative spread below which all sizes count as equal, so that they determine no slope."""
 
 
 class ServiceTimeSums(Struct, frozen=True):
-    """`CurveSums` inside the runtime, where it is made with every batch."""
+    """`CurveSums` as a Struct, since the engine creates one per batch."""
 
     batches: float = 0.0
     cost_units: float = 0.0
@@ -35,14 +35,14 @@ class ServiceTime(Struct, frozen=True):
 
 
 UNKNOWN = ServiceTime(0.0, 0.0)
-"""Before anything was measured: predicts no time, so that nothing is rejected or held on a guess."""
+"""Prediction before the first measurement: no time, so that no request is rejected or held on a guess."""
 
 
 def fit(sums: CurveSums | ServiceTimeSums) -> ServiceTime:
-    """Return the least-squares line through `sums`, or their mean where the line would be absurd.
+    """Return the least-squares line through `sums`, or their mean if the slope is undefined or negative.
 
-    Absurd: batches all of one size (no slope), or bigger ones measured faster (a negative slope). A
-    negative intercept becomes the line through the origin.
+    The slope is undefined if all batches have one size, and negative if larger batches took less time. With a
+    negative intercept, the result is the line through the origin.
     """
     n, b, t = sums.batches, sums.cost_units, sums.seconds
     if n <= 0:

@@ -23,7 +23,7 @@ class ModelOptions:
     threads: int | None = None
     """Number of torch threads; None: the CPU limit of the control group."""
     compile: bool = False
-    """Whether torch.compile is used: it needs a C++ compiler (CPU) and tens of seconds per model. It applies to models that
+    """Whether torch.compile is used: it requires a C++ compiler (CPU) and tens of seconds per model. It applies to models that
     are a plain torch call."""
 
 

@@ -1,4 +1,4 @@
-"""The generation engine's loop, in a thread or a process: receive, plan, run, settle, report.
+"""`Loop`: the loop of a generation engine, in a thread or a process: receive, plan, run, settle, report.
 
 At depth 0 a step is planned, run and settled before the next is planned. At depth 1 steps overlap: while step k
 runs, k+1 is planned and submitted; then k is settled, k+2 planned, and so on. A plan may feed tokens that the

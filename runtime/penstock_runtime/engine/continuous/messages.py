@@ -20,29 +20,29 @@ from penstock_runtime.request import Cancelled, Expired, Failed
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """An admitted request. `id` is unique among those the engine holds, made by the HTTP side."""
+    """An admitted request. `id`, set by the HTTP side, is unique among the pending requests."""
 
     id: str
     prompt: tuple[int, ...]
-    """At least one token; `limits.grant_tokens` has said that it fits."""
+    """At least one token; `limits.grant_tokens` has checked that it fits."""
     params: SamplingParams
-    """With a seed, drawn by the HTTP side where the client gave none."""
+    """Contains a seed; the HTTP side draws one if the client gives none."""
     arrived: float
-    """Of the monotonic clock, as `deadline`."""
+    """Arrival, in seconds of the monotonic clock, as `deadline`."""
     n: int = 1
     deadline: float | None = None
-    """Passed while it waits, it ends Expired; a running generation is ended Expired too."""
+    """Time at which the request, waiting or running, ends as Expired."""
     priority: int = 0
     tenant: str = ""
     salt: str = ""
     """Prefixes are shared only between equal salts: the tenant, unless the pool shares across tenants."""
     grammar: str | None = None
-    """The address of the process that holds it, compiled."""
+    """Address of the worker process of the compiled grammar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Choices that have met a stop string: they finish with reason STOP."""
+    """Choices whose text contains a stop string: they finish with reason STOP."""
 
     choices: tuple[tuple[str, int], ...]
     """Request id and choice."""
@@ -68,21 +68,21 @@ class Logprob(Struct, frozen=True):
 
 
 class TokensEmitted(Struct, frozen=True, gc=False):
-    """New tokens of one choice, in order; a stop id is not among them (`ChoiceFinished.stop_id`)."""
+    """New tokens of one choice, in order; without a stop id (`ChoiceFinished.stop_id`)."""
 
     id: str
     choice: int
     tokens: tuple[int, ...]
     logprobs: tuple[Logprob, ...] = ()
-    """As many as tokens, or none."""
+    """One per token, or none."""
 
 
 class PromptScored(Struct, frozen=True):
-    """Once, before a request's first token, where it wants `prompt_logprobs`."""
+    """The log-probabilities of a prompt, sent once, before the first token of a request with `prompt_logprobs`."""
 
     id: str
     logprobs: PromptScores
-    """Of every token of the prompt but the first."""
+    """Scores of all prompt tokens but the first."""
 
 
 class ChoiceFinished(Struct, frozen=True):
@@ -97,15 +97,15 @@ class ChoiceFinished(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a request cost."""
+    """Resources that a request used."""
 
     prompt_tokens: int
     completion_tokens: int
-    """Of all choices, stop ids included."""
+    """Tokens of all choices, stop ids included."""
     cached_tokens: int
-    """Of the prompt, found in the prefix cache when it was first scheduled."""
+    """Prompt tokens that the prefix cache supplied when the request was first scheduled."""
     queue_seconds: float
-    """From arrival to its first step."""
+    """Time from arrival to the first step."""
     preemptions: int
 
 
@@ -120,7 +120,7 @@ GenerationEnd = Generated | Failed | Expired | Cancelled
 
 
 class Ended(Struct, frozen=True):
-    """A request's one end; nothing follows for this id."""
+    """The end of a request, which is the last event for its id."""
 
     id: str
     end: GenerationEnd
@@ -139,29 +139,29 @@ class StepReport(Struct, frozen=True):
     seconds: float
     """Device time."""
     idle_seconds: float
-    """Device idle before it, while something could have run."""
+    """Time for which the device was idle before the step although work was ready."""
 
 
 class SchedulerReport(Struct, frozen=True):
-    """How the scheduler stands; totals are since its start."""
+    """State of the scheduler; totals count from its start."""
 
     waiting: int
     running: int
     running_requests: int
     """Requests with at least one running sequence; a request whose choices are all preempted waits."""
     preempted: int
-    """Of the waiting: those that ran before."""
+    """Waiting sequences that ran before."""
     generation: int
     """Generation of the limits of the current plan."""
     converging: bool
-    """Whether more run than the cap allows (`Finish`)."""
+    """Whether more sequences run than the cap allows (`Finish`)."""
     surplus: int
-    """How many more."""
+    """Running sequences above the cap."""
     free_blocks: int
     cached_blocks: int
     used_blocks: int
     preemptions: int
-    """Ever, as those below."""
+    """Total, as the fields below."""
     recomputed_tokens: int
     swapped_blocks: int
     prefix_hit_tokens: int
@@ -169,7 +169,7 @@ class SchedulerReport(Struct, frozen=True):
 
 
 class GenerationReport(SchedulerReport, frozen=True):
-    """The engine as it stands after a step."""
+    """State of the engine after a step."""
 
     generated_tokens: int
     busy_seconds: float
@@ -178,7 +178,7 @@ class GenerationReport(SchedulerReport, frozen=True):
 
 
 class Stepped(Struct, frozen=True):
-    """The events of one step, in order; `step` is None if none ran."""
+    """The events of one step, in order; `step` is None if no step ran."""
 
     events: tuple[Event, ...]
     step: StepReport | None

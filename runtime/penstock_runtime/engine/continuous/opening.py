@@ -1,4 +1,4 @@
-"""Opens a generation engine: loads the model, and gives its steps a thread where they overlap with planning."""
+"""`open_generation_engine`: loads the model, and starts a thread for its steps if they overlap with planning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

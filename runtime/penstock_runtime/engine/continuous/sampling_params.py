@@ -1,4 +1,4 @@
-"""Sampling parameters: how tokens are chosen and when a generation stops, validated by the HTTP side."""
+"""`SamplingParams`: the sampling and stop parameters of a request, validated by the HTTP side."""
 
 from dataclasses import dataclass, field
 

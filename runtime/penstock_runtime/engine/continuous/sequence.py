@@ -1,4 +1,4 @@
-"""A sequence: the tokens of one choice of a request and everything that its generation needs to continue.
+"""`Sequence`: the tokens of one choice of a request and everything that its generation needs to continue.
 
 A sequence's KV blocks can be released at any time: `ids` hold prompt and output, a resumed sequence feeds them
 as its prompt, and only the position after the last known id is ever sampled.

@@ -1,8 +1,8 @@
-"""The service curve of generation: sums over settled steps of x = (1, p/256, d, k/4096, t).
+"""`GenerationServiceCurve`: sums over settled steps of x = (1, p/256, d, k/4096, t).
 
-p are prefill tokens, d decode rows, k KV tokens read, t device seconds. From the 15 products of the upper
-triangle any least squares of t on (1, p, d, k) follows. Captures and swaps do not count. Steps that were timed at load
-are an epoch of their own, the first: a fit knows by it the steps that no request has shown yet.
+p are prefill tokens, d decode rows, k KV tokens read, t device seconds. The 15 products of the upper triangle suffice
+for any least-squares fit of t on (1, p, d, k). Steps with captures or swaps do not count. The steps timed at load are
+the first epoch, so that a fit covers shapes that no request has used yet.
 """
 
 from collections.abc import Iterable
@@ -62,7 +62,7 @@ class GenerationServiceCurve:
         return self._previous
 
     def mean_seconds(self) -> float:
-        """Return the mean step of the running epoch, 0 before the first."""
+        """Return the mean duration of the steps of the running epoch, 0 before the first."""
         return self._sums[4] / self._sums[0] if self._sums[0] else 0.0
 
     def mean_tokens(self) -> float:

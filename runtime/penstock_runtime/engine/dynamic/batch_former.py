@@ -3,15 +3,15 @@
 A group (requests of one shape) is *ripe*, i.e. may run at once, when any of these holds:
 
 - its rows fill a batch;
-- its window, which opened when the first of those still waiting arrived, has elapsed;
-- half the slack of its earliest deadline is spent: half, so that a late wake-up cannot make an idle
-  engine miss a deadline it could have kept;
-- waiting does not pay: fewer rows are expected to arrive while the batch would run than wait for it
-  already. (Holding `r` rows for a moment costs `r` times that moment; it saves each of the `rate * moment`
-  newcomers the `seconds(r)` that they would wait behind the batch. So it pays while
-  `rate * seconds(r) > r`.) An idle engine therefore serves a lone request at once.
+- its window, which opened at the arrival of the first waiting request, has elapsed;
+- half the slack of its earliest deadline has elapsed: only half, so that an idle engine meets the deadline in spite of
+  a late wake-up;
+- waiting does not pay: fewer rows are expected to arrive during the run of the batch than already wait for it.
+  (Holding `r` rows for a moment costs `r` times that moment, and saves each of the `rate * moment` newcomers the
+  `seconds(r)` that they would wait behind the batch, so it pays while `rate * seconds(r) > r`.) An idle engine
+  therefore serves a single request at once.
 
-Of the ripe groups the one whose head has the best key runs, so no shape starves another.
+The ripe group whose head has the best key runs, so that no shape starves another.
 """
 
 import math
@@ -31,11 +31,11 @@ class BatchLimits(Struct, frozen=True):
     """Limits of the next batch."""
 
     cap: int
-    """Rows of a batch; only a request that alone has more may exceed it, and it runs in slices of the cap."""
+    """Rows per batch; only a single request may exceed it, and runs in slices of the cap."""
     window_seconds: float
-    """How long the first waiting request of a group may be held for company."""
+    """Maximum time, in seconds, that the first waiting request of a group is held for others."""
     bounds: Mapping[Group, int] = {}
-    """Rows of a batch of groups that bear fewer than `cap`."""
+    """Rows per batch of the groups with a lower cap."""
 
     def cap_of(self, group: Group) -> int:
         """Return the cap of one group."""
@@ -43,11 +43,11 @@ class BatchLimits(Struct, frozen=True):
 
 
 class ArrivalForecast(Struct, frozen=True):
-    """What is expected of the next moment."""
+    """Predictions that decide whether to wait for more rows."""
 
     service_time: ServiceTime
     rows_per_second: float
-    """Arrival rate of new rows, without those that wait already."""
+    """Arrival rate without the rows that already wait."""
 
 
 class ArrivalRate:
@@ -75,22 +75,22 @@ class ArrivalRate:
 
 
 class Batch(Struct, frozen=True):
-    """Run these now; they no longer wait."""
+    """Requests to run now, which no longer wait."""
 
     requests: tuple[Request, ...]
     rows: int
     cap: int
-    """The cap in force when it was formed."""
+    """Rows per run."""
 
 
 class WaitUntil(Struct, frozen=True):
-    """Nothing is ripe before `time`, unless something arrives or changes."""
+    """No group is ripe before `time`, unless a request arrives or the limits change."""
 
     time: float
 
 
 class NothingWaits(Struct, frozen=True):
-    """Nothing waits."""
+    """The queue is empty."""
 
 
 Placement = Batch | WaitUntil | NothingWaits
@@ -99,9 +99,9 @@ Placement = Batch | WaitUntil | NothingWaits
 def form_batch(
     waiting: WaitingRequests, limits: BatchLimits, outlook: ArrivalForecast, now: float
 ) -> Placement:
-    """Return what a free engine should do; a returned batch's requests have left `waiting`.
+    """Return the next action of an idle engine; the requests of a returned batch have left `waiting`.
 
-    Looks at no more than four heads, whatever waits; then takes one request after another.
+    Reads at most four heads, whatever the length of the queue; then takes the requests of the batch.
     """
     heads = waiting.heads()
     if not heads:
@@ -123,7 +123,7 @@ def _form_only(
     outlook: ArrivalForecast,
     now: float,
 ) -> Placement:
-    """Return what `form_batch` returns, where all waiting requests have one shape: there is one group."""
+    """Return the next action if all waiting requests are of one group."""
     ripe = ripe_at(head, limits, outlook)
     if ripe > now and waiting_pays(head.rows, outlook):
         return WaitUntil(ripe)
@@ -138,7 +138,7 @@ def _batch(waiting: WaitingRequests, head: GroupHead, limits: BatchLimits) -> Ba
 
 
 def ripe_at(head: GroupHead, limits: BatchLimits, outlook: ArrivalForecast) -> float:
-    """Return when a group must be held no longer; its opening when it fills a batch already."""
+    """Return the time at which a group becomes ripe; its opening if it already fills a batch."""
     if head.rows >= limits.cap_of(head.shape) or limits.window_seconds <= 0.0:
         return head.opened
     closes = head.opened + limits.window_seconds

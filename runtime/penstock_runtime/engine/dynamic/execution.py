@@ -1,10 +1,9 @@
-"""Running one batch to the end of each of its requests, splitting it where it will not go as a whole.
+"""`execute`: runs one batch until each of its requests has ended, and splits it if the model fails on the whole.
 
-Two things split a batch, and they differ. A model's error may be the fault of one request, so the batch
-is halved until that request stands alone: it fails with the model's words, its mates are served (n
-requests with one culprit cost about 2 log2 n runs more). Running out of memory is no request's fault, so
-the batch runs in slices of half the rows, and half again; only a row that does not fit alone fails its
-request.
+A batch is split for two reasons. One request may cause an error of the model, so the batch is halved until that
+request is alone: it fails with the model's message, and the others complete (one such request among n costs about
+2 log2 n more runs). Running out of memory is not caused by one request, so the batch runs in slices of half the rows,
+and half again; a request fails only if one of its rows does not fit alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,22 +23,22 @@ _OUT_OF_MEMORY = (OutOfMemory, MemoryError)
 
 @dataclass(slots=True)
 class BatchResult:
-    """What became of one batch."""
+    """The result of one batch."""
 
     batch: Batch
     ends: list[tuple[str, End]] = field(default_factory=list)
     runs: list[tuple[int, float]] = field(default_factory=list)
     """Rows and seconds of each run of the model that succeeded."""
     seconds: float = 0.0
-    """Of all runs, failed ones included."""
+    """Duration of all runs, failed ones included."""
     out_of_memory_splits: int = 0
     lone_rows_that_did_not_fit: int = 0
-    """Tries of one row alone that ran out of memory."""
+    """Runs of a single row that ran out of memory."""
 
     def bound(self, known: int) -> int:
-        """Return how many rows fit, of `known` that were thought to: the most that one run held of a batch that was split.
+        """Return the new bound of the rows per batch: after a split the largest run that succeeded, at most `known`.
 
-        A batch with a row that does not fit even alone teaches nothing: it had that row, not too many.
+        A row that does not fit alone leaves the bound as it is: the row was too large, not the number of rows.
         """
         if not self.out_of_memory_splits or self.lone_rows_that_did_not_fit:
             return known
@@ -49,12 +48,12 @@ class BatchResult:
 def execute(
     model: Model, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]
 ) -> BatchResult:
-    """Run `batch`; every request of it has exactly one end in the result, whatever the model raises.
+    """Run `batch`; each of its requests has exactly one end in the result, whatever the model raises.
 
     `pulse` is called before each run of the model: a batch that is split many times is not stuck.
 
     Raises:
-        DeviceLost: no batch will ever run again in this process.
+        DeviceLost: no further batch can run in this process.
     """
     return _Execution(model, batch, clock, pulse).ran
 
@@ -71,10 +70,10 @@ class _Execution:
         self._serve(batch.requests, batch.rows, batch.cap)
 
     def _serve(self, requests: Sequence[Request], rows: int, slice_rows: int) -> None:
-        """End every one of `requests`, `slice_rows` at a time where they have more.
+        """End all `requests`, running at most `slice_rows` rows at a time.
 
-        What is tried again is tried outside the except blocks: an error that is still held holds, by
-        its traceback, the tensors of the batch that did not fit.
+        Retries run outside the except blocks: an error that is still referenced keeps, by its traceback, the
+        tensors of the batch that did not fit.
         """
         out_of_memory = False
         try:
@@ -133,7 +132,7 @@ class _Execution:
 
 
 def assemble(requests: Sequence[Request]) -> Tensors:
-    """Return the inputs of all requests, row under row; a lone request's arrays are not copied."""
+    """Return the inputs of all requests, concatenated by row; the arrays of a single request are not copied."""
     if len(requests) == 1:
         return requests[0].inputs
     return {
@@ -143,7 +142,7 @@ def assemble(requests: Sequence[Request]) -> Tensors:
 
 
 def _stacked(parts: list[Tensor]) -> Tensor:
-    """Return `parts` under each other; where a group lets their lengths differ (axis 1), zeros fill up."""
+    """Return `parts` concatenated by row; if their lengths (axis 1) differ, shorter ones are padded with zeros."""
     if len({part.shape[1:] for part in parts}) == 1:
         return np.concatenate(parts)
     widest = max(part.shape[1] for part in parts)
@@ -170,7 +169,7 @@ def split_outputs(requests: Sequence[Request], outputs: Tensors) -> list[Tensors
 
 
 def _rows(outputs: Tensors) -> list[Tensors]:
-    """Return what `split_outputs` returns for requests of one row: numpy yields rows faster than it slices them."""
+    """Return the outputs of requests of one row each: numpy iterates over rows faster than it slices them."""
     if len(outputs) == 1:
         ((name, tensor),) = outputs.items()
         return [{name: row} for row in tensor[:, None]]

@@ -1,4 +1,4 @@
-"""The serve loop of a batch engine: take messages, complete the last batch, form the next, report, run."""
+"""`serve`: the loop of a batch engine: take messages, complete the last batch, form the next, report, run."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""How many rows of a batch fit the device: learnt from batches that ran out of memory, per shape where shapes differ."""
+"""`MemoryBounds`: the rows per batch that fit the device, learnt from batches that ran out of memory."""
 
 from typing import Final
 
@@ -7,21 +7,21 @@ from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.request import Group
 
 MAX_SHAPES: Final = 1024
-"""Shapes that are remembered; one that is forgotten runs out of memory once more."""
+"""Maximum number of shapes with a bound of their own; a dropped shape runs out of memory once more."""
 
 
 class MemoryBounds:
-    """Owns the bound of every shape, and those of shapes that proved to take more memory; a bound only falls."""
+    """Owns the common bound, and the lower bounds of shapes that need more memory; a bound only falls."""
 
     def __init__(self, rows: int, info: ModelInfo) -> None:
-        """`rows`: what warm-up and program allow, at least 1."""
+        """`rows` is the bound of warm-up and program, at least 1."""
         self.rows = rows
         self.of_shape: dict[Group, int] = {}
-        """Of a model with free dimensions: what a large shape takes says nothing of a small one."""
+        """Bounds by shape, for a model with free dimensions: a large shape does not predict a small one."""
         self._by_shape = info.has_free_dimensions
 
     def learn(self, ran: BatchResult) -> None:
-        """Take in what one batch, all of one shape, showed."""
+        """Lower the bound if a batch, whose requests have one shape, ran out of memory."""
         if not self._by_shape:
             self.rows = ran.bound(self.rows)
             return

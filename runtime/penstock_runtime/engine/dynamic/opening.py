@@ -1,4 +1,4 @@
-"""Opens a batch engine: loads the model, warms it up and measures its service curve."""
+"""`open_batch_engine`: loads the model, warms it up and measures its service curve."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,8 @@ from penstock_runtime.engine.service_time import ServiceTime, ServiceTimeSums, f
 class BatchServiceCurve:
     """Running sums over batches of rows `b` and seconds `t`; float64, one epoch for the engine's life.
 
-    A batch counts with the rows that the device computed at once: the parts of a split batch count each
-    for itself, and runs that failed do not count.
+    A batch counts with the rows that the device computed at once: each part of a split batch counts separately, and
+    failed runs do not count.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class BatchServiceCurve:
         self._sums = self._fitted = None
 
     def sums(self) -> ServiceTimeSums:
-        """Return the sums as they are published."""
+        """Return the published sums."""
         if self._sums is None:
             self._sums = ServiceTimeSums(
                 batches=self._batches,
@@ -44,7 +44,7 @@ class BatchServiceCurve:
         return self._sums
 
     def service_time(self) -> ServiceTime:
-        """Return the line fitted to all of it."""
+        """Return the line fitted to the sums."""
         if self._fitted is None:
             self._fitted = fit(self.sums())
         return self._fitted

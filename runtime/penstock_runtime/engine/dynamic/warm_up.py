@@ -1,7 +1,7 @@
-"""Before the first request: how many rows fit, and how long 1, 2, 4 ... of them take.
+"""`warm_up`: measures, before the first request, how many rows fit and the durations of batches of 1, 2, 4 ... rows.
 
-The times are published as a prior (docs/design/control-law.md#service-curve), so that a cap that never moves does not
-hide the curve's slope. They count in the same epoch as the batches that follow.
+The durations are published as a prior (docs/design/control-law.md#service-curve), so that the service curve has a
+slope even under a fixed cap. They count in the same epoch as the batches that follow.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,25 +13,25 @@ from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve
 from penstock_runtime.engine.model import Model, OutOfMemory
 
 WARM_UP_SECONDS = 2.0
-"""No size but the first is begun after this long: a slow model's start must not be dominated by it."""
+"""Time after which no further size starts, so that warm-up does not dominate the start of a slow model."""
 LENGTHS_SECONDS = 4.0
-"""The same for a model of texts that are padded to a bucket, where each number of rows is run at each length."""
+"""The same for a model of texts that are padded to a bucket: each number of rows runs at each length."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """What was learnt."""
+    """Result of the warm-up."""
 
     curve: BatchServiceCurve
     bound_rows: int
-    """The most rows that memory and program allow, at least 1."""
+    """Maximum rows per batch by memory and program, at least 1."""
 
 
 def warm_up(model: Model, clock: Callable[[], float]) -> WarmUp:
-    """Measure `model`; a size that runs out of memory lowers the bound to the last that did not.
+    """Measure `model`; a size that runs out of memory lowers the bound to the size before it.
 
     Raises:
-        ModelLoadFailed: not even one row of any invented sample runs.
+        ModelLoadFailed: no sample of one row runs.
     """
     sample = find_sample(model)
     bound = max(1, min(int(model.memory_bound_rows()), model.info.max_rows, MAX_BATCH_SIZE))
@@ -58,7 +58,7 @@ def _measure(model: Model, sample: SampleInputs, bound: int, clock: Callable[[],
 def _fit_at_every_length(
     model: Model, sample: SampleInputs, bound: int, clock: Callable[[], float]
 ) -> int:
-    """Run each number of rows at each bucket's length, few rows first; return how many fit at all lengths."""
+    """Run each number of rows at each length bucket, few rows first; return how many rows fit at all lengths."""
     lengths = [replace(sample, free_size=bucket) for bucket in model.info.length_buckets]
     fitting, began = 1, clock()
     for rows in _sizes(bound):
@@ -74,7 +74,7 @@ def _fit_at_every_length(
 
 
 def _sizes(bound: int) -> Iterator[int]:
-    """1, 2, 4 ... and `bound` itself."""
+    """Yield 1, 2, 4 ... and `bound`."""
     rows = 1
     while rows < bound:
         yield rows
@@ -85,7 +85,7 @@ def _sizes(bound: int) -> Iterator[int]:
 def _second_run_seconds(
     model: Model, sample: SampleInputs, rows: int, clock: Callable[[], float]
 ) -> float:
-    """The first run of a size pays for allocations and kernel choice, which later batches do not."""
+    """Return the duration of the second run of a size: the first also allocates and selects kernels."""
     inputs = sample.inputs(rows)
     model.run(inputs)
     began = clock()

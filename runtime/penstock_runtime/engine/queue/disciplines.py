@@ -1,4 +1,4 @@
-"""Disciplines as keys: the smallest key is served first, and no key changes while its request waits.
+"""`order_key`: the key of a request under a discipline; the smallest is served first, and keys are constant.
 
 One heap therefore serves every discipline but `FairShare`. `Priority` ages linearly without touching the heap: `arrived +
 class * AGING_SECONDS` orders exactly as "each class lower waits AGING_SECONDS longer", because the time
@@ -14,7 +14,7 @@ from typing import Protocol, assert_never
 from penstock_api.limits import Discipline
 
 AGING_SECONDS = 5.0
-"""A class is worth this much waiting: long against a batch, short against a client's patience."""
+"""Waiting time that equals one class: long compared with a batch, short compared with a client timeout."""
 LOWEST_CLASS = 10
 """Class of an unset priority (0), and of any number above it."""
 
@@ -56,7 +56,7 @@ def order_key(discipline: Discipline, ordered: Ordered) -> float:
     """Return the key of a request: seconds of the monotonic clock, or units of work.
 
     Raises:
-        ValueError: the discipline is FairShare, which has no key that stands still.
+        ValueError: the discipline is FairShare, which has no constant key.
     """
     return key_function(discipline)(ordered)
 

@@ -1,4 +1,4 @@
-"""Virtual counters: what each tenant has been served, made comparable between those that wait.
+"""`TenantCounters`: virtual counters of the work served to each tenant, comparable between waiting tenants.
 
 After "Fairness in Serving Large Language Models" (Sheng et al., OSDI 2024): the tenant with the least
 counter is served next. A tenant that returns from idle is lifted to the least counter of those that wait,
@@ -8,11 +8,11 @@ so that absence saves up no more than a small credit; counters therefore only gr
 from penstock_runtime.engine.queue.heap import LazyHeap
 
 _IDLE_KEPT = 64
-"""Idle tenants are forgotten by the dozen, not one by one."""
+"""Idle tenants that are kept before they are dropped together."""
 
 
 class TenantCounters:
-    """Owns the counters of all tenants, and knows which of them wait.
+    """Owns the counters of all tenants, and the number of their waiting requests.
 
     `credit` is what a tenant under its share may be behind on its return, in units of work: enough for the
     few requests that it sends at once, so that they do not queue behind thousands of another tenant.
@@ -28,11 +28,11 @@ class TenantCounters:
         self._floor = 0.0
 
     def served(self, tenant: str) -> float:
-        """Return the counter of `tenant`, in units of work; what a newcomer would start with if unknown."""
+        """Return the counter of `tenant`, in units of work; for an unknown tenant, its initial value."""
         return self._served.get(tenant, self._floor - self._credit)
 
     def enter(self, tenant: str) -> None:
-        """Record another waiting request of `tenant`; its first lifts its counter."""
+        """Record another waiting request of `tenant`; the first one raises its counter."""
         waiting = self._waiting.get(tenant, 0)
         self._waiting[tenant] = waiting + 1
         if not waiting:
@@ -51,20 +51,20 @@ class TenantCounters:
         self._forget_idle()
 
     def charge(self, tenant: str, work: float) -> None:
-        """Note that `tenant` was served `work`, a number that is not negative."""
+        """Charge `work`, which is at least 0, to `tenant`."""
         self._served[tenant] = self.served(tenant) + work
         if tenant in self._waiting:
             self._waiting_by_served.put(tenant, self._served[tenant])
 
     def _least(self) -> float:
-        """Return the smallest counter of waiting tenants; its last value if none waits."""
+        """Return the smallest counter of the waiting tenants; the last one if none waits."""
         head = self._waiting_by_served.head()
         if head is not None:
             self._floor = max(self._floor, head[0])
         return self._floor
 
     def _forget_idle(self) -> None:
-        """Remove idle tenants whose counter would be lifted on their return anyway."""
+        """Remove idle tenants whose counter would be raised on their return."""
         if len(self._served) > 2 * len(self._waiting) + _IDLE_KEPT:
             self._served = {
                 tenant: served

@@ -1,4 +1,4 @@
-"""The waiting requests that may share a batch: equal names, dtypes and shapes past the first axis."""
+"""`Group`: the waiting requests that can share a batch: equal names, dtypes and shapes past the first axis."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ so they hold no reference to it and its tensors."""
 
 
 class Group:
-    """Requests of one shape, seen from three sides: by order, by arrival, by deadline.
+    """Requests of one shape, by order of service, by arrival and by deadline.
 
     Each side is a line in which removed requests stay until they reach the head, or until they outnumber
     waiting ones. Adding, removing and reading heads cost O(1), amortized, for requests in order, and
@@ -33,7 +33,7 @@ class Group:
         return len(self._waiting)
 
     def add(self, request: Request, sequence: int) -> None:
-        """Let `request` wait; `sequence` is its place in the order of admission."""
+        """Add `request`; `sequence` is its place in the order of admission."""
         self._waiting[request.id] = (sequence, request)
         self._order.add(request.id, request, sequence)
         self._by_arrival.push((request.arrived, sequence, request.id))
@@ -42,7 +42,7 @@ class Group:
         self.rows += request.rows
 
     def remove(self, id: str) -> Request:
-        """Return the request called `id`, which no longer waits; raise KeyError if it did not."""
+        """Remove and return the request `id`; raise KeyError if it does not wait."""
         request = self._waiting.pop(id)[1]
         self._order.discard(id)
         self.rows -= request.rows
@@ -50,7 +50,7 @@ class Group:
         return request
 
     def take(self, max_rows: int) -> list[Request]:
-        """Remove and return the first in order that fit in `max_rows`, at least one.
+        """Remove and return the first requests that fit in `max_rows`, at least one.
 
         Raises:
             IndexError: the group is empty.
@@ -78,11 +78,11 @@ class Group:
         return head
 
     def opened(self) -> float:
-        """Return when the first of those still waiting arrived; raise IndexError when empty."""
+        """Return the arrival of the first waiting request; raise IndexError when empty."""
         return self._head(self._by_arrival)[0]
 
     def earliest_deadline(self) -> float | None:
-        """Return the earliest deadline; None without one."""
+        """Return the earliest deadline, or None if no request has one."""
         try:
             return self._head(self._by_deadline)[0]
         except IndexError:
@@ -93,7 +93,7 @@ class Group:
         return self._head(self._by_deadline)[2]
 
     def entries(self) -> Iterator[tuple[Key, Request]]:
-        """Iterate over keys and requests, in no order."""
+        """Iterate over keys and requests, unordered."""
         return ((key, self._waiting[name][1]) for key, name in self._order.entries())
 
     def change_order(self, order: Order) -> None:

@@ -1,4 +1,4 @@
-"""A heap whose items can be given another key, or removed by name, without searching for them."""
+"""`LazyHeap`: a heap whose items can change their key or be removed without a search."""
 
 import heapq
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 Key = TypeVar("Key")
 
 _STALE_ALLOWED = 64
-"""Below this a rebuild costs more than the memory it frees."""
+"""Size below which a rebuild costs more than the memory it frees."""
 
 
 class LazyHeap(Generic[Key, Item]):
@@ -16,7 +16,7 @@ class LazyHeap(Generic[Key, Item]):
 
     A removed or re-keyed item leaves its old entry behind, which is skipped when it surfaces. Once stale
     entries outnumber live ones the heap is rebuilt, so memory stays within twice the live entries (plus
-    a constant) and every operation costs O(log n), amortised.
+    a constant) and every operation costs O(log n), amortized.
     """
 
     __slots__ = ("_entries", "_live")
@@ -33,11 +33,11 @@ class LazyHeap(Generic[Key, Item]):
 
     @property
     def size_in_memory(self) -> int:
-        """How many entries are stored, stale ones included."""
+        """Return the number of stored entries, stale ones included."""
         return len(self._entries)
 
     def put(self, item: Item, key: Key) -> None:
-        """Add `item`, or give it another key."""
+        """Add `item`, or change its key."""
         live = self._live.get(item)
         if live is not None and live[0] == key:
             return
@@ -48,12 +48,12 @@ class LazyHeap(Generic[Key, Item]):
             self._compact()
 
     def discard(self, item: Item) -> None:
-        """Remove `item` if it is there."""
+        """Remove `item`, if present."""
         if self._live.pop(item, None) is not None:
             self._compact()
 
     def head(self) -> tuple[Key, Item] | None:
-        """Return the smallest key with its item, or None when empty."""
+        """Return the smallest key and its item, or None when empty."""
         entries = self._entries
         while entries:
             entry = entries[0]

@@ -1,4 +1,4 @@
-"""A priority queue in which what comes in order costs the same however many wait."""
+"""`MonotonicQueue`: a priority queue in which entries that arrive in order cost O(1)."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ Waiting = TypeVar("Waiting")
 
 
 class MonotonicQueue(Generic[Waiting]):
-    """Entries, smallest first: a run of those that came in order, and a heap of those that came late.
+    """Entries, smallest first: a list of those that arrived in order, and a heap of the others.
 
     An entry is a time or key, the order of admission, and the waiting item; the first two are unique together.
 
@@ -50,12 +50,12 @@ class MonotonicQueue(Generic[Waiting]):
             run.popleft()
 
     def keep(self, wanted: Callable[[tuple[float, int, Waiting]], bool]) -> None:
-        """Drop all that are not `wanted`: O(n)."""
+        """Remove the entries that are not `wanted`; O(n)."""
         self._run = deque(filter(wanted, self._run))
         self._late = list(filter(wanted, self._late))
         heapify(self._late)
 
     def replace(self, entries: Iterable[tuple[float, int, Waiting]]) -> None:
-        """Hold these instead: O(n log n)."""
+        """Replace all entries; O(n log n)."""
         self._run = deque(sorted(entries))
         self._late = []

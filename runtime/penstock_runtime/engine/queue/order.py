@@ -1,4 +1,4 @@
-"""The order of waiting requests under one discipline: a heap of keys, or, for FairShare, a heap for each tenant.
+"""`order_of`: the order of waiting requests under one discipline: a heap of keys, or for FairShare a heap per tenant.
 
 Operations take O(log n), amortized, and read heads only. A key is constant while its request waits;
 a tenant's counter only grows, so a stale entry is corrected when it reaches the head.
@@ -16,12 +16,12 @@ from penstock_runtime.engine.queue.heap import LazyHeap
 from penstock_runtime.engine.queue.monotonic_queue import MonotonicQueue
 
 Key = tuple[float, int]
-"""A discipline's key (for FairShare the tenant's counter), then the order of admission: no two are equal."""
+"""Key of the discipline (for FairShare the tenant's counter) and order of admission, so that no two are equal."""
 
 _Entry = tuple[float, int, str]
 
 STALE_ALLOWED = 64
-"""Below this a rebuild of a heap costs more than the memory it frees."""
+"""Size below which a rebuild of a heap costs more than the memory it frees."""
 
 
 class Order(Protocol):
@@ -30,23 +30,23 @@ class Order(Protocol):
     __slots__ = ()
 
     def add(self, id: str, ordered: Ordered, sequence: int) -> None:
-        """Let `id` wait; `sequence` grows with each admission and breaks ties."""
+        """Add `id`; `sequence` grows with each admission and breaks ties."""
 
     def discard(self, id: str) -> None:
-        """Let `id` wait no longer, if it did."""
+        """Remove `id`, if it waits."""
 
     def serve(self, id: str, ordered: Ordered) -> None:
-        """Let `id` wait no longer, because it is served: a tenant pays for its work."""
+        """Remove `id` because it is served, which charges its work to the tenant."""
 
     def head(self) -> tuple[Key, str] | None:
         """Return the key and id of the next request; None when empty."""
 
     def entries(self) -> Iterator[tuple[Key, str]]:
-        """Iterate over keys and ids, in no order; for FairShare as if the counters stood still."""
+        """Iterate over keys and ids, unordered; for FairShare by the current counters."""
 
 
 def order_of(discipline: Discipline, tenants: TenantCounters) -> Order:
-    """Return an empty order under `discipline`; FairShare reads and feeds `tenants`."""
+    """Return an empty order under `discipline`; FairShare reads and charges `tenants`."""
     if discipline is Discipline.FAIR_SHARE:
         return FairOrder(tenants)
     return KeyedOrder(discipline)
@@ -98,7 +98,7 @@ class KeyedOrder(Order):
 
 
 class FairOrder(Order):
-    """The tenant that was served least is next, and of its own requests the one of best priority, aged."""
+    """FairShare: the least served tenant is next, with its request of the best aged priority."""
 
     __slots__ = ("_by_tenant", "_tenant_of", "_tenants", "_tops")
 
@@ -110,7 +110,7 @@ class FairOrder(Order):
 
     @override
     def add(self, id: str, ordered: Ordered, sequence: int) -> None:
-        """Let `id` wait; the counter of an idle tenant is raised to the others'."""
+        """Add `id`; the counter of an idle tenant is raised to that of the others."""
         tenant = ordered.tenant
         self._tenants.enter(tenant)
         self._tenant_of[id] = tenant
@@ -146,7 +146,7 @@ class FairOrder(Order):
             now = self._top(tenant)
             if now == key:
                 return key, self._first_of(tenant)[1]
-            self._tops.put(tenant, now)  # charged since: it only ever sinks
+            self._tops.put(tenant, now)  # charged since: it only moves back
         return None
 
     @override

@@ -1,7 +1,7 @@
-"""`WaitingRequests`: groups of equal shape under heaps of groups, so that forming a batch reads only heads.
+"""`WaitingRequests`: the queue of a batch engine, in groups of equal shape, so that forming a batch reads only heads.
 
-As long as requests differ in nothing but their order of arrival, they wait in one FIFO queue. The first request of
-another kind, or out of order, sorts all of them into groups, which serve until the queue is empty.
+While requests differ only in their order of arrival, they wait in one FIFO queue. The first request of another kind,
+or out of order, moves all of them into groups, which remain in use until the queue is empty.
 """
 
 from itertools import count
@@ -20,22 +20,22 @@ Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 class GroupHead(Struct, frozen=True):
-    """What placement may know of a group without looking past its head."""
+    """The properties of a group that decide when it runs."""
 
     shape: Shape
     key: Key
-    """Of the request that is served next."""
+    """Key of the request that is served next."""
     rows: int
-    """Of the whole group."""
+    """Rows of the whole group."""
     opened: float
-    """When the first of those still waiting arrived: the batch window's beginning."""
+    """Arrival of the first waiting request, which opens the batch window."""
     earliest_deadline: float | None
 
 
 class WaitingRequests:
-    """Requests in the order of one discipline, at most one live change of which re-keys all of them.
+    """Waiting requests in the order of one discipline; a change of discipline computes all keys again.
 
-    Adding, removing, expiring one request and reading any head cost O(log n), amortised.
+    Adding, removing or expiring one request and reading any head cost O(log n), amortized.
     """
 
     def __init__(self, discipline: Discipline) -> None:
@@ -51,9 +51,9 @@ class WaitingRequests:
         self._by_deadline: LazyHeap[float, Shape] = LazyHeap()
         self._by_rows: LazyHeap[int, Shape] = LazyHeap()
         self._changed: set[Shape] = set()
-        """Groups whose places in the heaps of groups are to be brought up to date before these are read.
+        """Groups whose entries in the heaps of groups are updated before the heaps are read.
 
-        A group that is alone needs no place: then no heap of groups is touched at all.
+        A single group needs no entries, so the heaps of groups stay unused.
         """
         self.rows = 0
 
@@ -64,7 +64,11 @@ class WaitingRequests:
         return id in self._plain or id in self._shape_of
 
     def add(self, request: Request) -> None:
-        """Let `request` wait; its id must not be waiting already (ValueError)."""
+        """Queue `request`.
+
+        Raises:
+            ValueError: a request with this id already waits.
+        """
         if request.id in self._plain or request.id in self._shape_of:
             raise ValueError(f"request id '{request.id}' is already waiting: ids must be unique")
         self.rows += request.rows
@@ -90,7 +94,7 @@ class WaitingRequests:
             self._place_changed()
 
     def remove(self, id: str) -> Request | None:
-        """Return the request called `id`, which no longer waits, or None if it did not wait."""
+        """Remove and return the request `id`, or return None if it does not wait."""
         shape = self._shape_of.get(id)
         if shape is not None:
             return self._take(shape, id)
@@ -102,7 +106,7 @@ class WaitingRequests:
     def take(self, shape: Shape, max_rows: int) -> tuple[Request, ...]:
         """Remove and return the first requests of a group that fit in `max_rows`, at least one.
 
-        Order is strict: a head that does not fit ends the batch, no request behind it overtakes it. A head
+        Order is strict: a head that does not fit ends the batch, and no later request overtakes it. A head
         larger than `max_rows` is returned alone.
         """
         if len(self._plain):
@@ -118,7 +122,7 @@ class WaitingRequests:
         return tuple(taken)
 
     def expire(self, now: float) -> list[Request]:
-        """Remove and return those whose deadline is not after `now`, earliest first."""
+        """Remove and return the requests whose deadline is at or before `now`, the earliest first."""
         if len(self._plain):  # then there are no groups
             alike = self._plain.expire(now)
             self.rows = self._plain.rows
@@ -129,14 +133,14 @@ class WaitingRequests:
         return expired
 
     def next_expiry(self) -> float | None:
-        """Return the earliest deadline of all; None without one."""
+        """Return the earliest deadline, or None if no request has one."""
         if len(self._plain):
             return self._plain.head().deadline
         first = self._first_to_expire()
         return None if first is None else first[0]
 
     def _first_to_expire(self) -> tuple[float, Shape] | None:
-        """Of the groups."""
+        """Return the earliest deadline of the groups, and its shape."""
         if len(self._groups) > 1:
             self._place_changed()
             return self._by_deadline.head()
@@ -148,7 +152,7 @@ class WaitingRequests:
     def heads(self) -> tuple[GroupHead, ...]:
         """Return the groups that can matter next: the first by key, then by opening, deadline and rows.
 
-        At most four whatever waits, the first by key in front; empty when nothing waits.
+        At most four, the first by key in front; empty when nothing waits.
         """
         if len(self._plain):
             return (_head_of(self._plain),)
@@ -164,7 +168,7 @@ class WaitingRequests:
         return tuple(self._head(shape) for shape in shapes)
 
     def change_discipline(self, discipline: Discipline) -> None:
-        """Re-key all waiting requests once; ties keep the order of admission, and counters restart."""
+        """Order the queue by another discipline; ties keep the order of admission, and tenant counters restart."""
         if discipline == self._discipline:
             return
         self._discipline, self._tenants = discipline, TenantCounters()
@@ -174,14 +178,14 @@ class WaitingRequests:
         self._sort_into_groups()
 
     def in_order(self) -> list[Request]:
-        """Return everything that waits, by key: O(n log n), for a drain's one look at the whole queue."""
+        """Return all waiting requests, by key; O(n log n), called once per drain."""
         if len(self._plain):
             return list(self._plain)
         keyed = [entry for group in self._groups.values() for entry in group.entries()]
         return [request for _, request in sorted(keyed, key=lambda entry: entry[0])]
 
     def _refresh_first(self) -> None:
-        """Under FairShare a head's key grows with its tenant's counter: put right what surfaces stale."""
+        """Update stale keys at the top: under FairShare the key of a head grows with its tenant's counter."""
         while (top := self._by_key.head()) is not None:
             key = self._groups[top[1]].head()[0]
             if key == top[0]:
@@ -226,7 +230,7 @@ class WaitingRequests:
         self._changed.clear()
 
     def _place(self, shape: Shape, group: Group) -> None:
-        """Bring the heaps of groups up to date with one group."""
+        """Update the entries of one group in the heaps of groups."""
         self._by_key.put(shape, group.head()[0])
         self._by_opening.put(shape, group.opened())
         self._by_rows.put(shape, -group.rows)

@@ -1,4 +1,4 @@
-"""A step plan while the scheduler builds it, with its remaining token budget."""
+"""`PlanDraft`: a step plan while the scheduler builds it, with its remaining token budget."""
 
 from penstock_runtime.engine.continuous.scheduler import mlfq
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState

@@ -1,4 +1,4 @@
-"""Preemption: which running sequences an arrival, a lowered cap or a lack of blocks preempts, and at what cost."""
+"""`Preemptor`: preempts running sequences for an arrival, a lowered cap or a lack of blocks, at the lowest cost."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable

@@ -1,4 +1,4 @@
-"""The sequences that have a slot, and a bound on their ranks that saves most preemption scans."""
+"""`RunningSet`: the sequences that have a slot, and a bound on their ranks that saves most preemption scans."""
 
 import math
 from collections.abc import Collection, Iterable

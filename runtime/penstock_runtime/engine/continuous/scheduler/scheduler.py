@@ -1,4 +1,4 @@
-"""The token scheduler: which sequences run in the next step, without a clock or a tensor.
+"""`TokenScheduler`: selects the sequences of the next step; it uses no clock and no tensor.
 
 A plan is built in four passes. *Evict*: under a lowered cap with `Evict`, the sequences that the discipline
 would serve last are preempted. *Admit*: the head of the queue gets a slot while there are a slot, tokens and

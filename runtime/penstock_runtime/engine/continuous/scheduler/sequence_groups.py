@@ -1,4 +1,4 @@
-"""Groups of the choices of one request: the later ones wait until the first has computed their common prompt."""
+"""`SequenceGroups`: the choices of each request; the later ones wait until the first has computed their common prompt."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""The scheduler's record of one sequence: its blocks, its level and its rank."""
+"""`SequenceState`: the scheduler's record of one sequence: its blocks, its level and its rank."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Admission of waiting sequences to slots: each needs a slot, tokens of the step and all of its blocks."""
+"""`SlotAdmission`: admits waiting sequences to slots; each needs a slot, tokens of the step and all of its blocks."""
 
 from penstock_runtime.engine.continuous.limits import Preemption
 from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCacheManager

@@ -1,4 +1,4 @@
-"""The queue of sequences that wait for a slot: one order per level, a single level unless time is sliced."""
+"""`WaitQueue`: the sequences that wait for a slot, in one order per level, a single level unless time is sliced."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Load options of a generative model, fixed for the lifetime of the process."""
+"""`StepOptions`: load options of a generative model, fixed for the lifetime of the process."""
 
 from dataclasses import dataclass
 from enum import StrEnum

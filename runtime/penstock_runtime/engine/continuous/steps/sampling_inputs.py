@@ -1,4 +1,4 @@
-"""The sampler's host inputs for one step: parameters, seeds, penalty counts and grammar masks of each sampling row.
+"""`SamplingInputs`: the host inputs of the sampler for one step: parameters, seeds, penalty counts and grammar masks of each sampling row.
 
 They are built from the sequences once all earlier plans have settled.
 """

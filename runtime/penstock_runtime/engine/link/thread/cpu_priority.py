@@ -1,9 +1,9 @@
 """`BatchSchedPolicy`: runs the event-loop thread under SCHED_BATCH while a long batch runs on the same core.
 
-Every request that comes while a batch runs wakes the event loop, and a thread that wakes takes the core at once: 1,300
-times a second under overload, each time with what the batch had in its caches. Under `SCHED_BATCH` a thread that wakes
-waits for the end of the running one's slice, some 3 ms, and then does all that has come. It gets no less of the core.
-Threads that it starts from then on do as it does.
+Each request that arrives during a batch wakes the event loop, and a thread that wakes preempts the batch: 1,300 times a
+second under overload, and each time the batch loses its caches. Under `SCHED_BATCH` a thread that wakes waits for the
+end of the running slice, about 3 ms, and then handles all that has arrived. Its share of the core stays the same.
+Threads that it starts later inherit the policy.
 """
 
 import logging
@@ -11,7 +11,7 @@ import os
 from typing import Final
 
 LONG_SECONDS: Final = 0.01
-"""A batch so long is not interrupted: some slices, so that what waits for one does not show in a request's time."""
+"""Shortest batch that is not preempted: several slices, so that the wait for one is small compared with the batch."""
 
 log = logging.getLogger(__name__)
 
@@ -21,16 +21,16 @@ class BatchSchedPolicy:
 
     def __init__(self) -> None:
         self._former: int | None = None
-        """The policy to go back to; None: nothing was changed."""
+        """The policy to restore; None: unchanged."""
         self._possible = hasattr(os, "sched_setscheduler")
 
     def before(self, batch_seconds: float) -> None:
-        """Defer to a batch of the engine's thread, if it is long."""
+        """Let a long batch of the engine's thread run without preemption."""
         if batch_seconds < LONG_SECONDS or not self._possible or self._former is not None:
             return
         try:
             policy = os.sched_getscheduler(0)
-            if policy == os.SCHED_OTHER:  # else an administrator chose
+            if policy == os.SCHED_OTHER:  # otherwise an administrator chose it
                 _set(os.SCHED_BATCH)
                 self._former = policy
         except OSError as error:
@@ -38,7 +38,7 @@ class BatchSchedPolicy:
         self._possible = self._former is not None
 
     def end(self) -> None:
-        """Go back to the former policy."""
+        """Restore the former policy."""
         if self._former is not None:
             _set(self._former)
             self._former = None
