@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock_api import names
 from penstock_api.types.model import ModelSpec
-from penstock_runtime.engine.continuous.options import StepOptions
+from penstock_runtime.engine.continuous.steps.options import StepOptions
 from penstock_runtime.engine.placement import Placement
 
 Network = IPv4Network | IPv6Network
