@@ -11,7 +11,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.bench.control import commits, figures, plan, recovery, show, store, units
+from tests.bench.control import (
+    ablation_table,
+    commits,
+    figures,
+    plan,
+    recovery,
+    show,
+    store,
+    units,
+)
 from tests.bench.control.jobs import Result, Unit, attained, run_units
 
 OUT = Path("build/bench/control.json")
@@ -32,6 +41,10 @@ def main() -> int:
         f"commit {commits.head()}; {'quick' if args.quick else 'whole'} form: {size.budget}"
     )
     console.print(commits.frozen().sentence())
+    if args.ablations:
+        runs = _results(units.ablations(args.traces, size), args.cores, console)
+        console.print(ablation_table.table(ablation_table.ablations(runs)))
+        return 0
     worlds = units.worlds(args.traces, size)
     changes = units.changes(args.traces, size) if size.changes else {}
     planned = units.laws(args.traces, size)
@@ -59,6 +72,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--no-sensitivity", action="store_true", help="without changes of the law's defaults"
+    )
+    parser.add_argument(
+        "--ablations", action="store_true", help="only the law without each of its parts"
     )
     return parser.parse_args()
 

@@ -14,7 +14,7 @@ from penstock_simulator.pods.routing import Times
 from penstock_simulator.scenario import Loss, Routing, Scenario
 from penstock_simulator.simulation import simulate
 from penstock_simulator.traces import read_trace
-from tests.bench.control import plan, sensitivity
+from tests.bench.control import ablation, plan, sensitivity
 
 CLAIRVOYANT = "clairvoyant"
 
@@ -32,6 +32,8 @@ class Job:
     loss: Loss = field(default_factory=Loss)
     changed: tuple[str, float] | None = None
     """A default of the law, and the factor to multiply it with."""
+    ablated: str | None = None
+    """A part of the law that is taken out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def run_job(folder: Path, job: Job) -> Result:
     arrivals = arrivals_of(folder / plan.TRACES[job.trace], job.seconds, job.seed)
     world = world_of(job)
     law = law_named(job.law, plan.SERVICE)
-    with sensitivity.changed(job.changed):
+    with sensitivity.changed(job.changed), ablation.ablated(job.ablated):
         summary = outcome(simulate(world, law, arrivals))
     return Result(job, summary, fluid_gpu_hours(world, len(arrivals)))
 

@@ -51,7 +51,7 @@ def changed(change: tuple[str, float] | None) -> Iterator[None]:
     module, name = change[0].rsplit(".", 1)
     before = getattr(sys.modules[f"{LAW_PACKAGE}.{module}"], name)
     value = type(before)(before * change[1])
-    importers = [module for module in _law_modules() if getattr(module, name, None) is before]
+    importers = [module for module in law_modules() if getattr(module, name, None) is before]
     for importer in importers:
         setattr(importer, name, min(value, MAX_SHARE) if name in SHARES else value)
     try:
@@ -61,5 +61,6 @@ def changed(change: tuple[str, float] | None) -> Iterator[None]:
             setattr(importer, name, before)
 
 
-def _law_modules() -> list[ModuleType]:
+def law_modules() -> list[ModuleType]:
+    """Return the imported modules of the law's package."""
     return [module for name, module in sys.modules.items() if name.startswith(LAW_PACKAGE)]

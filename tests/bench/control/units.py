@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from penstock_simulator.scenario import Loss, Routing
-from tests.bench.control import plan, sensitivity
+from tests.bench.control import ablation, plan, sensitivity
 from tests.bench.control.jobs import CLAIRVOYANT, Job, Unit
 
+ABLATION_SEEDS = 2
 VARIANTS: dict[str, dict[str, object]] = {
     "power-of-two": {"routing": Routing.POWER_OF_TWO},
     "central queue": {"routing": Routing.CENTRAL_QUEUE},
@@ -77,3 +78,13 @@ def changes(folder: Path, size: plan.RunSize) -> dict[tuple[str, float], list[Un
         for name in sensitivity.DEFAULTS
         for factor in sensitivity.FACTORS
     }
+
+
+def ablations(folder: Path, size: plan.RunSize) -> list[Unit]:
+    """Return the default law whole and without each of its parts, on every trace with `ABLATION_SEEDS` seeds."""
+    return [
+        Unit(folder, (Job(trace, size.seconds, plan.DEFAULT, seed, ablated=name),))
+        for name in (None, *ablation.PARTS)
+        for trace in plan.TRACES
+        for seed in size.seeds[:ABLATION_SEEDS]
+    ]

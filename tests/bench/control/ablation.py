@@ -1,0 +1,146 @@
+"""The law's separable parts, each of which can be taken out of a run (docs/design/control-law.md#ablations)."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from penstock_operator.decide.scaling.capacity_at_objective import replicas, state
+from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan
+from penstock_operator.decide.scaling.capacity_at_objective.capacity import startup
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
+    ForecastErrors,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
+from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
+from tests.bench.control.sensitivity import LAW_PACKAGE, law_modules
+
+NEVER = 1e9
+"""Replaces a limit that is not to apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the law."""
+
+    target: str
+    """Function, method or constant in the law's package that holds the part."""
+    without: Any
+    """What replaces it."""
+    code: tuple[str, ...] = ()
+    """Other functions that only this part uses."""
+    kept: str = ""
+    """What the part protects that the simulator does not show; empty if its figures decide."""
+
+    @property
+    def lines(self) -> int:
+        """Return the lines of the functions that hold the part, an upper bound of what it costs; 1 for a constant."""
+        holders = [_find(name) for name in (self.target, *self.code)]
+        return sum(
+            len(inspect.getsource(getattr(owner, name)).splitlines())
+            if callable(getattr(owner, name))
+            else 1
+            for owner, name in holders
+        )
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+def _unchanged(first: Any, *_: Any) -> Any:
+    return first
+
+
+_smooth, _needs = state.smooth, replicas.needs
+
+
+def _smoothed_but(**fixed: float) -> Callable[..., CapacityState]:
+    return lambda *args: replace(_smooth(*args), **fixed)  # type: ignore[arg-type]
+
+
+def _without_present_demand(seen: replicas.CountInput) -> list[replicas.Need]:
+    return [need for need in _needs(seen) if need.term is not ReplicasReason.DEMAND]
+
+
+def _raised_at_once(plan: BatchPlan, best: int, term: CapReason, _: Any, now: float) -> BatchPlan:
+    return replace(plan, cap=best, term=term, raised=now)
+
+
+def _all_errors(errors: ForecastErrors, _: float) -> list[float]:
+    return sorted(error.by for error in errors.latest)
+
+
+_NO_NEED = replicas.Need(0.0, ReplicasReason.BACKLOG, "")
+PARTS: Mapping[str, Part] = {
+    "trend of the forecast": Part("demand.forecast._drift", _always(0.0)),
+    "ramp of the forecast": Part("demand.forecast.ramp", _always((0.0, 0.0))),
+    "return to the mean": Part(
+        "demand.forecast.persistence", _always(1.0), ("demand.forecast._compared",)
+    ),
+    "limit of the level's lag": Part("demand.forecast.SURE_SIGMAS", NEVER),
+    "outliers of the noise": Part("demand.forecast.ODD", NEVER),
+    "errors of similar forecasts": Part(
+        "demand.forecast_errors.ForecastErrors.near",
+        _all_errors,
+        ("demand.forecast_errors.ForecastErrors._lean",),
+    ),
+    "learned price": Part("lateness_price.reprice", _unchanged),
+    "unevenness": Part("state.smooth", _smoothed_but(unevenness=0.0)),
+    "imbalance": Part("state.smooth", _smoothed_but(imbalance=1.0)),
+    "dispersion": Part("state.smooth", _smoothed_but(dispersion=1.0)),
+    "smoothing of the three": Part("state.SMOOTHING_SECONDS", 1e-9),
+    "bridge": Part(
+        "batch_cap._bridged",
+        _unchanged,
+        ("batch_cap._longest_bridge", "batch_cap._bridge_target"),
+    ),
+    "back-off of the cap": Part(
+        "batch_cap._backed_off", _unchanged, kept="a device slower than its curve"
+    ),
+    "slow rise of the cap": Part("batch_cap._raised", _raised_at_once),
+    "dead band of the cap": Part("batch_cap.DEAD_BAND", 0.0),
+    "dead band of the count": Part("replicas.DEAD_BAND", 0.0),
+    "present demand": Part("replicas.needs", _without_present_demand),
+    "backlog": Part("replicas._backlog", _always(_NO_NEED)),
+    "starting replicas in the backlog": Part("capacity.startup.started_seconds", _always(0.0)),
+    "panic": Part("replicas._panic", _always(None)),
+    "no scale-down while busy": Part("replicas._busy", _always(None)),
+    "hold before scale-down": Part("replicas.hold_seconds", _always(0.0)),
+    "slow pods": Part("observations._slowness", _always(1.0), kept="a pool of unequal devices"),
+    "measured start-up": Part("capacity.startup.p90_seconds", _always(startup.PRIOR_P90_SECONDS)),
+    "curve misfit": Part(
+        "capacity.model.off_curve", _always(None), kept="an observation of the status"
+    ),
+}
+"""The parts by name."""
+
+
+@contextmanager
+def ablated(name: str | None) -> Iterator[None]:
+    """Take one part out inside the context, in every module that imported it by name."""
+    if name is None:
+        yield
+        return
+    part = PARTS[name]
+    owner, attribute = _find(part.target)
+    before = getattr(owner, attribute)
+    holders = [module for module in law_modules() if getattr(module, attribute, None) is before]
+    with ExitStack() as undo:
+        for holder in holders or [owner]:
+            undo.callback(setattr, holder, attribute, before)
+            setattr(holder, attribute, part.without)
+        yield
+
+
+def _find(path: str) -> tuple[Any, str]:
+    """Return the module or class that holds `path`, and the attribute's name."""
+    *modules, attribute = path.split(".")
+    owner: Any = None
+    if modules[-1][0].isupper():
+        owner = getattr(import_module(".".join((LAW_PACKAGE, *modules[:-1]))), modules[-1])
+    else:
+        owner = import_module(".".join((LAW_PACKAGE, *modules)))
+    return owner, attribute
