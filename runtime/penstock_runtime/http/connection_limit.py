@@ -25,11 +25,11 @@ class ConnectionLimit:
     """The open connections of a port, and the idle ones among them, longest idle first."""
 
     def __init__(
-        self, max_open: Callable[[], int], refuse: Callable[[ConnectionsFull], bytes]
+        self, max_open: Callable[[], int], render: Callable[[ConnectionsFull], bytes]
     ) -> None:
-        """`max_open` is called for each new connection; `refuse` renders the answer to a surplus one."""
+        """`max_open` is called for each new connection; `render` writes the answer to a surplus one."""
         self._max_open = max_open
-        self._refuse = refuse
+        self._render = render
         self._open: set[BoundedConnection] = set()
         self._idle: dict[BoundedConnection, None] = {}
         self._surplus: dict[BoundedConnection, None] = {}
@@ -74,9 +74,9 @@ class ConnectionLimit:
             self.idle(connection)  # its client has not read the answer yet
         return False
 
-    def refusal(self) -> bytes:
+    def rejection(self) -> bytes:
         """Return the bytes that answer a surplus connection."""
-        return self._refuse(
+        return self._render(
             ConnectionsFull(
                 f"all {self._max_open()} connections of this pod have a request in flight: retry, and another pod answers",
                 retry_after_seconds=1.0,
@@ -117,7 +117,7 @@ class BoundedConnection(AiohttpConnection):
     def reject_surplus(self) -> None:
         """Answer a surplus connection and close it."""
         if self.transport is not None:
-            self.transport.write(self._limit.refusal())
+            self.transport.write(self._limit.rejection())
         self.force_close()
 
     @override

@@ -55,11 +55,11 @@ def authenticate(callers: Callers, counters: Counters) -> Middleware:
             return await handler(request)
         try:
             request[CALLER] = callers.identify(request.headers, request.remote)
-        except RequestRejected as refusal:
+        except RequestRejected as rejection:
             counters.received += 1
-            counters.rejected[refusal.reason] += 1
-            record_rejection(request, refusal)
-            return openai_rejection(refusal)
+            counters.rejected[rejection.reason] += 1
+            record_rejection(request, rejection)
+            return openai_rejection(rejection)
         return await handler(request)
 
     return identify

@@ -87,7 +87,7 @@ class ClientServer:
             "auto_decompress": False,  # aiohttp accepts a gzip body without its trailer: `bodies` decompresses
             "shutdown_timeout": 2.0,  # drain.py has waited already
         }
-        limit = ConnectionLimit(self._max_connections, self._refuse)
+        limit = ConnectionLimit(self._max_connections, self._surplus_answer)
         self._runner = ClientsRunner(self.app(), self._connection_maker(limit), **settings)
         return await _listen(
             self._runner, (config.http.host, config.http.client_port), limit, self._tls
@@ -97,11 +97,11 @@ class ClientServer:
         depth = self._pod.live.accepted.max_queue_depth
         return descriptors.client_connections(descriptors.limit(), depth)
 
-    def _refuse(self, refusal: RequestRejected) -> bytes:
+    def _surplus_answer(self, rejection: RequestRejected) -> bytes:
         """Count the rejection of a surplus connection, and return its answer."""
-        self._pod.admission.reject_unread(refusal)
+        self._pod.admission.reject_unread(rejection)
         wire = ResponseWriter(self._pod.config.pod.name)
-        return wire.write(of_rejection(refusal), self._ids.new(), closes=True)
+        return wire.write(of_rejection(rejection), self._ids.new(), closes=True)
 
     def _connection_maker(self, limit: ConnectionLimit) -> Callable[..., BoundedConnection]:
         """Return the factory of protocols for new connections."""
@@ -195,7 +195,7 @@ class ClusterServer:
     async def start(self) -> int:
         """Listen; return the port."""
         config = self._pod.config
-        limit = ConnectionLimit(lambda: descriptors.CLUSTER_CONNECTIONS, self._refuse)
+        limit = ConnectionLimit(lambda: descriptors.CLUSTER_CONNECTIONS, self._surplus_answer)
         self._runner = ClientsRunner(
             self.app(),
             partial(BoundedConnection, limit=limit),
@@ -209,9 +209,9 @@ class ClusterServer:
             self._runner, (config.http.host, config.http.cluster_port), limit, self._tls
         )
 
-    def _refuse(self, refusal: RequestRejected) -> bytes:
+    def _surplus_answer(self, rejection: RequestRejected) -> bytes:
         wire = ResponseWriter(self._pod.config.pod.name)
-        return wire.write(of_rejection(refusal), "", closes=True)
+        return wire.write(of_rejection(rejection), "", closes=True)
 
     async def stop(self) -> None:
         """Stop listening and close open connections."""
@@ -264,8 +264,8 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Return the handler's answer, or the answer to the rejection or error that it raised."""
     try:
         return await handler(request)
-    except RequestRejected as refusal:
-        return _refused(request, refusal)
+    except RequestRejected as rejection:
+        return _rejected(request, rejection)
     except web.HTTPException as error:
         return _unrouted(request, error)
     except ConnectionError:
@@ -275,17 +275,17 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
             "defect while serving a request", extra={"request_id": request.get(REQUEST_ID)}
         )
         request[LOGGED] = {**request.get(LOGGED, {}), "outcome": RequestOutcome.FAILED}
-        return _refused(request, Defect())
+        return _rejected(request, Defect())
 
 
-def _refused(request: web.Request, refusal: RequestRejected) -> web.Response:
+def _rejected(request: web.Request, rejection: RequestRejected) -> web.Response:
     """Return a rejection in the format of the protocol that serves its path."""
-    return openai_rejection(refusal) if speaks_openai(request.path) else rejection_reply(refusal)
+    return openai_rejection(rejection) if speaks_openai(request.path) else rejection_reply(rejection)
 
 
 def _unrouted(request: web.Request, error: web.HTTPException) -> web.Response:
     message = f"{error.status} {error.reason}: {request.method} {shown(request.path, 160)} is not served here"
-    reply = _refused(request, Unrouted(error.status, message))
+    reply = _rejected(request, Unrouted(error.status, message))
     if hdrs.ALLOW in error.headers:
         reply.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
     return reply

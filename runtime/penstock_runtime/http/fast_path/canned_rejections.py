@@ -18,7 +18,7 @@ REFRESH_SECONDS: Final = 0.1
 class RejectionFormat(Protocol):
     """A protocol's form of rejections."""
 
-    def of_refusal(self, refusal: RequestRejected) -> Reply:
+    def of_rejection(self, rejection: RequestRejected) -> Reply:
         """Return the answer to a rejected request."""
 
 
@@ -53,7 +53,7 @@ class CannedRejections:
         """Return a present rejection as bytes, for a connection that stays open."""
         parts = self._parts.get((form, rejection))
         if parts is None:
-            parts = self._wire.around_id(form.of_refusal(rejection))
+            parts = self._wire.around_id(form.of_rejection(rejection))
             self._parts[form, rejection] = parts
         before, after = parts
         return b"%b%b%b" % (before, request_id.encode(), after)

@@ -47,5 +47,5 @@ class EmbeddingEndpoint(FastEndpoint):
         return embedding_response.reply_to(end, options, self._model)
 
     @override
-    def of_refusal(self, refusal: RequestRejected) -> Reply:
-        return of_rejection(refusal)
+    def of_rejection(self, rejection: RequestRejected) -> Reply:
+        return of_rejection(rejection)

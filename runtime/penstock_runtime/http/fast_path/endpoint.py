@@ -39,5 +39,5 @@ class FastEndpoint(Protocol):
     def reply_to(self, options: Any, end: End, request_id: str) -> Reply:
         """Return the answer to a call that ended in any other way."""
 
-    def of_refusal(self, refusal: RequestRejected) -> Reply:
+    def of_rejection(self, rejection: RequestRejected) -> Reply:
         """Return the answer to a rejected request."""

@@ -65,8 +65,8 @@ class InferEndpoint(FastEndpoint):
         return reply_to(end, options, self._pod.model, request_id)
 
     @override
-    def of_refusal(self, refusal: RequestRejected) -> Reply:
-        return of_rejection(refusal)
+    def of_rejection(self, rejection: RequestRejected) -> Reply:
+        return of_rejection(rejection)
 
 
 def endpoints_of(pod: BatchPod) -> dict[str, FastEndpoint]:

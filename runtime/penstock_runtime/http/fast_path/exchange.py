@@ -180,7 +180,7 @@ class Exchange:
             priority = hinted_class(body, self._head.header_length)
             self._path.pod.admission.slots.reserve_slot(self._ticket, priority)
         except Exception as error:  # noqa: BLE001  the last line of defence, as on aiohttp's path
-            self._refuse(error)
+            self._end_early(error)
             return
         self.begin(body)
 
@@ -200,7 +200,7 @@ class Exchange:
                     admission.memory.hold(ticket, call.bytes)
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  the last line of defence, as on aiohttp's path
-            self._refuse(error)
+            self._end_early(error)
 
     async def _begin_later(self, deferred: DeferredCall) -> None:
         """Submit a deferred call, which has its place in the queue already, unless its client has left meanwhile."""
@@ -211,7 +211,7 @@ class Exchange:
             if self._client is not None:
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  as above
-            self._refuse(error)
+            self._end_early(error)
 
     def _submit(self, call: Any) -> None:
         admission, ticket = self._path.pod.admission, self._ticket
@@ -219,7 +219,7 @@ class Exchange:
         admission.count_rows(ticket, call.rows)
         admission.submit(ticket, self._endpoint.to_request(ticket, call, self._head), self.on_end)
 
-    def _refuse(self, error: Exception) -> None:
+    def _end_early(self, error: Exception) -> None:
         admission, ticket = self._path.pod.admission, self._ticket
         if isinstance(error, RequestRejected):
             admission.reject(ticket, error)
@@ -227,12 +227,12 @@ class Exchange:
             return
         log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
         admission.fail(ticket)
-        self._answer(self._endpoint.of_refusal(Defect()))
+        self._answer(self._endpoint.of_rejection(Defect()))
 
     def _reject(self, rejection: RequestRejected) -> None:
         """Answer a rejection that is counted already; throttle the client after too many."""
         client = self._client
-        self._answer(self._endpoint.of_refusal(rejection))
+        self._answer(self._endpoint.of_rejection(rejection))
         if rejection.status == TOO_MANY_REQUESTS and client is not None:
             self._path.throttle(self._head, client, self._path.pod.now())
 
@@ -267,7 +267,7 @@ class Exchange:
             Exception
         ):  # an answer that cannot be rendered must not block those of its batch-mates
             log.exception(DEFECT, extra={"request_id": self._request_id})
-            reply = self._endpoint.of_refusal(Defect())
+            reply = self._endpoint.of_rejection(Defect())
         self._answer(reply)
         return True
 
@@ -278,7 +278,7 @@ class Exchange:
             self._serve(answer, end)
         except Exception as error:
             log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
-            self._answer(self._endpoint.of_refusal(Defect()))
+            self._answer(self._endpoint.of_rejection(Defect()))
 
     def _serve(self, answer: InferBody, end: Completed) -> None:
         path = self._path

@@ -38,7 +38,7 @@ Read = Callable[[bytes, str | None], Any]
 
 
 def outcome(read: Read, body: Body) -> Any:
-    """Return what a reader makes of a body, in values that compare; anything but a refusal is raised."""
+    """Return what a reader makes of a body, in values that compare; anything but a rejection is raised."""
     try:
         call = read(*body)
     except BadInput as refused:

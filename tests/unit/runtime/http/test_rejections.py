@@ -216,9 +216,9 @@ class Words:
     def __init__(self) -> None:
         self.asked = 0
 
-    def of_refusal(self, refusal: RequestRejected) -> Reply:
+    def of_rejection(self, rejection: RequestRejected) -> Reply:
         self.asked += 1
-        return of_rejection(refusal)
+        return of_rejection(rejection)
 
 
 def test_a_rejection_is_rendered_once_for_many_requests() -> None:

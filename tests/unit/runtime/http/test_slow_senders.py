@@ -59,8 +59,8 @@ async def test_bodies_that_complete_together_take_no_more_places_than_there_are(
     assert pod.pod.admission.load().waiting == 2
     reader, writer = await connected(pod)
     writer.write(GOOD[:HEAD_END].replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
-    refusal = await one_answer(reader)
-    assert refusal.startswith(b"HTTP/1.1 429"), "rejected before its body is read"
+    rejection = await one_answer(reader)
+    assert rejection.startswith(b"HTTP/1.1 429"), "rejected before its body is read"
     writer.close()
     pod.model.gate.set()
     answers = await asyncio.gather(*(one_answer(reader) for reader, _ in slow))
