@@ -1,7 +1,9 @@
 """Shared pytest fixtures (kubeconfig, kubectl, namespace) and the scheduling of cluster tests under xdist."""
 
+import asyncio
 import subprocess
 import uuid
+from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,6 +42,23 @@ def uses_shared_cluster(nodeid: str) -> bool:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:
     """Return the scheduler that keeps cluster tests on one worker."""
     return FileScheduling(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _transports_end_with_their_loop() -> Iterator[None]:
+    """Abort the transports of each loop that closes: one that still flushes would fail the test that runs when it is collected."""
+    close = BaseSelectorEventLoop.close
+
+    def close_all(loop: BaseSelectorEventLoop) -> None:
+        if not loop.is_closed() and not loop.is_running():
+            for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
+                transport.abort()
+            loop.run_until_complete(asyncio.sleep(0))
+        close(loop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseSelectorEventLoop, "close", close_all)
+        yield
 
 
 @pytest.fixture(scope="session")
