@@ -15,6 +15,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_erro
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
+from penstock_operator.decide.scaling.signals.counters import per_second
 from tests.bench.control.sensitivity import LAW_PACKAGE, law_modules
 
 NEVER = 1e9
@@ -73,6 +74,14 @@ def _all_errors(errors: ForecastErrors, _: float) -> list[float]:
     return sorted(error.by for error in errors.latest)
 
 
+def _only_expected(_: Any, expected: float) -> list[tuple[float, float]]:
+    return [(1.0, expected)]
+
+
+def _received(window: Any, _: float) -> float | None:
+    return per_second(window, "rows_received")
+
+
 _NO_NEED = replicas.Need(0.0, ReplicasReason.BACKLOG, "")
 PARTS: Mapping[str, Part] = {
     "trend of the forecast": Part("demand.forecast._drift", _always(0.0)),
@@ -87,6 +96,7 @@ PARTS: Mapping[str, Part] = {
         _all_errors,
         ("demand.forecast_errors.ForecastErrors._lean",),
     ),
+    "distribution of demand": Part("demand.forecast.likely_demands", _only_expected),
     "learned price": Part("lateness_price.reprice", _unchanged),
     "unevenness": Part("state.smooth", _smoothed_but(unevenness=0.0)),
     "imbalance": Part("state.smooth", _smoothed_but(imbalance=1.0)),
@@ -111,6 +121,15 @@ PARTS: Mapping[str, Part] = {
     "hold before scale-down": Part("replicas.hold_seconds", _always(0.0)),
     "slow pods": Part("observations._slowness", _always(1.0), kept="a pool of unequal devices"),
     "measured start-up": Part("capacity.startup.p90_seconds", _always(startup.PRIOR_P90_SECONDS)),
+    "odd intervals of a curve": Part(
+        "capacity.batch_curves._is_odd", _always(False), kept="a device whose speed changes"
+    ),
+    "fading of a curve": Part(
+        "capacity.batch_curves.HALF_LIFE_SECONDS", NEVER, kept="a device whose speed changes"
+    ),
+    "bound by admitted rows": Part(
+        "demand.load._clamped", _received, kept="clients that retry rejected requests"
+    ),
     "curve misfit": Part(
         "capacity.model.off_curve", _always(None), kept="an observation of the status"
     ),
