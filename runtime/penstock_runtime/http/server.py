@@ -280,7 +280,9 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 def _rejected(request: web.Request, rejection: RequestRejected) -> web.Response:
     """Return a rejection in the format of the protocol that serves its path."""
-    return openai_rejection(rejection) if speaks_openai(request.path) else rejection_reply(rejection)
+    return (
+        openai_rejection(rejection) if speaks_openai(request.path) else rejection_reply(rejection)
+    )
 
 
 def _unrouted(request: web.Request, error: web.HTTPException) -> web.Response:
