@@ -17,6 +17,7 @@ PenstockError
     ├── RateExceeded        429  rate limit of one key, with Retry-After
     ├── DeadlineTooNear     429  the predicted wait exceeds the deadline
     ├── ConnectionsFull     503  every connection has a request in flight, with Retry-After
+    ├── DeadlinePassed      504  the deadline passed while the request was prepared
     ├── NotServing          503  loading, draining or dead, with Retry-After
     ├── Unrouted            404 or 405: no such path, or wrong method
     └── Defect              500  internal error
@@ -151,6 +152,13 @@ class DeadlineTooNear(RequestRejected):
     status = 429
     reason = "DeadlineUnreachable"
     code = "rate_limit_exceeded"
+
+
+class DeadlinePassed(RequestRejected):
+    """The deadline passed while the prompt was encoded or the grammar was compiled."""
+
+    status = 504
+    reason = "Expired"
 
 
 class ConnectionsFull(RequestRejected):

@@ -1,13 +1,14 @@
 """The handler of every generation request: admission, body, checks, engine, answer."""
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final, TypeVar
 
 from aiohttp import web
 
-from penstock_runtime.errors import RequestRejected
+from penstock_runtime.errors import DeadlinePassed, RequestRejected
 from penstock_runtime.protocols.common.json_structure import to_thread_if_large
 from penstock_runtime.protocols.common.replies import REQUEST_ID
 from penstock_runtime.protocols.common.request_context import CALLER, record_rejection
@@ -52,7 +53,8 @@ class GenerationHandler:
                 terms = Terms(
                     serving, caller, seconds, config.generation.max_run_seconds, resources
                 )
-                answer = await prepare(body, config.model_name, terms)
+                async with self._within(seconds, ticket):
+                    answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
         except RequestRejected as rejection:
             record_rejection(request, rejection)
@@ -75,6 +77,22 @@ class GenerationHandler:
                 return await reply_whole(answer, answering)
             finally:
                 record_end(request, answering)
+
+    @asynccontextmanager
+    async def _within(self, seconds: float | None, ticket: Ticket) -> AsyncIterator[None]:
+        """Limit the block to `seconds` from the arrival of `ticket`.
+
+        Raises:
+            DeadlinePassed: they have passed.
+        """
+        deadline, now = ticket.deadline(seconds), self._pod.admission.now()
+        try:
+            async with asyncio.timeout(None if deadline is None else deadline - now):
+                yield
+        except TimeoutError:
+            raise DeadlinePassed(
+                f"the deadline passed after {seconds} s, before the prompt and its grammar were ready: allow more time"
+            ) from None
 
     async def _body(self, request: web.Request, ticket: Ticket, kind: type[Body]) -> Body:
         pod = self._pod

@@ -111,6 +111,15 @@ def test_a_deadline_that_passes_is_a_504(
     assert answer.json()["reason"] == "Expired"
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_deadline_bounds_the_compilation_of_a_grammar(served: Served, stream: bool) -> None:
+    slow = {**LONG, "stream": stream, "timeout": 0.2, "guided_regex": "a?" * 30_000}
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        answer = http.post(PATH, json=slow)
+    assert (answer.status_code, answer.json()["reason"]) == (504, "Expired")
+    served.until(engine_is_empty(served))
+
+
 def test_a_stream_that_meets_its_deadline_gets_an_error_event_then_done(served: Served) -> None:
     headers = {"X-Request-Timeout-Ms": "1500"}
     with (
