@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from penstock_operator.decide.scaling.capacity_at_objective import replicas, state
+from penstock_operator.decide.scaling.capacity_at_objective import state
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan
 from penstock_operator.decide.scaling.capacity_at_objective.capacity import startup
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     ForecastErrors,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
-from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
+from penstock_operator.decide.scaling.reasons import CapReason
 from penstock_operator.decide.scaling.signals.counters import per_second
 from tests.bench.control.sensitivity import LAW_PACKAGE, law_modules
 
@@ -55,15 +55,11 @@ def _unchanged(first: Any, *_: Any) -> Any:
     return first
 
 
-_smooth, _needs = state.smooth, replicas.needs
+_smooth = state.smooth
 
 
 def _smoothed_but(**fixed: float) -> Callable[..., CapacityState]:
     return lambda *args: replace(_smooth(*args), **fixed)  # type: ignore[arg-type]
-
-
-def _without_present_demand(seen: replicas.CountInput) -> list[replicas.Need]:
-    return [need for need in _needs(seen) if need.term is not ReplicasReason.DEMAND]
 
 
 def _raised_at_once(plan: BatchPlan, best: int, term: CapReason, _: Any, now: float) -> BatchPlan:
@@ -82,7 +78,6 @@ def _received(window: Any, _: float) -> float | None:
     return per_second(window, "rows_received")
 
 
-_NO_NEED = replicas.Need(0.0, ReplicasReason.BACKLOG, "")
 PARTS: Mapping[str, Part] = {
     "trend of the forecast": Part("demand.forecast._drift", _always(0.0)),
     "ramp of the forecast": Part("demand.forecast.ramp", _always((0.0, 0.0))),
@@ -113,11 +108,10 @@ PARTS: Mapping[str, Part] = {
     "slow rise of the cap": Part("batch_cap._raised", _raised_at_once),
     "dead band of the cap": Part("batch_cap.DEAD_BAND", 0.0),
     "dead band of the count": Part("replicas.DEAD_BAND", 0.0),
-    "present demand": Part("replicas.needs", _without_present_demand),
-    "backlog": Part("replicas._backlog", _always(_NO_NEED)),
-    "starting replicas in the backlog": Part("capacity.startup.started_seconds", _always(0.0)),
-    "panic": Part("replicas._panic", _always(None)),
-    "no scale-down while busy": Part("replicas._busy", _always(None)),
+    "panic": Part("replicas._panic", _always(None), kept="the first token of pools that generate"),
+    "no scale-down while busy": Part(
+        "replicas._busy", _always(None), kept="a pool of unequal devices"
+    ),
     "hold before scale-down": Part("replicas.hold_seconds", _always(0.0)),
     "slow pods": Part("observations._slowness", _always(1.0), kept="a pool of unequal devices"),
     "measured start-up": Part("capacity.startup.p90_seconds", _always(startup.PRIOR_P90_SECONDS)),

@@ -14,7 +14,7 @@ DEFAULTS = (
         "batch_cap.DOWN_SECONDS",
         "batch_cap.BACK_OFF",
     ),
-    *("replicas.UTILIZATION", "replicas.BUSY", "replicas.DEAD_BAND", "replicas.DRAIN_SECONDS"),
+    *("replicas.UTILIZATION", "replicas.BUSY", "replicas.DEAD_BAND"),
     *("replicas.MIN_HOLD_SECONDS", "replicas.HOLD_STARTUPS"),
     *("capacity.batch_curves.HALF_LIFE_SECONDS", "capacity.batch_curves.PRIOR_BATCHES"),
     *(

@@ -114,7 +114,7 @@ STATUS: Object = {
         "boundBy": "Policy",
         "asked": [
             {"term": "Forecast", "replicas": "3.40"},
-            {"term": "Demand", "replicas": "2.20"},
+            {"term": "HighPercent", "replicas": "2.20"},
         ],
         "alternatives": [
             {

@@ -39,8 +39,6 @@ class ReplicasReason(StrEnum):
     RATE_LIMITED = "RateLimited"
     STEADY = "Steady"
     FORECAST = "Forecast"
-    DEMAND = "Demand"
-    BACKLOG = "Backlog"
     PANIC = "Panic"
     HIGH_PERCENT = "HighPercent"
     LOW_PERCENT = "LowPercent"

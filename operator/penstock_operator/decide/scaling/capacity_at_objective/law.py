@@ -25,7 +25,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.model impor
     curve_in_use,
     off_curve,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import started_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
     ALLOWED_SHARE,
@@ -234,7 +233,6 @@ def _count_input(
         capacity_ready=ready_capacity(state, tick, curve, cap),
         utilization_target=UTILIZATION,
         startup_seconds=tick.startup_seconds,
-        started_seconds=started_seconds(state.startup, tick.startup_seconds, tick.now),
         next_batch=curve.completed(cap) * tick.demand.ready,
         spare_seconds=max_wait_seconds(settings, curve.steps),
         uneven=1.0 if late_share(state, tick, curve, cap) else max(state.imbalance, 1.0),

@@ -23,8 +23,6 @@ BUSY = 0.7
 """Utilization above which the count does not fall."""
 DEAD_BAND = 0.08
 """Margin that a lower count must leave above the need."""
-DRAIN_SECONDS = 30.0
-"""Time to drain a backlog after new replicas are Ready."""
 MIN_HOLD_SECONDS = 120.0
 HOLD_STARTUPS = 1.0
 """Length of a hold in start-ups; the cheapest count already covers a rise of demand."""
@@ -53,8 +51,6 @@ class CountInput:
     utilization_target: float
     """The largest effective utilization predicted to meet the objective."""
     startup_seconds: float
-    started_seconds: float
-    """Total elapsed time of all running starts, each at most a start-up."""
     next_batch: float
     """Total rows of the Ready pods' next batches."""
     spare_seconds: float | None
@@ -193,12 +189,6 @@ def needs(seen: CountInput) -> list[Need]:
             f"{seen.forecast:.1f} rows/s forecast in {seen.startup_seconds:.0f} s;"
             f" one replica serves {share * seen.capacity_each:.1f} {limit}{uneven}",
         ),
-        _need(
-            seen.uneven * recent / (UTILIZATION * seen.capacity_each),
-            ReplicasReason.DEMAND,
-            f"{recent:.1f} rows/s arrive now; one replica serves {UTILIZATION * seen.capacity_each:.1f} at {100 * UTILIZATION:.0f} % utilization{uneven}",
-        ),
-        _backlog(seen, recent),
     ]
     panic = _panic(seen)
     if panic is not None:
@@ -215,21 +205,6 @@ def needs(seen: CountInput) -> list[Need]:
         replicas = recent * seen.imbalance / (guards.high_percent / 100 * seen.capacity_each)
         terms.append(_need(replicas, ReplicasReason.HIGH_PERCENT, why))
     return terms
-
-
-def _backlog(seen: CountInput, recent: float) -> Need:
-    """Return the need for the backlog predicted when a new replica is Ready, to be drained in 30 s.
-
-    Running starts count with the rows that they will have served by then, so that they are not requested twice.
-    """
-    growth = (recent - seen.capacity_ready) * seen.startup_seconds
-    growth -= seen.started_seconds * seen.capacity_each
-    waiting = max(seen.load.backlog + growth, 0.0)
-    why = f"{waiting:.0f} rows will be waiting when a new replica is Ready"
-    if waiting <= seen.next_batch:
-        return Need(0.0, ReplicasReason.BACKLOG, why)
-    replicas = (recent + waiting / DRAIN_SECONDS) / seen.capacity_each
-    return _need(replicas, ReplicasReason.BACKLOG, why)
 
 
 def _panic(seen: CountInput) -> Need | None:

@@ -4,7 +4,7 @@ Only observed starts count. A pod that becomes Ready again is not a start, and n
 its binding, since it may have served before the operator started. A running start counts with its elapsed time once that
 exceeds the estimate. Waiting for a node is not part of a start.
 
-A start is stuck, and counts neither for the estimate nor as expected capacity, from the moment
+A start is stuck, and does not count for the estimate, from the moment
 - its pod reports a problem or its container was restarted, which the startup probe also causes after an hour, or
 - it takes longer than 10 minutes and than 3 times the 90th percentile of finished starts: of lognormal starts of the
   usual width one in 4,000 takes so long.
@@ -89,16 +89,6 @@ def p90_seconds(startup: Startup, now: float) -> float:
 def stuck_seconds(startup: Startup) -> float:
     """Return the time after which a start counts as stuck, in seconds."""
     return max(STUCK_SECONDS, STUCK_FACTOR * _p90(startup.finished))
-
-
-def started_seconds(startup: Startup, limit: float, now: float) -> float:
-    """Return the total elapsed time of the running starts that are not stuck, each at most `limit` seconds."""
-    longest = stuck_seconds(startup)
-    return sum(
-        min(max(now - began, 0.0), limit)
-        for uid, began in startup.running.items()
-        if now - began <= longest and uid not in startup.failing
-    )
 
 
 def _p90(seconds: Sequence[float]) -> float:

@@ -208,7 +208,7 @@ def test_every_decision_has_a_message() -> None:
         for decision in world.decisions
     )
     said = {str(decision.replicas_term) for decision in world.decisions}
-    assert said >= {"Backlog", "Stabilizing", "SpareCapacity"}
+    assert said >= {"Forecast", "Stabilizing", "SpareCapacity"}
 
 
 def test_a_pod_without_acknowledgement_counts_at_its_own_cap() -> None:

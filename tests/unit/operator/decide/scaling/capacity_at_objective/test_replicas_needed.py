@@ -32,7 +32,6 @@ SEEN = CountInput(
     capacity_ready=400.0,
     utilization_target=0.8,
     startup_seconds=60.0,
-    started_seconds=0.0,
     next_batch=128.0,
     spare_seconds=1.0,
 )
@@ -67,28 +66,6 @@ def test_where_no_lateness_is_predicted_all_pods_count_as_busy_as_the_busiest() 
     assert "the busiest has 2.00 times the mean load" in need.why
     assert utilization(uneven) == 2 * utilization(even) == 1.0
     assert settled(replace(uneven, replicas=6)).term is ReplicasReason.STEADY, "no pod too many"
-
-
-def test_what_comes_now_is_never_over_85_percent() -> None:
-    need = largest_need(replace(SEEN, load=load(400.0)))
-    assert (need.replicas, need.term) == (5, ReplicasReason.DEMAND)
-
-
-def test_a_backlog_is_to_be_gone_30_seconds_after_help_came() -> None:
-    """600 wait and 100 a second more come than 4 serve: 6600 in 60 s; (500 + 220) / 100."""
-    need = largest_need(replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None))
-    assert (need.replicas, need.term) == (8, ReplicasReason.BACKLOG)
-
-
-def test_rows_that_the_ready_pods_will_serve_need_no_replicas() -> None:
-    seen = replace(SEEN, load=load(200.0, backlog=5000.0), spare_seconds=None)
-    assert largest_need(seen).term is not ReplicasReason.BACKLOG, "200 spare for 60 s serve 12000"
-
-
-def test_starting_replicas_are_not_requested_twice() -> None:
-    """Two replicas that have been starting for 55 s each serve 11000 rows before a new one could."""
-    seen = replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None)
-    assert largest_need(replace(seen, started_seconds=110.0)).term is not ReplicasReason.BACKLOG
 
 
 def test_panic_uses_the_last_scrape() -> None:

@@ -9,7 +9,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup imp
     STUCK_SECONDS,
     Startup,
     p90_seconds,
-    started_seconds,
     watch,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
@@ -94,8 +93,6 @@ def test_a_start_that_takes_longer_than_any_known_one_is_stuck_and_counts_no_mor
     known = watch(Startup(), [pod("a")], 1000.0)
     assert p90_seconds(known, 1000.0 + STUCK_SECONDS) > 300
     assert p90_seconds(known, 1001.0 + STUCK_SECONDS) == pytest.approx(120)
-    assert started_seconds(known, 60.0, 1000.0 + STUCK_SECONDS) == 60
-    assert started_seconds(known, 60.0, 1001.0 + STUCK_SECONDS) == 0
 
 
 def test_where_starts_take_long_one_more_may_take_longer_still() -> None:
@@ -111,7 +108,6 @@ def test_a_pod_with_a_problem_is_no_start_to_wait_for(failing: bool) -> None:
     known = watch(Startup(), [pod("a")], 1000.0)
     known = watch(known, [replace(pod("a"), failing=failing)], 1300.0)
     assert (p90_seconds(known, 1300.0) > 130) is not failing
-    assert (started_seconds(known, 60.0, 1300.0) > 0) is not failing
     assert watch(known, [pod("a", 1400.0)], 1400.0).finished == (400.0,)
 
 

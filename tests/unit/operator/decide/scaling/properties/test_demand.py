@@ -12,7 +12,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup imp
     MIN_SECONDS,
     Startup,
     p90_seconds,
-    started_seconds,
     stuck_seconds,
     watch,
 )
@@ -197,9 +196,7 @@ def test_start_up_is_between_a_second_and_half_an_hour(
         p90 = p90_seconds(known, now)
         assert MIN_SECONDS <= p90 <= MAX_SECONDS
         assert stuck_seconds(known) >= 600
-        assert 0 <= started_seconds(known, p90, now) <= p90 * len(known.running)
     late = now + stuck_seconds(known) + 1e4
-    assert started_seconds(known, 60.0, late) == 0, "no start is waited for without end"
     assert p90_seconds(known, late) == p90_seconds(Startup(finished=known.finished), late)
 
 

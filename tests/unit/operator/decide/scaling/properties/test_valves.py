@@ -55,7 +55,6 @@ COUNT_INPUT = st.builds(
     capacity_ready=MEASURED,
     utilization_target=st.floats(1e-6, 5),
     startup_seconds=st.floats(1, 1800),
-    started_seconds=st.floats(0, 1e7),
     next_batch=MEASURED,
     spare_seconds=st.one_of(st.none(), st.floats(0, 4e4)),
     uneven=st.floats(1, 10_000),
