@@ -114,6 +114,10 @@ def chats(size: int) -> list[RequestShape]:
     tool = '{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{%s}}}}'
     names = ",".join(f'"p{number}":{{"type":"string"}}' for number in range(size // 128 // 25))
     message = '{"messages":[{"role":"user","content":"a"}],"tools":['
+    alternatives = {
+        "messages": [{"role": "user", "content": "a"}],
+        "n": 128, "logprobs": True, "top_logprobs": 20, "max_tokens": 64, "ignore_eos": True,
+    }  # fmt: skip
     return [
         filled("messages", size, '{"messages":[', '{"role":"user"}', "]}", 8192),
         filled("more messages", size, '{"messages":[', '{"role":"user"}', "]}"),
@@ -122,6 +126,8 @@ def chats(size: int) -> list[RequestShape]:
         filled("calls", size, '{"messages":[{"role":"assistant","tool_calls":[', '{"function":{"name":""}}', "]}]}"),
         filled("tools", size, message, tool % names, "]}", 120),
         RequestShape("a text", b'{"messages":[{"role":"user","content":"%b"}]}' % (b"a" * (size - 60))),
+        RequestShape("most alternatives", json.dumps(alternatives).encode()),
+        RequestShape("the same, streamed", json.dumps({**alternatives, "stream": True}).encode()),
     ]  # fmt: skip
 
 

@@ -35,6 +35,8 @@ PING_SECONDS: Final = 10.0
 """Idle time after which a stream sends a comment, for example during preemption."""
 LONG_TOKENS: Final = 512
 """The length above which an answer is rendered in a thread: with 21 log-probabilities per token, it takes 10 ms."""
+LONG_VALUES: Final = 21 * LONG_TOKENS
+"""Tokens and alternatives above which the events of one turn are rendered in a thread."""
 HEADER_QUEUE_SECONDS: Final = "X-Penstock-Queue-Seconds"
 
 
@@ -71,11 +73,12 @@ async def reply_stream(
 async def _reply(
     answer: AnswerFormat, answering: ResponseStream, stream: EventStream
 ) -> web.StreamResponse:
-    long = answer.returns_prompts and answering.cost.prompt_tokens > LONG_TOKENS
+    long_prompts = answer.returns_prompts and answering.cost.prompt_tokens > LONG_TOKENS
     try:
         while not answering.done:
             pieces = await answering.next(PING_SECONDS)
             if pieces:
+                long = long_prompts or _values(pieces) > LONG_VALUES
                 events = partial(_events, answer, pieces, answering.cost)
                 await stream.send(await to_thread_if_long(events, long=long))
             elif not answering.done:
@@ -89,6 +92,14 @@ async def _reply(
         await stream.send(written([error_body(status, message, param=bad.field, reason=reason)]))
     await stream.finish(done=answer.ends_with_done)
     return stream.response
+
+
+def _values(pieces: list[Chunk]) -> int:
+    """Return the number of tokens and of alternatives with their log-probabilities."""
+    alternatives = max(
+        (len(piece.logprobs[0].top) for piece in pieces if piece.logprobs), default=0
+    )
+    return (1 + alternatives) * sum(len(piece.tokens) for piece in pieces)
 
 
 def _events(answer: AnswerFormat, pieces: list[Chunk], cost: TokenUsage) -> bytes:
