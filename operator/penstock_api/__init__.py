@@ -1,1 +1,1 @@
-"""Nouns that operator and runtime share. Imports nothing but pydantic and the standard library."""
+"""API types and names that operator and runtime share; imports only pydantic and the standard library."""

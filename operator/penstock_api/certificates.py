@@ -1,7 +1,7 @@
 """`ServerCertificate`: a certificate from a mounted Secret of type `kubernetes.io/tls`, reloaded when the files change.
 
 Operator and runtime use it. The kubelet swaps the files atomically; after a mismatched pair (one file read before the
-swap and one after it, or a broken renewal) the former certificate remains in use.
+swap and one after it, or a broken renewal) the loaded certificate stays in use.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class ServerCertificate:
         """Load the files for new connections if they changed; return whether they did.
 
         Raises:
-            CertificateUnusable: the files are invalid; the former certificate remains in use.
+            CertificateUnusable: the files are invalid; the loaded certificate stays in use.
         """
         certificate, key = self._folder / CERTIFICATE_FILE, self._folder / KEY_FILE
         try:
@@ -49,7 +49,7 @@ class ServerCertificate:
             reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
             raise CertificateUnusable(
                 f"{CERTIFICATE_FILE} and {KEY_FILE} in {self._folder} cannot be used:"
-                f" {reason or 'no PEM of a certificate and its key'}"
+                f" {reason or 'they are not a certificate and its key in PEM'}"
             ) from error
         self._digest = digest
         return True

@@ -33,9 +33,9 @@ class Condition(ApiModel):
     status: ConditionStatus
     """True, False or Unknown."""
     reason: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Z][A-Za-z0-9]*$")]
-    """Reason in CamelCase, for programs."""
+    """Machine-readable reason in CamelCase."""
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
-    """Explanation for people."""
+    """Human-readable explanation."""
     observed_generation: Generation = 0
     """Generation of the spec that the condition is based on."""
     last_transition_time: Annotated[

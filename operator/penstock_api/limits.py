@@ -113,7 +113,7 @@ class OutOfRange:
 
 
 class Envelope(WireModel):
-    """Range of each limit that a pod accepts; a value outside is answered 422 with the name of the field."""
+    """Range of each limit that a pod accepts; a value outside gets a 422 response that names the field."""
 
     max_batch_size: Range
     max_queue_depth: Range

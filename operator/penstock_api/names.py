@@ -92,9 +92,9 @@ PATH_HEALTHZ: Final = "/healthz"
 PATH_READYZ: Final = "/readyz"
 PATH_METRICS: Final = "/metrics"
 
-# Headers of the runtime's answers, on the client port.
+# Headers of the runtime's responses, on the client port.
 HEADER_POD: Final = "X-Penstock-Pod"
-"""Name of the pod that answered, by which a load generator measures the distribution."""
+"""Name of the pod that responded, from which a load generator measures the distribution."""
 
 # Metrics of the runtime (histograms end in `_bucket`, `_sum`, `_count` on the wire).
 METRIC_REQUESTS_WAITING: Final = "penstock_requests_waiting"
@@ -106,7 +106,7 @@ METRIC_REQUESTS_REFUSED: Final = "penstock_requests_refused_total"  # label reas
 CLIENT_FAULTS: Final = frozenset(
     {"BadInput", "UnknownModel", "BodyTimeout", "TooLarge", "UnsupportedCoding"}
 )
-"""Reasons of refusals caused by the client, which no objective counts."""
+"""Reasons of rejections caused by the client, which no objective counts."""
 METRIC_REQUEST_DURATION: Final = "penstock_request_duration_seconds"
 METRIC_TIME_IN_QUEUE: Final = "penstock_time_in_queue_seconds"
 METRIC_BATCH_SIZE: Final = "penstock_batch_size"

@@ -58,9 +58,9 @@ log = logging.getLogger("penstock_operator")
 EXIT_SECONDS = 10.0
 """Time for the remaining tasks to end after the operator's own have ended."""
 GC_THRESHOLDS = (50_000, 20, 100)
-"""Allocations before a collection of each generation. Every tick builds each pool's state again as thousands of small
-frozen values; at Python's default of 700 the collector costs as much CPU as the decisions. Reference counts free nearly
-all of it: cycles are few."""
+"""Garbage-collection thresholds by generation. Every tick rebuilds each pool's state as thousands of small frozen values;
+at Python's default of 700 the collector costs as much CPU as the decisions. Reference counting frees nearly all of
+them: cycles are few."""
 
 
 def main() -> None:
@@ -146,7 +146,7 @@ def _certificates(config: OperatorConfig) -> tuple[PodTrust, ServerCertificate |
 
 
 async def _until_any_ends(watch: asyncio.Task[None], tasks: list[asyncio.Task[None]]) -> None:
-    """Wait for the first task to end, cancel the others, the watch last, and raise what ended it."""
+    """Wait for the first task to end, cancel the others, the watch last, and raise the error that ended it."""
     done, _ = await asyncio.wait([watch, *tasks], return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()

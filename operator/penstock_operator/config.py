@@ -1,4 +1,4 @@
-"""Settings of the operator, read once from the environment at start; nothing else reads the environment."""
+"""Settings of the operator, read once from the environment at startup; no other module reads the environment."""
 
 import json
 import re
@@ -39,7 +39,7 @@ class OperatorConfig:
     namespaces: str = ""
     """Comma-separated names, in scope Namespaces."""
     prometheus_url: str = ""
-    """URL of the Prometheus for signals; a policy may name another. Empty: the pods are read."""
+    """URL of the Prometheus for signals; a policy may name another. Empty: the operator scrapes the pods."""
     prometheus_ca_config_map: str = ""
     """`name/key` of a ConfigMap in the operator's namespace with its CA; empty: the system's CAs."""
     prometheus_credentials_secret: str = ""
@@ -55,7 +55,7 @@ class OperatorConfig:
     tls_folder: str = ""
     """Folder with `tls.crt` and `tls.key` for this port; empty: plain HTTP."""
     pod_ca_file: str = ""
-    """PEM file with the authorities of the pods' certificates; empty: they are not verified."""
+    """PEM file with the CAs of the pods' certificates; empty: they are not verified."""
 
     @property
     def served(self) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def _check_namespaces(config: OperatorConfig) -> None:
 
 
 def metrics_server(config: OperatorConfig) -> MetricsServer | None:
-    """Return the Prometheus that pools without another in a policy use. Raises `OperatorConfigError`."""
+    """Return the default Prometheus, for pools whose policies name none. Raises `OperatorConfigError`."""
     name, _, key = config.prometheus_ca_config_map.partition("/")
     try:
         server_fields = {
@@ -178,7 +178,7 @@ def _peers(text: str) -> PoolPeers | None:
         pass
     raise OperatorConfigError(
         f"{_variable('pool_network_policy')} must be a JSON object with clusterPort, a non-empty list of"
-        f" NetworkPolicyPeers, and optionally clientPort, such a list too, got {text!r:.200}"
+        f" NetworkPolicyPeers, and optionally clientPort, another such list; got {text!r:.200}"
     )
 
 

@@ -12,7 +12,7 @@ from penstock_operator.reconciler.loop import Reconciler
 from penstock_operator.telemetry.metrics import exposition
 
 STALLED_SECONDS = 30.0
-"""The loop turns every second: after this long it hangs, and a restart helps."""
+"""Age of the last loop iteration at which liveness fails; the loop iterates every second."""
 
 
 def application(reconciler: Reconciler) -> web.Application:
@@ -20,11 +20,15 @@ def application(reconciler: Reconciler) -> web.Application:
 
     async def healthz(_: web.Request) -> web.Response:
         age = time.monotonic() - reconciler.last_turn
-        text = f"the loop last turned {age:.1f} s ago\n"
+        text = f"last loop iteration {age:.1f} s ago\n"
         return web.Response(text=text, status=200 if age < STALLED_SECONDS else 503)
 
     async def readyz(_: web.Request) -> web.Response:
-        text = "ready\n" if reconciler.synced else "the cluster's objects are still being listed\n"
+        text = (
+            "ready\n"
+            if reconciler.synced
+            else "the initial list of the cluster's objects is not complete\n"
+        )
         return web.Response(text=text, status=200 if reconciler.synced else 503)
 
     async def metrics(_: web.Request) -> web.Response:
@@ -41,7 +45,7 @@ def application(reconciler: Reconciler) -> web.Application:
 async def serve(
     reconciler: Reconciler, port: int, context: ssl.SSLContext | None = None
 ) -> web.AppRunner:
-    """Serve on `port`, over TLS if there is a `context`; the caller cleans the runner up."""
+    """Serve on `port`, over TLS if there is a `context`; the caller cleans up the runner."""
     runner = web.AppRunner(application(reconciler), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, port=port, ssl_context=context).start()

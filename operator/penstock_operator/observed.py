@@ -184,7 +184,7 @@ class PodSample:
     """0 to 1."""
     duty_source: UtilizationSource | None = None
     requests_settled: float | None = None
-    """Admitted requests that ended with any outcome, and refusals that were not the client's fault."""
+    """Admitted requests that ended with any outcome, and rejections that were not the client's fault."""
     request_duration_buckets: tuple[tuple[float, float], ...] = ()
     """Durations of completed requests, from arrival to the last byte, as `batch_duration_buckets`."""
     generation: GenerationSample | None = None
@@ -211,7 +211,7 @@ class Acknowledgement:
     """The last response of a pod's control API."""
 
     generation: int | None
-    """Limits generation in force; None: the pod could not be reached, or refused."""
+    """Limits generation in force; None: the pod was unreachable, or rejected the call."""
     effective_max: int | None
     problem: str = ""
     loading: Loading | None = None
@@ -234,7 +234,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """Everything decisions read about one pool."""
+    """Everything that decisions read about one pool."""
 
     pool: PoolObject
     namespace_labels: Mapping[str, str]
@@ -266,9 +266,9 @@ class SchemaSkew:
     """Difference between the served CRD and the one this operator was built with, as topmost field paths."""
 
     lacking: frozenset[str] = frozenset()
-    """Fields that the served CRD, an older one, does not have."""
+    """Fields that an older served CRD lacks."""
     unknown: frozenset[str] = frozenset()
-    """Fields of the served CRD, a newer one, that this operator does not know."""
+    """Fields of a newer served CRD that this operator does not know."""
 
     def sentence(self) -> str:
         """Return the difference and the remedy; empty if there is none."""
@@ -300,7 +300,7 @@ class Observed:
     policies: tuple[PolicyObject, ...]
     policies_readable: bool
     lease_transitions: Mapping[str, int]
-    """`leaseTransitions` of the Lease that counts in each namespace of the pools."""
+    """`leaseTransitions` of the Lease that governs each namespace of the pools."""
     control_keys: Mapping[str, str]
     """Public keys for the pods' settings: key id -> base64 of the raw Ed25519 key."""
     all_pools: tuple[PoolLabels, ...] = ()

@@ -26,7 +26,7 @@ TURN_SECONDS = 0.5
 AFTER_FAILURE_SECONDS = 5.0
 REMEDY = "install the chart's CRDs (crds.install) and its Roles (rbac.create), both of this operator's version"
 SCHEMAS_SECONDS = 60.0
-"""How often the CRDs are compared with this operator's own: they are upgraded separately."""
+"""Interval between comparisons of the served CRDs with this operator's own: they are upgraded separately."""
 CERTIFICATES_SECONDS = 10.0
 
 
@@ -42,9 +42,9 @@ async def sync_store(reconciler: Reconciler, resync: Resync, schemas: ServedSche
         except (Rejected, ObjectNotFound) as error:
             if not resync.complete:
                 raise OperatorConfigError(f"{error}: {REMEDY}") from error
-            log.warning("the object store could not be compared with the cluster: %s", error)
+            log.warning("failed to compare the object store with the cluster: %s", error)
         except ClusterError as error:
-            log.warning("the object store could not be compared with the cluster: %s", error)
+            log.warning("failed to compare the object store with the cluster: %s", error)
             await asyncio.sleep(AFTER_FAILURE_SECONDS)
         if resync.complete and not reconciler.synced:
             await schemas.refresh()
@@ -54,7 +54,7 @@ async def sync_store(reconciler: Reconciler, resync: Resync, schemas: ServedSche
 
 
 async def refresh_keys(reconciler: Reconciler, writer: Writer, namespace: str) -> None:
-    """Watch the Leases; read the signing keys when this process begins to lead, and rotate them while it does."""
+    """Watch the Leases; read the signing keys when this process becomes the leader, and rotate them while it leads."""
     while True:
         now = time.monotonic()
         reconciler.check_leases(now)
@@ -62,12 +62,12 @@ async def refresh_keys(reconciler: Reconciler, writer: Writer, namespace: str) -
             try:
                 reconciler.lead(await load_keys(writer, namespace, time.time()), now)
             except (ClusterError, NotLeading) as error:
-                log.warning("the signing keys could not be read: %s", error)
+                log.warning("failed to read the signing keys: %s", error)
         await asyncio.sleep(TURN_SECONDS)
 
 
 async def reload_certificates(trust: PodTrust, certificate: ServerCertificate | None) -> None:
-    """Load renewed certificates and authorities; unusable files are logged and the loaded ones stay in use."""
+    """Load renewed certificates and CAs; unusable files are logged and the loaded ones stay in use."""
     while True:
         await asyncio.sleep(CERTIFICATES_SECONDS)
         try:
@@ -90,11 +90,11 @@ async def sweep_records(reconciler: Reconciler, records: SettingsRecords) -> Non
         except (ObjectNotFound, NotLeading):
             continue
         except ClusterError as error:
-            log.warning("settings records of deleted pools could not be deleted: %s", error)
+            log.warning("failed to delete the settings records of deleted pools: %s", error)
 
 
 async def compare_schemas(reconciler: Reconciler, schemas: ServedSchemas) -> None:
-    """Enqueue every pool when the served CRDs were upgraded or downgraded, so that their statuses report it."""
+    """Enqueue every pool when the served CRDs change, so that their statuses report it."""
     while True:
         await asyncio.sleep(SCHEMAS_SECONDS)
         if await schemas.refresh():

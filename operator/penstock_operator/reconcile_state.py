@@ -1,7 +1,7 @@
-"""Reconcile state: what the operator remembers of each pool between visits, by pool UID.
+"""Reconcile state: what the operator keeps in memory about each pool between reconciles, by pool UID.
 
-All of it can be lost, by a restart or a change of leader: limits generations are stored in the cluster, law states are
-rebuilt from Prometheus and from checkpoints, and pods answer again.
+All of it may be lost in a restart or a change of leader: limits generations are stored in the cluster, law states are
+rebuilt from Prometheus and from checkpoints, and pods acknowledge again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,17 +17,17 @@ from penstock_operator.telemetry.decision_log import DecisionKey
 
 NO_SIGNALS = PoolSignals(SignalSource.NONE, problem="nothing has been read yet")
 FRESH_SECONDS = 4.0
-"""Age below which signals are used again: a visit that an event caused reads nothing new."""
+"""Age below which signals are reused: a reconcile that an event triggered reads nothing new."""
 LAG_SECONDS = 2.0
-"""A sample this much newer than an acknowledgement contradicts it: the pod has restarted."""
+"""A sample this much newer than an acknowledgement overrides it: the pod has restarted."""
 FIRST_BACK_OFF_SECONDS = 1.0
 MAX_BACK_OFF_SECONDS = 60.0
 MAX_REJECTION_SECONDS = 30.0
-"""Longest pause before a rejected write is sent again unchanged: quotas grow, and webhooks come back."""
+"""Maximum back-off before a rejected write is retried unchanged: quotas are raised, and webhooks recover."""
 
 
 def back_off(failures: int) -> float:
-    """Return the pause after so many failures in a row: 1, 2, 4 .. 60 s."""
+    """Return the back-off after this many consecutive failures: 1, 2, 4 .. 60 s."""
     return min(MAX_BACK_OFF_SECONDS, FIRST_BACK_OFF_SECONDS * 2.0 ** min(max(failures, 1) - 1, 10))
 
 
@@ -42,7 +42,7 @@ def child_key(write: ChildWrite) -> ChildKey:
 
 @dataclass(slots=True)
 class RejectedWrite:
-    """A write that the API server rejected, and when to send it again unchanged."""
+    """A write that the API server rejected, and when to retry it unchanged."""
 
     rejection: Rejection
     manifest: Mapping[str, Any]
@@ -60,9 +60,9 @@ class PoolState:
     metrics_server: MetricsServer | None = None
     acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
     """The last acknowledgement of each pod and its time, by pod UID."""
-    refused: dict[ChildKey, RejectedWrite] = field(default_factory=dict)
+    rejected: dict[ChildKey, RejectedWrite] = field(default_factory=dict)
     failures: int = 0
-    """Failed visits in a row."""
+    """Consecutive failed reconciles."""
     logged_decision: DecisionKey | None = None
     logged_law_failure: str | None = None
     """Where the control law last failed."""
@@ -74,7 +74,7 @@ class PoolState:
     def record_signals(self, signals: PoolSignals, now: float) -> None:
         """Store a round of signals.
 
-        A sample with another generation than a pod acknowledged earlier replaces the acknowledgement: the pod restarted.
+        A sample whose generation differs from an earlier acknowledgement replaces it: the pod restarted.
         """
         self.signals, self.signals_at = signals, now
         behind = 0.0 if signals.queried_at is None else now - signals.queried_at
@@ -89,9 +89,9 @@ class PoolState:
                 self.acknowledged[sample.uid] = (corrected, now)
 
     def record_acks(self, acks: Mapping[str, Acknowledgement], now: float) -> bool:
-        """Store pods' answers to pushes, by pod UID; return whether any differs from the last one.
+        """Store pods' responses to pushes, by pod UID; return whether any differs from the last one.
 
-        The progress of a load is not compared: it changes by the second, and the next tick reads it.
+        The progress of a load is not compared: it changes every second, and the next tick reads it.
         """
         before = {uid: replace(ack, loading=None) for uid, ack in self.acknowledgements.items()}
         changed = any(before.get(uid) != replace(ack, loading=None) for uid, ack in acks.items())
@@ -106,12 +106,12 @@ class PoolState:
     @property
     def rejections(self) -> tuple[Rejection, ...]:
         """The current rejections of child writes."""
-        return tuple(write.rejection for write in self.refused.values())
+        return tuple(write.rejection for write in self.rejected.values())
 
     def should_retry(self, write: ChildWrite, now: float) -> bool:
         """Return whether to send a write: it is new, it changed, or its back-off is over."""
-        refusal = self.refused.get(child_key(write))
-        return refusal is None or now >= refusal.until or refusal.manifest != write.manifest
+        rejected = self.rejected.get(child_key(write))
+        return rejected is None or now >= rejected.until or rejected.manifest != write.manifest
 
     def record_write_results(
         self, planned: Iterable[ChildWrite], rejected: Mapping[ChildKey, Rejection], now: float
@@ -120,7 +120,7 @@ class PoolState:
 
         A rejection ends when its write is no longer planned or succeeds; a write in back-off stays rejected.
         """
-        before, after = self.refused, dict[ChildKey, RejectedWrite]()
+        before, after = self.rejected, dict[ChildKey, RejectedWrite]()
         for write in planned:
             key = child_key(write)
             last = before.get(key)
@@ -131,7 +131,7 @@ class PoolState:
             elif last is not None and not self.should_retry(write, now):
                 after[key] = last
         rejections = self.rejections
-        self.refused = after
+        self.rejected = after
         return rejections != self.rejections
 
     def keep_pods(self, live: Collection[str]) -> None:
@@ -144,7 +144,7 @@ class ReconcileState:
     """State of all pools, and the ledger of budgets."""
 
     ledger: QuotaLedger = field(default_factory=QuotaLedger)
-    """Claims to devices, and what was granted."""
+    """Quota requests and grants."""
     _pools: dict[str, PoolState] = field(default_factory=dict)
 
     def of(self, uid: str) -> PoolState:

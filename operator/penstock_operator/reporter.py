@@ -61,7 +61,7 @@ def _report_law_failure(plan: PoolPlan, state: PoolState) -> None:
 
 
 def _row(plan: PoolPlan, before: PlanFigures | None) -> PoolRow:
-    """Return the pool's row with its counters raised by the growth since `before`; None on the first visit."""
+    """Return the pool's row, with counters increased by the growth since `before` (None: the first reconcile)."""
     now, key = plan.figures, (plan.namespace, plan.name)
     row = metrics.POOLS.rows.setdefault(key, PoolRow(0.0, 0, 0, now))
     if before is None:
@@ -91,7 +91,7 @@ def forget_all() -> None:
 
 
 async def report_unreadable(statuses: Statuses, pool: Unreadable) -> None:
-    """Set Ready=False/SpecNotUnderstood on a pool whose spec has a newer schema; once for each generation."""
+    """Set Ready=False/SpecNotUnderstood on a pool whose spec has a newer schema; once per generation."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ready = condition(
         "Ready",
@@ -104,6 +104,6 @@ async def report_unreadable(statuses: Statuses, pool: Unreadable) -> None:
         await statuses.write_unreadable(pool, status)
     except ClusterError as error:
         log.warning(
-            "%s/%s: the spec is unreadable (%s), and its status could not be written: %s",
+            "%s/%s: the spec is unreadable (%s), and writing its status failed: %s",
             pool.namespace, pool.name, pool.message, error,
         )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Work queue of the reconciler: which pools are due, and when. Times are monotonic seconds that come in as `now`.
+"""Work queue of the reconciler: which pools are due, and when. Times are monotonic seconds, passed as `now`.
 
-Periodic visits fall on a common grid, so that one round of Prometheus queries serves all pools; an event only brings
-a visit forward (docs/design/design.md#layers).
+Periodic reconciles are aligned to a common grid, so that one round of Prometheus queries serves all pools; an event
+only brings a reconcile forward (docs/design/design.md#layers).
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from math import floor, inf
 ACTIVE_SECONDS = 5.0
 IDLE_SECONDS = 30.0
 DEBOUNCE_SECONDS = 0.05
-"""A change arrives as a burst of events: one visit serves them all."""
+"""A change arrives as a burst of events: one reconcile handles them all."""
 SPACING_SECONDS = 0.25
-"""Least time between the starts of two visits of a pool."""
+"""Minimum time between the starts of two reconciles of a pool."""
 MIN_WAIT_SECONDS = 0.001
 MAX_BATCH, MIN_BATCH = 500, 50
-"""Pools in one pass."""
+"""Bounds of the number of pools in one pass."""
 HOLD_SECONDS = 0.5
 """Target duration of one decide step, during which the event loop answers no health probe. The first pass over new pools
 takes three times as long as later ones, and on a shared core a step can take ten times as long."""
@@ -34,12 +34,12 @@ def batch_size(before: int, pools: int, seconds: float) -> int:
 
 @dataclass(slots=True)
 class WorkQueue:
-    """When each pool is due, and which pools are being visited."""
+    """When each pool is due, and which pools are being reconciled."""
 
     batch: int = MIN_BATCH
-    """Most pools that one `pop` returns."""
+    """Maximum number of pools that one `pop` returns."""
     lateness: tuple[float, ...] = ()
-    """Seconds by which each periodic visit of the last batch was late; visits caused by an event are left out."""
+    """Seconds by which each periodic reconcile of the last batch was late; event-triggered ones are left out."""
     _due_at: dict[str, float] = field(default_factory=dict)
     _visited_at: dict[str, float] = field(default_factory=dict)
     _pace: dict[str, float] = field(default_factory=dict)
@@ -57,12 +57,12 @@ class WorkQueue:
         self._changed.set()
 
     def requeue_after(self, uid: str, at: float) -> None:
-        """Make a pool due at `at` without a periodic pace, such as after a failure."""
+        """Make a pool due at `at`, outside its periodic interval, such as after a failure."""
         self._pace.pop(uid, None)
         self.schedule(uid, at)
 
     def schedule_resync(self, uid: str, now: float, *, active: bool) -> None:
-        """Make a pool due at the next point of the grid of its pace."""
+        """Make a pool due at the next grid point of its interval."""
         pace = self._pace[uid] = ACTIVE_SECONDS if active else IDLE_SECONDS
         self.schedule(uid, (floor(now / pace) + 1) * pace)
 
@@ -81,12 +81,12 @@ class WorkQueue:
         return due
 
     def done(self, uid: str) -> None:
-        """End the visit of a pool."""
+        """Mark the reconcile of a pool as finished."""
         self._processing.discard(uid)
         self._changed.set()
 
     def next_at(self) -> float:
-        """Return when the next pool is due that is not being visited; infinity if none is."""
+        """Return when the next pool that is not being reconciled is due; infinity if there is none."""
         waiting = (at for uid, at in self._due_at.items() if uid not in self._processing)
         return min(waiting, default=inf)
 
@@ -111,5 +111,5 @@ class WorkQueue:
         self._pace.pop(uid, None)
 
     def clear_paces(self) -> None:
-        """Drop all paces when visits pause, so that the pause does not count as lateness."""
+        """Drop all intervals when reconciles pause, so that the pause does not count as lateness."""
         self._pace.clear()

@@ -62,10 +62,10 @@ POOL = CustomResource(
     scope="Namespaced",
     categories=("all", "penstock"),
     columns=(
-        _condition("Ready", "Ready", "status", "Whether the pool serves."),
+        _condition("Ready", "Ready", "status", "Whether the pool serves requests."),
         _column("Replicas", "integer", ".status.replicas", "Pods that exist."),
         _column("Batch", "integer", ".status.batch.cap", "The published batch cap, in rows."),
-        _column("GPUs", "integer", ".status.accelerators[0].used", "Devices of its pods."),
+        _column("GPUs", "integer", ".status.accelerators[0].used", "Devices that its pods use."),
         _condition("Reason", "Ready", "reason", "Reason of the Ready condition."),
         _AGE,
         _column(
@@ -91,7 +91,7 @@ POLICY = CustomResource(
     scope="Cluster",
     categories=("penstock",),
     columns=(
-        _column("Priority", "integer", ".spec.priority", "Orders defaults and metrics."),
+        _column("Priority", "integer", ".spec.priority", "Precedence for defaults and metrics."),
         _column("Pools", "integer", ".status.matchedPools", "Pools that the selectors match."),
         _condition("Accepted", "Accepted", "status", "Whether the operator applies the policy."),
         _condition("Reason", "Accepted", "reason", "Reason of the Accepted condition."),

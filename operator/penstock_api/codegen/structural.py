@@ -81,7 +81,7 @@ def _numbers(flat: Mapping[str, Any], where: str) -> Schema:
     if flat.get("type") != "integer":
         if flat.get("type") == "number":
             raise NotStructural(
-                f"{where}: floats have no place in this API; use an integer with a unit"
+                f"{where}: floats are not allowed in this API; use an integer with a unit"
             )
         return {}
     bounds: Schema = {}

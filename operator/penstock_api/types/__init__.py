@@ -1,1 +1,1 @@
-"""The types of both kinds, InferencePool and InferencePolicy, one part a file."""
+"""The types of both kinds, InferencePool and InferencePolicy, one part per file."""

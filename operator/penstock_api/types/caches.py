@@ -32,6 +32,6 @@ class ModelCache(ApiModel):
     type: CacheType
     """PersistentVolumeClaim is shared by all pods that mount it and outlives them; Ephemeral belongs to one pod."""
     claim_name: Name | None = None
-    """For type PersistentVolumeClaim: a claim of the pool's namespace, mounted for writing."""
+    """For type PersistentVolumeClaim: a claim in the pool's namespace, mounted read-write."""
     size_limit: Quantity | None = None
     """For type Ephemeral: size limit on the node's disk."""

@@ -28,7 +28,7 @@ class ImagePullPolicy(StrEnum):
 
 
 class KeySelector(ApiModel):
-    """One key of a ConfigMap or Secret of the pool's namespace."""
+    """One key of a ConfigMap or Secret in the pool's namespace."""
 
     model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
     name: Name
@@ -50,9 +50,9 @@ class EnvSource(ApiModel):
         )
     )
     secret_key_ref: KeySelector | None = None
-    """A key of a Secret of the pool's namespace."""
+    """A key of a Secret in the pool's namespace."""
     config_map_key_ref: KeySelector | None = None
-    """A key of a ConfigMap of the pool's namespace."""
+    """A key of a ConfigMap in the pool's namespace."""
 
 
 class EnvVar(ApiModel):
@@ -87,8 +87,8 @@ ResourceMap = Annotated[
         json_schema_extra=rules(
             rule(
                 f"self.all(k, {_KNOWN_RESOURCE})",
-                f"resources %s are not offered: only {', '.join(PLAIN_RESOURCES)} and hugepages-*;"
-                " devices go to spec.accelerator",
+                f"resources %s are not supported: only {', '.join(PLAIN_RESOURCES)} and hugepages-*;"
+                " request devices in spec.accelerator",
                 f"self.filter(k, !({_KNOWN_RESOURCE}))",
             )
         ),

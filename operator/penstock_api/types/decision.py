@@ -13,14 +13,14 @@ BoundBy = Literal[
 
 
 class CurveStatus(ApiModel):
-    """Service curve t(b) = a + c*b, from which capacity is computed."""
+    """Service curve t(b) = a + c*b (time of a batch of b rows), from which capacity is computed."""
 
     intercept_milliseconds: Decimal
     """a, the fixed time of a batch."""
     milliseconds_per_row: Decimal
     """c, the time per row."""
     r_squared: Decimal | None = None
-    """Share of the variance of batch times that the line explains, 0 to 1; absent if all batches are of one size."""
+    """Coefficient of determination of the fit, 0 to 1; absent if all batches have the same size."""
     mean_rows: Decimal
     """Mean size of the measured batches."""
     largest_rows: Decimal | None = None
@@ -33,7 +33,7 @@ class ScalingStatus(ApiModel):
     source: Literal["Prometheus", "Pods", "None"] | None = None
     """Source of the samples."""
     prometheus_url: ShortText | None = None
-    """URL of the Prometheus that answered, if it is the source."""
+    """URL of the Prometheus that returned the samples, if it is the source."""
     duty_source: Literal["Dcgm", "Nvml", "EngineBusyShare"] | None = None
     """Source of GPU utilization."""
     signal_age_seconds: Decimal | None = None
@@ -71,7 +71,7 @@ class ScalingStatus(ApiModel):
     replicas_term: ShortText | None = None
     """Term that determines the replica count."""
     bound_by: BoundBy | None = None
-    """Constraint that keeps the count from what the terms request; absent: none."""
+    """Constraint that keeps the count from the one that the terms request; absent if there is none."""
     hold_until: Time | None = None
     """Time until which the count is not lowered."""
 
@@ -120,7 +120,7 @@ class LastDecision(ApiModel):
     acted: Literal["Acted", "Recommended", "Held"]
     """Whether the decision was applied."""
     bound_by: BoundBy | None = None
-    """Constraint that kept the count from what the terms requested."""
+    """Constraint that kept the count from the one that the terms requested."""
     hold_until: Time | None = None
     """Time until which the count was not lowered."""
     asked: (
@@ -134,4 +134,4 @@ class LastDecision(ApiModel):
     ) = None
     """Alternatives with their cost."""
     message: Annotated[str, Field(max_length=1024)]
-    """Explanation with figures, for people."""
+    """Human-readable explanation with figures."""

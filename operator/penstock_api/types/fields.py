@@ -26,9 +26,9 @@ def rule(expression: str, message: str, *values: str, at: str = "") -> dict[str,
     """
     shown = ", ".join(f"dyn({value})" for value in values)
     text = "'" + message.replace("'", r"\'") + "'"  # an apostrophe would end the CEL string
-    refusal = f"{text}.format([{shown}])" if values else text
+    formatted = f"{text}.format([{shown}])" if values else text
     path = {"fieldPath": at} if at else {}
-    return {"rule": expression, "messageExpression": refusal, **path}
+    return {"rule": expression, "messageExpression": formatted, **path}
 
 
 def rules(*each: dict[str, str]) -> dict[str, Any]:
@@ -49,14 +49,14 @@ SET_LIST = {"x-kubernetes-list-type": "set"}
 _GOOD_KEY = f"k.indexOf('/') <= 253 && k.matches(r'{LABEL_KEY}')"
 KEYS_RULE = rule(
     f"self.all(k, {_GOOD_KEY})",
-    "keys %s are no label keys: write name or prefix/name, where prefix is a DNS name and name at most"
+    "keys %s are not label keys: use name or prefix/name, where prefix is a DNS name and name has at most"
     " 63 letters, digits, dashes, dots and underscores",
     f"self.filter(k, !({_GOOD_KEY}))",
 )
 _RESERVED_KEY = " || ".join(f"k.startsWith('{prefix}')" for prefix in RESERVED_KEY_PREFIXES)
 OWN_KEYS_RULE = rule(
     f"!self.exists(k, {_RESERVED_KEY})",
-    f"keys %s are reserved: choose ones that do not begin with {' or '.join(RESERVED_KEY_PREFIXES)}",
+    f"keys %s are reserved: use keys that do not begin with {' or '.join(RESERVED_KEY_PREFIXES)}",
     f"self.filter(k, {_RESERVED_KEY})",
 )
 

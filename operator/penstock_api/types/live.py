@@ -63,9 +63,9 @@ class SizeRange(ApiModel):
         )
     )
     min: BatchSize | None = None
-    """Minimum of the cap; unset, 1."""
+    """Minimum of the cap; defaults to 1."""
     max: BatchSize | None = None
-    """Maximum of the cap, and its value in mode Fixed; unset, 64."""
+    """Maximum of the cap, and its value in mode Fixed; defaults to 64."""
 
 
 class BatchingDefaults(ApiModel):
@@ -74,20 +74,20 @@ class BatchingDefaults(ApiModel):
     size: SizeRange | None = None
     """Range of the batch cap; a pod's memory bound limits it further."""
     max_queue_delay_milliseconds: QueueDelayMilliseconds | None = None
-    """Time for which an incomplete batch waits for more requests, from its first request; unset, 5."""
+    """Time for which an incomplete batch waits for more requests, from its first request; defaults to 5."""
     max_queue_depth: QueueDepth | None = None
-    """Limit of waiting requests per pod, above which it answers 429; unset, 2048."""
+    """Limit of waiting requests per pod, above which it responds 429; defaults to 2048."""
     discipline: Discipline | None = None
-    """Order in which waiting requests are served; unset, Priority."""
+    """Order in which waiting requests are served; defaults to Priority."""
     preemption: Preemption | None = None
-    """Condition under which a running generation is preempted, TextGeneration only; unset, LowerPriority."""
+    """Condition under which a running generation is preempted, TextGeneration only; defaults to LowerPriority."""
 
 
 class Batching(BatchingDefaults):
     """Batching of requests."""
 
     mode: BatchingMode | None = None
-    """Auto: the law sets the cap. Recommend: the law only records its decisions. Fixed: the cap is size.max. Unset: Auto."""
+    """Auto: the law sets the cap. Recommend: the law only records its decisions. Fixed: the cap is size.max. Defaults to Auto."""
 
 
 class ScalingMode(StrEnum):
@@ -120,25 +120,25 @@ class GpuUtilization(ApiModel):
         )
     )
     low_percent: Percent | None = None
-    """UtilizationBand: below it the batch cap may grow; unset, 50. CapacityAtObjective: only if set, replicas are removed only below it."""
+    """UtilizationBand: below it the batch cap may grow; defaults to 50. CapacityAtObjective: only if set, replicas are removed only below it."""
     high_percent: Percent | None = None
-    """UtilizationBand: above it the batch cap may shrink if batch time exceeds the objective; unset, 90. CapacityAtObjective: only if set, demand stays below this share of capacity."""
+    """UtilizationBand: above it the batch cap may shrink if batch time exceeds the objective; defaults to 90. CapacityAtObjective: only if set, demand stays below this share of capacity."""
 
 
 class QueueDepthTarget(ApiModel):
     """Target of waiting requests per Ready replica."""
 
     target_per_replica: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Waiting requests per Ready replica above which a replica is added, or 35 % of the cap if that is more; unset, 4. CapacityAtObjective: only if set, at least one replica per this many waiting requests."""
+    """Waiting requests per Ready replica above which a replica is added, or 35 % of the cap if that is more; defaults to 4. CapacityAtObjective: only if set, at least one replica per this many waiting requests."""
 
 
 class ScaleDown(ApiModel):
     """Limits of scale-down."""
 
     stabilization_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
-    """Time for which a lower count must suffice before scale-down; unset, 300. CapacityAtObjective: unset, the longer of 120 and one start-up."""
+    """Time for which a lower count must suffice before scale-down; defaults to 300. CapacityAtObjective: defaults to the longer of 120 and one start-up."""
     max_percent_per_minute: Percent | None = None
-    """Share of replicas that may be removed per minute, at least one; unset, 25."""
+    """Share of replicas that may be removed per minute, at least one; defaults to 25."""
 
 
 class ScalingDefaults(ApiModel):
@@ -155,11 +155,11 @@ class ScalingDefaults(ApiModel):
         )
     )
     algorithm: ScalingAlgorithm | None = None
-    """Control law: UtilizationBand follows signals, CapacityAtObjective forecasts; unset, CapacityAtObjective."""
+    """Control law: UtilizationBand follows signals, CapacityAtObjective forecasts; defaults to CapacityAtObjective."""
     min_replicas: Replicas | None = None
-    """Minimum in mode Auto; unset, 1."""
+    """Minimum in mode Auto; defaults to 1."""
     max_replicas: Replicas | None = None
-    """Maximum in mode Auto; unset, 8."""
+    """Maximum in mode Auto; defaults to 8."""
     gpu_utilization: GpuUtilization | None = None
     """Target band of GPU utilization."""
     queue_depth: QueueDepthTarget | None = None
@@ -172,7 +172,7 @@ class Scaling(ScalingDefaults):
     """Control of the replica count."""
 
     mode: ScalingMode | None = None
-    """Auto: the law sets the count. Recommend: the law only records its decisions. Hold: the current count is kept. Manual: spec.replicas. Unset: Manual."""
+    """Auto: the law sets the count. Recommend: the law only records its decisions. Hold: the current count is kept. Manual: spec.replicas. Defaults to Manual."""
 
 
 Objectives = Annotated[

@@ -29,7 +29,7 @@ def _path_matches_task(member: str) -> dict[str, str]:
     path = f"(has({source}.path) ? {source}.path : '.')"
     return rule(
         f"!has({source}) || {path}.endsWith('.pt2') == ({_TASK.format('self')} == 'Tensor')",
-        "path %s does not suit task %s: a .pt2 program is for task Tensor, a directory for any other",
+        "path %s does not match task %s: a .pt2 program is for task Tensor, a directory for any other",
         path,
         _TASK.format("self"),
         at=f".source.{member}.path",
@@ -43,7 +43,7 @@ class ModelSpec(ApiModel):
         json_schema_extra=rules(
             rule(
                 f"!has(self.source.module) || {_TASK.format('self')} == 'Tensor'",
-                f"task %s needs a model directory: set source.type to {_DIRECTORY_TYPES}, or leave task out",
+                f"task %s needs a model directory: set source.type to {_DIRECTORY_TYPES}, or unset task",
                 _TASK.format("self"),
                 at=".task",
             ),
@@ -66,8 +66,8 @@ class ModelSpec(ApiModel):
         ]
         | None
     ) = None
-    """Name that clients use; unset, the name of the pool."""
+    """Name that clients use; defaults to the name of the pool."""
     task: Task | None = None
-    """Task: rows of tensors, text generation, embeddings or classification of texts; unset, Tensor; immutable."""
+    """Task of the model: inference on tensors, text generation, text embeddings or text classification. Defaults to Tensor; immutable."""
     source: ModelSource
     """Source of the model."""

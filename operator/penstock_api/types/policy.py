@@ -48,7 +48,7 @@ class SelectorRequirement(ApiModel):
                 "selector key %s with operator %s has %s",
                 "self.key",
                 "self.operator",
-                "self.operator in ['In', 'NotIn'] ? 'no values: add some' : 'values: drop them'",
+                "self.operator in ['In', 'NotIn'] ? 'no values: add some' : 'values: remove them'",
             )
         )
     )
@@ -168,7 +168,7 @@ class Prometheus(ApiModel):
         json_schema_extra=rules(
             rule(
                 "!has(self.credentialsSecretRef) || self.url.startsWith('https://')",
-                "url %s would carry the credentials of Secret %s in the clear: use https, or drop credentialsSecretRef",
+                "url %s would send the credentials of Secret %s in clear text: use https, or remove credentialsSecretRef",
                 "self.url",
                 "self.credentialsSecretRef.name",
                 at=".credentialsSecretRef",
@@ -180,9 +180,9 @@ class Prometheus(ApiModel):
         str,
         Field(min_length=8, max_length=512, pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$"),
     ]
-    """Base URL, http or https, without user, query and fragment."""
+    """Base URL, http or https, without user info, query or fragment."""
     ca_config_map_ref: KeySelector | None = None
-    """Key of a ConfigMap with the CA certificates of the server in PEM; unset, the system's."""
+    """Key of a ConfigMap with the CA certificates of the server in PEM; defaults to the system's."""
     credentials_secret_ref: LocalObjectReference | None = None
     """A Secret with the key token, or with the keys username and password; only over https."""
     headers: (
@@ -193,12 +193,12 @@ class Prometheus(ApiModel):
                 json_schema_extra=rules(
                     rule(
                         "self.all(k, k.matches('^[A-Za-z0-9][-A-Za-z0-9]{0,63}$'))",
-                        "headers %s are no names: write letters, digits and dashes, at most 64",
+                        "headers %s are not header names: use at most 64 letters, digits and dashes",
                         "self.filter(k, !k.matches('^[A-Za-z0-9][-A-Za-z0-9]{0,63}$'))",
                     ),
                     rule(
                         f"!self.exists(k, k.lowerAscii().matches('{_RESERVED_HEADERS}'))",
-                        "headers %s are set by the operator itself: put credentials into credentialsSecretRef, drop the others",
+                        "headers %s are set by the operator itself: put credentials into credentialsSecretRef, and remove the others",
                         f"self.filter(k, k.lowerAscii().matches('{_RESERVED_HEADERS}'))",
                     ),
                 ),
@@ -213,7 +213,7 @@ class MetricsSource(ApiModel):
     """Source of signals."""
 
     prometheus: Prometheus | None = None
-    """Prometheus server for the selected pools; unset, the chart's value."""
+    """Prometheus server for the selected pools; defaults to the chart's value."""
 
 
 class GpuBudget(ApiModel):
@@ -229,9 +229,9 @@ class CandidatePolicy(ApiModel):
     """Defaults and bounds that are evaluated in shadow: decisions are recorded and compared, never applied."""
 
     defaults: PolicyDefaults | None = None
-    """Replaces this policy's defaults; unset, they apply."""
+    """Replaces this policy's defaults; if unset, they apply."""
     bounds: CandidateBounds | None = None
-    """Replaces this policy's bounds; unset, they apply."""
+    """Replaces this policy's bounds; if unset, they apply."""
 
 
 class RollbackMode(StrEnum):
@@ -247,7 +247,7 @@ class Rollback(ApiModel):
     mode: RollbackMode
     """OnObjectiveMiss: an edit is rolled back if attainment falls by more than one point at similar demand."""
     window_seconds: Annotated[int, Field(ge=60, le=86_400)] | None = None
-    """Time over which attainment is measured, before the edit and after every pod acknowledged it; unset, 600."""
+    """Time over which attainment is measured, before the edit and after every pod acknowledged it; defaults to 600."""
 
 
 class PolicySpec(ApiModel):
@@ -257,30 +257,30 @@ class PolicySpec(ApiModel):
         json_schema_extra=rules(
             rule(
                 "!(has(self.poolSelector) && has(self.bounds))",
-                "spec.poolSelector cannot go with spec.bounds (%s): tenants write pool labels, and could so"
-                " leave the bounds; select by namespaceSelector, or move the bounds to a policy of their own",
+                "spec.poolSelector cannot be combined with spec.bounds (%s): tenants set pool labels, and could"
+                " escape the bounds; select by namespaceSelector, or move the bounds to a separate policy",
                 "self.bounds",
                 at=".poolSelector",
             ),
             rule(
                 "!(has(self.poolSelector) && has(self.gpuBudgets) && self.gpuBudgets.size() > 0)",
-                "spec.poolSelector cannot go with spec.gpuBudgets (%s): tenants write pool labels, and could so"
-                " leave the budgets; select by namespaceSelector, or move the budgets to a policy of their own",
-                "self.gpuBudgets.map(one, one.resourceName)",
+                "spec.poolSelector cannot be combined with spec.gpuBudgets (%s): tenants set pool labels, and could"
+                " escape the budgets; select by namespaceSelector, or move the budgets to a separate policy",
+                "self.gpuBudgets.map(budget, budget.resourceName)",
                 at=".poolSelector",
             ),
         )
     )
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] | None = None
-    """Precedence of defaults and metrics; the highest wins per field; unset, 0."""
+    """Precedence of defaults and metrics; the highest wins per field; defaults to 0."""
     namespace_selector: LabelSelector | None = None
-    """Selects namespaces; unset, all."""
+    """Selects namespaces; defaults to all."""
     pool_selector: LabelSelector | None = None
     """Selects pools by their labels; not together with bounds."""
     defaults: PolicyDefaults | None = None
     """Values of live fields that a pool leaves unset."""
     bounds: PolicyBounds | None = None
-    """Limits of all pools of the selected namespaces."""
+    """Limits of all pools in the selected namespaces."""
     gpu_budgets: (
         Annotated[
             tuple[GpuBudget, ...],
@@ -297,7 +297,7 @@ class PolicySpec(ApiModel):
     candidate: CandidatePolicy | None = None
     """Candidate settings that are evaluated in shadow."""
     rollback: Rollback | None = None
-    """Rollback of live settings that worsen a pool's attainment; unset, Never."""
+    """Rollback of live settings that worsen a pool's attainment; defaults to Never."""
     metrics: MetricsSource | None = None
     """Source of signals."""
 
@@ -338,7 +338,7 @@ class PolicyStatus(ApiModel):
 
 
 class InferencePolicy(ApiModel):
-    """Defaults, bounds, budgets, schedules and metrics for the inference pools of selected namespaces."""
+    """Defaults, bounds, budgets, schedules and metrics for the inference pools in selected namespaces."""
 
     spec: PolicySpec
     """Desired settings."""

@@ -20,9 +20,9 @@ class RuntimeSpec(ApiModel):
     """The runtime container."""
 
     image: Image | None = None
-    """Image; unset, the operator's default at the pool's first render, which is then pinned."""
+    """Image; defaults to the operator's default at the pool's first render, which is then pinned."""
     image_pull_policy: ImagePullPolicy | None = None
-    """As core/v1; unset, the operator's setting."""
+    """As core/v1; defaults to the operator's setting."""
 
 
 _ONE_DEVICE_RULE = rule(
@@ -59,15 +59,16 @@ class RolloutSpec(ApiModel):
     """Rollout of template changes."""
 
     strategy: RolloutStrategy | None = None
-    """Surge starts a new pod before it stops an old one, and waits for room; Replace needs no room, but a pool of one
-    replica has a gap; unset, SurgeThenReplace: Surge, then Replace if there is no room for 30 s or in a budget."""
+    """Surge starts a new pod before it stops an old one, and waits for room. Replace needs no room, but interrupts a pool of
+    one replica. SurgeThenReplace, the default, switches from Surge to Replace if the cluster has no room for 30 s, or a
+    budget has none."""
 
 
 class DrainSpec(ApiModel):
-    """Drain of a pod that terminates."""
+    """Drain of a terminating pod."""
 
     deadline_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
-    """Seconds from SIGTERM to the last answer; unset, 120."""
+    """Seconds from SIGTERM to the last response; defaults to 120."""
 
 
 class Tls(ApiModel):
@@ -101,21 +102,21 @@ class PoolSpec(ApiModel):
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1
     """Replica count in scaling modes Manual and Recommend, which `kubectl scale` writes. Modes Auto and Hold ignore it."""
     model: ModelSpec
-    """Model of the pool. A change rolls the pods."""
+    """Model of the pool. A change triggers a rollout."""
     runtime: RuntimeSpec | None = None
-    """Image of the runtime container. A change rolls the pods."""
+    """Image of the runtime container. A change triggers a rollout."""
     accelerator: Accelerator | None = None
-    """Device of one replica; unset, one nvidia.com/gpu. A change rolls the pods."""
+    """Device of one replica; defaults to one nvidia.com/gpu. A change triggers a rollout."""
     rollout: RolloutSpec | None = None
     """Rollout of template changes."""
     drain: DrainSpec | None = None
-    """Drain of terminating pods. A change rolls the pods."""
+    """Drain of terminating pods. A change triggers a rollout."""
     tls: Tls | None = None
-    """TLS on both ports of the pods; unset, plain HTTP. A change rolls the pods."""
+    """TLS on both ports of the pods; defaults to plain HTTP. A change triggers a rollout."""
     api_keys: ApiKeysSpec | None = None
-    """API keys of the clients; unset, requests are not authenticated. A change of the reference rolls the pods."""
+    """API keys of the clients; if unset, requests are not authenticated. A change of the reference triggers a rollout."""
     template: PodTemplate | None = None
-    """Additions to the pods. A change rolls them."""
+    """Additions to the pods. A change triggers a rollout."""
     objectives: Objectives | None = None
     """Latency objectives. Live: applied without a restart."""
     batching: Batching | None = None
@@ -123,7 +124,7 @@ class PoolSpec(ApiModel):
     scaling: Scaling | None = None
     """Control of the replica count. Live: applied without a restart."""
     weight: Weight | None = None
-    """Share of the pool when a GPU budget or the cluster is short of devices; a policy can bound it. Live; unset, 100."""
+    """Weight of the pool when a GPU budget or the cluster is short of devices; a policy can bound it. Live; defaults to 100."""
 
 
 _NEW_MODE = (
@@ -134,8 +135,8 @@ _READY = "(has(self.status) && has(self.status.readyReplicas) ? self.status.read
 
 NAME_RULE = rule(
     "self.metadata.name.size() <= 52 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-    "metadata.name %s must begin with a letter and hold at most 52 lower-case letters, digits and dashes:"
-    " choose a shorter or plainer name",
+    "metadata.name %s must begin with a letter and have at most 52 lower-case letters, digits and dashes:"
+    " choose a shorter or simpler name",
     "self.metadata.name",
     at=".metadata.name",
 )

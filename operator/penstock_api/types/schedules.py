@@ -1,4 +1,4 @@
-"""`Schedule`: a minimum of replicas in windows that cron expressions open."""
+"""`Schedule`: a minimum replica count in windows that cron expressions open."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ TIME_ZONE = r"^[A-Za-z][A-Za-z0-9+_-]*(/[A-Za-z0-9+_-]+)*$"
 
 
 class Schedule(ApiModel):
-    """A window of known load, and its minimum of replicas."""
+    """A recurring window of known load, and its minimum replica count."""
 
     name: Label
     """Name of the schedule."""
@@ -23,6 +23,6 @@ class Schedule(ApiModel):
     duration_minutes: Annotated[int, Field(ge=1, le=10_080)]
     """Duration of the window in minutes."""
     time_zone: Annotated[str, Field(min_length=1, max_length=64, pattern=TIME_ZONE)] | None = None
-    """Time zone of `cron` by its IANA name, such as Europe/Berlin; unset, UTC."""
+    """Time zone of `cron` by its IANA name, such as Europe/Berlin; defaults to UTC."""
     min_replicas: Replicas
-    """Minimum of replicas in mode Auto while the window is open, subject to maxReplicas and bounds."""
+    """Minimum replica count in mode Auto while the window is open, subject to maxReplicas and bounds."""

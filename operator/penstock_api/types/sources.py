@@ -24,13 +24,13 @@ RelativePath = Annotated[
         json_schema_extra=rules(
             rule(
                 "!self.split('/').exists(p, p == '..')",
-                "path %s leaves the volume: write a relative path without ..",
+                "path %s leaves the volume: use a relative path without ..",
                 "self",
             )
         ),
     ),
 ]
-"""Relative path of a file or folder, with `/` as separator."""
+"""Relative path of a file or directory, with `/` as separator."""
 
 
 class SourceType(StrEnum):
@@ -44,7 +44,7 @@ class SourceType(StrEnum):
 
 
 class ClaimSource(ApiModel):
-    """A program or a model directory on a PersistentVolumeClaim of the pool's namespace, mounted read-only."""
+    """A program or a model directory on a PersistentVolumeClaim in the pool's namespace, mounted read-only."""
 
     claim_name: Name
     """Name of the PersistentVolumeClaim."""
@@ -66,11 +66,11 @@ class HuggingFaceSource(ApiModel):
         ]
         | None
     ) = None
-    """Branch, tag or commit; a branch may refer to a newer commit at a pod's next start; unset, main."""
+    """Branch, tag or commit; a branch may refer to a newer commit at a pod's next start; defaults to main."""
     path: RelativePath | None = None
-    """Part of the repository to download: a folder, or for task Tensor a `.pt2` file; unset, all of it."""
+    """Part of the repository to download: a directory, or for task Tensor a `.pt2` file; defaults to all of it."""
     token_secret_ref: KeySelector | None = None
-    """Key of a Secret of the pool's namespace with an access token; only the pods read it."""
+    """Key of a Secret in the pool's namespace with an access token; only the pods read it."""
     cache: ModelCache
     """Cache of the model, in the hub's layout; pods that share a cache download a model once."""
 
@@ -81,9 +81,9 @@ class ImageSource(ApiModel):
     reference: Image
     """The image, as in a container; pulled with `template.imagePullSecrets`."""
     pull_policy: ImagePullPolicy | None = None
-    """As core/v1; unset, Always for the tag latest, else IfNotPresent."""
+    """As core/v1; defaults to Always for the tag latest, else IfNotPresent."""
     path: RelativePath | None = None
-    """Path of the model in the image: a folder, or for task Tensor a `.pt2` file; unset, its root."""
+    """Path of the model in the image: a directory, or for task Tensor a `.pt2` file; defaults to its root."""
 
 
 class S3Source(ApiModel):
@@ -94,23 +94,23 @@ class S3Source(ApiModel):
     ]
     """Name of the bucket."""
     prefix: RelativePath | None = None
-    """Folder in the bucket; unset, all of it."""
+    """Directory in the bucket, as a key prefix; defaults to the whole bucket."""
     path: RelativePath | None = None
-    """Part of the prefix to download: a folder, or for task Tensor a `.pt2` object; unset, all of it."""
+    """Part of the prefix to download: a directory, or for task Tensor a `.pt2` object; defaults to all of it."""
     endpoint: (
         Annotated[
             str, Field(min_length=8, max_length=512, pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$")
         ]
         | None
     ) = None
-    """URL of the store; unset, that of AWS."""
+    """URL of the store; defaults to AWS."""
     region: (
         Annotated[str, Field(min_length=1, max_length=64, pattern="^[a-z0-9][-a-z0-9]*$")] | None
     ) = None
-    """Region of the bucket; unset, the value of `AWS_REGION` in `template.container.env`, if any."""
+    """Region of the bucket; defaults to the value of `AWS_REGION` in `template.container.env`, if any."""
     credentials_secret_ref: LocalObjectReference | None = None
-    """A Secret of the pool's namespace with the keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and optionally
-    AWS_SESSION_TOKEN; only the pods read it; unset, the credentials of the pod's ServiceAccount, or anonymous access."""
+    """A Secret in the pool's namespace with the keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and optionally
+    AWS_SESSION_TOKEN; only the pods read it; defaults to the credentials of the pod's ServiceAccount, or anonymous access."""
     cache: ModelCache
     """Cache of the model; pods that share a cache download a model once."""
 
@@ -135,7 +135,7 @@ class ModuleSource(ApiModel):
                 json_schema_extra=rules(
                     rule(
                         f"self.all(k, k.matches('{_PYTHON_NAME}'))",
-                        "arguments %s are no Python names: write letters, digits and underscores",
+                        "arguments %s are not Python names: use letters, digits and underscores",
                         f"self.filter(k, !k.matches('{_PYTHON_NAME}'))",
                     )
                 ),

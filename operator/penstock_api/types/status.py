@@ -52,14 +52,14 @@ class PolicyReference(ApiModel):
 
 
 class BoundedField(ApiModel):
-    """A field that a policy's bound reduced."""
+    """A field whose value a policy's bound reduced."""
 
     field: Annotated[str, Field(min_length=1, max_length=253)]
     """Path of the field."""
     asked: ShortText
     """Value in the pool or the default."""
     granted: ShortText
-    """Value in effect."""
+    """Value in force."""
     policy: Annotated[str, Field(max_length=253)]
     """Policy with the bound."""
 
@@ -82,7 +82,7 @@ class CandidateDecision(ApiModel):
     replica_hours: Decimal
     """Replica hours that the candidate would have requested since this operator started to evaluate it."""
     actual_replica_hours: Decimal
-    """Replica hours that were requested in that time."""
+    """Replica hours that were requested in the same time."""
 
 
 class PoolStatus(ApiModel):

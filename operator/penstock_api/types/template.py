@@ -1,6 +1,6 @@
 """`PodTemplate`: the additions that a pool can make to its pods, a curated subset of the pod spec.
 
-Not offered: host namespaces, hostPath, privileged, capabilities (docs/design/design.md#rights).
+Not supported: host namespaces, hostPath, privileged, capabilities (docs/design/design.md#rights).
 """
 
 from enum import StrEnum
@@ -47,7 +47,7 @@ class Toleration(ApiModel):
         json_schema_extra=rules(
             rule(
                 "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",
-                "toleration value %s goes with operator Equal only: drop it, or use Equal",
+                "toleration value %s requires operator Equal: remove it, or use Equal",
                 "self.value",
             ),
             rule(
@@ -57,25 +57,25 @@ class Toleration(ApiModel):
             ),
             rule(
                 "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'",
-                "tolerationSeconds %s goes with effect NoExecute only: drop it, or set that effect",
+                "tolerationSeconds %s requires effect NoExecute: remove it, or set that effect",
                 "self.tolerationSeconds",
             ),
         )
     )
     key: Annotated[str, Field(min_length=1, max_length=317, pattern=LABEL_KEY)] | None = None
-    """Key of the taint; unset with operator Exists, every taint."""
+    """Key of the taint; if unset with operator Exists, every taint."""
     operator: TolerationOperator | None = None
-    """Comparison operator; unset, Equal."""
+    """Comparison operator; defaults to Equal."""
     value: LabelValue | None = None
     """Value of the taint, for operator Equal."""
     effect: TaintEffect | None = None
-    """Effect of the taint; unset, every effect."""
+    """Effect of the taint; if unset, every effect."""
     toleration_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
-    """Time for which a NoExecute taint is tolerated; unset, unlimited."""
+    """Time for which a NoExecute taint is tolerated; defaults to unlimited."""
 
 
 class PodTemplate(ApiModel):
-    """Additions to the pods; a change of any field rolls the pods."""
+    """Additions to the pods; a change of any field triggers a rollout."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -83,7 +83,7 @@ class PodTemplate(ApiModel):
                 "!has(self.container) || !has(self.container.volumeMounts)"
                 " || self.container.volumeMounts.all(m, has(self.volumes)"
                 " && self.volumes.exists(v, v.name == m.name))",
-                "container.volumeMounts names %s, not in template.volumes: add the volume, or drop the mount",
+                "container.volumeMounts refers to %s, not in template.volumes: add the volume, or remove the mount",
                 "self.container.volumeMounts.filter(m, !has(self.volumes)"
                 " || !self.volumes.exists(v, v.name == m.name)).map(m, m.name)",
             )
@@ -103,7 +103,7 @@ class PodTemplate(ApiModel):
     priority_class_name: Name | None = None
     """PriorityClass of the pods."""
     service_account_name: Name | None = None
-    """ServiceAccount of the pods; unset, a separate one per pool, without a token."""
+    """ServiceAccount of the pods; defaults to a separate one per pool, without a token."""
     image_pull_secrets: (
         Annotated[
             tuple[LocalObjectReference, ...],

@@ -1,4 +1,4 @@
-"""Volumes and mounts that a pool can add to its pods; hostPath is not offered."""
+"""Volumes and mounts that a pool can add to its pods; hostPath is not supported."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -16,7 +16,7 @@ _RESERVED = " || ".join(
 
 
 class LocalObjectReference(ApiModel):
-    """Reference by name to an object of the pool's namespace, or for a policy of the operator's namespace."""
+    """Reference by name to an object in the pool's namespace, or for a policy in the operator's namespace."""
 
     model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
     name: Name
@@ -36,7 +36,7 @@ class VolumeMount(ApiModel):
             rule(
                 "!self.mountPath.contains('//') && !self.mountPath.split('/').exists(p, p in ['.', '..'])"
                 " && !self.mountPath.endsWith('/')",
-                "mountPath %s is not plain: write it without //, ., .. and a trailing /",
+                "mountPath %s is not normalized: use a path without //, ., .. or a trailing /",
                 "self.mountPath",
             ),
         )
@@ -54,7 +54,7 @@ class VolumeMount(ApiModel):
                 json_schema_extra=rules(
                     rule(
                         "!self.startsWith('/') && !self.split('/').exists(p, p == '..')",
-                        "subPath %s leaves its volume: write a relative path without ..",
+                        "subPath %s leaves its volume: use a relative path without ..",
                         "self",
                     )
                 ),
@@ -62,22 +62,22 @@ class VolumeMount(ApiModel):
         ]
         | None
     ) = None
-    """Relative path inside the volume; unset, its root."""
+    """Relative path inside the volume; defaults to its root."""
     read_only: bool | None = None
-    """As core/v1; unset, false."""
+    """As core/v1; defaults to false."""
 
 
 class ClaimVolume(ApiModel):
-    """A PersistentVolumeClaim of the pool's namespace."""
+    """A PersistentVolumeClaim in the pool's namespace."""
 
     claim_name: Name
     """Name of the PersistentVolumeClaim."""
     read_only: bool | None = None
-    """As core/v1; unset, false."""
+    """As core/v1; defaults to false."""
 
 
 class SecretVolume(ApiModel):
-    """A Secret of the pool's namespace."""
+    """A Secret in the pool's namespace."""
 
     secret_name: Name
     """Name of the Secret."""
@@ -93,9 +93,9 @@ class EmptyDirVolume(ApiModel):
     """Scratch space with the lifetime of the pod."""
 
     medium: VolumeMedium | None = None
-    """Storage medium; unset, the node's disk. Memory counts against the container's memory limit."""
+    """Storage medium; defaults to the node's disk. Memory counts against the container's memory limit."""
     size_limit: Quantity | None = None
-    """Size limit; unset, limited by the node only."""
+    """Size limit; if unset, only the node limits it."""
 
 
 _MEMBERS = ("persistentVolumeClaim", "configMap", "secret", "emptyDir")
@@ -123,10 +123,10 @@ class Volume(ApiModel):
     name: Label
     """Name that `container.volumeMounts` refers to."""
     persistent_volume_claim: ClaimVolume | None = None
-    """A PersistentVolumeClaim of the pool's namespace."""
+    """A PersistentVolumeClaim in the pool's namespace."""
     config_map: LocalObjectReference | None = None
-    """A ConfigMap of the pool's namespace."""
+    """A ConfigMap in the pool's namespace."""
     secret: SecretVolume | None = None
-    """A Secret of the pool's namespace."""
+    """A Secret in the pool's namespace."""
     empty_dir: EmptyDirVolume | None = None
     """Scratch space."""

@@ -1,4 +1,4 @@
-"""Events on pools (core/v1): at most one for each pool and reason a minute (docs/design/design.md#writing)."""
+"""Events on pools (core/v1): at most one per minute for each pool and reason (docs/design/design.md#writing)."""
 
 import uuid
 from dataclasses import dataclass, field

@@ -66,18 +66,18 @@ class PoolActs:
                 await self.events.post(view.pool, note, now)
             except ClusterError as error:
                 log.warning(
-                    "an Event could not be posted: %s",
+                    "failed to post an Event: %s",
                     error,
                     extra=_about(plan, reason=note.reason),
                 )
         return results
 
     async def _write_checkpoint(self, plan: PoolPlan, view: PoolView, write: ChildWrite) -> None:
-        """Write the law's checkpoint; a failure is only logged, because without it a law starts with no memory."""
+        """Write the law's checkpoint; a failure is only logged: without a checkpoint the law merely starts without history."""
         try:
             await self.children.write(view, write)
         except ClusterError as error:
-            log.info("the checkpoint could not be written: %s", error, extra=_about(plan))
+            log.info("failed to write the checkpoint: %s", error, extra=_about(plan))
 
     async def _status(self, plan: PoolPlan, results: ActResults, now: float) -> None:
         try:

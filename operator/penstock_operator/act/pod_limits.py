@@ -39,7 +39,7 @@ class PodControl:
         clock: Callable[[], float],
         leading: Callable[[], bool],
     ) -> None:
-        """`session` is a `http.new_session()` that trusts the pods' authority.
+        """`session` is a `http.new_session()` that trusts the pods' CA.
 
         `clock` returns Unix seconds; `leading` returns whether calls are allowed.
         """
@@ -112,9 +112,9 @@ def acknowledgement(path: str, status: int, body: bytes) -> Acknowledgement:
             state = State.model_validate_json(body)
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"])) or "body"
-            return Acknowledgement(None, None, f"{path} answered with an invalid state: {field}")
+            return Acknowledgement(None, None, f"{path} returned an invalid state: {field}")
         return Acknowledgement(state.generation, state.effective_max)
-    problem = f"{path} answered {status}{_error_text(body)}"
+    problem = f"{path} responded {status}{_error_text(body)}"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         return Acknowledgement(None, None, problem, _loading(body))
     if status == HTTPStatus.CONFLICT:
@@ -137,7 +137,7 @@ def _loading(body: bytes) -> Loading | None:
 
 
 def _current_generation(body: bytes) -> int | None:
-    """Return the generation in force, from the refusal of an older one."""
+    """Return the generation in force, from the rejection of an older one."""
     generation = _member(body, "generation")
     return generation if type(generation) is int and 0 <= generation < 2**63 else None
 

@@ -1,7 +1,7 @@
-"""Rate limit of writes: one token bucket for all, with statuses before children before Events.
+"""Rate limit of writes: one token bucket for all, which serves statuses first, then children, then Events.
 
-50 writes a second (docs/design/design.md#writing). Without it a restart with thousands of pools would send bursts that the
-API server must limit by priority and fairness.
+50 writes a second (docs/design/design.md#writing). Without it a restart with thousands of pools would send bursts that
+API Priority and Fairness has to queue.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Settings records: one ConfigMap a pool in the operator's own namespace, with the last accepted settings."""
+"""Settings records: one ConfigMap per pool in the operator's own namespace, with the last accepted settings."""
 
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ class SettingsRecords:
     """When the next sweep is due, in monotonic seconds."""
 
     async def keep(self, pool_uid: str, text: str | None) -> None:
-        """Make the pool's record contain `text`, or delete it for None.
+        """Write `text` to the pool's record, or delete the record if `text` is None.
 
         Raises:
             ClusterError, NotLeading: as `Writer.write`.
@@ -41,11 +41,11 @@ class SettingsRecords:
         self._sweep_at = 0.0
 
     def sweep_due(self, now: float) -> bool:
-        """Return whether to sweep at `now`; never while a namespace cannot be read, because its pools seem deleted."""
+        """Return whether to sweep at `now`; never while a namespace cannot be read, because its pools would look deleted."""
         return now >= self._sweep_at and not self.store.partial
 
     async def sweep(self, now: float) -> None:
-        """Delete the records of deleted pools, also of those deleted while no process led.
+        """Delete the records of deleted pools, including those deleted while no process led.
 
         Raises:
             ClusterError, NotLeading: as `Writer.write`.

@@ -1,7 +1,7 @@
 """Signing keys for calls to pods, in a Secret in the operator's own namespace.
 
 A key is published before it signs: pods read the public keys from their ConfigMap, which the kubelet refreshes within
-about 90 s. So a new key signs after `PUBLISH_SECONDS`, and a replaced public key stays for a day.
+about 90 s. A new key therefore signs after `PUBLISH_SECONDS`, and a replaced public key stays published for a day.
 """
 
 import json

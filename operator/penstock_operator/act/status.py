@@ -1,7 +1,7 @@
 """Writes of statuses: conditions and counts as soon as they change, samples at most once a minute.
 
-An unchanged cluster causes no write, nor does a sample that stays within its dead band (docs/design/design.md#writing).
-Statuses are applied server-side, so that other writers' conditions stay.
+An unchanged cluster causes no write, and neither does a sample that stays within its dead band
+(docs/design/design.md#writing). Statuses are applied server-side, so that other writers' conditions stay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 SAMPLE_SECONDS = 60.0
 JITTER_SECONDS = 15.0
 MESSAGE_SECONDS = 10.0
-"""Least time between writes in which only the message of a condition changes."""
+"""Minimum time between writes in which only the message of a condition changes."""
 DEAD_BAND = 0.1
 """Relative change below which a sample counts as unchanged."""
 FLOORS: Mapping[str, float] = {
@@ -50,7 +50,7 @@ FLOORS: Mapping[str, float] = {
 }
 """Absolute change below which a sample counts as unchanged."""
 DECIDED = ("algorithm", "cap", "replicas")
-"""Fields of a decision whose change is written at once."""
+"""Fields of a decision whose change is written immediately."""
 
 HOURS = ("replicaHours", "actualReplicaHours")
 """Fields of a candidate that count as samples, because they only grow."""
@@ -76,7 +76,7 @@ def policy_worth_writing(
 ) -> bool:
     """Return whether a policy's desired status should replace the current one.
 
-    Changes of figures and messages alone, as those of a budget with the load, are written less often.
+    Changes of only figures and messages, such as the use of a budget under load, are written less often.
     """
     if current == desired:
         return False
@@ -110,7 +110,7 @@ def _flat(samples: Json) -> dict[str, object]:
 
 
 def _facts(status: Json) -> Json:
-    """Return the parts that are written at once: all but samples, messages and times."""
+    """Return the parts that are written immediately: all but samples, messages and times."""
     facts = {key: value for key, value in status.items() if key not in ("scaling", "lastDecision")}
     facts["conditions"] = [
         {key: condition.get(key) for key in ("type", "status", "reason", "observedGeneration")}

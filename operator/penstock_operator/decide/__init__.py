@@ -1,1 +1,1 @@
-"""Pure decisions: what was observed becomes a plan. Time is an argument; nothing here reads or writes."""
+"""Decide step: computes a plan from observations. Pure: time is an argument, and nothing here does I/O."""

@@ -49,7 +49,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventNote:
-    """An Event on the pool; `act/` writes at most one per pool and reason a minute."""
+    """An Event on the pool; `act/` writes at most one per minute for each pool and reason."""
 
     type: EventType
     reason: str

@@ -22,7 +22,7 @@ class PoolPeers:
 
 @dataclass(frozen=True, slots=True)
 class DecideConfig:
-    """Settings that the administrator gives through the chart, and no pool can change."""
+    """Settings that the administrator sets through the chart and that no pool can change."""
 
     default_runtime_image: str
     """Image pinned into the template of a pool that names none, at its first render."""

@@ -12,7 +12,7 @@ from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PodObject, PoolView
 
 MAX_GENERATION = 2**52
-"""No operator counts this far: a generation from here on comes from another writer."""
+"""No operator reaches this generation: it, or a higher one, comes from another writer."""
 
 
 def published(
@@ -55,8 +55,8 @@ def publish(
 ) -> LimitsUpdate:
     """Return `desired` under a generation: that of `current` while nothing changed, else the next.
 
-    A pod that acknowledged a higher generation (the ConfigMap was lost) refuses the current one, so that too takes
-    the next.
+    A pod that acknowledged a higher generation (the ConfigMap was lost) rejects the current one, so the next one is
+    used then too.
     """
     highest = max(_generations(view), default=0)
     if current is not None and current.limits() == desired and current.generation >= highest:

@@ -25,10 +25,10 @@ class PlanFigures:
     contested: bool
     """Whether another writer keeps changing the Deployment's replicas."""
     demand: float | None
-    """Rows a second."""
+    """Rows per second."""
     forecast: float | None
     forecast_error: float | None
-    """Rows a second that arrived, less those that were forecast for now."""
+    """Rows per second that arrived, minus those that were forecast for now."""
     utilization: float | None
     """Effective utilization, as a share."""
     imbalance: float | None

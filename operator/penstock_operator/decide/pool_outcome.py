@@ -33,7 +33,7 @@ class PoolOutcome:
     limits: LimitsUpdate | None
     policies_readable: bool
     rollout: RolloutPlan
-    """The way in which pods get the pinned template."""
+    """How pods get the pinned template."""
     pool_schema: SchemaSkew = AS_BUILT
     """Differences between the served CRD of pools and this operator's."""
     quota_request: QuotaRequest | None = None

@@ -1,7 +1,7 @@
-"""HTTP client of the API server: requests and responses in JSON, with typed errors.
+"""Client of the Kubernetes API server: JSON requests and responses, typed errors.
 
-`kubernetes.aio` finds and renews the credentials. Its client is not used: every object here is plain JSON already, and
-its generic calls change from release to release.
+`kubernetes.aio` loads and refreshes the credentials. Its own client is not used: objects here are plain JSON, and its
+generic calls change between releases.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 15.0
 RETRY_SECONDS = (0.2, 1.0)
-"""Pauses before the second and third attempt; after them the reconciler requeues with back-off."""
+"""Delays before the second and third attempts; after these the reconciler requeues with back-off."""
 CONNECTIONS = 32
-"""Most concurrent connections: more would wait in the API server, after a TLS handshake each."""
+"""Maximum concurrent connections; more would only queue in the API server, after a TLS handshake each."""
 KEEPALIVE_SECONDS = 60.0
-"""Idle time before a connection closes; longer than the 30 s between visits of an idle pool."""
+"""Idle time before a connection closes; longer than the 30 s between reconciles of an idle pool."""
 CHUNK = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -73,7 +73,7 @@ def in_cluster() -> bool:
 
 
 async def connect() -> Configuration:
-    """Return the configuration of the pod's service account, or else of the kubeconfig.
+    """Return the in-cluster configuration if the pod has a service account, else that of the kubeconfig.
 
     Raises:
         OperatorConfigError: there is neither.
@@ -143,8 +143,8 @@ class ApiClient:
     async def send(self, request: ApiRequest, permit: Callable[[], None] | None = None) -> Json:
         """Return the JSON response; 429, 5xx and lost connections are retried twice.
 
-        `permit` is called right before each attempt and may raise. A repeated POST may get 409 because of its own first
-        attempt; callers answer 409 by reading the object again.
+        `permit` is called right before each attempt and may raise. A retried POST may get a 409 that its own first
+        attempt caused; callers handle a 409 by reading the object again.
         """
         return _json(*await self._answer(request, permit))
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from penstock_api import names
 
 POOL_OBJECTS = names.LABEL_POOL_UID
-"""Label by which child kinds are listed and watched, so that foreign objects never are."""
+"""Label selector for lists and watches of child kinds, which excludes foreign objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """One kind of object, with the parts of its URL."""
+    """A resource kind, with the parts of its URL."""
 
     kind: str
     group: str
@@ -25,7 +25,7 @@ class ResourceKind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
-        """Return the URL path of the collection, or of one object of it."""
+        """Return the URL path of the collection, or of one object in it."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = f"/namespaces/{namespace}" if namespace is not None else ""
         return f"{root}{scope}/{self.plural}" + (f"/{name}" if name is not None else "")
@@ -55,7 +55,7 @@ NETWORK_POLICY = ResourceKind(
 POD = ResourceKind("Pod", "", "v1", "pods", label_selector=POOL_OBJECTS)
 
 NAMED_CHILDREN = (DEPLOYMENT, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, SERVICE_ACCOUNT)
-"""Children whose names follow from the pool's; their absence is confirmed by a GET."""
+"""Children whose names derive from the pool's; a GET confirms that one is absent."""
 GUARDED_CHILDREN = (*NAMED_CHILDREN, NETWORK_POLICY)
 """Named children of pools that have a NetworkPolicy."""
 CHILDREN = (*GUARDED_CHILDREN, REVISION)

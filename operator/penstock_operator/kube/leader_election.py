@@ -1,4 +1,4 @@
-"""Leader election by a coordination/v1 Lease, renewed from its own thread on a monotonic clock.
+"""Leader election with a coordination/v1 Lease, renewed from a dedicated thread on a monotonic clock.
 
 The thread shares nothing with the event loop, so a long pass cannot lose the Lease. `valid` is checked before each
 write and counts from the time at which the last renewal was *sent*, so that a process that was paused for longer than
@@ -20,7 +20,7 @@ from penstock_operator.kube.lease_client import CALL_SECONDS, Json, LeaseClient
 log = logging.getLogger(__name__)
 
 DURATION_SECONDS = 15.0
-"""Time without a renewal after which another process may take the Lease."""
+"""Time without a renewal after which another process may acquire the Lease."""
 DEADLINE_SECONDS = 10.0
 """Time without a renewal after which the holder stops writing."""
 RETRY_SECONDS = 2.0
@@ -40,10 +40,10 @@ class ObservedLease:
 def may_take(
     lease: ObservedLease, identity: str, now: float, inherits_from: str | None = None
 ) -> bool:
-    """Return whether `identity` may take the Lease: it is its own, free, inherited, or expired.
+    """Return whether `identity` may acquire the Lease: it holds it already, or it is free, inherited or expired.
 
     `inherits_from` is the prefix of holders that are known to have stopped. Expiry uses the local clock only: the times
-    in the Lease are another machine's.
+    in the Lease are from another machine's clock.
     """
     free = lease.holder in ("", identity)
     inherited = inherits_from is not None and lease.holder.startswith(inherits_from)
@@ -51,7 +51,7 @@ def may_take(
 
 
 def next_transitions(lease: ObservedLease, identity: str) -> int:
-    """Return `leaseTransitions` after `identity` takes the Lease: one more if the holder changes."""
+    """Return `leaseTransitions` after `identity` acquires the Lease: one more if the holder changes."""
     return lease.transitions + (0 if lease.holder == identity else 1)
 
 
@@ -86,11 +86,11 @@ class Leadership:
         self._failure = ""
 
     def start(self) -> None:
-        """Start to compete for the Lease."""
+        """Start competing for the Lease."""
         self._thread.start()
 
     def request_stop(self) -> None:
-        """Request the thread to stop, without waiting for it."""
+        """Signal the thread to stop, without waiting for it."""
         self._stopping.set()
 
     def stop(self) -> None:
@@ -99,12 +99,12 @@ class Leadership:
         self._thread.join(timeout=2 * CALL_SECONDS)
 
     def valid(self, now: float | None = None) -> bool:
-        """Return whether writes are allowed at `now` (monotonic seconds; None: this moment)."""
+        """Return whether writes are allowed at `now` (monotonic seconds; None: now)."""
         return still_valid(self._renewed_at, time.monotonic() if now is None else now)
 
     @property
     def transitions(self) -> int:
-        """`leaseTransitions` at the last time this process took the Lease."""
+        """`leaseTransitions` when this process last acquired the Lease."""
         return self._transitions
 
     def _run(self) -> None:
@@ -121,12 +121,14 @@ class Leadership:
                 self._failure = str(error)
                 log.log(
                     logging.DEBUG if repeated else logging.WARNING,
-                    "the Lease %s could not be renewed: %s",
+                    "failed to renew Lease %s: %s",
                     self._client.full_name,
                     error,
                 )
             if self.valid() != was:
-                text = "leading by Lease %s" if self.valid() else "standby: the Lease %s was lost"
+                text = (
+                    "acquired Lease %s: leading" if self.valid() else "lost Lease %s: standing by"
+                )
                 log.info(text, self._client.full_name)
             self._stopping.wait(RETRY_SECONDS)
         self._release()
@@ -185,4 +187,4 @@ class Leadership:
             if lease is not None and lease.holder == self._identity:
                 self._client.write(self._spec(lease.transitions, holder=""), lease.version)
         except (ClusterError, OSError, http.client.HTTPException, ValueError) as error:
-            log.warning("the Lease could not be released: %s", error)
+            log.warning("failed to release the Lease: %s", error)

@@ -1,8 +1,8 @@
 """The Leases of an installation: its own, and one in each namespace that it serves by name.
 
-The own Lease elects the replica that acts; the Lease of a namespace elects the installation that acts there. Only the
-holder of the own Lease competes for those of namespaces, and it takes them over from other replicas of its installation
-at once: without the own Lease none of them acts.
+The installation's own Lease elects the replica that acts; a namespace's Lease elects the installation that acts there.
+Only the holder of the own Lease competes for namespace Leases, and it takes them over from other replicas of its
+installation at once: without the own Lease none of them acts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ class Leases:
 
     own: Leadership
     within: Mapping[str, Leadership] = field(default_factory=dict)
-    """By namespace; empty in scope Cluster, where the own Lease counts everywhere."""
+    """By namespace; empty in scope Cluster, where the own Lease covers every namespace."""
 
     @classmethod
     def of(
@@ -42,12 +42,12 @@ class Leases:
         return cls(installation, within)
 
     def start(self) -> None:
-        """Start to compete."""
+        """Start competing."""
         for leadership in self._all():
             leadership.start()
 
     def stop(self) -> None:
-        """Release all of them, the own one last, because the next leader needs those of the namespaces too."""
+        """Release all Leases, the own one last: the next leader also needs those of the namespaces."""
         leases = list(self._all())[::-1]
         for leadership in leases:
             leadership.request_stop()
@@ -55,7 +55,7 @@ class Leases:
             leadership.stop()
 
     def valid(self, now: float | None = None) -> bool:
-        """Return whether this process holds the own Lease at `now`, in monotonic seconds; None: at this moment."""
+        """Return whether this process holds the own Lease at `now` (monotonic seconds; None: now)."""
         return self.own.valid(now)
 
     def valid_in(self, namespace: str | None, now: float | None = None) -> bool:
@@ -64,7 +64,7 @@ class Leases:
         return self.own.valid(now) and (within is None or within.valid(now))
 
     def transitions_in(self, namespace: str) -> int:
-        """Return `leaseTransitions` of the Lease that counts in a namespace."""
+        """Return `leaseTransitions` of the Lease that governs a namespace."""
         return self.within.get(namespace, self.own).transitions
 
     def led(self) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """Served scope of an installation: which namespaces it serves, and which kinds it lists and watches in each.
 
-Cluster: every namespace, with one list and watch a kind. Namespaces: those in the settings, each with its own lists and
+Cluster: every namespace, with one list and watch per kind. Namespaces: those in the settings, each with its own lists and
 watches, so that a Role in each suffices and an unreadable namespace does not affect the others; policies and the
 operator's own namespace are then watched separately.
 """
@@ -38,7 +38,7 @@ class Scope:
     policies_readable: bool = True
 
     def is_optional(self, watch: WatchScope) -> bool:
-        """Return whether the operator goes on without a scope it cannot read: a namespace may be deleted, or not exist yet."""
+        """Return whether the operator continues if it cannot read a scope: a namespace may be deleted, or not exist yet."""
         return self.namespaces is not None and watch.namespace in self.namespaces
 
 
@@ -48,7 +48,7 @@ CLUSTER = Scope()
 def namespaces_scope(namespaces: Sequence[str], own: str, *, policies_readable: bool) -> Scope:
     """Return the scope of an installation in namespace `own` that serves `namespaces`.
 
-    A Role allows to read its Namespace object, but neither to list nor to watch it: `Resync` reads it by name.
+    A Role can grant get on its Namespace object, but neither list nor watch: `Resync` reads it by name.
     """
     within = tuple(kind for kind in WATCHED if kind not in (POLICY, NAMESPACE))
     watches = [WatchScope(namespace, within) for namespace in namespaces]
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 
 async def scope_of(config: OperatorConfig, cluster: ApiClient) -> Scope:
-    """Return the scope of the settings, less the policies where this operator may not read them.
+    """Return the configured scope, without policies if this operator may not read them.
 
     Raises:
         ClusterError: the API server did not answer whether policies may be read.
@@ -73,7 +73,7 @@ async def scope_of(config: OperatorConfig, cluster: ApiClient) -> Scope:
     readable = await _policies_readable(cluster)
     if not readable:
         log.warning(
-            "no permission to read InferencePolicies: none applies; set rbac.readPolicies to change this"
+            "no permission to read InferencePolicies, so none applies: set rbac.readPolicies"
         )
     return namespaces_scope(config.served, config.namespace, policies_readable=readable)
 

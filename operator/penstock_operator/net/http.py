@@ -1,6 +1,6 @@
 """HTTP client for all calls to pods and to Prometheus (docs/design/design.md#outgoing-calls).
 
-No redirects, 2 s, a bounded response, http(s) only, no proxies, no cookies, no decompression.
+No redirects, a 2 s timeout, a bounded response, http(s) only, no proxies, no cookies, no decompression.
 """
 
 import os
@@ -14,17 +14,17 @@ from yarl import URL
 
 CALL_SECONDS = 2.0
 CONNECTIONS = 128
-"""Most concurrent connections, over all pods and servers."""
+"""Maximum concurrent connections, over all pods and servers."""
 
 
 class CallFailed(Exception):
-    """No usable response; the message stays the same while the cause does, because it becomes part of a condition."""
+    """No usable response; the message is stable while the cause is, because it becomes part of a condition."""
 
 
 def new_session(trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
-    """Return a session; its owner closes it.
+    """Return a session; the caller closes it.
 
-    `trust` verifies the servers' certificates; None: the system's authorities.
+    `trust` verifies the servers' certificates; None: the system's CAs.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust or True),
@@ -51,7 +51,7 @@ class HttpCall:
     headers: Mapping[str, str] | None = None
     data: bytes | Mapping[str, str] | None = None
     tls: ssl.SSLContext | None = None
-    """TLS context; None: the session's own, or else the system's authorities."""
+    """TLS context; None: the session's own, or else the system's CAs."""
     tls_name: str | None = None
     """DNS name that the certificate must contain; None: the URL's host."""
 
@@ -72,12 +72,12 @@ async def call(session: aiohttp.ClientSession, request: HttpCall) -> tuple[int, 
             timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
         ) as response:
             if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
-                raise CallFailed(f"answered {response.status}, a redirect, which is never followed")
+                raise CallFailed(f"responded {response.status}: redirects are not followed")
             return response.status, await _body(response, request.limit_bytes)
     except TimeoutError as error:
-        raise CallFailed(f"did not answer within {CALL_SECONDS:g} s") from error
+        raise CallFailed(f"did not respond within {CALL_SECONDS:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise CallFailed(f"could not be reached: {_cause(error)}") from error
+        raise CallFailed(f"is unreachable: {_cause(error)}") from error
 
 
 async def _body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
@@ -85,7 +85,7 @@ async def _body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > limit_bytes:
-            raise CallFailed(f"answered more than {limit_bytes} bytes")
+            raise CallFailed(f"responded with more than {limit_bytes} bytes")
     return bytes(body)
 
 
@@ -94,7 +94,7 @@ def _cause(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its name does not resolve"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "its certificate is for another name, or of an authority that is not trusted"
+        return "its certificate is for another name, or not signed by a trusted CA"
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         return "the TLS handshake failed"
     errno = error.os_error.errno if isinstance(error, aiohttp.ClientConnectorError) else None

@@ -1,8 +1,8 @@
-"""TLS context for calls to pods, which verifies their certificates.
+"""TLS context for calls to pods.
 
-With authorities (PENSTOCK_POD_CA_FILE) a pod must have a certificate of theirs for `<pool>.<namespace>.svc`. Without,
-the connection is encrypted and not verified: a token is valid for one call to one pod, and every response is
-range-checked.
+With CAs (PENSTOCK_POD_CA_FILE) a pod must present a certificate that one of them signed for `<pool>.<namespace>.svc`.
+Without CAs the connection is encrypted but not verified: a token is valid for one call to one pod, and every response
+is range-checked.
 """
 
 import hashlib
@@ -13,13 +13,13 @@ from penstock_operator.errors import OperatorConfigError
 
 
 class PodTrust:
-    """The TLS context for calls to pods; authorities added to the file count without a restart."""
+    """The TLS context for calls to pods; CAs added to the file are trusted without a restart."""
 
     def __init__(self, authorities: Path | None) -> None:
         """Read the file.
 
         Raises:
-            OperatorConfigError: it contains no authority.
+            OperatorConfigError: it contains no CA certificate.
         """
         self._authorities = authorities
         self._read = b""
@@ -31,10 +31,10 @@ class PodTrust:
         self.refresh()
 
     def refresh(self) -> None:
-        """Add the file's authorities if it changed; removed ones count until a restart.
+        """Add the file's CAs if it changed; removed ones stay trusted until a restart.
 
         Raises:
-            OperatorConfigError: it contains no authority; the loaded ones stay.
+            OperatorConfigError: it contains no CA certificate; the loaded ones stay.
         """
         if self._authorities is None:
             return
@@ -46,6 +46,6 @@ class PodTrust:
             self.context.load_verify_locations(cadata=content.decode("ascii"))
         except (OSError, ValueError) as error:
             raise OperatorConfigError(
-                f"PENSTOCK_POD_CA_FILE {self._authorities} contains no PEM certificate of an authority: {error}"
+                f"PENSTOCK_POD_CA_FILE {self._authorities} contains no CA certificate in PEM: {error}"
             ) from error
         self._read = digest

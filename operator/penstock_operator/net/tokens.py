@@ -1,6 +1,6 @@
-"""Control tokens: short-lived proofs to a pod that a call is the operator's (docs/design/design.md#control-tokens).
+"""Control tokens: short-lived JWTs that authenticate the operator's calls to pods (docs/design/design.md#control-tokens).
 
-EdDSA (RFC 8037) JSON Web Tokens (RFC 7519). `aud` is the pod's UID, so that a token for one pod is invalid at another;
+JSON Web Tokens (RFC 7519) with EdDSA (RFC 8037). `aud` is the pod's UID, so that a token for one pod is invalid at another;
 `exp` is 30 s ahead; `generation` is that of the limits in the same call; `jti` is unique, and a pod accepts each once.
 """
 

@@ -35,9 +35,9 @@ class Observer:
     session: aiohttp.ClientSession
     state: ReconcileState
     metrics_server: MetricsServer | None
-    """The installation's Prometheus; a policy may name another. None: the pods are read."""
+    """The installation's Prometheus; a policy may name another. None: the pods are scraped."""
     pods_session: aiohttp.ClientSession
-    """Session for calls to pods: it trusts their authority."""
+    """Session for calls to pods: it trusts their CA."""
     queries: SharedQueries = field(default_factory=SharedQueries)
 
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
@@ -80,7 +80,7 @@ class Observer:
         try:
             confirmed = await self.confirmations.confirm(pool, now)
         except ClusterError as error:
-            log.warning("%s/%s could not be observed: %s", pool.namespace, pool.name, error)
+            log.warning("%s/%s: failed to observe the pool: %s", pool.namespace, pool.name, error)
             return None
         extras = ObservedExtras(confirmed, state.signals, state.acknowledgements, state.rejections)
         return pool_view(self.store, pool, extras)

@@ -1,1 +1,1 @@
-"""The reconciler: visits pools as they come due and, while this process leads, brings them to their specs."""
+"""The reconciler: reconciles pools as they come due, while this process leads."""

@@ -1,4 +1,4 @@
-"""Cleanup of what the operator keeps of pools: when a pool is deleted, a namespace is adopted, or a term begins."""
+"""Cleanup of pools' state and metrics: when a pool is deleted, a namespace is adopted, or a leader term begins."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class PoolCleanup:
         reporter.forget_all()
 
     def adopt_namespaces(self, namespaces: Iterable[str]) -> None:
-        """Drop the state and metrics of the pools in namespaces whose Lease was just won."""
+        """Drop the state and metrics of the pools in namespaces whose Lease was just acquired."""
         adopted = frozenset(namespaces)
         for uid, pool in self.observer.store.pools.items():
             if pool.namespace in adopted:

@@ -1,4 +1,4 @@
-"""What this process may write: the Leases it holds, and the signing keys that it read while it leads."""
+"""Leader state: the Leases that this process holds, and the signing keys that it read while leading."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from penstock_operator.kube.namespace_leases import Leases
 from penstock_operator.net.tokens import Signer
 
 KEYS_SECONDS = 3600.0
-"""How often the signing keys are read again, to rotate them when they are old."""
+"""Interval between reads of the signing keys, which also rotate old ones."""
 
 
 @dataclass(slots=True)
@@ -29,23 +29,23 @@ class LeaderState:
         return self.leases.valid_in(namespace)
 
     def transitions(self, namespaces: Iterable[str]) -> dict[str, int]:
-        """Return the `leaseTransitions` that count in each namespace."""
+        """Return `leaseTransitions` of the Lease that governs each namespace."""
         return {name: self.leases.transitions_in(name) for name in namespaces}
 
     def keys_due(self, now: float) -> bool:
-        """Return whether the signing keys are to be read: this process leads and has none, or old ones."""
+        """Return whether to read the signing keys: this process leads and has none, or old ones."""
         if not self.leases.valid(now):
             return False
         return self._keys is None or now - self._keys_read_at >= KEYS_SECONDS
 
     def set_keys(self, keys: SigningKeys, now: float) -> bool:
-        """Store the signing keys; return whether this process had none, so that its term begins."""
+        """Store the signing keys; return whether this process had none, so that its leader term begins."""
         begins = self._keys is None
         self._keys, self._keys_read_at = keys, now
         return begins
 
     def refresh(self, now: float) -> frozenset[str]:
-        """Drop the keys if the Lease is lost; return the namespaces whose Lease was won since the last call."""
+        """Drop the keys if the Lease is lost; return the namespaces whose Lease was acquired since the last call."""
         if not self.leases.valid(now):
             self._keys = None
         before, self._namespaces = self._namespaces, self.leases.led()

@@ -1,6 +1,6 @@
 """The reconcile loop: starts a pass over the pools that are due while this process leads.
 
-Passes overlap: a pool whose pods answer slowly delays no other. They start no faster than the decide step can
+Passes overlap: a pool whose pods respond slowly delays no other. They start no faster than the decide step can
 run, so that under load each pass takes more pools instead.
 """
 
@@ -22,37 +22,37 @@ from penstock_operator.workqueue import ACTIVE_SECONDS, WorkQueue
 log = logging.getLogger(__name__)
 
 LATE_WARNING_SECONDS = 60.0
-"""Least time between two warnings about late visits."""
+"""Minimum time between two warnings about late reconciles."""
 MAX_WAIT_SECONDS = 1.0
-"""The loop turns at least this often, so that the liveness probe sees it and a won Lease is noticed."""
+"""Maximum time between two loop iterations, for the liveness probe and to notice an acquired Lease."""
 
 
 class Phase(StrEnum):
-    """What the reconciler does now."""
+    """Phase of the reconciler."""
 
     SYNCING = "Syncing"
     """The object store is not complete; no pool is due."""
     STANDBY = "Standby"
-    """Another replica holds the Lease, or the signing keys are not read; nothing is decided or written."""
+    """Another replica holds the Lease, or the signing keys are not read yet; nothing is decided or written."""
     LEADING = "Leading"
     """Passes run."""
 
 
 @dataclass(slots=True)
 class LatenessReport:
-    """Metric of late visits, and a warning while they are late by more than their pace."""
+    """Metric of late reconciles, and a warning while they are late by more than their interval."""
 
     _warn_at: float = 0.0
 
     def record(self, lateness: Sequence[float], now: float) -> None:
-        """Observe by how many seconds visits were late; `now` in monotonic seconds."""
+        """Observe by how many seconds reconciles were late; `now` in monotonic seconds."""
         for seconds in lateness:
             metrics.LATE_SECONDS.observe(seconds)
         worst = max(lateness, default=0.0)
         if worst > ACTIVE_SECONDS and now >= self._warn_at:
             self._warn_at = now + LATE_WARNING_SECONDS
             log.warning(
-                "visits are up to %.0f s late: one process cannot decide on this many active pools every %.0f s;"
+                "reconciles are up to %.0f s late: one process cannot serve this many active pools every %.0f s;"
                 " give the operator more CPU, or divide the namespaces among several installations",
                 worst, ACTIVE_SECONDS,
             )  # fmt: skip
@@ -60,7 +60,7 @@ class LatenessReport:
 
 @dataclass(slots=True)
 class Reconciler:
-    """The loop, its phase, and the passes under way."""
+    """The loop, its phase, and the passes in flight."""
 
     runner: PassRunner
     lateness: LatenessReport = field(default_factory=LatenessReport)
@@ -86,7 +86,7 @@ class Reconciler:
 
     @property
     def last_turn(self) -> float:
-        """When the loop last turned, in monotonic seconds."""
+        """Time of the last loop iteration, in monotonic seconds."""
         return self._last_turn
 
     def phase(self, now: float) -> Phase:
@@ -109,22 +109,22 @@ class Reconciler:
         self.enqueue(None)
 
     def check_leases(self, now: float) -> None:
-        """Adopt namespaces whose Lease was won; give up leading if the installation's Lease was lost."""
+        """Adopt namespaces whose Lease was acquired; stop leading if the installation's Lease was lost."""
         if won := self.leader.refresh(now):
             self.adopt_namespaces(won)
 
     def lead(self, keys: SigningKeys, now: float) -> None:
-        """Use these signing keys. The first ones of a term begin it: state of an earlier term is dropped."""
+        """Use these signing keys. The first ones begin a leader term: state of an earlier term is dropped."""
         if self.leader.set_keys(keys, now):
             self.reset()
         self.enqueue(None)
 
     def reset(self) -> None:
-        """Drop what was decided and reported before this process began to lead."""
+        """Drop what was decided and reported before this process became the leader."""
         self.runner.cleanup.reset()
 
     def adopt_namespaces(self, namespaces: frozenset[str]) -> None:
-        """Begin to act in namespaces whose Lease was won: what another installation decided there is unknown."""
+        """Start acting in namespaces whose Lease was acquired: what another installation decided there is unknown."""
         self.runner.cleanup.adopt_namespaces(namespaces)
         self.enqueue(None)
 
@@ -134,7 +134,7 @@ class Reconciler:
         reporter.forget_all()
 
     async def run(self) -> None:
-        """Visit pools as they come due; return never."""
+        """Reconcile pools as they come due; never return."""
         while True:
             now = self._last_turn = time.monotonic()
             metrics.LEADER.set(self.leader.leases.valid(now))
@@ -159,7 +159,7 @@ class Reconciler:
         task.add_done_callback(self._passes.discard)
 
     async def _visit(self, batch: set[str]) -> None:
-        """Run one pass; `batch` loses each pool that is done, and the rest is requeued with back-off."""
+        """Run one pass; it removes finished pools from `batch`, and the rest is requeued with back-off."""
         metrics.POOLS_DUE.set(len(batch))
         try:
             with metrics.PASS_SECONDS.time():

@@ -1,7 +1,7 @@
 """One pass over a batch of pools: observe, decide, act. Level-based, and the only code that writes.
 
-The pools of a batch are observed and decided together; each is acted on by itself, so that a slow pod or a refused
-write of one pool delays no other. A failed pool is logged, counted and requeued with back-off; the others go on.
+The pools of a batch are observed and decided together; each is acted on separately, so that a slow pod or a rejected
+write of one pool delays no other. A failed pool is logged, counted and requeued with back-off; the others continue.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from penstock_operator.workqueue import WorkQueue
 log = logging.getLogger(__name__)
 
 ELSEWHERE_SECONDS = 5.0
-"""Until a pool is visited again in whose namespace another installation leads."""
+"""Requeue delay of a pool in a namespace where another installation leads."""
 
 
 @dataclass(slots=True)
 class PassRunner:
-    """Runs passes and requeues the pools that they visited."""
+    """Runs passes and requeues their pools."""
 
     config: DecideConfig
     observer: Observer
@@ -58,7 +58,7 @@ class PassRunner:
         self.cleanup = PoolCleanup(self.observer, self.acts, self.queue)
 
     async def run(self, batch: set[str]) -> None:
-        """Run one pass over the pools of `batch`, by UID; each is removed from it when it is done.
+        """Run one pass over the pools of `batch`, by UID; finished pools are removed from it.
 
         Raises:
             NotLeading: the Lease was lost.
@@ -68,7 +68,7 @@ class PassRunner:
         views = {view.pool.uid: view for view in await self.observer.observe(pools, now)}
         async with (
             self._deciding
-        ):  # one decide step a loop turn: health probes are answered between two
+        ):  # one decide step per event-loop iteration: health probes are answered in between
             plan = self._plan(list(views.values()), now)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._write_policies(plan, now))
@@ -114,7 +114,7 @@ class PassRunner:
             self.cleanup.forget(uid)
 
     def _plan(self, views: Sequence[PoolView], now: float) -> Plan:
-        """Run the decide step and keep what it returns."""
+        """Run the decide step and store its results."""
         state = self.observer.state
         observed = self._observed(views)
         law_states = {
@@ -131,7 +131,7 @@ class PassRunner:
             self.queue.add(uid, time.monotonic())
         for failure in plan.failures:
             name = f"{failure.namespace}/{failure.name}"
-            log.error("%s could not be planned", name, exc_info=failure.error)
+            log.error("%s: planning failed", name, exc_info=failure.error)
             metrics.POOL_FAILURES.labels("NotPlanned").inc()
         return plan
 
@@ -175,11 +175,11 @@ class PassRunner:
         except NotLeading:
             return
         except Exception:
-            log.exception("%s/%s: the plan could not be carried out", plan.namespace, plan.name)
+            log.exception("%s/%s: executing the plan failed", plan.namespace, plan.name)
             metrics.POOL_FAILURES.labels("NotActed").inc()
 
     def _complete(self, plan: PoolPlan, results: ActResults) -> None:
-        """Record the results of a plan and schedule the pool's next visit."""
+        """Record the results of a plan and schedule the pool's next reconcile."""
         state, wall = self.observer.state.of(plan.uid), self.clock()
         changed = state.record_acks(results.acknowledgements, wall)
         changed |= state.record_write_results(plan.writes, results.rejected, wall)
@@ -193,7 +193,7 @@ class PassRunner:
         state.failures, now = 0, time.monotonic()
         if changed:
             self.queue.add(plan.uid, now)
-        blocked = bool(state.refused) or self.observer.confirmations.has_foreign(plan.uid)
+        blocked = bool(state.rejected) or self.observer.confirmations.has_foreign(plan.uid)
         self.queue.schedule_resync(plan.uid, now, active=plan.active or blocked)
 
     async def _write_policies(self, plan: Plan, now: float) -> None:
@@ -206,7 +206,7 @@ class PassRunner:
             except (ObjectNotFound, NotLeading):
                 continue
             except Exception:
-                log.exception("the status of policy %s could not be written", policy.name)
+                log.exception("failed to write the status of policy %s", policy.name)
 
     def _requeue(self, uid: str) -> None:
         state = self.observer.state.of(uid)

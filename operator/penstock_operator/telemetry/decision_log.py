@@ -1,4 +1,4 @@
-"""Decision log: one structured line a decision, with its observations, its terms and its results.
+"""Decision log: one structured line per decision, with its observations, its terms and its results.
 
 A line is written when the law decides, and when the published count, cap or generation changes for another reason: an
 edit, a policy or a budget. It contains no data of a Secret, a request or a model.

@@ -1,4 +1,4 @@
-"""Structured logging: one line an event, as JSON or text, with the fields of `fields(...)`.
+"""Structured logging: one line per event, as JSON or text, with the fields of `fields(...)`.
 
 No data of a Secret is ever passed to a logger.
 """

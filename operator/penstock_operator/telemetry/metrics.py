@@ -7,7 +7,7 @@ from penstock_operator.telemetry.pool_metrics import PoolTable
 OWN = CollectorRegistry()
 """Metrics of the operator itself and of policies."""
 REGISTRY = CollectorRegistry()
-"""All metrics, with those of pools; for inspection, because `exposition` renders the scrape."""
+"""All metrics, including those of pools; for inspection: `exposition` renders the scrape."""
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
@@ -32,7 +32,7 @@ DECIDE_SECONDS = Histogram(
 )
 LATE_SECONDS = Histogram(
     "penstock_operator_visit_late_seconds",
-    "Lateness of a periodic visit, against its pace of 5 s or 30 s after the last visit.",
+    "Lateness of a periodic reconcile, which is due 5 s or 30 s after the last one.",
     buckets=(0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0),
     registry=OWN,
 )
@@ -51,12 +51,12 @@ PROMETHEUS_ROUNDS = _counter(
 )
 OBSERVE_FAILURES = _counter(
     "observe_failures_total",
-    "Rounds in which a pool with pods could not be read, or not from its Prometheus, by the source used.",
+    "Rounds in which a pool's signals were unavailable or not from its Prometheus, by the source used.",
     ("source",),
 )
 POOL_FAILURES = _counter(
     "pool_failures_total",
-    "Failed visits of a pool, which is requeued with back-off; with LawFailed only the control law failed, and the visit continued.",
+    "Failed reconciles of a pool, which is requeued with back-off; with LawFailed only the control law failed, and the reconcile continued.",
     ("reason",),
 )
 POOLS = PoolTable()

@@ -24,7 +24,7 @@ HOURS = _gauge(
     "candidate_replica_hours", "Replica hours that a candidate would have requested.", _POOL
 )
 ACTUAL = _gauge(
-    "candidate_actual_replica_hours", "Replica hours that were requested meanwhile.", _POOL
+    "candidate_actual_replica_hours", "Replica hours that were requested in the same time.", _POOL
 )
 _BUDGET_GAUGES = (REQUESTED, GRANTED, USED)
 _CANDIDATE_GAUGES = (REPLICAS, CAP, HOURS, ACTUAL)

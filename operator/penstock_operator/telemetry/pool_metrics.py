@@ -1,7 +1,7 @@
-"""Metrics of pools: one row a pool, rendered to text at each scrape.
+"""Metrics of pools: one row per pool, rendered to text at each scrape.
 
-prometheus_client has one object for each series, scans all of them to drop one, and takes 20 microseconds to render a
-line: with 18 series a pool, half of the operator's CPU at 1,000 pools. Here one row contains the values of all series.
+prometheus_client keeps one object per series, scans all of them to drop one, and takes 20 microseconds to render a
+line: with 18 series per pool, half of the operator's CPU at 1,000 pools. Here one row contains the values of all series.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ Read = Callable[[PoolRow], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of every pool; an unknown value has none."""
+    """One series per pool, absent while its value is unknown."""
 
     name: str
     text: str
@@ -49,7 +49,7 @@ class Series:
 
 
 SERIES: tuple[Series, ...] = (
-    Series("last_decision_timestamp_seconds", "Time of the last decision on a pool.",
+    Series("last_decision_timestamp_seconds", "Time of the last decision about a pool.",
            lambda row: row.last_decision),
     Series("unacknowledged_pods", "Ready pods that have not acknowledged the published limits.",
            lambda row: row.unacknowledged),
@@ -63,17 +63,17 @@ SERIES: tuple[Series, ...] = (
            lambda row: row.figures.signals_absent),
     Series("replicas_contested", "1 while another writer keeps changing the replica count.",
            lambda row: row.figures.contested),
-    Series("demand_rows_per_second", "Rows received, including refused ones.",
+    Series("demand_rows_per_second", "Rows received, including rejected ones.",
            lambda row: row.figures.demand),
     Series("forecast_rows_per_second",
            "Rows forecast for when a replica requested now would serve, with headroom.",
            lambda row: row.figures.forecast),
     Series("forecast_error_rows_per_second",
-           "Rows received, minus the forecast for now from one start-up ago.",
+           "Rows received, minus the forecast for now that was made one start-up ago.",
            lambda row: row.figures.forecast_error),
     Series("effective_utilization_ratio", "Demand over the capacity of the Ready pods.",
            lambda row: row.figures.utilization),
-    Series("imbalance_ratio", "The busiest pod's demand over the mean pod's.",
+    Series("imbalance_ratio", "Demand of the busiest pod divided by the mean.",
            lambda row: row.figures.imbalance),
     Series("startup_p90_seconds", "Start-up time of a replica, from binding to Ready.",
            lambda row: row.figures.startup_seconds),
@@ -85,7 +85,7 @@ SERIES: tuple[Series, ...] = (
            "Requests completed within every objective of the pool; all completed ones if it has none.",
            lambda row: row.good, counts=True),
     Series("objective_requests_total",
-           "Requests that ended with any outcome or were refused for lack of capacity, without client errors.",
+           "Requests that ended with any outcome or were rejected for lack of capacity, excluding client errors.",
            lambda row: row.requests, counts=True),
 )  # fmt: skip
 

@@ -113,12 +113,12 @@ BY_RULE = [
                 "matchExpressions": [{"key": "tier", "operator": "Exists", "values": ["x"]}]
             }
         },
-        ("matchExpressions[0]", "tier", "operator Exists", "drop them"),
+        ("matchExpressions[0]", "tier", "operator Exists", "remove them"),
     ),
     Bad(
         "bad-selector-key",
         {"namespaceSelector": {"matchLabels": {"a b": "x"}}},
-        ("namespaceSelector.matchLabels", "a b", "write name or prefix/name"),
+        ("namespaceSelector.matchLabels", "a b", "use name or prefix/name"),
     ),
     Bad(
         "credentials-in-the-clear",

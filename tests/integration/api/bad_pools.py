@@ -173,7 +173,7 @@ BY_RULE = [
     Bad(
         "argument-that-is-no-name",
         {"model": {"source": {"module": {"arguments": {"max-rows": "8"}}}}},
-        ("module.arguments", "max-rows", "write letters, digits and underscores"),
+        ("module.arguments", "max-rows", "use letters, digits and underscores"),
     ),
     Bad(
         "long-name",
@@ -181,7 +181,7 @@ BY_RULE = [
         ("metadata.name", LONG_NAME, "at most 52", "choose a shorter"),
         metadata_name=LONG_NAME,
     ),
-    Bad("dotted-name", {}, ("metadata.name", "a.b", "plainer name"), metadata_name="a.b"),
+    Bad("dotted-name", {}, ("metadata.name", "a.b", "simpler name"), metadata_name="a.b"),
     Bad(
         "name-from-a-digit",
         {},
@@ -271,12 +271,12 @@ BY_RULE = [
     Bad(
         "bad-label-key",
         {"template": {"labels": {"a b": "x"}}},
-        ("template.labels", "a b", "write name or prefix/name"),
+        ("template.labels", "a b", "use name or prefix/name"),
     ),
     Bad(
         "bad-node-label",
         {"template": {"nodeSelector": {"-gpu": "x"}}},
-        ("template.nodeSelector", "-gpu", "write name or prefix/name"),
+        ("template.nodeSelector", "-gpu", "use name or prefix/name"),
     ),
     Bad(
         "reserved-env",
@@ -323,7 +323,7 @@ BY_RULE = [
                 "container": {"volumeMounts": [{"name": "x", "mountPath": "/a/../models"}]},
             }
         },
-        ("volumeMounts[0]", "/a/../models", "write it without"),
+        ("volumeMounts[0]", "/a/../models", "use a path without"),
     ),
     Bad(
         "sub-path-that-climbs",
@@ -340,7 +340,7 @@ BY_RULE = [
     Bad(
         "mount-of-no-volume",
         {"template": {"container": {"volumeMounts": [{"name": "lost", "mountPath": "/a"}]}}},
-        ("spec.template", "lost", "add the volume, or drop the mount"),
+        ("spec.template", "lost", "add the volume, or remove the mount"),
     ),
     Bad(
         "volume-with-two-sources",
@@ -374,7 +374,7 @@ BY_RULE = [
     Bad(
         "toleration-of-any-value",
         {"template": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
-        ("tolerations[0]", "value b", "drop it, or use Equal"),
+        ("tolerations[0]", "value b", "remove it, or use Equal"),
     ),
     Bad(
         "toleration-of-no-key",

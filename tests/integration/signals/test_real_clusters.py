@@ -174,10 +174,10 @@ async def test_a_server_with_tls_and_a_password_is_read_and_errors_are_reported(
         assert "of an authority that is not trusted" in text
         wrong = encoded({"username": "reader", "password": "other"})
         text = await problem(server, ca={"ca.crt": where.ca}, reader=wrong)
-        assert "answered 401: check the credentials" in text
+        assert "responded 401: check the credentials" in text
         assert "other" not in text
         text = await problem(server, ca={"ca.crt": where.ca})
-        assert "Secret reader of penstock-system cannot be read (Forbidden)" in text
+        assert "Secret reader in namespace penstock-system cannot be read (Forbidden)" in text
 
 
 OURS = {"namespace": "team", "pod": "chat-uid-1", "container": "runtime"}
@@ -226,5 +226,7 @@ async def test_without_an_exporter_the_utilization_comes_from_the_pod(tmp_path: 
 
 
 async def test_no_query_is_sent_before_the_ca_certificate_is_available(tmp_path: Path) -> None:
-    with pytest.raises(CallFailed, match="ConfigMap ca of penstock-system cannot be read"):
+    with pytest.raises(
+        CallFailed, match="ConfigMap ca in namespace penstock-system cannot be read"
+    ):
         await accesses().of(MetricsServer("https://127.0.0.1:1", KeyOf("ca", "ca.crt")))

@@ -210,4 +210,4 @@ async def test_pods_are_read_directly_when_the_server_dies(
         await server.aclose()
         observed = await observe()
         assert observed.source is SignalSource.PODS
-        assert observed.problem == f"Prometheus at {url} could not be reached: Connection refused"
+        assert observed.problem == f"Prometheus at {url} is unreachable: Connection refused"

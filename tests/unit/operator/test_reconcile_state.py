@@ -12,7 +12,7 @@ from penstock_operator.observed import (
 from penstock_operator.reconcile_state import PoolState, ReconcileState, back_off, child_key
 
 NOW = 1000.0
-REFUSED = Rejection("Deployment", "chat-penstock", "Forbidden", "exceeded quota")
+REJECTED = Rejection("Deployment", "chat-penstock", "Forbidden", "exceeded quota")
 
 
 def deployment(replicas: int = 1) -> ChildWrite:
@@ -61,33 +61,33 @@ def test_acknowledgements_of_deleted_pods_are_dropped() -> None:
 def test_a_rejected_write_is_reported_and_retried_after_a_back_off() -> None:
     state, write = PoolState(), deployment()
 
-    assert state.record_write_results([write], {child_key(write): REFUSED}, NOW)
-    assert state.rejections == (REFUSED,)
+    assert state.record_write_results([write], {child_key(write): REJECTED}, NOW)
+    assert state.rejections == (REJECTED,)
     assert not state.should_retry(write, NOW + 1)
     assert state.should_retry(write, NOW + 2)
-    assert not state.record_write_results([write], {child_key(write): REFUSED}, NOW + 2)
+    assert not state.record_write_results([write], {child_key(write): REJECTED}, NOW + 2)
     assert not state.should_retry(write, NOW + 5)
 
 
 def test_a_changed_write_is_sent_without_back_off() -> None:
     state = PoolState()
-    state.record_write_results([deployment()], {child_key(deployment()): REFUSED}, NOW)
+    state.record_write_results([deployment()], {child_key(deployment()): REJECTED}, NOW)
     assert state.should_retry(deployment(replicas=2), NOW)
 
 
 def test_a_write_in_back_off_stays_rejected_and_a_successful_one_does_not() -> None:
     state, write = PoolState(), deployment()
-    state.record_write_results([write], {child_key(write): REFUSED}, NOW)
+    state.record_write_results([write], {child_key(write): REJECTED}, NOW)
 
     assert not state.record_write_results([write], {}, NOW + 1)
-    assert state.rejections == (REFUSED,)
+    assert state.rejections == (REJECTED,)
     assert state.record_write_results([write], {}, NOW + 3)
-    assert not state.refused
+    assert not state.rejected
 
 
 def test_a_write_that_is_no_longer_planned_is_no_longer_rejected() -> None:
     state = PoolState()
-    state.record_write_results([deployment()], {child_key(deployment()): REFUSED}, NOW)
+    state.record_write_results([deployment()], {child_key(deployment()): REJECTED}, NOW)
     assert state.record_write_results([], {}, NOW + 1)
     assert state.rejections == ()
 

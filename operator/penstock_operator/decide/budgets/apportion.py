@@ -1,6 +1,6 @@
 """Division of devices into replicas, weighted max-min shares, and what the cluster places. Pure.
 
-Replicas are handed out greedily, each to the pool with the largest weight * P(demand > served) per device over
+Replicas are granted greedily, each to the pool with the largest weight * P(demand > served) per device over
 the replicas it has already (Webster's method, so that counts are proportional to weights). P is 1 below the need,
 and the fractional part of the need for the last replica. Rounds: floors; needs up to the fair share; needs beyond
 it from what other pools leave over; then requests without need. A replica that a pool has already counts 10 % more.
@@ -9,7 +9,7 @@ Fair shares are max-min fair by water filling (Bertsekas and Gallager, Data Netw
 share = clamp(level * weight, floor, demand), at the level at which the shares add up to the amount.
 
 Pods that wait for a device show that the cluster places less than a budget grants. The limit is then the number of
-devices that bound pods use. One replica more stays pending, at the pool that needs it most: it starts as soon as
+devices that bound pods use. One extra replica stays pending, in the pool that needs it most: it starts as soon as
 there is room, which ends the shortage, and a cluster autoscaler adds nodes for it.
 """
 

@@ -112,7 +112,7 @@ def _budgets(policy: PolicyObject, resource: str) -> bool:
 
 
 def _waits_for_device(pod: PodObject, resource: str, now: float) -> bool:
-    """Return whether the scheduler reports for some time that no node has enough of the resource."""
+    """Return whether the scheduler has reported for some time that no node has enough of the resource."""
     since, problem = pod.unschedulable_since, pod.problem
     if since is None or problem is None or pod.terminating or now - since < UNPLACED_SECONDS:
         return False
@@ -126,7 +126,7 @@ def quota(grant: QuotaGrant | None) -> Quota | None:
     if not grant.divided:
         why = "not every pool under the budget has been observed yet"
     elif grant.bound_by == "Cluster":
-        why = f"the cluster places {grant.limit} devices for the pools of policy {grant.policy} that select the same nodes"
+        why = f"the cluster can schedule {grant.limit} devices for the pools of policy {grant.policy} that select the same nodes"
     else:
-        why = f"policy {grant.policy} has {grant.limit} devices for all its pools"
+        why = f"policy {grant.policy} allows {grant.limit} devices for all its pools"
     return Quota(grant.replicas, grant.bound_by, why)

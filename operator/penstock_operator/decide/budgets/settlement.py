@@ -1,8 +1,8 @@
 """One settlement of all quota requests: each pool's share, and the replicas that may start now.
 
-A smaller share takes replicas away at once where the present counts no longer fit (a lowered budget, a missing
-floor), else only after it was the result for 60 s. A pool that loses replicas drains them. Draining pods count as
-used until they are gone, and the pool that gains waits for them.
+A smaller share removes replicas immediately if the current counts no longer fit (a lowered budget, a missing floor),
+else only once it has been the result for 60 s. A pool that loses replicas drains them. Draining pods count as used
+until they are gone, and the pool that gains waits for them.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -8,7 +8,7 @@ from penstock_operator.decide.manifests.rollout import RolloutPlan, RolloutSetti
 from penstock_operator.observed import PoolObject
 
 PROGRESS_DEADLINE_SECONDS = 3600
-"""A rollout that loads large models is slow, not stuck: as long as the startup probe allows."""
+"""As long as the startup probe allows: a rollout that loads large models is slow, not stuck."""
 REPLICA_SETS_KEPT = 2
 """Templates are kept in ControllerRevisions; ReplicaSets only need to outlive a rollout."""
 

@@ -19,7 +19,7 @@ _SUFFIXES = {
     "Pi": Decimal(2**50), "Ei": Decimal(2**60),
 }  # fmt: skip
 _WHOLE = frozenset({"selector", "nodeSelector"})
-"""Maps that every entry narrows: an entry of another writer changes the meaning of the operator's."""
+"""Maps that every entry narrows: an entry that another writer adds changes the meaning of the operator's entries."""
 _KEYS = ("mountPath", "containerPort", "port", "uid", "name")
 """Merge keys of the lists that builders write, the most specific first."""
 

@@ -16,7 +16,7 @@ from penstock_api import names
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.diff import digest
 from penstock_operator.decide.manifests.metadata import Manifest, child_name
-from penstock_operator.decide.manifests.pod_template.bounds import refusals
+from penstock_operator.decide.manifests.pod_template.bounds import violations
 from penstock_operator.decide.manifests.pod_template.pod import pod_template
 from penstock_operator.decide.manifests.revision import (
     inputs_of,
@@ -43,8 +43,8 @@ class Pinned:
     """Whether this pass replaces the template that was in force before."""
     newer_available: bool = False
     """Whether this operator version renders the same inputs differently."""
-    refusals: tuple[str, ...] = ()
-    """Reasons for which the requested template is not rolled out."""
+    violations: tuple[str, ...] = ()
+    """Bounds that the requested template violates, so that it is not rolled out."""
     may_start_pods: bool = True
     """Whether new pods of `template` are within the bounds."""
 
@@ -63,20 +63,22 @@ def pin(view: PoolView, policies: Sequence[PolicyObject], config: DecideConfig) 
     inputs, rendered = template_inputs(pool), labelled(pool, pod_template(pool, config))
     before = _in_force(view, inputs, rendered)
     if before is not None and before.inputs == inputs:
-        refused = refusals(before.template or {}, pool, policies)
+        violated = violations(before.template or {}, pool, policies)
         newer = revision_name(before.template or {}) != revision_name(rendered)
-        return replace(before, newer_available=newer, refusals=refused, may_start_pods=not refused)
+        return replace(
+            before, newer_available=newer, violations=violated, may_start_pods=not violated
+        )
     chosen = (_stored(view, inputs) if before is not None else None) or rendered
-    refused = refusals(chosen, pool, policies)
-    if not refused:
+    violated = violations(chosen, pool, policies)
+    if not violated:
         stored_in = revision(pool, chosen, inputs, _number(view, chosen))
         moved = before is not None and revision_name(before.template or {}) != revision_name(chosen)
         newer = revision_name(chosen) != revision_name(rendered)
         return Pinned(chosen, inputs, stored_in, adopted=moved, newer_available=newer)
     if before is None:
-        return Pinned(None, inputs, None, refusals=refused, may_start_pods=False)
-    allowed = not refusals(before.template or {}, pool, policies)
-    return replace(before, refusals=refused, may_start_pods=allowed)
+        return Pinned(None, inputs, None, violations=violated, may_start_pods=False)
+    allowed = not violations(before.template or {}, pool, policies)
+    return replace(before, violations=violated, may_start_pods=allowed)
 
 
 def _stored(view: PoolView, inputs: str) -> Manifest | None:

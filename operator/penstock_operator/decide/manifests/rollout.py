@@ -55,7 +55,7 @@ class RolloutPlan:
     gave_up: str = ""
     """Revision whose rollout gave up its surge; empty without one."""
     why: str = ""
-    """Reason for the missing room; empty where an earlier pass reported it."""
+    """Why there is no room; empty where an earlier pass reported it."""
 
 
 def rollout(
@@ -136,13 +136,13 @@ def _budget(grant: QuotaGrant | None) -> str:
 
 
 def _unplaced(pods: Iterable[PodObject], now: float) -> str:
-    """Return why a new pod is unschedulable for so long that an old one ends for it."""
+    """Return why a new pod has been unschedulable for so long that an old one is replaced; empty while none has."""
     for pod in pods:
         since, problem = pod.unschedulable_since, pod.problem
         if since is None or problem is None or now - since < UNPLACED_SECONDS:
             continue
         if helped_by_leaving(problem.message):
-            return f"pod {pod.name} is unschedulable for 30 s: {problem.message}"
+            return f"pod {pod.name} has been unschedulable for 30 s: {problem.message}"
     return ""
 
 

@@ -1,6 +1,6 @@
 """The planner of a pass: turns the observed state of all due pools into one plan. Pure.
 
-Each pool is drafted by itself (`pool_draft.py`): effective spec, law step, pinned template, quota requests. Then all
+Each pool is drafted separately (`pool_draft.py`): effective spec, law step, pinned template, quota requests. Then all
 requests together divide the budgets (`budgets/`). Then each pool is finished: count -> children -> limits -> pushes
 -> conditions -> status -> Events. A pool whose planning raises fails alone.
 
@@ -196,7 +196,7 @@ def _shadow(
 
 
 def _allowed_replicas(view: PoolView, scaling: ScalingOutcome, pinned: Pinned) -> int:
-    """Return the count; a template outside the bounds starts no further pod, and keeps those that run."""
+    """Return the count; no new pod starts from a template outside the bounds, and running pods stay."""
     if pinned.may_start_pods:
         return scaling.replicas
     deployed = own_deployment(view)

@@ -27,7 +27,7 @@ class PlannerState:
     memoized: MemoizedInputs = field(default_factory=MemoizedInputs)
     """Values that depend only on what users wrote."""
     rollback_watch: RollbackWatch = field(default_factory=RollbackWatch)
-    """Measurements of the settings in force, for rollback."""
+    """Measurements under the settings in force, for rollback."""
     rollback_record: Record | None = None
     """Rollback record that this process last planned to store; the cache may not contain it yet."""
     shadow: Shadow | None = None

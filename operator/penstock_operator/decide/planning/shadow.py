@@ -14,7 +14,7 @@ from penstock_operator.observed import PolicyObject
 
 HOUR = 3600.0
 MAX_STEP_SECONDS = 90.0
-"""A longer gap than three ticks of an idle pool does not count as replica hours."""
+"""Maximum gap that counts as replica hours: three ticks of an idle pool."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Rollback of edits that lower attainment: the settings before stay in force, and no object of a user changes."""
+"""Rollback of edits that lower attainment: the previous settings stay in force, and no user object changes."""

@@ -4,7 +4,7 @@ The window after begins when every Ready pod has acknowledged the settings. It i
 which the accepted settings were in force, at demand within 20 %; attainment more than one point lower is a miss.
 Where demand differs the comparison is repeated with the next window, up to three; an edit that cannot be compared by
 then is accepted. So is an edit that comes with a tighter objective, or during whose trial the objective tightens:
-attainment before is no measure for it.
+the attainment before is not comparable.
 """
 
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ MAX_WINDOWS = 3
 MIN_REQUESTS = 50
 """Fewer requests in a window do not resolve one point of attainment."""
 SETTLING_SECONDS = 10.0
-"""Two ticks after publication, in which an acknowledgement may still be that of the limits before."""
+"""Two ticks after publication, in which an acknowledgement may still be that of the previous limits."""
 MARKS_PER_WINDOW = 20
-"""The edge of a window is off by a twentieth of it at most."""
+"""Bounds the error of a window's edge to a twentieth of the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ def _with_objectives(
 ) -> tuple[Record, RollbackWatch]:
     """Return record and watch with the requested objectives, which are never on trial.
 
-    Other settings on trial or rolled back stay so. Attainment before a tighter objective is no measure for attainment
-    after it. Before a looser objective attainment was at most what it would have been, so a trial that falls below it
-    is a miss all the more.
+    Other settings on trial or rolled back stay so. Attainment before and after a tighter objective cannot be compared.
+    Under a looser objective, attainment before the edit would have been at least as high, so a trial that falls below
+    the measured value is a miss in any case.
     """
     objectives, accepted = requested.objectives, record.accepted.objectives
     if objectives == accepted:

@@ -132,7 +132,7 @@ def _scheduled(
     until = datetime.fromtimestamp(opening.until, UTC).strftime("%Y-%m-%d %H:%M UTC")
     note = f"schedule {opening.schedule} of policy {opening.policy}: at least {floor} replicas until {until}"
     if floor < opening.min_replicas:
-        note += f", since {opening.min_replicas} exceed scaling.maxReplicas"
+        note += f", because {opening.min_replicas} exceeds scaling.maxReplicas"
     return {**granted, live_fields.MIN_REPLICAS: floor}, (note,)
 
 

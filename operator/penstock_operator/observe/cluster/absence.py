@@ -1,4 +1,4 @@
-"""Confirmation of absent children: the store lists by label, so it does not contain a foreign object under a child's name.
+"""Confirmation of absent children: the store lists by label, so it lacks a foreign object that has a child's name.
 
 A GET of the name confirms the absence before anything is created (docs/design/design.md#observing). Foreign objects are
 cached for a few seconds, so that a pool in conflict costs few reads and recovers once the name is free.

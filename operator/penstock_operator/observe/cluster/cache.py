@@ -22,7 +22,7 @@ Name = tuple[str, str, str]
 """(kind, namespace, name)."""
 
 MAX_TOMBSTONES = 10_000
-"""Removed UIDs whose resourceVersion is remembered."""
+"""Maximum number of removed UIDs whose resourceVersion is kept."""
 ALL_POOLS = None
 """Returned by `upsert` and `remove` when every pool may be affected."""
 

@@ -1,6 +1,6 @@
 """CRD skew: the difference between the served CRDs and those that this operator was built with, from OpenAPI.
 
-The operator has no right to read CRDs, but every client may read the OpenAPI document. An older CRD lacks fields: the API
+The operator has no permission to read CRDs, but every client can read the OpenAPI document. An older CRD lacks fields: the API
 server would reject a status that contains them, so they are left out. A newer CRD has fields that this operator cannot
 parse: a pool that uses one reports `SpecNotUnderstood`.
 """
@@ -85,7 +85,7 @@ class ServedSchemas:
         try:
             skews = skew_of(await self.cluster.get(PATH))
         except ClusterError as error:
-            log.warning("the OpenAPI schemas of the CRDs could not be read: %s", error)
+            log.warning("failed to read the OpenAPI schemas of the CRDs: %s", error)
             return False
         if skews == self.skews:
             return False

@@ -1,8 +1,8 @@
 """kopf handlers and settings: each event goes to the object store and makes its pools due.
 
-Only `on.event` and `login` handlers are registered: the other kinds write annotations or finalizers, on a standby too
-(docs/design/design.md#observing). kopf retries every refused request without end, 403 included; `Resync` decides whether
-a refusal ends the operator.
+Only `on.event` and `login` handlers are registered: the other kinds write annotations or finalizers, even on a standby
+(docs/design/design.md#observing). kopf retries every rejected request forever, 403 included; `Resync` decides whether
+a rejection ends the operator.
 
 NullDiffBase and NullProgress replace kopf's storages, which copy each object of each event to detect changes for handlers
 that do not exist here.
@@ -32,7 +32,7 @@ IDLE_SECONDS = 0.5
 
 
 class EndlessBackoff:
-    """Pauses between kopf's attempts, without end: the operator survives a restart of the API server."""
+    """Endless delays between kopf's attempts, so that the operator survives a restart of the API server."""
 
     def __iter__(self) -> Iterator[float]:
         """Yield 1, 2, 4 and then 8 s forever."""

@@ -1,8 +1,8 @@
-"""Pod problems: the reason and message in a pod's status why it does not serve.
+"""Pod problems: why a pod does not serve, as a reason and message from its status.
 
 The scheduler's message, also for a missing PersistentVolumeClaim, is in the condition `PodScheduled`; a problem with an
-image or a referenced ConfigMap or Secret in a container's `waiting`; a failed model load in the termination message, as
-`Reason: text` (docs/design/runtime.md#model-loading); an exceeded quota in the Deployment.
+image or a referenced ConfigMap or Secret is in a container's `waiting` state; a failed model load is in the termination
+message, as `Reason: text` (docs/design/runtime.md#model-loading); an exceeded quota is in the Deployment's conditions.
 """
 
 import re
@@ -70,7 +70,7 @@ def _container_problem(status: Json) -> PodProblem | None:
 
 
 def _ended(terminated: Json | None) -> PodProblem | None:
-    """Return the problem of a container that ended with an error, from its own message or the kubelet's."""
+    """Return the problem of a container that exited with an error, from its own message or the kubelet's."""
     if not terminated or (terminated.get("exitCode") == 0 and not terminated.get("signal")):
         return None
     text = (terminated.get("message") or "").strip()
@@ -78,7 +78,7 @@ def _ended(terminated: Json | None) -> PodProblem | None:
     if match:
         return _problem(match[1], match[2])
     reason = terminated.get("reason") or "Error"
-    code = f"the container ended with code {terminated.get('exitCode')}"
+    code = f"the container exited with code {terminated.get('exitCode')}"
     return _problem(reason, f"{code}: {_last_line(text)}" if text else code)
 
 

@@ -1,9 +1,9 @@
 """Resync of the object store: compares it with metadata-only lists of every kind, to complete it and to drop stale objects.
 
-kopf neither reports when its first listing ends nor which objects were deleted while a watch was down. A list shows
-both: stored objects that it lacks are deleted; listed objects that the store lacks are still on their way
-(docs/design/design.md#observing). A refusal (403, 404) ends the operator while it starts, and is logged later; a
-namespace that is served by name is instead skipped until it can be read.
+kopf reports neither the end of its initial list nor which objects were deleted while a watch was down. A list shows
+both: stored objects that it lacks are deleted; listed objects that the store lacks have not arrived by watch yet
+(docs/design/design.md#observing). A rejected list (403, 404) ends the operator during startup, and is only logged
+later; a namespace that is served by name is instead skipped until it can be read.
 """
 
 import logging
@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 120.0
 NAMESPACE_SECONDS = 15.0
-"""How often a namespace is read that may not be watched: its labels select policies, and it may be terminating."""
+"""Interval between reads of a namespace without permission to watch it: policies select by its labels, and it may be
+terminating."""
 AFTER_RELIST_SECONDS = 2.0
 """Time for the burst of events after a relist to pass."""
 

@@ -1,4 +1,4 @@
-"""Pool views: what decisions read of one pool, from the object store, with ownership checked by UID."""
+"""Pool views: the inputs of decisions about one pool, from the object store, with ownership checked by UID."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, Child
         child = store.by_name(kind, pool.namespace, name)
         if child is not None:
             children[kind.kind, name] = child
-    # a NetworkPolicy from before the setting was removed is still to be deleted
+    # a NetworkPolicy from before the setting was removed still has to be deleted
     policy = store.by_name(kinds.NETWORK_POLICY, pool.namespace, pool.name + names.CHILD_SUFFIX)
     if policy is not None:
         children[kinds.NETWORK_POLICY.kind, policy.name] = policy
@@ -87,7 +87,7 @@ def child_keys(
 def owned_pods(store: ObjectStore, pool_uid: str) -> Iterator[PodObject]:
     """Yield the unfinished pods whose ReplicaSet's Deployment is controlled by the pool, by UID, oldest first.
 
-    A label alone proves nothing: anyone with the right to create pods can set it.
+    A label alone proves nothing: anyone with permission to create pods can set it.
     """
     records = [store.pods[uid] for uid in store.of_pool(pool_uid) if uid in store.pods]
     records = [record for record in records if not record.finished]
@@ -105,7 +105,7 @@ def namespace_labels(store: ObjectStore, namespace: str) -> Mapping[str, str]:
 
 
 def is_terminating(store: ObjectStore, pool: PoolObject) -> bool:
-    """Return whether the pool or its namespace is being deleted, so that nothing is created any more."""
+    """Return whether the pool or its namespace is being deleted, so that nothing more is created."""
     record = store.namespaces.get(pool.namespace)
     return pool.deleting or (record is not None and record.deleting)
 

@@ -1,7 +1,7 @@
-"""kopf watches of the served scope: one set of watches for each `WatchScope`, which fail independently.
+"""kopf watches of the served scope: one set of watches per `WatchScope`; the sets fail independently.
 
-kopf itself retries a watch that is refused, 403 included, forever (`handlers.EndlessBackoff`); `Resync` decides what a
-refusal means. kopf's own `operator` ends every task of the process with it, and its last one takes the signal handlers;
+kopf itself retries a rejected watch forever, 403 included (`handlers.EndlessBackoff`); `Resync` decides what a
+rejection means. kopf's own `operator` ends every task of the process with it, and its last one takes the signal handlers;
 so the watches here wait for kopf's tasks, and install the signal handlers after it.
 """
 
@@ -37,7 +37,7 @@ class Watches:
     resync: Resync
     enqueue: Enqueue
     identity: str
-    """Identity for kopf, which would otherwise look up the user: the image's 65532 has no password entry."""
+    """Identity for kopf, which otherwise looks up the user name: the image's UID 65532 has no passwd entry."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set to end the watches; a signal sets it too."""
 
@@ -55,7 +55,7 @@ class Watches:
         await _first_of(tasks)
 
     async def _watch(self, watch: WatchScope) -> None:
-        """Watch one part of the scope; start again if a list took longer than its continuation token is valid.
+        """Watch one part of the scope; restart if a list took longer than its continue token is valid.
 
         Objects that were read until then stay in the store.
         """
@@ -66,7 +66,7 @@ class Watches:
                 if error.status != HTTPStatus.GONE:
                     raise
                 log.warning(
-                    "%s: the continuation token of a list expired; restarting the watches;"
+                    "%s: the continue token of a list expired; restarting the watches;"
                     " give the operator more CPU",
                     watch,
                 )  # fmt: skip
@@ -101,7 +101,7 @@ def _watchers(watch: WatchScope) -> set[asyncio.Task[None]]:
 
 
 async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel tasks until they have ended: one that is about to reconnect may lose a cancellation."""
+    """Cancel tasks until they have ended: a task that is about to reconnect may lose a cancellation."""
     while tasks:
         for task in tasks:
             task.cancel()

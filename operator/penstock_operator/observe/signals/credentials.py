@@ -29,7 +29,7 @@ class Credentials:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
-    """TLS context; None: the system's authorities."""
+    """TLS context; None: the system's CAs."""
 
 
 class CredentialsCache:
@@ -62,7 +62,7 @@ class CredentialsCache:
         data = await self._data(CONFIG_MAP, ca.name)
         if ca.key not in data:
             raise CallFailed(
-                f"ConfigMap {ca.name} of {self._namespace} has no key {ca.key}: add it"
+                f"ConfigMap {ca.name} in namespace {self._namespace} has no key {ca.key}: add it"
             )
         return str(data[ca.key])
 
@@ -74,14 +74,14 @@ class CredentialsCache:
             obj = await self._cluster.get(kind.path(self._namespace, name))
         except ClusterError as error:
             raise CallFailed(
-                f"{kind.kind} {name} of {self._namespace} cannot be read ({error.reason}): create it, and set its"
+                f"{kind.kind} {name} in namespace {self._namespace} cannot be read ({error.reason}): create it, and set its"
                 " name in the chart's prometheus values"
             ) from error
         return obj.get("data") or {}
 
 
 async def plain(server: MetricsServer) -> Credentials:
-    """Return the credentials of a server that needs no object of the cluster."""
+    """Return the credentials of a server that needs no Secret or ConfigMap."""
     return plain_access(server)
 
 
@@ -102,7 +102,9 @@ def authorization(name: str, data: Mapping[str, Any]) -> str:
     if values.keys() >= {"username", "password"}:
         pair = f"{values['username']}:{values['password']}".encode()
         return f"Basic {base64.b64encode(pair).decode()}"
-    raise CallFailed(f"Secret {name} has neither a token nor a username and a password: add them")
+    raise CallFailed(
+        f"Secret {name} has neither the key token nor the keys username and password: add one or the others"
+    )
 
 
 def _decoded(name: str, key: str, value: str) -> str:
@@ -110,11 +112,11 @@ def _decoded(name: str, key: str, value: str) -> str:
         text = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
         raise CallFailed(
-            f"Secret {name}: key {key} is not UTF-8 text in base64: write it again"
+            f"Secret {name}: key {key} is not base64-encoded UTF-8 text: store it again"
         ) from error
     if not text.strip().isprintable():
         raise CallFailed(
-            f"Secret {name}: key {key} contains characters that a header must not have: write it again"
+            f"Secret {name}: key {key} contains characters that are not allowed in a header: store it again"
         )
     return text
 

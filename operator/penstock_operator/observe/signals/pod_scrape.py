@@ -60,12 +60,12 @@ async def _read(
             request = HttpCall("GET", url, LIMIT_BYTES, HEADERS, tls_name=pod.tls_name)
             status, body = await call(session, request)
         if status != 200:
-            return f"{PATH_METRICS} answered {status}"
+            return f"{PATH_METRICS} responded {status}"
         readings = parse(body.decode())
     except (CallFailed, BadExposition) as error:
         return f"{PATH_METRICS} {error}"
     except UnicodeDecodeError:
-        return f"{PATH_METRICS} answered with something that is not text"
+        return f"{PATH_METRICS} returned something that is not text"
     if reported_uid(readings) != pod.uid:
-        return f"{PATH_METRICS} was answered by another pod"
+        return f"{PATH_METRICS} was served by another pod"
     return pod_sample(readings, pod.uid, asyncio.get_running_loop().time())

@@ -31,7 +31,7 @@ FRESH_SECONDS = 10.0
 GRACE_SECONDS = 30.0
 """Time after Ready in which service discovery may not have found a pod and scraped it twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
-"""Largest response."""
+"""Maximum size of a response."""
 
 Scrapes = dict[float, list[Reading]]
 """Readings by time of the scrape: all series of a scrape have the same time."""
@@ -95,7 +95,7 @@ async def _clock(session: aiohttp.ClientSession, access: Credentials) -> tuple[f
     except (LookupError, TypeError, ValueError, OverflowError):
         queried_at = count = None
     if queried_at is None or count is None:
-        raise CallFailed("Prometheus did not answer with its time and a number of pods")
+        raise CallFailed("Prometheus did not return its time and a number of pods")
     return queried_at, int(count)
 
 
@@ -152,18 +152,18 @@ async def _query(
         status, body = await call(session, request)
         if status in (401, 403):
             raise CallFailed(
-                f"answered {status}: check the credentials in the policy or in the chart's prometheus values"
+                f"responded {status}: check the credentials in the policy or in the chart's prometheus values"
             )
         if status != 200:
-            raise CallFailed(f"answered {status}{_error_text(body)}")
+            raise CallFailed(f"responded {status}{_error_text(body)}")
         answer = await asyncio.to_thread(json.loads, body)
         if not isinstance(answer, dict) or answer.get("status") != "success":
-            raise CallFailed("did not answer as Prometheus does")
+            raise CallFailed("returned no valid query result")
         return answer.get("data")
     except CallFailed as error:
         raise CallFailed(f"Prometheus at {endpoint.origin()} {error}") from error
     except (ValueError, RecursionError) as error:
-        text = f"Prometheus at {endpoint.origin()} did not answer in JSON"
+        text = f"Prometheus at {endpoint.origin()} did not respond with JSON"
         raise CallFailed(text) from error
 
 

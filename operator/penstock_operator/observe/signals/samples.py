@@ -72,7 +72,7 @@ def parse(text: str) -> tuple[Reading, ...]:
             for sample in family.samples
         )
     except (ValueError, LookupError, OverflowError) as error:
-        raise BadExposition("did not answer in the Prometheus text format") from error
+        raise BadExposition("did not respond in the Prometheus text format") from error
 
 
 def reported_uid(readings: Iterable[Reading]) -> str | None:
@@ -144,14 +144,14 @@ def _generation(by_name: Mapping[str, list[Reading]]) -> GenerationSample | None
 
 
 def _settled(by_name: Mapping[str, list[Reading]]) -> float | None:
-    """Return the number of ended requests and of refusals without client faults; None without outcomes."""
+    """Return the number of ended requests plus rejections without client faults; None without outcomes."""
     ended = by_name.get(names.METRIC_REQUESTS, [])
-    refused = [
+    rejected = [
         reading
         for reading in by_name.get(names.METRIC_REQUESTS_REFUSED, [])
         if reading.labels.get("reason") not in names.CLIENT_FAULTS
     ]
-    return measured(sum(reading.value for reading in [*ended, *refused])) if ended else None
+    return measured(sum(reading.value for reading in [*ended, *rejected])) if ended else None
 
 
 def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:

@@ -37,7 +37,7 @@ async def observe_signals(
 ) -> Mapping[str, PoolSignals]:
     """Return the signals of each pool by its UID; failures of pods and servers are in `PoolSignals.problem`.
 
-    `session` is a `http.new_session()`, and `pods` another that trusts the pods' authority (None: `session`); `now` is in
+    `session` is a `http.new_session()`, and `pods` another that trusts the pods' CA (None: `session`); `now` is in
     Unix seconds. One round of queries for each server and tick serves all its pools (`queries`). A pool is read from its
     pods if its server fails, or has no fresh sample of a Ready pod.
     """

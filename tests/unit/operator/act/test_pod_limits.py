@@ -120,7 +120,7 @@ async def test_the_state_is_read_with_a_token(control: PodControl, tmp_path: Pat
     assert acks == {"uid-1": Acknowledgement(generation=8, effective_max=64)}
 
 
-async def test_the_refusal_of_an_older_generation_contains_the_pods_own(
+async def test_the_rejection_of_an_older_generation_contains_the_pods_own(
     control: PodControl,
 ) -> None:
     body = {"error": "generation 9 is older than 12", "field": "generation", "generation": 12}
@@ -130,10 +130,10 @@ async def test_the_refusal_of_an_older_generation_contains_the_pods_own(
     assert "generation 9 is older than 12" in ack.problem
 
 
-async def test_a_refused_value_is_a_problem_with_the_pods_message(control: PodControl) -> None:
+async def test_a_rejected_value_is_a_problem_with_the_pods_message(control: PodControl) -> None:
     ack = await pushed(control, answering(422, {"error": "`maxBatchSize`: too large"}))
     assert ack == Acknowledgement(
-        None, None, f"{PATH_LIMITS} answered 422: `maxBatchSize`: too large"
+        None, None, f"{PATH_LIMITS} responded 422: `maxBatchSize`: too large"
     )
 
 
@@ -155,7 +155,7 @@ async def test_a_state_out_of_range_is_a_problem(
         else body
     )
     ack = await pushed(control, answering(200, complete))
-    problem = f"{PATH_LIMITS} answered with an invalid state: {field}"
+    problem = f"{PATH_LIMITS} returned an invalid state: {field}"
     assert ack == Acknowledgement(None, None, problem)
 
 
@@ -169,13 +169,13 @@ async def test_redirects_large_and_missing_answers_are_problems(control: PodCont
     async def nested(_: web.Request) -> web.Response:
         return web.Response(text="[" * 60_000, status=422)
 
-    assert (await pushed(control, nested)).problem == f"{PATH_LIMITS} answered 422"
+    assert (await pushed(control, nested)).problem == f"{PATH_LIMITS} responded 422"
     problems = {
         (await pushed(control, redirect)).problem: "redirect",
         (await pushed(control, huge)).problem: "more than 65536 bytes",
         (await control.push([LimitsPush("u", free_address(), UPDATE)]))[
             "u"
-        ].problem: "could not be reached",
+        ].problem: "is unreachable",
     }
     for problem, words in problems.items():
         assert words in problem
@@ -183,7 +183,7 @@ async def test_redirects_large_and_missing_answers_are_problems(control: PodCont
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_answer_that_never_comes_is_a_problem(control: PodControl) -> None:
-    assert "did not answer within 2 s" in (await pushed(control, never)).problem
+    assert "did not respond within 2 s" in (await pushed(control, never)).problem
 
 
 async def test_a_loading_pod_reports_its_progress(control: PodControl) -> None:
@@ -223,7 +223,7 @@ async def test_one_slow_pod_does_not_delay_a_hundred(control: PodControl) -> Non
     ):
         pushes = [LimitsPush(f"uid-{i}", slow if i == 0 else fast, UPDATE) for i in range(100)]
         acks = await control.push(pushes)
-    assert acks["uid-0"].problem == f"{PATH_LIMITS} answered 500"
+    assert acks["uid-0"].problem == f"{PATH_LIMITS} responded 500"
     assert sum(ack.generation == 9 for ack in acks.values()) == 99
     assert acks["uid-0"].generation is None
 
@@ -291,7 +291,7 @@ def test_a_key_is_equal_after_a_round_trip_through_its_secret() -> None:
     assert (again.kid, again.public_key()) == (SIGNER.kid, SIGNER.public_key())
 
 
-def test_a_bad_key_is_refused_with_a_message() -> None:
+def test_a_bad_key_is_rejected_with_a_message() -> None:
     with pytest.raises(BadSigningKey, match="PKCS#8"):
         Signer.from_pem(b"not a key")
 

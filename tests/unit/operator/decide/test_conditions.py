@@ -199,7 +199,7 @@ def test_a_pod_on_the_nodes_network_is_named_and_never_called() -> None:
     world.pods = (pod("host", host_network=True),)
     plan = world.run()
     assert reason(plan, "LimitsApplied") == "False/PodsUnreachable"
-    assert "node's network" in message(plan, "LimitsApplied")
+    assert "host network" in message(plan, "LimitsApplied")
 
 
 def test_a_loading_pod_does_not_delay_the_condition() -> None:

@@ -1,4 +1,4 @@
-"""Rollback: an edit that lowers attainment is rolled back to the settings before it, and the spec does not change."""
+"""Rollback: an edit that lowers attainment is rolled back to the previous settings, and the spec does not change."""
 
 import json
 from dataclasses import dataclass, field, replace

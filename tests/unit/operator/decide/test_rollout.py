@@ -70,7 +70,7 @@ def test_a_rollout_that_gave_up_its_surge_replaces_pods_until_its_end_only() -> 
     plan = world.settle()
     assert step(world) == REPLACING
     assert "ReplacingWithoutSurge" not in events(plan)
-    assert "ending one old pod at a time" in message(plan, "Progressing")
+    assert "stopping one old pod at a time" in message(plan, "Progressing")
 
     world.pods = tuple(pod(f"new-{number}", revision=world.revision) for number in range(3))
     world.settle()

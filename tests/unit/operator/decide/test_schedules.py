@@ -112,7 +112,7 @@ def test_the_condition_names_the_open_window_and_its_end() -> None:
     world.now = berlin(2026, 11, 20, 9, 0)
     text = message(world.run(), POLICY_APPLIED)
     assert "schedule morning of policy prod: at least 3 replicas until 2026-11-20 09:00 UTC" in text
-    assert "4 exceed scaling.maxReplicas" in text
+    assert "4 exceeds scaling.maxReplicas" in text
 
 
 def test_an_open_window_starts_the_replicas_of_its_floor_at_once() -> None:

@@ -75,7 +75,7 @@ async def test_a_pods_certificate_is_verified_by_authority_and_service_name(
                 await request(address, context, name)
 
 
-async def test_a_certificate_of_another_authority_is_refused(
+async def test_a_certificate_of_another_authority_is_rejected(
     tmp_path: Path, authorities: Path
 ) -> None:
     Authority.make("stranger").issue(tmp_path / "tls", NAME)
@@ -127,7 +127,7 @@ async def test_a_mismatched_pair_leaves_the_loaded_certificate_in_use(
 
 
 @pytest.mark.parametrize("text", ["", "no certificate"])
-def test_an_invalid_certificate_is_refused_with_a_message(tmp_path: Path, text: str) -> None:
+def test_an_invalid_certificate_is_rejected_with_a_message(tmp_path: Path, text: str) -> None:
     with pytest.raises(CertificateUnusable, match="No such file"):
         ServerCertificate(tmp_path)
     for file in (CERTIFICATE_FILE, KEY_FILE):
@@ -137,7 +137,7 @@ def test_an_invalid_certificate_is_refused_with_a_message(tmp_path: Path, text: 
 
 
 @pytest.mark.parametrize("text", ["", "no certificate", "ü"])
-def test_an_invalid_authority_file_is_refused_and_the_loaded_ones_stay(
+def test_an_invalid_authority_file_is_rejected_and_the_loaded_ones_stay(
     tmp_path: Path, authorities: Path, text: str
 ) -> None:
     trust = PodTrust(authorities)

@@ -11,7 +11,7 @@ from penstock_operator.decide.manifests.metadata import Manifest, child_name
 from penstock_operator.observed import PolicyObject, PoolObject
 
 
-def refusals(
+def violations(
     template: Manifest, pool: PoolObject, policies: Iterable[PolicyObject]
 ) -> tuple[str, ...]:
     """Return a sentence for every value in `template` that a policy does not allow."""
@@ -19,11 +19,11 @@ def refusals(
         sentence
         for policy in policies
         if policy.spec.bounds is not None and policy.spec.bounds.template is not None
-        for sentence in _refused(template, pool, policy.name, policy.spec.bounds.template)
+        for sentence in _violations(template, pool, policy.name, policy.spec.bounds.template)
     )
 
 
-def _refused(
+def _violations(
     template: Manifest, pool: PoolObject, policy: str, bounds: TemplateBounds
 ) -> Iterable[str]:
     spec, allowed = template["spec"], bounds.allowed_images

@@ -50,7 +50,7 @@ def pod_template(pool: PoolObject, config: DecideConfig) -> Manifest:
         "containers": [container(pool, config, drain_deadline(pool.spec))],
         **_placement(own),
     }
-    if own.service_account_name is None:  # a named account decides on tokens itself
+    if own.service_account_name is None:  # a named account sets itself whether tokens are mounted
         spec["automountServiceAccountToken"] = False
     return {"metadata": _metadata(pool, own), "spec": spec}
 

@@ -25,7 +25,7 @@ def limits_applied(outcome: PoolOutcome) -> Condition:
     if unreached:
         problems = "; ".join(f"pod {pod.name}: {problem}" for pod, problem in unreached[:3])
         message = (
-            f"{acknowledged}; {problems}: let the operator reach port 8001 of the pods;"
+            f"{acknowledged}; {problems}: allow the operator to reach port 8001 of the pods;"
             " it retries at every tick"
         )
         return condition(LIMITS_APPLIED, FALSE, "PodsUnreachable", message)
@@ -36,6 +36,6 @@ def limits_applied(outcome: PoolOutcome) -> Condition:
 def _problem(outcome: PoolOutcome, pod: PodObject) -> str:
     """Return why a push to a pod failed; empty before the first attempt."""
     if pod.host_network:
-        return "it uses the node's network, where the operator pushes no limits"
+        return "it uses the host network, where the operator pushes no limits"
     answer = outcome.view.acknowledgements.get(pod.uid)
     return answer.problem if answer is not None else ""

@@ -8,7 +8,7 @@ from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 DEVICES_USED = "DevicesUsed"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 REMEDIES = {
-    "Cluster": "add a node with such devices, or raise this pool's weight or minReplicas",
+    "Cluster": "add a node with these devices, or raise this pool's weight or minReplicas",
     "GpuBudget": "raise the budget's count, or this pool's weight or minReplicas",
 }
 
@@ -17,7 +17,7 @@ def budget_limited(outcome: PoolOutcome) -> Condition:
     """Return the condition: the replicas requested and granted, and the limit that binds."""
     request, grant = outcome.quota_request, outcome.grant
     if not outcome.policies_readable:
-        message = "the operator may not read InferencePolicies, so no budget applies: grant it get, list, watch"
+        message = "the operator may not read InferencePolicies, so no budget applies: grant get, list and watch"
         return condition(BUDGET_LIMITED, UNKNOWN, "PoliciesNotReadable", message)
     if request is None or grant is None:
         message = "no policy's GPU budget applies to this pool"
@@ -35,13 +35,13 @@ def budget_limited(outcome: PoolOutcome) -> Condition:
         )
         return condition(BUDGET_LIMITED, TRUE, "NotDividedYet", message)
     limit = (
-        f"the cluster places {grant.limit} for the pools of policy {grant.policy} that select the same nodes"
+        f"the cluster can schedule {grant.limit} for the pools of policy {grant.policy} that select the same nodes"
         if grant.bound_by == "Cluster"
-        else f"policy {grant.policy} has {grant.limit} for all its pools"
+        else f"policy {grant.policy} allows {grant.limit} for all its pools"
     )
     message = (
-        f"{requested}, {granted} ({granted * per_replica}) granted: {limit}, first their minReplicas, then by"
-        f" weight: {REMEDIES[grant.bound_by]}"
+        f"{requested}, {granted} ({granted * per_replica}) granted: {limit}, divided by minReplicas first,"
+        f" then by weight: {REMEDIES[grant.bound_by]}"
     )
     reason = "ClusterShort" if grant.bound_by == "Cluster" else "BudgetShort"
     return condition(BUDGET_LIMITED, TRUE, reason, message)

@@ -12,16 +12,16 @@ def policy_applied(outcome: PoolOutcome) -> Condition:
     """Return the condition: rejections take precedence over ties, ties over what applies."""
     spec = outcome.effective
     if not outcome.policies_readable:
-        message = "the operator may not read InferencePolicies, so none applies: grant it get, list, watch"
+        message = "the operator may not read InferencePolicies, so none applies: grant get, list and watch"
         return condition(POLICY_APPLIED, UNKNOWN, "PoliciesNotReadable", message)
-    if outcome.pinned.refusals:
-        message = "no rollout starts, running pods stay: " + "; ".join(outcome.pinned.refusals)
+    if outcome.pinned.violations:
+        message = "no rollout starts, running pods stay: " + "; ".join(outcome.pinned.violations)
         return condition(POLICY_APPLIED, FALSE, "TemplateNotAllowed", message)
     if spec.unresolved_ties:
         message = "; ".join(tie_sentence(tie) for tie in spec.unresolved_ties)
         return condition(POLICY_APPLIED, FALSE, "Conflicted", message)
     if outcome.rolled_back:
-        message = f"{outcome.rolled_back}; the settings before stay in force: try others, or set rollback.mode to Never"
+        message = f"{outcome.rolled_back}; the previous settings stay in force: try others, or set rollback.mode to Never"
         return condition(POLICY_APPLIED, FALSE, "SetAside", message)
     if not spec.policies:
         return condition(POLICY_APPLIED, TRUE, "NoPolicy", "no policy selects this pool")

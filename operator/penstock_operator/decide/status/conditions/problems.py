@@ -25,7 +25,7 @@ _REASONS = {
 _REMEDIES = {
     IMAGE: "check spec.runtime.image, and spec.template.imagePullSecrets for a private registry",
     VOLUME: "create the volume, or name an existing one in spec.model.source or spec.template.volumes",
-    "ModelLoadFailed": "correct spec.model, or the model itself; the pods retry",
+    "ModelLoadFailed": "fix spec.model, or the model itself; the pods retry",
     "CertificateUnusable": "store a certificate and its key in PEM in the Secret of spec.tls; the pods retry",
     "ModelAccessDenied": "give the pods credentials with read access; they retry",
     "ModelNotFound": "correct spec.model.source, or upload the model there; the pods retry",

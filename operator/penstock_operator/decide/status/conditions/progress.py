@@ -48,7 +48,7 @@ def _stuck(outcome: PoolOutcome) -> Condition | None:
 
 
 def _way_back(outcome: PoolOutcome) -> str:
-    """Return how to undo a rollout without a ready pod; empty where there is one."""
+    """Return how to undo a rollout that has no ready pod; empty where there is one."""
     current = revision_name(outcome.pinned.template or {})
     past = [item for item in outcome.view.revisions if item.name != current and not item.deleting]
     if not past or any(pod.revision == current for pod in outcome.ready):
@@ -69,8 +69,8 @@ def _under_way(outcome: PoolOutcome, missing: int) -> tuple[str, str]:
     """Return reason and message of the change under way."""
     if outcome.rollout.outdated:
         how = {
-            RolloutSettings.SURGE: "adding one pod at a time before an old one ends",
-            RolloutSettings.REPLACE: "ending one old pod at a time before a new one starts",
+            RolloutSettings.SURGE: "starting one new pod at a time before an old one stops",
+            RolloutSettings.REPLACE: "stopping one old pod at a time before a new one starts",
         }
         message = f"{outcome.rollout.outdated} pods still run an older template"
         return "RollingOut", f"{message}: {how[outcome.rollout.way]}"
@@ -84,8 +84,8 @@ def _under_way(outcome: PoolOutcome, missing: int) -> tuple[str, str]:
 
 def up_to_date(outcome: PoolOutcome) -> Condition:
     """Return the condition: False where a newer or edited template is pending, or the served CRD differs."""
-    if outcome.pinned.refusals:
-        message = "the running template stays: " + "; ".join(outcome.pinned.refusals)
+    if outcome.pinned.violations:
+        message = "the running template stays: " + "; ".join(outcome.pinned.violations)
         return condition(UP_TO_DATE, FALSE, "TemplateNotAllowed", message)
     if outcome.pinned.newer_available:
         message = (

@@ -53,7 +53,7 @@ def _rejection(outcome: PoolOutcome) -> Condition | None:
 def _not_allowed(outcome: PoolOutcome) -> Condition | None:
     if outcome.pinned.template is not None:
         return None
-    return condition(READY, FALSE, "TemplateNotAllowed", "; ".join(outcome.pinned.refusals))
+    return condition(READY, FALSE, "TemplateNotAllowed", "; ".join(outcome.pinned.violations))
 
 
 def _no_devices(outcome: PoolOutcome) -> Condition | None:

@@ -26,7 +26,7 @@ def test_the_condition_reports_requested_and_granted_devices_and_a_remedy() -> N
     assert reason(plans["a"], "BudgetLimited") == "True/BudgetShort"
     text = message(plans["a"], "BudgetLimited")
     assert (
-        f"4 replicas (4 {GPU}) requested, 2 (2) granted: policy prod has 4 for all its pools"
+        f"4 replicas (4 {GPU}) requested, 2 (2) granted: policy prod allows 4 for all its pools"
         in text
     )
     assert "raise the budget's count" in text
@@ -159,7 +159,7 @@ def test_pods_without_a_free_device_limit_the_budget_to_what_the_cluster_places(
         world.pods = (*world.pods[:2], waiting(f"{name}-x", world.now - 31, text))
     plans = fleet.run()
     assert reason(plans["a"], "BudgetLimited") == "True/ClusterShort"
-    assert "the cluster places 4 for the pools of policy prod" in message(
+    assert "the cluster can schedule 4 for the pools of policy prod" in message(
         plans["a"], "BudgetLimited"
     )
     assert sum(fleet.replicas().values()) == 5  # one pod stays pending

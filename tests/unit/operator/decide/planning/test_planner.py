@@ -189,9 +189,9 @@ def test_a_name_conflict_ends_when_the_other_object_is_deleted() -> None:
 
 def test_a_rejection_by_the_api_server_is_reported_with_its_message() -> None:
     world = World()
-    refused = Rejection("Deployment", "chat-penstock", "Forbidden", "exceeded quota: pods=1")
+    rejected = Rejection("Deployment", "chat-penstock", "Forbidden", "exceeded quota: pods=1")
     observed = world.observed()
-    view = replace(observed.pools[0], rejections=(refused,))
+    view = replace(observed.pools[0], rejections=(rejected,))
     plan = make_plan(replace(observed, pools=(view,)), {}, world.config, NOW).pools[0]
     assert reason(plan, "Ready") == "False/ChildRejected"
     assert "Deployment chat-penstock: Forbidden: exceeded quota" in message(plan, "Ready")

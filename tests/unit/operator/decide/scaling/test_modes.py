@@ -264,13 +264,13 @@ def test_where_signals_come_from_is_always_said() -> None:
     pool = Pool()
     assert said(pool.tick(), "MetricsAvailable") == ("True", "FromPrometheus")
     pool.edit(
-        source=SignalSource.PODS, problem="Prometheus at http://p:9090 did not answer within 2 s"
+        source=SignalSource.PODS, problem="Prometheus at http://p:9090 did not respond within 2 s"
     )
     read = pool.tick()
     assert said(read, "MetricsAvailable") == ("True", "ReadFromPods")
-    assert "did not answer" in read.conditions[1].message
+    assert "did not respond" in read.conditions[1].message
     lost = pool.edit(
-        source=SignalSource.NONE, problem="3 Ready pods: /metrics did not answer within 2 s"
+        source=SignalSource.NONE, problem="3 Ready pods: /metrics did not respond within 2 s"
     )
     assert said(lost, "MetricsAvailable") == ("False", "NoSignals")
     assert said(lost, "Scaling") == ("False", "SignalsAbsent")

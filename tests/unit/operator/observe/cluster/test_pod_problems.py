@@ -92,7 +92,7 @@ def test_a_restarted_container_keeps_its_problem_until_it_is_ready() -> None:
 
 def test_an_out_of_memory_kill_is_reported() -> None:
     pod = waiting("CrashLoopBackOff", lastState=terminated(137, reason="OOMKilled"))
-    assert pod_problem(pod) == PodProblem("OOMKilled", "the container ended with code 137")
+    assert pod_problem(pod) == PodProblem("OOMKilled", "the container exited with code 137")
 
 
 def test_a_message_without_a_reason_is_quoted_by_its_last_line() -> None:
@@ -100,7 +100,7 @@ def test_a_message_without_a_reason_is_quoted_by_its_last_line() -> None:
     pod = waiting("CrashLoopBackOff", lastState=terminated(1, reason="Error", message=traceback))
 
     assert pod_problem(pod) == PodProblem(
-        "Error", "the container ended with code 1: ValueError: bad"
+        "Error", "the container exited with code 1: ValueError: bad"
     )
 
 
@@ -113,7 +113,7 @@ def test_an_init_container_comes_before_the_runtime() -> None:
     pod["status"]["initContainerStatuses"] = [
         {"name": "fetch", "state": terminated(2, reason="Error", message="disk full")}
     ]
-    assert pod_problem(pod) == PodProblem("Error", "the container ended with code 2: disk full")
+    assert pod_problem(pod) == PodProblem("Error", "the container exited with code 2: disk full")
 
 
 def test_an_eviction_is_reported() -> None:

@@ -1,4 +1,4 @@
-"""Watches against an HTTP server: a refused one is retried without affecting the others, and all stop together."""
+"""Watches against an HTTP server: a rejected one is retried without affecting the others, and all stop together."""
 
 import asyncio
 from collections.abc import Callable

@@ -81,10 +81,10 @@ async def test_a_server_without_credentials_causes_no_request() -> None:
 @pytest.mark.parametrize(
     ("server", "objects", "words"),
     [
-        (MetricsServer(URL, credentials="gone"), {}, "Secret gone of penstock-system cannot be read"),
-        (MetricsServer(URL, credentials="s"), {"s": encoded({"user": "x"})}, "neither a token nor"),
-        (MetricsServer(URL, credentials="s"), {"s": {"token": "%%"}}, "key token is not UTF-8 text"),
-        (MetricsServer(URL, credentials="s"), {"s": encoded({"token": "a\nb"})}, "that a header must not have"),
+        (MetricsServer(URL, credentials="gone"), {}, "Secret gone in namespace penstock-system cannot be read"),
+        (MetricsServer(URL, credentials="s"), {"s": encoded({"user": "x"})}, "neither the key token nor"),
+        (MetricsServer(URL, credentials="s"), {"s": {"token": "%%"}}, "key token is not base64-encoded UTF-8"),
+        (MetricsServer(URL, credentials="s"), {"s": encoded({"token": "a\nb"})}, "that are not allowed in a header"),
         (MetricsServer(URL, KeyOf("ca", "k")), {"ca": {"x": "y"}}, "has no key k"),
         (MetricsServer(URL, KeyOf("ca", "k")), {"ca": {"k": "nothing"}}, "no PEM certificate"),
     ],

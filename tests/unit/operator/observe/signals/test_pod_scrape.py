@@ -42,7 +42,7 @@ async def test_the_answer_of_another_pod_is_a_problem() -> None:
     async with serving(metrics_route(Figures("old-uid"))) as ip, new_session() as session:
         signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
     assert signals.source is SignalSource.NONE
-    assert signals.problem == "1 Ready pod: /metrics was answered by another pod"
+    assert signals.problem == "1 Ready pod: /metrics was served by another pod"
 
 
 async def redirect(_: web.Request) -> web.Response:
@@ -68,11 +68,11 @@ async def failing(_: web.Request) -> web.Response:
 @pytest.mark.parametrize(
     ("handler", "problem"),
     [
-        (redirect, "answered 302, a redirect, which is never followed"),
-        (huge, "answered more than 1048576 bytes"),
-        (binary, "answered with something that is not text"),
-        (garbage, "did not answer in the Prometheus text format"),
-        (failing, "answered 500"),
+        (redirect, "responded 302: redirects are not followed"),
+        (huge, "responded with more than 1048576 bytes"),
+        (binary, "returned something that is not text"),
+        (garbage, "did not respond in the Prometheus text format"),
+        (failing, "responded 500"),
     ],
 )
 async def test_an_unusable_answer_is_a_problem(handler: web.RequestHandler, problem: str) -> None:
@@ -89,7 +89,7 @@ async def test_a_pod_that_never_answers_is_a_problem_after_the_timeout() -> None
     async with serving(route) as ip, new_session() as session:
         signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
     assert signals.source is SignalSource.NONE
-    assert signals.problem == "1 Ready pod: /metrics did not answer within 2 s"
+    assert signals.problem == "1 Ready pod: /metrics did not respond within 2 s"
 
 
 async def test_one_silent_pod_does_not_hide_the_others() -> None:
@@ -99,7 +99,7 @@ async def test_one_silent_pod_does_not_hide_the_others() -> None:
     assert signals.source is SignalSource.PODS
     assert [sample.uid for sample in signals.samples] == ["uid-1"]
     assert signals.problem.startswith(
-        "no Prometheus is configured; 1 Ready pod: /metrics could not be reached"
+        "no Prometheus is configured; 1 Ready pod: /metrics is unreachable"
     )
 
 

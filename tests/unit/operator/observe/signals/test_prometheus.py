@@ -169,14 +169,14 @@ async def endless(request: web.Request) -> web.StreamResponse:
 @pytest.mark.parametrize(
     ("handler", "problem"),
     [
-        (redirect, "a redirect, which is never followed"),
-        (not_json, "did not answer in JSON"),
-        (nested, "did not answer in JSON"),
-        (no_time, "did not answer with its time and a number of pods"),
-        (unlike, "did not answer as Prometheus does"),
-        (no_number, "did not answer with its time and a number of pods"),
-        (overloaded, "answered 503: query timed out"),
-        (endless, "answered more than 67108864 bytes"),
+        (redirect, "responded 302: redirects are not followed"),
+        (not_json, "did not respond with JSON"),
+        (nested, "did not respond with JSON"),
+        (no_time, "did not return its time and a number of pods"),
+        (unlike, "returned no valid query result"),
+        (no_number, "did not return its time and a number of pods"),
+        (overloaded, "responded 503: query timed out"),
+        (endless, "responded with more than 67108864 bytes"),
     ],
 )
 async def test_the_problem_of_a_failed_server_is_reported_and_the_pods_are_read(
@@ -187,7 +187,7 @@ async def test_the_problem_of_a_failed_server_is_reported_and_the_pods_are_read(
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_never_answers_is_reported_and_the_pods_are_read() -> None:
-    assert "did not answer within 2 s" in await problem_with(never)
+    assert "did not respond within 2 s" in await problem_with(never)
 
 
 async def problem_with(handler: Handler) -> str:
@@ -244,7 +244,7 @@ async def test_signals_are_absent_if_nothing_answers() -> None:
     assert signals.source is SignalSource.NONE
     assert signals.samples == ()
     assert "Prometheus at" in signals.problem
-    assert "1 Ready pod: /metrics could not be reached" in signals.problem
+    assert "1 Ready pod: /metrics is unreachable" in signals.problem
 
 
 @pytest.mark.parametrize("url", ["http://", "http://server:99999999", "http://[::1"])

@@ -130,7 +130,7 @@ async def test_a_large_fleet_is_queried_in_parts_within_the_limit_of_a_response(
 ) -> None:
     monkeypatch.setattr(prometheus, "LIMIT_BYTES", 80_000)
     async with serving(Server().route(), port=PORT) as ip, new_session() as session:
-        with pytest.raises(CallFailed, match="answered more than 80000 bytes"):
+        with pytest.raises(CallFailed, match="responded with more than 80000 bytes"):
             await prometheus.query(session, Credentials(f"http://{ip}:{PORT}"))
     server = Server(count=1_500)
     by_pool = await in_three_passes(server, SharedQueries())

@@ -49,7 +49,7 @@ def test_shorter_windows_see_a_step_sooner() -> None:
     assert demand.newest == pytest.approx(40)
 
 
-def test_refused_load_counts_up_to_twice_what_was_admitted() -> None:
+def test_rejected_load_counts_up_to_twice_what_was_admitted() -> None:
     assert seen({"a": lived([150.0] * 6, served=100)}).rate == pytest.approx(150)
     assert seen({"a": lived([900.0] * 6, served=100)}).rate == pytest.approx(200)
 
