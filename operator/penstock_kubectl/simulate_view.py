@@ -1,4 +1,4 @@
-"""Views of simulated cases: a table, a plot, and an HTML page with both. An edge: writes files."""
+"""Views of simulated cases: a table, a plot, and an HTML page with both. Does I/O: writes files."""
 
 from collections.abc import Sequence
 from html import escape
@@ -13,26 +13,16 @@ from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.scenario import Comparison, RecordedWorld
 from penstock_simulator import plot as picture
 from penstock_simulator.outcome import RunSummary
+from penstock_simulator.table import FIGURES, cells, grid
 
-ATTAINED = 0.99
 PICTURES = (".png", ".svg", ".pdf")
-HEADINGS = (
-    "case", "law", "replicas", "attained", "worst 5 min", "GPU-h", "p50 ms", "p99 ms", "mean", "most", "cap",
-    "turns/h",
-)  # fmt: skip
+HEADINGS = ("case", "law", "replicas", *FIGURES)
 
 
 def table(compared: Comparison) -> Table:
     """Return a table with one row per case."""
     world = compared.world
-    view = Table(title=title(world), title_justify="left", caption=caption(world))
-    for index, heading in enumerate(HEADINGS):
-        view.add_column(heading, justify="left" if index < 2 else "right", no_wrap=True)
-    for cells, result in zip(rows(compared), compared.outcomes, strict=True):
-        style = "green" if result.attainment >= ATTAINED else "red"
-        cells[3] = f"[{style}]{cells[3]}[/]"
-        view.add_row(*cells)
-    return view
+    return grid(title(world), caption(world), HEADINGS, rows(compared), compared.outcomes)
 
 
 def rows(compared: Comparison) -> list[list[str]]:
@@ -66,15 +56,7 @@ def row(case: PolicyCase, result: RunSummary, devices_each: int) -> list[str]:
         case.name,
         spec.algorithm.value,
         f"{law.min_replicas}-{law.max_replicas}" if case.moves else f"{case.count}",
-        f"{100 * result.attainment:.2f} %",
-        f"{100 * result.worst_five_minutes:.1f} %",
-        f"{result.gpu_hours * devices_each:.2f}",
-        f"{1000 * result.p50_seconds:.0f}",
-        f"{1000 * result.p99_seconds:.0f}",
-        f"{result.mean_replicas:.1f}",
-        f"{result.most_replicas}",
-        f"{result.mean_cap:.1f}",
-        f"{result.reversals_per_hour:.1f}",
+        *cells(result, devices_each),
     ]
 
 
@@ -116,15 +98,15 @@ def plot(path: Path, compared: Comparison) -> None:
 
 def _page(compared: Comparison, svg: str) -> str:
     heading, notes = escape(title(compared.world)), escape(caption(compared.world))
-    lines = _line("th", HEADINGS) + "".join(_line("td", cells) for cells in rows(compared))
+    lines = _line("th", HEADINGS) + "".join(_line("td", row_cells) for row_cells in rows(compared))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{heading}</title>'
         f"<style>{STYLE}</style><h1>{heading}</h1><table>{lines}</table><p>{notes}</p>{svg}</html>\n"
     )
 
 
-def _line(tag: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+def _line(tag: str, texts: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts) + "</tr>"
 
 
 STYLE = (

@@ -1,40 +1,56 @@
-"""Table of simulated runs. An edge."""
+"""Tables of simulated runs."""
 
 from collections.abc import Iterable, Sequence
+from math import nan
 
 from rich.table import Table
 
 from penstock_simulator.outcome import RunSummary
 
 ATTAINED = 0.99
-COLUMNS = ("law", "attained", "worst 5 min", "GPU-h", "x fluid", "p50 ms", "p99 ms", "replicas", "most", "cap", "turns/h")  # fmt: skip
+FIGURES = ("attained", "worst 5 min", "GPU-h", "p50 ms", "p99 ms", "mean", "most", "cap", "turns/h")
+"""Columns of `cells`: mean and most are replicas, cap is the mean cap."""
 
 
-def table(title: str, outcomes: Iterable[RunSummary], fluid_gpu_hours: float) -> Table:
-    """Return a table with one row per run; runs that attain the objective are green."""
-    view = Table(title=title, title_justify="left")
-    for index, column in enumerate(COLUMNS):
-        view.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
-    for result in outcomes:
+def table(title: str, outcomes: Sequence[RunSummary], fluid_gpu_hours: float) -> Table:
+    """Return a table with one row per run."""
+    per_fluid = 1 / fluid_gpu_hours if fluid_gpu_hours > 0 else nan
+    rows = [[run.law, *cells(run), f"{run.gpu_hours * per_fluid:.2f}"] for run in outcomes]
+    caption = f"fluid bound {fluid_gpu_hours:.2f} GPU-h; attained is of all received requests"
+    return grid(title, caption, ("law", *FIGURES, "x fluid"), rows, outcomes)
+
+
+def grid(
+    title: str,
+    caption: str,
+    headings: Sequence[str],
+    rows: Iterable[list[str]],
+    outcomes: Iterable[RunSummary],
+) -> Table:
+    """Return a table of `rows`; `attained` is green for runs that attain the objective, else red."""
+    view = Table(title=title, title_justify="left", caption=caption)
+    attained = headings.index("attained")
+    for index, heading in enumerate(headings):
+        view.add_column(
+            heading, justify="left" if index < min(2, attained) else "right", no_wrap=True
+        )
+    for row, result in zip(rows, outcomes, strict=True):
         style = "green" if result.attainment >= ATTAINED else "red"
-        cells = list(_cells(result, fluid_gpu_hours))
-        cells[1] = f"[{style}]{cells[1]}[/]"
-        view.add_row(*cells)
-    view.caption = f"fluid bound {fluid_gpu_hours:.2f} GPU-h; attained is of all received requests"
+        row[attained] = f"[{style}]{row[attained]}[/]"
+        view.add_row(*row)
     return view
 
 
-def _cells(result: RunSummary, fluid: float) -> Sequence[str]:
-    return (
-        result.law,
+def cells(result: RunSummary, devices: int = 1) -> list[str]:
+    """Return the cells of `FIGURES` for a run whose replicas have this many devices each."""
+    return [
         f"{100 * result.attainment:.2f} %",
         f"{100 * result.worst_five_minutes:.1f} %",
-        f"{result.gpu_hours:.2f}",
-        f"{result.gpu_hours / fluid:.2f}" if fluid > 0 else "-",
+        f"{result.gpu_hours * devices:.2f}",
         f"{1000 * result.p50_seconds:.0f}",
         f"{1000 * result.p99_seconds:.0f}",
         f"{result.mean_replicas:.1f}",
         f"{result.most_replicas}",
         f"{result.mean_cap:.1f}",
         f"{result.reversals_per_hour:.1f}",
-    )
+    ]
