@@ -1,4 +1,4 @@
-"""Argument parser of `kubectl penstock`. An edge."""
+"""Argument parser of `kubectl penstock`."""
 
 import argparse
 from pathlib import Path
@@ -38,21 +38,23 @@ def parser() -> argparse.ArgumentParser:
         "--last", type=duration, default=6 * 3600.0, help="length of the history, e.g. 6h"
     )
     simulate.add_argument(
-        "--mode", choices=["Auto", "Manual"], help="instead of the pool's scaling.mode"
+        "--mode", choices=["Auto", "Manual"], help="overrides the pool's scaling.mode"
     )
     simulate.add_argument(
         "--curve",
         type=pair,
         metavar="A,C",
-        help="t(b) = A + C*b in ms, instead of the observed curve",
+        help="t(b) = A + C*b in ms; overrides the observed curve",
     )
     simulate.add_argument(
-        "--startup-p90", type=duration, help="instead of the observed time, e.g. 90s"
+        "--startup-p90", type=duration, help="overrides the observed start-up time, e.g. 90s"
     )
     simulate.add_argument("--start", type=int, help="Ready replicas at the start")
     simulate.add_argument("--seed", type=int, default=1)
-    simulate.add_argument("--plot", type=Path, metavar="FILE", help="a .png, .svg or .html")
-    simulate.add_argument("--json", type=Path, metavar="FILE", help="all figures")
+    simulate.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write a plot as .png, .svg, .pdf or .html"
+    )
+    simulate.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     return command_line
 
 
@@ -64,8 +66,8 @@ def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--context", help="context of the kubeconfig")
     command.add_argument("--kubeconfig", help="default: $KUBECONFIG, else ~/.kube/config")
     command.add_argument(
-        "--prometheus", metavar="URL", help="default: from the pool's policies; services of"
-        " the cluster (http://name.namespace.svc:9090) are reached through the API server",
+        "--prometheus", metavar="URL", help="default: from the pool's policies; Services in"
+        " the cluster (http://name.namespace.svc:9090) are reached through the API server's proxy",
     )  # fmt: skip
 
 

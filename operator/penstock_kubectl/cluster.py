@@ -1,4 +1,4 @@
-"""`ClusterClient`: read-only access to the API server with the user's kubeconfig. An edge."""
+"""`ClusterClient`: read-only access to the API server with the user's kubeconfig. Does I/O."""
 
 import json
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ class ClusterClient:
                 answer = self._get(inside + query)
             result: Object = json.loads(answer.data)
         except (HTTPError, ValueError) as error:
-            raise Unreachable(f"Prometheus at {url} does not answer: {error}") from error
+            raise Unreachable(f"Prometheus at {url} does not respond: {error}") from error
         if answer.status != 200 or result.get("status") != "success":
             reason = result.get("error") or result.get("message") or f"status {answer.status}"
             raise Unreachable(f"Prometheus at {url} rejected the query: {reason}")
@@ -93,13 +93,13 @@ class ClusterClient:
         try:
             answer = self._get(path)
         except HTTPError as error:
-            raise Unreachable(f"{self._server} does not answer: {error}") from error
+            raise Unreachable(f"{self._server} does not respond: {error}") from error
         if answer.status == 404:
             raise PoolNotFound(f"{what} not found: check the name, and set its namespace with -n")
         try:
             item: Object = json.loads(answer.data)
         except ValueError as error:
-            raise Unreachable(f"{self._server} answered {answer.status} without JSON") from error
+            raise Unreachable(f"{self._server} responded {answer.status} without JSON") from error
         if answer.status != 200:
             raise Unreachable(f"{what}: {item.get('message', answer.status)}")
         return item

@@ -2,7 +2,7 @@
 
 
 class PluginError(Exception):
-    """Base class; the message is shown to the user without a trace."""
+    """Base class; the message is shown to the user without a traceback."""
 
 
 class PoolNotFound(PluginError):
@@ -10,7 +10,7 @@ class PoolNotFound(PluginError):
 
 
 class Unreachable(PluginError):
-    """The API server or Prometheus is unreachable or gives no valid answer."""
+    """The API server or Prometheus is unreachable or returns an invalid response."""
 
 
 class NotEnoughData(PluginError):

@@ -1,4 +1,4 @@
-"""`kubectl penstock explain`: reads a pool and prints the page. An edge."""
+"""`kubectl penstock explain`: reads a pool and prints the page. Does I/O."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Page of `explain`: rich renderables of a pool's status and history. An edge."""
+"""Page of `explain`: rich renderables of a pool's status and history."""
 
 from collections.abc import Iterator
 
@@ -121,7 +121,7 @@ def _past(past: History) -> Table:
         (line,) = chart(values, CHART_WIDTH)
         table.add_row(label, f"[cyan]{line}[/]", *figures)
     if not table.row_count:
-        table.add_row("Prometheus has no data of this pool in that time", "", "", "", "")
+        table.add_row("Prometheus has no data for this pool in this period", "", "", "", "")
     return table
 
 

@@ -1,4 +1,4 @@
-"""Queries of a pool's history to Prometheus. An edge."""
+"""Queries of a pool's history to Prometheus. Does I/O."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""`kubectl penstock simulate`: simulates the pool as it is and under other policies. An edge."""
+"""`kubectl penstock simulate`: simulates the pool as it is and under other policies. Does I/O."""
 
 import argparse
 import json
@@ -82,9 +82,9 @@ def read_policies(file: Path) -> list[PolicyObject]:
             if document
         ]
     except yaml.YAMLError as error:
-        raise NotEnoughData(f"{file} is no YAML: {error}") from error
+        raise NotEnoughData(f"{file} is not valid YAML: {error}") from error
     if not documents or not all(isinstance(document, dict) for document in documents):
-        raise NotEnoughData(f"{file} holds no InferencePolicy")
+        raise NotEnoughData(f"{file} contains no InferencePolicy")
     try:
         return [policy_object(document) for document in documents]
     except NotEnoughData as error:

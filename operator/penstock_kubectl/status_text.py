@@ -55,7 +55,7 @@ def demand(subject: PoolContext) -> Iterator[Fact]:
     yield (
         "demand now",
         _unit(scaling.rows_per_second, "rows/s"),
-        "received, including refused requests",
+        "received, including rejected requests",
     )
     lead = "when a replica requested now would serve, with headroom"
     yield "forecast demand", _unit(scaling.forecast_rows_per_second, "rows/s"), lead
@@ -74,12 +74,12 @@ def service(subject: PoolContext) -> Iterator[Fact]:
         fit = f"R2 {line.r_squared or '?'}, mean batch {line.mean_rows}, largest {line.largest_rows or '?'} rows"
         yield what, curve, fit
     else:
-        yield what, UNKNOWN, "too few batches, or all of one size"
+        yield what, UNKNOWN, "too few batches, or all of the same size"
     each = _unit(scaling.rows_per_second_per_replica, "rows/s")
     planned = f"at batches of {scaling.planned_cap}" if scaling.planned_cap else ""
     yield "capacity of a replica", each, planned
     target = (
-        f"may be {scaling.utilization_target_percent} %"
+        f"at most {scaling.utilization_target_percent} %"
         if scaling.utilization_target_percent
         else ""
     )
@@ -94,7 +94,7 @@ def service(subject: PoolContext) -> Iterator[Fact]:
     yield (
         "p99 batch time",
         _unit(scaling.batch_p99_milliseconds, "ms"),
-        f"may be {allowed} ms" if allowed else "",
+        f"at most {allowed} ms" if allowed else "",
     )
     yield "start-up, p90", _unit(scaling.startup_p90_seconds, "s"), "from binding to Ready"
 

@@ -1,5 +1,5 @@
-"""A discrete-event world that runs the operator's own control laws on traces of arrivals.
+"""Discrete-event simulator that runs the operator's own control laws on arrival traces.
 
-The world (`world`, `fleet`, `pod`, `routing`, `scrape`, `arrivals`, `outcome`, `baselines`) is pure: its
-time is a number, its chance a seed. `traces`, `table`, `plot` and `__main__` are the edge that reads and prints.
+The world (`world`, `fleet`, `pod`, `routing`, `scrape`, `arrivals`, `outcome`, `baselines`) is pure:
+time is a number, and randomness is seeded. `traces`, `table`, `plot` and `__main__` do the I/O.
 """

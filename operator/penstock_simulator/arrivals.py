@@ -6,17 +6,17 @@ from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.pods.routing import Times
 
 MEAN_REPLICAS = 8.0
-"""The mean demand of every scaled trace, in replicas that only run full batches."""
+"""Mean demand of every scaled trace, in replicas that only run full batches."""
 JITTER_SECONDS = 1.0
 QUANTILES = 20_000
-"""Points that stand for a trace of counts per bin."""
+"""Arrivals that represent a trace of counts per bin."""
 
 
 def scaled(times: Times, requests: float, seed: int, jitter: float = JITTER_SECONDS) -> Times:
     """Return about `requests` arrivals with the shape of `times`, from 0, ascending.
 
-    Each arrival becomes several copies (the fraction by chance), moved by chance with a standard deviation of
-    `jitter` seconds; a trace with too many arrivals is thinned alike.
+    Each arrival is copied several times (a fractional count is rounded at random), with normal jitter of standard
+    deviation `jitter` seconds; a trace with too many arrivals is thinned in the same way.
     """
     random = np.random.default_rng([seed, 0])
     copies = requests / max(len(times), 1)
@@ -30,12 +30,12 @@ def scaled(times: Times, requests: float, seed: int, jitter: float = JITTER_SECO
 def requests_for(
     duration: float, service: ServiceModel, cap: int, replicas: float = MEAN_REPLICAS
 ) -> float:
-    """Return how many requests in `duration` seconds keep `replicas` busy on the mean, all batches full."""
+    """Return how many requests in `duration` seconds keep `replicas` busy on average, with full batches."""
     return replicas * duration * service.capacity(cap)
 
 
 def from_counts(starts: Times, counts: Times, bin_seconds: float) -> Times:
-    """Return QUANTILES arrivals whose rate runs straight from the middle of one bin to the next's."""
+    """Return QUANTILES arrivals whose rate is interpolated linearly between the centers of the bins."""
     middles = starts + bin_seconds / 2
     grid = np.linspace(starts[0], starts[-1] + bin_seconds, 50 * len(starts) + 1)
     rate = np.interp(grid, middles, counts)
@@ -46,7 +46,7 @@ def from_counts(starts: Times, counts: Times, bin_seconds: float) -> Times:
 
 
 def steps(rates: list[tuple[float, float]], seed: int) -> Times:
-    """Return Poisson arrivals under (requests per second, seconds) one after another."""
+    """Return Poisson arrivals for consecutive steps of (requests per second, seconds)."""
     random, begin, parts = np.random.default_rng([seed, 5]), 0.0, [np.empty(0)]
     for rate, seconds in rates:
         count = int(random.poisson(rate * seconds))

@@ -14,12 +14,12 @@ class ServiceModel:
     a: float
     c: float
     sigma: float = 0.03
-    """Of the logarithm of a batch's time; 0: batches of one size all take the same time."""
+    """Standard deviation of the logarithm of batch time; 0: batches of one size all take the same time."""
     tail_share: float = 0.002
-    """Share of batches that something else on the machine holds up."""
+    """Share of batches that other load on the machine delays."""
     tail_factor: float = 1.5
     overhead: float = 0.005
-    """Network and codec: a request's time beyond queue and batch."""
+    """Time of a request in network and codec, in addition to queue and batch."""
 
     def seconds(self, rows: float) -> float:
         """Return t(rows), the median time of a batch."""
@@ -31,7 +31,7 @@ class ServiceModel:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is left to chance."""
+        """Whether batch times are deterministic."""
         return self.sigma <= 0 and self.tail_share <= 0
 
 

@@ -151,7 +151,7 @@ def _repaired(scenario: Scenario, arrivals: Times, tried: VerifiedSchedule) -> V
 
 
 def miss_table(scenario: Scenario, arrivals: Times, cap: int, points: int) -> Table:
-    """Return misses per slot for every count up to the maximum; between grid points their logarithm is a line."""
+    """Return misses per slot for every count up to the maximum; between grid points their logarithm is interpolated."""
     settings = scenario.settings
     slots = int(arrivals[-1] // SLOT_SECONDS) + 1
     impatient = replace(scenario.clients, timeout_seconds=2 * scenario.objective_seconds)
@@ -210,7 +210,7 @@ def _start_seconds(scenario: Scenario) -> float:
 
 
 def _plan(scenario: Scenario, table: Table, price: float) -> tuple[int, ...]:
-    """Return the counts that minimise GPU-seconds + price * misses, one slot after another."""
+    """Return the counts that minimize GPU-seconds + price * misses, one slot after another."""
     limit, start = table.shape[1], _start_seconds(scenario)
     counts = np.arange(1, limit + 1)
     moves = counts[:, None] - counts[None, :]  # from column to row

@@ -33,7 +33,7 @@ def law_named(name: str, service: ServiceModel) -> Law[Any]:
     """Return the law by name; `service` is the profile of planners that need one.
 
     Raises:
-        UnknownLaw: the message has the known names.
+        UnknownLaw: the message lists the known names.
     """
     for algorithm, law in LAWS.items():
         if algorithm.value == name:
@@ -41,7 +41,9 @@ def law_named(name: str, service: ServiceModel) -> Law[Any]:
     try:
         return _baseline(name, service)
     except (KeyError, ValueError) as problem:
-        raise UnknownLaw(f"law {name!r}: there are {', '.join(OWN)}, and {KINDS}") from problem
+        raise UnknownLaw(
+            f"unknown law {name!r}: expected {', '.join(OWN)}, or {KINDS}"
+        ) from problem
 
 
 def _baseline(name: str, service: ServiceModel) -> Law[Any]:

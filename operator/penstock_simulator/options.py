@@ -1,4 +1,4 @@
-"""Argument parser of the simulator, and its conversion to a scenario. An edge."""
+"""Argument parser of the simulator, and its conversion to a scenario."""
 
 import argparse
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import ClientBehaviour, ColdStarts, Loss, Routing, Scenario
 
 CURVE = (100.0, 10.0)
-"""Invented, in milliseconds; the simulated figures of docs/design/control-law.md#findings are for this one."""
+"""Illustrative curve in milliseconds, used for the simulated figures of docs/design/control-law.md#findings."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,7 +20,10 @@ def parser() -> argparse.ArgumentParser:
     simulate = commands.add_parser("simulate", help="run laws over a trace of arrivals")
     simulate.add_argument("--trace", type=Path, required=True, help="file of arrival times")
     simulate.add_argument(
-        "--law", nargs="+", default=["CapacityAtObjective"], help="names; see docs/simulator.md"
+        "--law",
+        nargs="+",
+        default=["CapacityAtObjective"],
+        help="names of laws; see docs/simulator.md",
     )
     simulate.add_argument(
         "--curve", type=_pair, default=CURVE, metavar="A,C", help="t(b) = A + C*b in ms"
@@ -40,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         "--mean-replicas",
         type=float,
         default=MEAN_REPLICAS,
-        help="scale to this mean fluid count; 0: as it is",
+        help="scale the trace to this mean demand, in fully batched replicas; 0: unscaled",
     )
     simulate.add_argument("--start", type=int, default=10, help="Ready replicas at the start")
     simulate.add_argument("--min-replicas", type=int, default=1)
@@ -52,10 +55,13 @@ def parser() -> argparse.ArgumentParser:
         nargs="*",
         default=[],
         metavar="FROM,UNTIL",
-        help="no signals, in seconds",
+        help="periods without signals, in seconds",
     )
     simulate.add_argument(
-        "--seconds", type=float, default=None, help="only the first so many seconds of the trace"
+        "--seconds",
+        type=float,
+        default=None,
+        help="use only this many seconds from the start of the trace",
     )
     simulate.add_argument("--json", type=Path, default=Path("build/simulate.json"))
     simulate.add_argument("--plot", type=Path, default=Path("build/simulate.png"))
@@ -67,7 +73,7 @@ def _pair(text: str) -> tuple[float, float]:
         first, second = (float(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} must be two numbers joined by a comma"
+            f"{text!r} must be two numbers separated by a comma"
         ) from None
     if first < 0 or second < 0:
         raise argparse.ArgumentTypeError(f"{text!r} must not be negative")

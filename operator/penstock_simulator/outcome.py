@@ -17,32 +17,32 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One run in figures."""
+    """Summary figures of one run."""
 
     law: str
     requests: int
     """Received after the warm-up."""
     attainment: float
-    """Completed on time / received; refused, failed, expired ones are misses."""
+    """Completed on time / received; rejected, failed and expired ones are misses."""
     worst_five_minutes: float
     gpu_hours: float
     p50_seconds: float
     """Of completed requests, network and codec included."""
     p99_seconds: float
     never_completed: int
-    """Refused, failed or expired after the warm-up."""
+    """Rejected, failed or expired after the warm-up."""
     mean_replicas: float
     most_replicas: int
     mean_cap: float
     reversals_per_hour: float
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures as JSON knows them."""
+        """Return the figures as JSON values."""
         return asdict(self)
 
 
 def outcome(run: RunRecord) -> RunSummary:
-    """Return the run in figures."""
+    """Return the summary of a run."""
     arrived, latency = completed(run)
     warm = run.scenario.warm_up_seconds
     counted = arrived >= warm
@@ -68,7 +68,7 @@ def outcome(run: RunRecord) -> RunSummary:
 
 
 def completed(run: RunRecord) -> tuple[Times, Times]:
-    """Return arrival and latency in seconds of every completed request, in no order."""
+    """Return arrival and latency in seconds of every completed request, in no particular order."""
     arrived, latency = [np.empty(0)], [np.empty(0)]
     queues: dict[int, Times] = {}
     for queue, engine in run.router.served():

@@ -1,4 +1,4 @@
-"""Runs over time as a picture. An edge: it writes a file."""
+"""Plot of runs over time. Does I/O: writes a file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ def plot(runs: Sequence[RunRecord], path: Path) -> None:
         replicas.step(times, ready, where="post", color=colour, linestyle=":", linewidth=0.9)
         caps.step(times, [tick.cap for tick in run.moments], where="post", color=colour)
         latency.plot(*_p99(run), color=colour, linewidth=0.9)
-    replicas.set_ylabel("GPUs held, Ready dotted")
+    replicas.set_ylabel("GPUs allocated, Ready dotted")
     replicas.legend(loc="upper right")
     caps.set_ylabel("batch cap")
     latency.axhline(first.scenario.objective_seconds, color="0.5", linestyle="--", linewidth=0.8)

@@ -1,6 +1,6 @@
 """Simulation of pools that share a GPU budget, each with its own law, pods and arrivals, on one clock. Pure.
 
-The operator's own `decide/budgets` grants replicas: claims each tick, shares by weight and need, and waits for drains.
+The operator's own `decide/budgets` grants replicas: requests at each tick, shares by weight and need, and waits for drains.
 A replica is one device.
 """
 

@@ -1,4 +1,4 @@
-"""`simulate`: runs arrivals, pods and a law on fake time. Pure.
+"""`simulate`: runs arrivals, pods and a law in simulated time. Pure.
 
 Every 5 s the pods are scraped and the law runs one step, exactly as in the operator. Between two steps requests are
 routed in slices of half a second; readiness and the pods of connections change at the edges of slices, while batches

@@ -1,4 +1,4 @@
-"""Readers of traces: files of arrival times, each as seconds from its first. An edge: it reads files."""
+"""Readers of traces: files of arrival times, each as seconds from its first. Does I/O: reads files."""
 
 import csv
 import gzip
@@ -75,7 +75,7 @@ def _open(path: Path) -> io.TextIOBase:
 
 
 def _stamps(stamps: Iterable[str]) -> Times:
-    """Return seconds of `2023-11-16 18:17:03.9799600`: seven digits are one more than Python reads."""
+    """Return seconds of `2023-11-16 18:17:03.9799600`: seven fractional digits, one more than Python parses."""
     return np.array([datetime.fromisoformat(stamp[:26] + "+00:00").timestamp() for stamp in stamps])
 
 

@@ -1,5 +1,5 @@
-"""Other autoscalers, as laws: their documented rules at vendor defaults, over the same signals as ours.
+"""Other autoscalers as control laws: their documented algorithms with vendor defaults, on the same signals.
 
-None of them moves the batch cap: it stays at `cap`, or at the top of the envelope. What a baseline cannot see here
-(its own sidecar's metrics, sub-tick sampling) is named in its module.
+None of them changes the batch cap: it stays at `cap`, or at the maximum of the envelope. Each module states which
+inputs of the original are missing here (metrics of its own sidecar, sub-tick sampling).
 """

@@ -1,8 +1,8 @@
 """The HorizontalPodAutoscaler, and KEDA, which drives one with an external metric. Pure.
 
 Source: Kubernetes `pkg/controller/podautoscaler/replica_calculator.go` and `horizontal.go`. Defaults: sync 15 s, tolerance
-0.1, scale-up at most the larger of 100 % and 4 pods in 15 s without stabilisation, scale-down stabilised over 300 s.
-KEDA hands a Prometheus query's sum to an HPA as `AverageValue`.
+0.1, scale-up at most the larger of 100 % and 4 pods in 15 s without stabilization, scale-down stabilized over 300 s.
+KEDA passes the sum of a Prometheus query to an HPA as `AverageValue`.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ STABILIZATION_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class HorizontalState:
-    """What the controller remembers."""
+    """State of the controller between decisions."""
 
     synced: float
     recommended: tuple[tuple[float, int], ...] = ()
-    """(when, count), the last 300 s."""
+    """(time, count) of the last 300 s."""
 
 
 class Horizontal:
@@ -74,7 +74,7 @@ class Horizontal:
     def _with_missing(
         self, values: Mapping[str, float], missing: int, ratio: float, current: int
     ) -> int:
-        """Count pods without a metric as idle on the way up, and as on target on the way down."""
+        """Treat pods without a metric as idle when scaling up, and as on target when scaling down."""
         filled = sum(values.values()) + (missing * self._target if ratio < 1.0 else 0.0)
         again = filled / (len(values) + missing) / self._target
         turned = (ratio < 1.0 < again) or (again < 1.0 < ratio)

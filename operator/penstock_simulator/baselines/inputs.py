@@ -10,7 +10,7 @@ Metric = Callable[[PodSample], float | None]
 
 
 def utilization(sample: PodSample) -> float | None:
-    """Return GPU utilisation, 0 to 1."""
+    """Return GPU utilization, 0 to 1."""
     return sample.gpu_utilization
 
 
@@ -27,7 +27,7 @@ def in_flight(sample: PodSample) -> float | None:
 
 
 def per_pod(observed: LawInput, metric: Metric) -> Mapping[str, float]:
-    """Return the newest value of every pod that has one, terminating pods left out."""
+    """Return the newest value of every pod that has one, excluding terminating pods."""
     staying = {pod.uid for pod in observed.pods if not pod.terminating}
     values = {}
     for sample in sorted(observed.signals.samples, key=lambda sample: sample.time):
@@ -38,7 +38,7 @@ def per_pod(observed: LawInput, metric: Metric) -> Mapping[str, float]:
 
 
 def decided(observed: LawInput, replicas: int, cap: int | None, *, seen: bool = True) -> Decision:
-    """Return the decision of a law that only counts replicas."""
+    """Return the decision of a law that only sets the replica count."""
     settings = observed.settings
     bounded = min(max(replicas, settings.min_replicas), settings.max_replicas)
     return Decision(

@@ -1,6 +1,6 @@
 """The Knative pod autoscaler (KPA). Pure.
 
-Source: Knative serving `pkg/autoscaler/scaling/autoscaler.go`. Defaults: target concurrency 100 at 70 % utilisation, stable window
+Source: Knative serving `pkg/autoscaler/scaling/autoscaler.go`. Defaults: target concurrency 100 at 70 % utilization, stable window
 60 s, panic window 10 % of it, panic at 200 % of capacity, at most x1000 up and /2 down. Its queue-proxy samples every second and
 decides every 2 s; here both happen once a tick, on concurrency as the pods report it.
 """
@@ -19,10 +19,10 @@ UTILIZATION = 0.7
 
 @dataclass(frozen=True, slots=True)
 class KnativeState:
-    """Concurrency seen in the stable window, and the panic if there is one."""
+    """Concurrency in the stable window, and the start of panic mode, if any."""
 
     panic_since: float | None
-    """It begins in panic, so that a fleet is not given up before anything was seen."""
+    """The autoscaler starts in panic mode, so that it does not scale down before the first samples."""
     seen: tuple[tuple[float, float], ...] = ()
     panic_max: int = 0
 
@@ -42,14 +42,16 @@ class Knative:
     def step(
         self, state: KnativeState, observed: LawInput, now: float
     ) -> tuple[KnativeState, Decision]:
-        """Scale to mean concurrency over the stable window, or over the panic window while in panic."""
+        """Scale to mean concurrency over the stable window, or over the panic window in panic mode."""
         values = per_pod(observed, in_flight)
         if not values:
             return state, decided(observed, observed.replicas, self._cap, seen=False)
         recent = [entry for entry in state.seen if now - entry[0] < STABLE_SECONDS]
         state = replace(state, seen=(*recent, (now, sum(values.values()))))
         ready = max(1, sum(pod.ready and not pod.terminating for pod in observed.pods))
-        stable, panic = (self._wish(state, now, span) for span in (STABLE_SECONDS, PANIC_SECONDS))
+        stable, panic = (
+            self._desired(state, now, span) for span in (STABLE_SECONDS, PANIC_SECONDS)
+        )
         stable = max(stable, ready // 2)
         if panic / ready >= PANIC_THRESHOLD:
             state = replace(state, panic_since=now)
@@ -60,6 +62,6 @@ class Knative:
         most = max(state.panic_max, panic, stable, observed.replicas)
         return replace(state, panic_max=most), decided(observed, most, self._cap)
 
-    def _wish(self, state: KnativeState, now: float, span: float) -> int:
+    def _desired(self, state: KnativeState, now: float, span: float) -> int:
         counts = [count for when, count in state.seen if now - when < span]
         return ceil(sum(counts) / len(counts) / self._target)

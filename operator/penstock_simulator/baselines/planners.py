@@ -1,9 +1,9 @@
-"""Planners that know the model: one like NVIDIA Dynamo's, one like llm-d's workload-variant-autoscaler. Pure.
+"""Profile-based and saturation-based planners: one like NVIDIA Dynamo's, one like llm-d's workload-variant-autoscaler. Pure.
 
 Dynamo-like: every 180 s, replicas = rate of the last interval (its constant predictor; ARIMA is the vendor's default) / capacity at the
 objective from profiling, which is given here as the true curve at the largest batch that takes at most 0.45 of the objective.
-WVA-like: the saturation engine every 60 s: spare queue of unsaturated replicas below 3 of a threshold of 5 adds one, one is given back where the
-rest would keep that spare; nothing moves while pods load. There is no KV cache in one-shot serving, so only its queue rule applies.
+WVA-like: the saturation engine every 60 s: spare queue of unsaturated replicas below 3 of a threshold of 5 adds one, one is removed if the
+rest would keep that spare; nothing changes while pods load. There is no KV cache in one-shot serving, so only its queue rule applies.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ class DynamoLike:
     def step(
         self, state: DynamoState, observed: LawInput, now: float
     ) -> tuple[DynamoState, Decision]:
-        """Adjust once an interval."""
+        """Adjust the count once per interval."""
         counters = per_pod(observed, lambda sample: sample.rows_received)
         if not counters or now - state.adjusted < self._interval:
             return state, decided(observed, observed.replicas, None, seen=bool(counters))
@@ -67,7 +67,7 @@ WVA_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class VariantState:
-    """When it last looked."""
+    """Time of the last evaluation."""
 
     looked: float
 
@@ -84,7 +84,7 @@ class VariantLike:
     def step(
         self, state: VariantState, observed: LawInput, now: float
     ) -> tuple[VariantState, Decision]:
-        """Add or give back one."""
+        """Add or remove one replica."""
         current = observed.replicas
         queues = list(per_pod(observed, queue_depth).values())
         loading = any(not pod.ready and not pod.terminating for pod in observed.pods)

@@ -1,7 +1,7 @@
 """Ray Serve's default autoscaling policy. Pure.
 
-Source: `python/ray/serve/autoscaling_policy.py`. Defaults: 2 ongoing requests a replica, measured over 30 s, decided every 10 s;
-the count moves after 30 s (up) or 600 s (down) of the same wish. Its bound of 5 ongoing requests a replica is lifted here, so that all
+Source: `python/ray/serve/autoscaling_policy.py`. Defaults: 2 ongoing requests per replica, measured over 30 s, decided every 10 s;
+the count changes after 30 s (up) or 600 s (down) of the same result. Its bound of 5 ongoing requests per replica is removed here, so that all
 laws share one batch envelope.
 """
 
@@ -19,12 +19,12 @@ DOWN_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RayState:
-    """Ongoing requests of the last 30 s, and for how many decisions one direction was wished."""
+    """Ongoing requests of the last 30 s, and the number of consecutive decisions in one direction."""
 
     decided_at: float
     seen: tuple[tuple[float, float], ...] = ()
-    wishes: int = 0
-    """Positive: decisions in a row for up; negative: for down."""
+    streak: int = 0
+    """Positive: consecutive decisions to scale up; negative: to scale down."""
 
 
 class RayServe:
@@ -40,7 +40,7 @@ class RayServe:
         return RayState(decided_at=now - INTERVAL_SECONDS)
 
     def step(self, state: RayState, observed: LawInput, now: float) -> tuple[RayState, Decision]:
-        """Move after enough decisions in one direction."""
+        """Change the count after enough decisions in one direction."""
         current = observed.replicas
         values = per_pod(observed, in_flight)
         recent = [entry for entry in state.seen if now - entry[0] < LOOK_BACK_SECONDS]
@@ -48,17 +48,17 @@ class RayServe:
         state = replace(state, seen=seen)
         if now - state.decided_at < INTERVAL_SECONDS or not seen:
             return state, decided(observed, current, self._cap, seen=bool(values))
-        wish = ceil(sum(count for _, count in seen) / len(seen) / self._target)
-        wish = min(max(wish, observed.settings.min_replicas), observed.settings.max_replicas)
-        wishes = _counted(state.wishes, wish - current)
-        moves = wishes > UP_SECONDS / INTERVAL_SECONDS or -wishes > DOWN_SECONDS / INTERVAL_SECONDS
-        after = replace(state, decided_at=now, wishes=0 if moves else wishes)
-        return after, decided(observed, wish if moves else current, self._cap)
+        desired = ceil(sum(count for _, count in seen) / len(seen) / self._target)
+        desired = min(max(desired, observed.settings.min_replicas), observed.settings.max_replicas)
+        streak = _counted(state.streak, desired - current)
+        moves = streak > UP_SECONDS / INTERVAL_SECONDS or -streak > DOWN_SECONDS / INTERVAL_SECONDS
+        after = replace(state, decided_at=now, streak=0 if moves else streak)
+        return after, decided(observed, desired if moves else current, self._cap)
 
 
-def _counted(wishes: int, move: int) -> int:
+def _counted(streak: int, move: int) -> int:
     if move > 0:
-        return max(wishes, 0) + 1
+        return max(streak, 0) + 1
     if move < 0:
-        return min(wishes, 0) - 1
+        return min(streak, 0) - 1
     return 0

@@ -1,1 +1,1 @@
-"""The simulated pods of a pool: their life, engine, router and metrics."""
+"""The simulated pods of a pool: their lifecycle, engine, router and metrics."""

@@ -1,4 +1,4 @@
-"""A pod's engine: one batch at a time, and the counters it publishes. Pure."""
+"""A pod's engine: one batch at a time, and the counters that it publishes. Pure."""
 
 from bisect import bisect_left
 from itertools import accumulate
@@ -12,7 +12,7 @@ BOUNDS = (
     *(0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0),
 )
 WARM_UP_SECONDS = 2.0
-"""Time after which no further size starts, as in the runtime."""
+"""Time after which no larger batch size is measured, as in the runtime."""
 
 
 class SimulatedEngine:
@@ -33,13 +33,13 @@ class SimulatedEngine:
         self._counted = 0
         self.counts = [0] * (len(BOUNDS) + 1)
         self.completed = 0
-        """Requests, and how many of them within the objective."""
+        """Completed requests; `good` counts those within the objective."""
         self.good = 0
         self.free_at = -inf
         self.queue: list[float] = []
-        """Arrivals, whose ranges its batches are."""
+        """Arrival times; each batch is a range of this list."""
         self.firsts: list[int] = []
-        """Of each batch: the first request, the one after the last, its end and its length in seconds."""
+        """By batch, like the next three lists: index of the first request, index after the last, end, and duration in seconds."""
         self.lasts: list[int] = []
         self.ends: list[float] = []
         self.spent: list[float] = []
@@ -96,7 +96,7 @@ class SimulatedEngine:
         return self.lasts[-1] - self.firsts[-1] if self.free_at > now else 0
 
     def busy_seconds(self, now: float) -> float:
-        """Return the time spent in batches until `now`, the running one's part included."""
+        """Return the time spent in batches until `now`, including the running batch's part."""
         self.settle(now)
         part = self.spent[-1] - (self.free_at - now) if self.free_at > now else 0.0
         return self._sums[3] + part
@@ -118,7 +118,7 @@ class SimulatedEngine:
         return tuple(zip((*BOUNDS, inf), map(float, accumulate(self.counts)), strict=True))
 
     def durations(self) -> tuple[tuple[float, float], ...]:
-        """Return completed requests' latencies as `buckets`, cut at the objective and nowhere else."""
+        """Return completed requests' latencies as `buckets`, with the objective as the only finite bound."""
         whole = (inf, float(self.completed))
         objective = self._limit + self._service.overhead
         return (whole,) if objective == inf else ((objective, float(self.good)), whole)

@@ -1,4 +1,4 @@
-"""The pods of the pool: created, started by chance, drained, released. Pure."""
+"""The pods of the pool: created, started after a random time, drained, released. Pure."""
 
 from collections.abc import Callable
 from math import exp, log
@@ -30,7 +30,7 @@ class SimulatedFleet:
         self.all: list[SimulatedPod] = []
         """All pods by index, which connections refer to; never removed."""
         self.live: list[SimulatedPod] = []
-        """Those not released."""
+        """Pods that are not released."""
         self.cap: int | None = None
         for _ in range(scenario.start_replicas):
             start = cold_start(scenario.cold, self._starts)
@@ -60,7 +60,7 @@ class SimulatedFleet:
             pod.cap = cap
 
     def staying(self, now: float) -> list[SimulatedPod]:
-        """Return the pods that count as replicas: all that do not terminate."""
+        """Return the pods that count as replicas: all that are not terminating."""
         return [pod for pod in self.live if pod.terminating_since > now]
 
     def ready(self, now: float) -> list[SimulatedPod]:
@@ -81,15 +81,15 @@ class SimulatedFleet:
             pod.terminate(now, self._scenario.drain_seconds)
 
     def release(self, now: float) -> None:
-        """Forget the pods that are gone by `now`."""
+        """Drop the pods that have ended by `now`."""
         self.live = [pod for pod in self.live if not pod.release_if_done(now)]
 
     def gpu_seconds(self, end: float) -> float:
-        """Return what was held until `end`, from decision to release."""
+        """Return the GPU-seconds allocated until `end`, from decision to release."""
         return sum(max(0.0, min(pod.released_at, end) - pod.billed_from) for pod in self.all)
 
     def total(self, value: Callable[[SimulatedPod], float]) -> float:
-        """Return a sum over every pod there ever was."""
+        """Return a sum over all pods, including released ones."""
         return sum(value(pod) for pod in self.all)
 
 

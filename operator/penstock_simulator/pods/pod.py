@@ -1,4 +1,4 @@
-"""A simulated pod: its life, its queue, and the runtime's rule for the next batch. Times are seconds of the trace.
+"""A simulated pod: its lifecycle, its queue, and the runtime's rule for the next batch. Times are seconds of the trace.
 
 `advance(until)` runs every batch that begins before `until`; all arrivals before `until` must have been pushed.
 The rule is the runtime's (`penstock_runtime.engine.dynamic.batch_former`) for requests of one row and one shape, whose
@@ -22,7 +22,7 @@ class PodLimits:
     """Limits of every pod in addition to the cap."""
 
     service: ServiceModel
-    """The curve by which the former judges whether waiting pays: the pod has measured itself."""
+    """Service curve that the pod has measured, by which the batch former decides whether to wait."""
     window_seconds: float
     max_queue_depth: int
     timeout_seconds: float
@@ -33,7 +33,7 @@ class SimulatedPod:
 
     __slots__ = (
         "_limits", "arrivals", "billed_from", "cap", "created", "engine", "expired", "head", "index", "kill_at", "ready_at",
-        "received", "refused", "released_at", "shared_waiting", "terminating_since", "uid",
+        "received", "rejected", "released_at", "shared_waiting", "terminating_since", "uid",
     )  # fmt: skip
 
     def __init__(self, index: int, created: float, ready_at: float, engine: SimulatedEngine, limits: PodLimits) -> None:  # fmt: skip
@@ -48,7 +48,7 @@ class SimulatedPod:
         self.expired = 0
         self.head = 0
         self.received = 0.0
-        self.refused: list[float] = []
+        self.rejected: list[float] = []
         self.shared_waiting = 0.0
         """Share of the central queue."""
         self.terminating_since = inf
@@ -61,26 +61,26 @@ class SimulatedPod:
         return self.ready_at <= now < self.terminating_since
 
     def waiting(self) -> float:
-        """Return the requests that wait here."""
+        """Return the number of waiting requests."""
         return len(self.arrivals) - self.head + self.shared_waiting
 
     def in_flight(self, now: float) -> int:
-        """Return what waits and runs."""
+        """Return the number of waiting and running requests."""
         return len(self.arrivals) - self.head + self.engine.running(now)
 
     def settled(self) -> float:
-        """Return the requests that have ended: completed, given up, refused."""
-        return self.engine.completed + self.expired + len(self.refused)
+        """Return the number of requests that have ended: completed, expired or rejected."""
+        return self.engine.completed + self.expired + len(self.rejected)
 
     def push(self, times: Sequence[float]) -> None:
-        """Add arrivals, ascending, none before those already here."""
+        """Add arrivals, ascending and not before earlier ones."""
         self.arrivals.extend(times)
         self.received += len(times)
 
     def advance(self, until: float) -> None:
         """Run every batch that begins before `until`.
 
-        The one loop whose length is the number of batches: what it needs is at hand, not called for.
+        The hot loop: it iterates once per batch, so it uses local variables and avoids calls.
         """
         engine, limits = self.engine, self._limits
         if engine.free_at >= until and len(self.arrivals) - self.head <= limits.max_queue_depth:
@@ -105,7 +105,7 @@ class SimulatedPod:
                 head = after
             upto = bisect_right(arrivals, start, head)
             if upto - head > depth:
-                self._refuse(head, upto)
+                self._reject(head, upto)
                 upto, known = head + depth, len(arrivals)
             last = head + cap if upto - head > cap else upto
             if last > head:
@@ -120,10 +120,10 @@ class SimulatedPod:
                 head = last
         self.head, engine.free_at = head, free
         if known - head > depth:
-            self._refuse(head, known)
+            self._reject(head, known)
 
     def _start(self, head: int, free: float) -> float:
-        """Return when the next batch begins, if no more arrives than is known."""
+        """Return when the next batch begins, given only the known arrivals."""
         arrivals = self.arrivals
         first = arrivals[head]
         start = max(free, first)
@@ -141,21 +141,21 @@ class SimulatedPod:
         rate = upto - bisect_left(self.arrivals, now - 1.0, 0, upto)
         return rate * self._limits.service.seconds(rows) > rows
 
-    def _refuse(self, head: int, upto: int) -> None:
+    def _reject(self, head: int, upto: int) -> None:
         """Remove requests that arrived at a full queue, which shrinks only when a batch starts."""
         full = head + self._limits.max_queue_depth
-        self.refused.extend(self.arrivals[full:upto])
+        self.rejected.extend(self.arrivals[full:upto])
         del self.arrivals[full:upto]
 
     def terminate(self, now: float, drain_seconds: float) -> None:
-        """Begin to drain; a pod that never was Ready is gone at once."""
+        """Start draining; a pod that was never Ready is released immediately."""
         self.terminating_since = now
         self.kill_at = now + drain_seconds
         if self.ready_at > now:
             self.released_at = now
 
     def release_if_done(self, now: float) -> bool:
-        """Return whether the pod is gone by `now`, and set when it went."""
+        """Return whether the pod is released by `now`, and set the time of its release."""
         if self.released_at <= now:
             return True
         if self.terminating_since > now or self.ready_at > now:

@@ -23,16 +23,16 @@ Served = tuple[list[float], SimulatedEngine]
 
 
 class Router(Protocol):
-    """Brings requests to pods."""
+    """Routes requests to pods."""
 
     failed: list[float]
     """Arrivals of requests that found no Ready pod, or a full central queue."""
 
     def advance(self, times: Times, start: float, end: float) -> None:
-        """Route the arrivals of [start, end), slice by slice, and let every pod live until `end`."""
+        """Route the arrivals of [start, end), slice by slice, and advance every pod to `end`."""
 
     def served(self) -> Iterator[Served]:
-        """Yield what every engine did."""
+        """Yield every engine with the queue that it served."""
 
     def waiting(self) -> bool:
         """Return whether any request waits."""
@@ -48,7 +48,7 @@ def slices(times: Times, start: float, end: float) -> Iterator[tuple[Times, floa
 
 
 class PodQueues:
-    """What the routers have in common whose pods each have a queue."""
+    """Base of routers whose pods have a queue each."""
 
     def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
         self.failed: list[float] = []
@@ -57,7 +57,7 @@ class PodQueues:
         self._random = np.random.default_rng([scenario.seed, 3])
 
     def served(self) -> Iterator[Served]:
-        """Yield what every engine did."""
+        """Yield every engine with the queue that it served."""
         for pod in self._fleet.all:
             yield pod.arrivals, pod.engine
 
@@ -89,7 +89,7 @@ class PerConnection(PodQueues):
         return self._pod[self._random.integers(len(self._pod), size=number)]
 
     def _push(self, times: Times, chosen: NDArray[np.int64]) -> None:
-        order = np.argsort(chosen.astype(np.int16), kind="stable")  # as small numbers: by radix
+        order = np.argsort(chosen.astype(np.int16), kind="stable")  # small integers: radix sort
         ordered = times[order].tolist()
         upto = 0
         for index, number in enumerate(np.bincount(chosen + 1).tolist(), start=-1):
@@ -121,7 +121,7 @@ class PowerOfTwo(PodQueues):
     """Each request goes to the less loaded of two Ready pods."""
 
     def advance(self, times: Times, start: float, end: float) -> None:
-        """Route request by request: each choice sees what the last one did."""
+        """Route request by request: each choice depends on the previous one."""
         for part, begin, until in slices(times, start, end):
             self._route(part, self._fleet.ready(begin))
             for pod in self._fleet.live:
@@ -154,7 +154,7 @@ class CentralQueue:
         self._head = 0
 
     def advance(self, times: Times, start: float, end: float) -> None:
-        """Let free pods pull, the one that is free longest first."""
+        """Let free pods pull batches, the longest idle first."""
         for part, begin, until in slices(times, start, end):
             self._serve(part, begin, until)
 
@@ -167,7 +167,7 @@ class CentralQueue:
             if at >= end:
                 break
             self._pull(pod, at)
-        self._refuse(len(ready))
+        self._reject(len(ready))
         self._share(ready, len(times))
 
     def _pull(self, pod: SimulatedPod, at: float) -> None:
@@ -182,13 +182,13 @@ class CentralQueue:
             pod.engine.run(self._head, last, at)
             self._head = last
 
-    def _refuse(self, ready: int) -> None:
+    def _reject(self, ready: int) -> None:
         full = self._head + self._depth * max(ready, 1)
         self.failed.extend(self._arrivals[full:])
         del self._arrivals[full:]
 
     def _share(self, ready: list[SimulatedPod], received: int) -> None:
-        """Let the Ready pods report the one queue in even shares, so that laws see it as they see queues."""
+        """Attribute the central queue to the Ready pods in equal shares, so that laws observe it like queues of pods."""
         for pod in self._fleet.live:
             pod.shared_waiting = 0.0
         for pod in ready:
@@ -196,7 +196,7 @@ class CentralQueue:
             pod.received += received / len(ready)
 
     def served(self) -> Iterator[Served]:
-        """Yield what every engine did."""
+        """Yield every engine with the queue that it served."""
         for pod in self._fleet.all:
             yield self._arrivals, pod.engine
 

@@ -1,4 +1,4 @@
-"""What a law gets to see of the world: samples that are late, and some that are lost. Pure."""
+"""Simulated scraping: samples reach the law late, and some are lost. Pure."""
 
 from collections import deque
 
@@ -12,7 +12,7 @@ from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
 
 
 class Scraper:
-    """Takes a round of samples every tick and hands it on when its delay is over."""
+    """Takes a round of samples every tick and delivers it after its delay."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._loss = scenario.loss
@@ -30,7 +30,7 @@ class Scraper:
     def signals(self, now: float) -> PoolSignals:
         """Return the newest round that has arrived by `now`; nothing at all in an outage."""
         if any(start <= now < end for start, end in self._loss.outages):
-            return PoolSignals(SignalSource.NONE, problem="the metrics store does not answer")
+            return PoolSignals(SignalSource.NONE, problem="the metrics store does not respond")
         due: tuple[PodSample, ...] = ()
         while self._rounds and self._rounds[0][0] <= now - self._loss.delay_seconds:
             due = self._rounds.popleft()[1]
@@ -71,7 +71,7 @@ def law_input(
     *,
     limited: bool = False,
 ) -> LawInput:
-    """Return one tick of the pool as the operator's own law reads it; `limited`: it has less than it wanted."""
+    """Return one tick of the pool as the operator's own law reads it; `limited`: it has fewer replicas than requested."""
     return LawInput(
         settings=scenario.settings,
         signals=signals,

@@ -28,7 +28,7 @@ def test_the_page_tells_the_whole_decision(
         "100.00 + 10.000 b ms",
         "R2 0.981",
         "92.4 %",
-        "may be 80.0 %",
+        "at most 80.0 %",
         "objective: request 1000 ms",
         "42.0 s",
         "2 pods acknowledged generation 12",

@@ -66,7 +66,7 @@ def test_an_outage_of_the_history_is_interpolated_and_reported(
     assert "15 % of it unknown and interpolated" in capsys.readouterr().out
 
 
-def test_a_history_of_which_too_much_is_unknown_is_refused(
+def test_a_history_with_too_many_gaps_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(known([40.0] * 20 + [nan] * 11 + [40.0] * 10), tmp_path, "--last", "10m") == 1
@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_one_line_with_a_remedy(
     assert "Traceback" not in error
 
 
-def test_a_file_that_holds_no_policy_is_refused_by_its_name_and_field(
+def test_a_file_without_a_policy_is_rejected_with_its_name_and_field(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = proposed(tmp_path, bounds={"replicas": {"max": 0}})
@@ -210,7 +210,7 @@ def test_a_bar_tells_how_far_each_run_has_come_and_leaves_nothing_behind(
     assert "team-a/chat" in page
 
 
-def test_a_pool_that_generates_text_is_refused_for_no_model_of_its_steps_is_here(
+def test_a_pool_that_generates_text_is_rejected_because_its_steps_are_not_modelled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     claim = {

@@ -97,7 +97,7 @@ def test_laws_of_the_operator_survive_a_lossy_store() -> None:
         assert min(blind) >= blind[0]
 
 
-def test_an_unknown_law_is_refused_with_what_there_is() -> None:
+def test_an_unknown_law_is_rejected_with_the_known_names() -> None:
     with pytest.raises(UnknownLaw, match="keda-queue-N"):
         law_named("keda-queue-many", EXACT)
 

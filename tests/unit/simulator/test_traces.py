@@ -29,7 +29,7 @@ def test_mooncake_milliseconds_and_plain_seconds_are_read(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "text", ["", "7\n", "one\ntwo\n", "nan\n3\n", '{"time": 1}\n{"time": 2}\n']
 )
-def test_what_is_no_trace_is_refused_by_name(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_trace_is_rejected_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.txt"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UnreadableTrace, match=r"bad\.txt"):

@@ -70,13 +70,13 @@ def test_cold_starts_have_the_median_asked_for_and_failures_on_top() -> None:
     assert float((drawn > 300).mean()) == pytest.approx(0.1, abs=0.02)
 
 
-def test_a_full_queue_refuses_and_a_refusal_is_a_miss() -> None:
+def test_a_full_queue_rejects_and_a_rejection_is_a_miss() -> None:
     arrivals = np.linspace(0.0, 1.0, 500)
     run = simulate(world(1, max_queue_depth=100), fixed(1), arrivals)
     summary = outcome(run)
     assert summary.never_completed > 200
     assert summary.attainment < 0.6
-    assert len(run.fleet.all[0].refused) == summary.never_completed
+    assert len(run.fleet.all[0].rejected) == summary.never_completed
 
 
 def test_same_seed_same_story() -> None:
