@@ -1,4 +1,4 @@
-{{/* Name of everything in this release: the release's own, with the chart's where it does not say so. */}}
+{{/* Name of all objects of this release: the release's name, followed by the chart's if it does not contain it. */}}
 {{- define "penstock.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 44 | trimSuffix "-" -}}
@@ -37,7 +37,7 @@ app.kubernetes.io/component: operator
   namespace: {{ .Release.Namespace }}
 {{- end -}}
 
-{{/* What the operator may do where it serves: watch pools, and keep their children. No nodes, no Secrets. */}}
+{{/* Permissions in served namespaces: watch pools and manage their children. No nodes, no Secrets. */}}
 {{- define "penstock.serving" -}}
 - apiGroups: [penstock.dev]
   resources: [inferencepools]
@@ -45,7 +45,7 @@ app.kubernetes.io/component: operator
 - apiGroups: [penstock.dev]
   resources: [inferencepools/status]
   verbs: [get, patch, update]
-# For owner references, where OwnerReferencesPermissionEnforcement is on.
+# For owner references under the admission plugin OwnerReferencesPermissionEnforcement.
 - apiGroups: [penstock.dev]
   resources: [inferencepools/finalizers]
   verbs: [update]
@@ -91,7 +91,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* Peers that may connect to pools' pods: this operator by its namespace and labels, and the peers in the values. */}}
+{{/* Peers that may connect to the pods of pools: this operator by its namespace and labels, and the peers in the values. */}}
 {{- define "penstock.poolPeers" -}}
 {{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
 {{- $operator := dict "matchLabels" (include "penstock.selector" . | fromYaml) -}}

@@ -32,7 +32,7 @@ def render(chart: Path = CHART, **values: str) -> list[Object]:
     return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
-def refusal(name: str, value: str) -> str:
+def rejection(name: str, value: str) -> str:
     """Return helm's error message for an invalid value."""
     try:
         render(CHART, **{name: value})

@@ -8,7 +8,7 @@ import pytest
 from penstock_api import names
 from penstock_operator.config import OperatorConfig, metrics_server
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
-from tests.unit.charts.rendered import CHART, Object, only, refusal, render
+from tests.unit.charts.rendered import CHART, Object, only, rejection, render
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_the_pods_own_words_reach_the_pod() -> None:
 
 @pytest.mark.parametrize("name", ["image.repository", "defaultRuntimeImage"])
 def test_an_image_that_is_not_named_is_asked_for(name: str) -> None:
-    said = refusal(name, "")
+    said = rejection(name, "")
     assert f"{name} must be set: build" in said
 
 
@@ -178,10 +178,10 @@ def test_an_image_that_is_not_named_is_asked_for(name: str) -> None:
         ("penstock-crds__keep", "false", "keep"),
     ],
 )
-def test_a_value_that_is_unknown_or_wrong_is_refused_by_name(
+def test_a_value_that_is_unknown_or_wrong_is_rejected_by_name(
     name: str, value: str, field: str
 ) -> None:
-    assert re.search(rf"\b{field}\b", refusal(name, value))
+    assert re.search(rf"\b{field}\b", rejection(name, value))
 
 
 def volumes(objects: list[Object]) -> dict[str, Object]:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from penstock_api import names
-from tests.unit.charts.rendered import CHART, Object, only, refusal, render
+from tests.unit.charts.rendered import CHART, Object, only, rejection, render
 from tests.unit.charts.test_rights import grants
 
 
@@ -98,5 +98,5 @@ def test_pods_are_scraped_where_they_are_served() -> None:
     ("name", "value"),
     [("scope", "Namespaces"), ("scope", "Half"), ("namespaces", "{team-a}")],
 )
-def test_a_scope_that_makes_no_sense_is_refused(name: str, value: str) -> None:
-    assert "namespaces" in refusal(name, value) or "scope" in refusal(name, value)
+def test_an_invalid_scope_is_rejected(name: str, value: str) -> None:
+    assert "namespaces" in rejection(name, value) or "scope" in rejection(name, value)
