@@ -9,8 +9,8 @@ from tests.support.load.load import Load
 
 MIN_SHARE = 0.15
 WITHIN_SECONDS = 120.0
-"""With 16 clients at random, a new pod has under 15 % for a whole minute in about one run of forty; `make bench-http`
-measures the minute."""
+"""With 16 randomly distributed clients, a new pod gets under 15 % for a whole minute in about one run of forty;
+`make bench-http` measures the minute."""
 OVER_SECONDS = 10
 
 

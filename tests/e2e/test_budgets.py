@@ -18,11 +18,11 @@ SCALING = {
     "mode": "Auto", "minReplicas": 1, "algorithm": "CapacityAtObjective",
     "scaleDown": {"stabilizationSeconds": 20, "maxPercentPerMinute": 100},
 }  # fmt: skip
-"""Stabilization of only 20 s, so that stable counts result from the law and the division of the budget."""
+"""Stabilization of only 20 s, so that stable counts are due to the law and the division of the budget."""
 OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 10_000}]
 BATCHING = {"size": {"min": 4, "max": 4}, "maxQueueDepth": 16}
 HEAVY, LIGHT = 4, 3
-"""Maximum replicas of each pool; t(4) = 3 s, so that a replica serves 1.3 requests a second."""
+"""Maximum replicas of each pool; t(4) = 3 s, so that a replica serves 1.3 requests/s."""
 RATE = 7.0
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
@@ -113,10 +113,10 @@ async def assert_budget_divided(
         Load(light.url(), light.name, rate=RATE, seed=2) as other,
     ):
         took = await asyncio.to_thread(await_replicas, pools, (3, 1))
-        figure(f"7 GPUs wanted of 4: shared 3 to 1 by weight after {took:.0f} s")
+        figure(f"7 GPUs requested of 4: divided 3 to 1 by weight after {took:.0f} s")
         heavy.await_condition("BudgetLimited", "True", "BudgetShort", seconds=20)
         await asyncio.to_thread(
-            until, "all seven wanted", lambda: _reported(api, light), seconds=60
+            until, "all seven requested", lambda: _reported(api, light), seconds=60
         )
         await watch(pools, seconds)
         api.merge(POLICY_PATH, {"spec": budget(2)})
@@ -124,7 +124,7 @@ async def assert_budget_divided(
         figure(f"budget 4 -> 2: both pools at their minimum, drained, after {took:.0f} s")
         api.merge(POLICY_PATH, {"spec": budget(7)})
         took = await asyncio.to_thread(await_replicas, pools, (HEAVY, LIGHT))
-        figure(f"budget 2 -> 7: all that is wanted after {took:.0f} s")
+        figure(f"budget 2 -> 7: all requested replicas after {took:.0f} s")
         await watch(pools, seconds / 5)
         light.await_condition("BudgetLimited", "False", "WithinBudget", seconds=20)
         assert "status.desiredReplicas" not in str(light.status().get("bounded"))

@@ -1,4 +1,4 @@
-"""A fault that begins while replicas start: no wrong-way move, a condition reports it, no request is lost."""
+"""A fault that begins while replicas start: it causes no wrong-way move and no lost request, and a condition reports it."""
 
 import asyncio
 import time
@@ -28,15 +28,15 @@ SPEC = {
     "batching": {"size": {"min": 1, "max": 64}},
     "objectives": [{"metric": "RequestLatency", "milliseconds": 1200}],
 }  # fmt: skip
-"""Two batches of 10 rows fit the objective, at 20 rows a second a replica; a batch of 27 fills it, at 23."""
+"""Two batches of 10 rows fit the objective, at 20 rows/s per replica; a batch of 27 rows takes all of it, at 23 rows/s."""
 PLANNED = 10
 """The planned cap in rows; on a busy machine the first plan may be lower."""
 STEP = 60
-"""Requests a second for four replicas; `MIN_REPLICAS` fall behind by 15 a second with any batch size."""
+"""Requests per second for four replicas; `MIN_REPLICAS` fall behind by 15 per second with any batch size."""
 FILLED = 28
-"""The longest bridge in rows: a batch that fills the objective, plus the error of the fit."""
-BREATH = 1.3
-"""Factor by which the fit, and with it the plan, may vary."""
+"""The largest bridge cap in rows: a batch that takes the whole objective, plus the error of the fit."""
+TOLERANCE = 1.3
+"""Tolerance of the fit, and with it of the plan, as a factor."""
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ class PoolWatch:
     @property
     def highest(self) -> float:
         """The highest cap that is not a bridge."""
-        return BREATH * max(self.planned, PLANNED)
+        return TOLERANCE * max(self.planned, PLANNED)
 
     def look(self) -> tuple[int, int]:
         """Return (cap, count); asserts that the count never falls and the cap stays between plan and longest bridge."""
         deployment = self.pool.api.request("GET", self.pool.children["Deployment"])
         cap, count = self.pool.status()["batch"]["cap"], int(deployment["spec"]["replicas"])
-        assert count >= self.count, f"the count fell, {self.count} -> {count}"
-        assert self.planned / BREATH <= cap <= FILLED, f"cap {cap}, planned {self.planned}"
+        assert count >= self.count, f"the replica count fell, {self.count} -> {count}"
+        assert self.planned / TOLERANCE <= cap <= FILLED, f"cap {cap}, planned {self.planned}"
         self.count = count
         self.caps.add(cap)
         return cap, count

@@ -72,7 +72,7 @@ def writer(operator: InstalledOperator, api: Api, namespace: str, volume: Path) 
 
 @dataclass(slots=True)
 class Streams:
-    """Ends of streams as counted by the clients."""
+    """Counts of ended streams, by the clients."""
 
     completed: int = 0
     faults: list[str] = field(default_factory=list)
@@ -202,7 +202,7 @@ def test_the_law_follows_tokens_up_and_down_again(writer: PoolHandle, figure: Fi
     assert seen.faults == []
     each = scaling["rowsPerSecondPerReplica"]
     figure(
-        f"two replicas wanted after {up:.0f} s, one again {down:.0f} s after the load; {each} answers/s a replica; none of"
+        f"two replicas requested after {up:.0f} s, one again {down:.0f} s after the load; {each} answers/s per replica; none of"
         f" {seen.completed} streams dropped"
     )
 

@@ -46,5 +46,5 @@ async def test_cap_and_replicas_follow_the_load_and_no_request_is_lost(
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     assert load.final.completed + load.final.refused == load.final.sent
     figure(
-        f"load 5 -> 60 -> 3 requests/s: lost {load.final.lost} of {load.final.sent}, refused {load.final.refused}"
+        f"load 5 -> 60 -> 3 requests/s: lost {load.final.lost} of {load.final.sent}, rejected {load.final.refused}"
     )

@@ -157,5 +157,5 @@ def test_a_broken_factory_recovers_when_its_config_map_is_corrected(
     pool.await_condition("Ready", "False", "ModelLoadFailed", seconds=60)
     assert "no such weights" in pool.condition("Ready")["message"]
     api.apply(config_map(namespace, FACTORY))
-    pool.await_ready(1, seconds=400)  # the kubelet's sync of the volume, then its restart back-off
+    pool.await_ready(1, seconds=400)  # the kubelet's volume sync, then the restart back-off
     np.testing.assert_array_equal(infer(pool, "X", "Y"), 3 * ROWS)

@@ -12,7 +12,7 @@ from tests.support.load.load import Load
 POLICY_PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies/e2e-rollback"
 WINDOW = 60
 GOOD, BAD = 16, 1
-"""Rows a batch; t(16) = 120 ms and carries 130 requests a second, t(1) = 45 ms carries 22."""
+"""Rows per batch; t(16) = 120 ms serves 130 requests/s, t(1) = 45 ms serves 22."""
 RATE = 30.0
 
 
@@ -59,4 +59,4 @@ async def test_an_edit_that_makes_requests_late_is_rolled_back(
     message = pool.condition("PolicyApplied")["message"]
     assert f"batching.size.max {GOOD} -> {BAD} rolled back" in message
     assert pool.get()["spec"]["batching"]["size"]["max"] == BAD
-    figure(f"a harmful edit set aside after {took:.0f} s: {message}")
+    figure(f"a harmful edit rolled back after {took:.0f} s: {message}")

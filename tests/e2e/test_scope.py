@@ -18,7 +18,7 @@ SPEC = emulated(replicas=1, drain={"deadlineSeconds": 5})
 def scoped(
     target: Target, images: Images, operator: InstalledOperator, namespace: str
 ) -> Iterator[InstalledOperator]:
-    """The release in scope Namespaces with the test's namespace; restored afterwards."""
+    """The release in scope Namespaces with the test's namespace; its values are restored afterwards."""
     operator.change("scope=Namespaces", f"namespaces={{{namespace}}}")
     yield operator
     install.install_operator(target, images)

@@ -25,7 +25,7 @@ SLOW_START = {
         "arguments": {"a_milliseconds": "50", "c_milliseconds": "20", "load_seconds": "15"},
     }},
 }  # fmt: skip
-"""Two batches of 10 rows fit the objective; a batch of 26 fills it. 40 rows a second at the former."""
+"""Two batches of 10 rows fit the objective, at 40 rows/s; a batch of 26 rows takes all of it."""
 
 
 @pytest.mark.long
@@ -54,7 +54,7 @@ async def test_the_cap_bridges_a_start_replicas_follow_and_the_cap_returns(
 
 
 async def _observed(pool: PoolHandle, planned: int) -> list[tuple[int, int, int]]:
-    """Record (cap, ready, wanted) until more replicas are Ready and the cap is back."""
+    """Record (cap, ready, desired) until more replicas are Ready and the cap is back."""
     seen: list[tuple[int, int, int]] = []
 
     def settled() -> bool | str:
@@ -75,7 +75,7 @@ def _cap(pool: PoolHandle) -> int:
 
 STEADY = {**SCALING, "minReplicas": 2, "maxReplicas": 4}
 RATE = 40
-"""Two replicas carry it and one cannot: t(8) = 210 ms, 38 rows a second each."""
+"""Load for two replicas, not one: t(8) = 210 ms, 38 rows/s each."""
 
 
 @pytest.mark.own_cluster

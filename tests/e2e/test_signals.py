@@ -20,7 +20,7 @@ SCALING = {
 }  # fmt: skip
 BATCHING = {"mode": "Auto", "size": {"min": 4, "max": 8}}
 RATE = 40
-"""Two replicas carry it and one cannot, at any cap: t(4) = 130 ms, t(8) = 210 ms, 38 rows a second each."""
+"""Load for two replicas, not one, at any cap: t(4) = 130 ms, t(8) = 210 ms, 38 rows/s each."""
 
 
 @contextmanager

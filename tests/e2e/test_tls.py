@@ -39,7 +39,7 @@ def secret(namespace: str, name: str, folder: Path) -> Object:
 def authority(
     api: Api, operator: InstalledOperator, images: Images, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Authority]:
-    """The authority that the operator verifies pods with, while it serves TLS itself; restored afterwards."""
+    """The CA by which the operator verifies pods, while it serves TLS itself; the installation is restored afterwards."""
     authority, home = Authority.make(), install.OPERATOR_NAMESPACE
     folder = tmp_path_factory.mktemp("operator")
     authority.issue(folder, f"penstock-operator.{home}.svc")
@@ -83,7 +83,7 @@ def test_a_pool_serves_a_verified_certificate_and_renews_it_without_a_restart(
     assert served(pool, trust) == first
     with pytest.raises(ssl.SSLError):
         served(pool, ssl.create_default_context())
-    assert refuses_plain_http(pool)
+    assert rejects_plain_http(pool)
 
     names, generation = pool.pod_names(), pool.status()["batch"]["generation"]
     second = authority.issue(tmp_path / "second", f"secure.{pool.namespace}.svc")
@@ -101,7 +101,7 @@ def test_a_pool_serves_a_verified_certificate_and_renews_it_without_a_restart(
     assert all(restarts(pod) == 0 for pod in pool.pods())
 
 
-def refuses_plain_http(pool: PoolHandle) -> bool:
+def rejects_plain_http(pool: PoolHandle) -> bool:
     """Return whether the client port rejects plain HTTP."""
     connection = http.client.HTTPConnection(pool.url().removeprefix("http://"), timeout=10)
     try:

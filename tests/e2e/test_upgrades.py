@@ -52,7 +52,7 @@ def test_a_restarted_operator_adopts_existing_pools_and_applies_edits(
 ) -> None:
     steady.await_acknowledged()
     names, batch = steady.pod_names(), steady.status()["batch"]
-    cap = batch["cap"] + 7  # different from any cap that the law could set by then
+    cap = batch["cap"] + 7  # different from any cap that the law can have set
     operator.stop()
     steady.edit({"batching": {"mode": "Fixed", "size": {"max": cap}}})
     operator.start()
@@ -65,7 +65,7 @@ def test_a_restarted_operator_adopts_existing_pools_and_applies_edits(
 def test_a_newer_runtime_is_used_only_by_a_pool_that_is_restarted(
     api: Api, images: Images, operator: InstalledOperator, make_pool: MakePool
 ) -> None:
-    newer = f"{images.runtime.rpartition(':')[0]}:dev"  # the same image under its other name
+    newer = f"{images.runtime.rpartition(':')[0]}:dev"  # the same image under another tag
     pools = [make_pool(name) for name in ("restarted", "waiting")]
     for pool in pools:
         pool.await_ready(1)
@@ -108,7 +108,9 @@ def test_a_release_of_another_name_in_another_namespace_takes_over_without_a_res
         figure(
             f"another release leads {time.monotonic() - uninstalled_at:.0f} s after the uninstall"
         )
-        took = steady.await_acknowledged(seconds=180)  # by keys that the kubelet brings to the pods
+        took = steady.await_acknowledged(
+            seconds=180
+        )  # with keys that the kubelet delivers to the pods
         figure(f"running pods accept its keys {took:.0f} s after it leads")
         assert steady.pod_names() == names
         assert all(restarts(pod) == 0 for pod in steady.pods())
