@@ -14,7 +14,7 @@ from pathlib import Path
 from aiohttp import ClientSession
 
 from penstock_api.certificates import CertificateUnusable, ServerCertificate
-from penstock_api.types.container import ImagePullPolicy
+from penstock_api.types.pod_template.container import ImagePullPolicy
 from penstock_operator import health
 from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events

@@ -8,7 +8,6 @@ from pydantic import ConfigDict, Field
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition
 from penstock_api.limits import BatchSize, Generation, QueueDepth
-from penstock_api.types.container import KeySelector
 from penstock_api.types.fields import (
     ATOMIC_LIST,
     ATOMIC_MAP,
@@ -24,9 +23,10 @@ from penstock_api.types.fields import (
     rules,
 )
 from penstock_api.types.live import BatchingDefaults, Objectives, Replicas, ScalingDefaults, Weight
+from penstock_api.types.pod_template.container import KeySelector
+from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.resources import Resource
 from penstock_api.types.schedules import Schedule
-from penstock_api.types.volumes import LocalObjectReference
 
 
 class SelectorOperator(StrEnum):

@@ -6,14 +6,14 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.types.container import ImagePullPolicy, KeySelector
 from penstock_api.types.fields import Image, rule, rules
 from penstock_api.types.live import MAX_REPLICAS, Batching, Objectives, Scaling, Weight
 from penstock_api.types.model import ModelSpec
+from penstock_api.types.pod_template.container import ImagePullPolicy, KeySelector
+from penstock_api.types.pod_template.template import PodTemplate
+from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.resources import Resource
 from penstock_api.types.status import PoolStatus
-from penstock_api.types.template import PodTemplate
-from penstock_api.types.volumes import LocalObjectReference
 
 
 class RuntimeSpec(ApiModel):

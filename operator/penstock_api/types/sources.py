@@ -8,9 +8,9 @@ from pydantic.alias_generators import to_camel
 
 from penstock_api.base import ApiModel
 from penstock_api.types.caches import ModelCache
-from penstock_api.types.container import ImagePullPolicy, KeySelector
 from penstock_api.types.fields import Image, Name, rule, rules
-from penstock_api.types.volumes import LocalObjectReference
+from penstock_api.types.pod_template.container import ImagePullPolicy, KeySelector
+from penstock_api.types.pod_template.volumes import LocalObjectReference
 
 _PYTHON_NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
 _HUB_NAME = "[A-Za-z0-9][-A-Za-z0-9_.]{0,95}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock_api.types.container import ImagePullPolicy
+from penstock_api.types.pod_template.container import ImagePullPolicy
 
 Peer = Mapping[str, Any]
 """A NetworkPolicyPeer of networking/v1."""

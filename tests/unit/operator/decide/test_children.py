@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_api.types.container import ImagePullPolicy
+from penstock_api.types.pod_template.container import ImagePullPolicy
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.pod_template.container import CONTAINER_NAME
 from penstock_operator.decide.manifests.pod_template.volumes import SCRATCH_FOLDER

@@ -1,9 +1,9 @@
 """The runtime container: image, probes, resources."""
 
 from penstock_api import names
-from penstock_api.types.container import ContainerTemplate, Resources
+from penstock_api.types.pod_template.container import ContainerTemplate, Resources
+from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pool import Accelerator, RuntimeSpec
-from penstock_api.types.template import PodTemplate
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.environment import accelerator, environment

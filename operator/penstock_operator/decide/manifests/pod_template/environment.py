@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from penstock_api import names
-from penstock_api.types.container import ContainerTemplate
 from penstock_api.types.model import ModelSpec
+from penstock_api.types.pod_template.container import ContainerTemplate
 from penstock_api.types.pool import Accelerator
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.model_source import model_environment

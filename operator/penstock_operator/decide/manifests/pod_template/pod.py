@@ -6,8 +6,8 @@ Policies and live limits do not change it (docs/design/design.md#template-and-li
 from typing import Any
 
 from penstock_api import names
+from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pool import PoolSpec
-from penstock_api.types.template import PodTemplate
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.metadata import Manifest, child_name, labels
 from penstock_operator.decide.manifests.pod_template.container import container

@@ -4,8 +4,8 @@ from typing import Any
 
 from penstock_api import names
 from penstock_api.base import ApiModel
-from penstock_api.types.template import PodTemplate
-from penstock_api.types.volumes import Volume
+from penstock_api.types.pod_template.template import PodTemplate
+from penstock_api.types.pod_template.volumes import Volume
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pod_template.model_source import model_mounts, model_volumes
 from penstock_operator.observed import PoolObject

@@ -9,7 +9,6 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.types.container import ContainerTemplate
 from penstock_api.types.fields import (
     ATOMIC_LIST,
     LABEL_KEY,
@@ -22,7 +21,8 @@ from penstock_api.types.fields import (
     rule,
     rules,
 )
-from penstock_api.types.volumes import LocalObjectReference, Volume
+from penstock_api.types.pod_template.container import ContainerTemplate
+from penstock_api.types.pod_template.volumes import LocalObjectReference, Volume
 
 
 class TolerationOperator(StrEnum):

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.types.fields import ATOMIC_MAP, Name, Quantity, list_map, rule, rules
-from penstock_api.types.volumes import VolumeMount
+from penstock_api.types.pod_template.volumes import VolumeMount
 
 RESERVED_ENV_PREFIX = "PENSTOCK_"
 PLAIN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
