@@ -59,7 +59,7 @@ class PolicyObject:
 
 @dataclass(frozen=True, slots=True)
 class ChildObject:
-    """A namespaced object under one of a pool's child names, whatever its owner."""
+    """A namespaced object under one of a pool's child names, regardless of owner."""
 
     kind: str
     namespace: str
@@ -239,7 +239,7 @@ class PoolView:
     pool: PoolObject
     namespace_labels: Mapping[str, str]
     children: Mapping[tuple[str, str], ChildObject]
-    """Existing objects under the pool's child names, whatever their owner, by (kind, name)."""
+    """Existing objects under the pool's child names, regardless of owner, by (kind, name)."""
     revisions: tuple[ChildObject, ...]
     """ControllerRevisions controlled by the pool, oldest first."""
     pods: tuple[PodObject, ...]

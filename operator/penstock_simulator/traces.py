@@ -1,4 +1,4 @@
-"""Readers of traces: files of arrival times, each as seconds from its first. Does I/O: reads files."""
+"""Readers of trace files: arrival times, in seconds from the first. Does I/O: reads files."""
 
 import csv
 import gzip
@@ -29,7 +29,7 @@ class Trace:
 
     @property
     def duration(self) -> float:
-        """Return its length in seconds."""
+        """Return the length in seconds."""
         return float(self.times[-1] - self.times[0])
 
 
@@ -90,7 +90,7 @@ def _spread(times: Times) -> Times:
 
 
 def _counts(header: str, lines: Iterable[str]) -> Times:
-    """Return arrivals of requests (sessions x turns) per hour, some days of them, compressed."""
+    """Return arrivals from hourly counts of requests (sessions x turns), for some days, compressed in time."""
     rows = list(csv.DictReader((header, *lines)))
     begin, end = (day * 24 for day in BURST_DAYS)
     counts = np.zeros(end - begin)

@@ -20,7 +20,7 @@ def published(
 ) -> LimitsUpdate | None:
     """Return the limits in force: those of the pool's ConfigMap, or newer ones that this process published.
 
-    `last_published` counts until the cache contains the last write of the ConfigMap.
+    `last_published` is in force until the cache contains the last write of the ConfigMap.
     """
     known = [update for update in (stored, last_published) if update is not None]
     return max(known, key=lambda update: update.generation, default=None)

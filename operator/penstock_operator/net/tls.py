@@ -15,17 +15,17 @@ from penstock_operator.errors import OperatorConfigError
 class PodTrust:
     """The TLS context for calls to pods; CAs added to the file are trusted without a restart."""
 
-    def __init__(self, authorities: Path | None) -> None:
+    def __init__(self, ca_file: Path | None) -> None:
         """Read the file.
 
         Raises:
             OperatorConfigError: it contains no CA certificate.
         """
-        self._authorities = authorities
+        self._ca_file = ca_file
         self._read = b""
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if authorities is None:
+        if ca_file is None:
             self.context.check_hostname = False
             self.context.verify_mode = ssl.CERT_NONE
         self.refresh()
@@ -36,16 +36,16 @@ class PodTrust:
         Raises:
             OperatorConfigError: it contains no CA certificate; the loaded ones stay.
         """
-        if self._authorities is None:
+        if self._ca_file is None:
             return
         try:
-            content = self._authorities.read_bytes()
+            content = self._ca_file.read_bytes()
             digest = hashlib.sha256(content).digest()
             if digest == self._read:
                 return
             self.context.load_verify_locations(cadata=content.decode("ascii"))
         except (OSError, ValueError) as error:
             raise OperatorConfigError(
-                f"PENSTOCK_POD_CA_FILE {self._authorities} contains no CA certificate in PEM: {error}"
+                f"PENSTOCK_POD_CA_FILE {self._ca_file} cannot be read as CA certificates in PEM: {error}"
             ) from error
         self._read = digest

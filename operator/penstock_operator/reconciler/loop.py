@@ -110,8 +110,8 @@ class Reconciler:
 
     def check_leases(self, now: float) -> None:
         """Adopt namespaces whose Lease was acquired; stop leading if the installation's Lease was lost."""
-        if won := self.leader.refresh(now):
-            self.adopt_namespaces(won)
+        if acquired := self.leader.refresh(now):
+            self.adopt_namespaces(acquired)
 
     def lead(self, keys: SigningKeys, now: float) -> None:
         """Use these signing keys. The first ones begin a leader term: state of an earlier term is dropped."""

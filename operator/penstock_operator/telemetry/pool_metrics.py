@@ -59,7 +59,7 @@ SERIES: tuple[Series, ...] = (
            lambda row: row.figures.granted),
     Series("at_limit", "1 while a bound, a budget or the cluster limits the replicas of a pool.",
            lambda row: row.figures.at_limit),
-    Series("signals_absent", "1 while there are no signals of Ready pods.",
+    Series("signals_absent", "1 while Ready pods have no signals.",
            lambda row: row.figures.signals_absent),
     Series("replicas_contested", "1 while another writer keeps changing the replica count.",
            lambda row: row.figures.contested),

@@ -355,7 +355,7 @@ BY_RULE = [
     Bad(
         "device-among-resources",
         {"template": {"container": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}},
-        ("resources.limits", "nvidia.com/gpu", "devices go to spec.accelerator"),
+        ("resources.limits", "nvidia.com/gpu", "request devices in spec.accelerator"),
     ),
     Bad(
         "request-above-limit",

@@ -102,7 +102,7 @@ def release_lease(api: Api, operator: OperatorProcess) -> None:
 
 
 def leads_since(operator: OperatorProcess, mark: int) -> bool:
-    return "leading by" in operator.log()[mark:]
+    return ": leading" in operator.log()[mark:]
 
 
 def end_state(api: Api, stage: KillRun) -> dict[str, dict[str, object]]:

@@ -117,7 +117,7 @@ def test_an_installation_that_follows_an_uninstalled_one_acts_at_once(
         pool.await_condition("Ready", "True", seconds=30)
         target.helm("uninstall", "penstock", "--namespace", home)
         first.stop()
-    assert "could not be released" in first.log()
+    assert "failed to release the Lease" in first.log()
     assert holder_of(api, served).startswith(f"{home}_")
     with stage.installed(home, (served,)) as second:
         second.start()

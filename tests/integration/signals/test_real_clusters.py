@@ -171,7 +171,7 @@ async def test_a_server_with_tls_and_a_password_is_read_and_errors_are_reported(
             return observed.problem
 
         text = await problem(MetricsServer(where.url, None, "reader"), reader=right)
-        assert "of an authority that is not trusted" in text
+        assert "not signed by a trusted CA" in text
         wrong = encoded({"username": "reader", "password": "other"})
         text = await problem(server, ca={"ca.crt": where.ca}, reader=wrong)
         assert "responded 401: check the credentials" in text

@@ -191,7 +191,7 @@ def _grant_round(
     left: dict[LimitKey, int],
     round_: _Round,
 ) -> None:
-    """Grant replicas by falling worth until no request wants or fits another; ties go by UID."""
+    """Grant replicas by decreasing worth until no request takes or fits another; ties are broken by UID."""
     by_uid = {request.uid: request for request in requests}
     heap = [
         (-round_.worth(request, granted[uid]), uid)

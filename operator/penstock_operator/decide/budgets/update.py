@@ -28,7 +28,7 @@ def next_ledger(
     pools: Iterable[PoolLabels],
     now: float,
 ) -> QuotaLedger:
-    """Return the ledger after a pass: `news` are the requests of each visited pool, `pools` are all pools."""
+    """Return the ledger after a pass: `news` are the requests of each pool of the pass, `pools` are all pools."""
     budgets = budgets_of_policies(policies)
     if not budgets and not ledger.requests:
         return ledger

@@ -19,7 +19,7 @@ class ReplicaCount:
 
     replicas: int
     mark: str
-    """The count that the operator wants; differs from `replicas` while it backs off."""
+    """The operator's desired count; differs from `replicas` while it backs off."""
 
 
 def deployment(

@@ -1,7 +1,7 @@
 """A policy's candidate in shadow: a second step of the pool's law under the candidate's settings. Pure.
 
 The shadow has its own count: holds and rates of change apply to what the candidate would have deployed, while
-signals come from the real pods. Budgets do not apply to it: it reports the count that it wants. No action follows.
+signals come from the real pods. Budgets do not apply to it: it reports the count that it would request. No action follows.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The rollback record of a pool: its accepted settings, those on trial and those rolled back.
 
 It is stored as JSON in a ConfigMap of the operator's own namespace, so that it outlives the operator. An unreadable
-record counts as none.
+record is ignored.
 """
 
 import hashlib

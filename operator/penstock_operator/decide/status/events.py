@@ -34,11 +34,11 @@ def _bounds(outcome: PoolOutcome) -> Iterator[EventNote]:
     for field, bound in after.items():
         if before.get(field) != bound:
             message = (
-                f"{field} {bound.asked} is bounded to {bound.granted} by policy {bound.policy}"
+                f"{field} {bound.asked} is limited to {bound.granted} by policy {bound.policy}"
             )
             yield EventNote(EventType.NORMAL, "Bounded", message)
     for field in before.keys() - after.keys():
-        message = f"{field} is no longer bounded by policy {before[field].policy}"
+        message = f"{field} is no longer limited by policy {before[field].policy}"
         yield EventNote(EventType.NORMAL, "BoundLifted", message)
 
 

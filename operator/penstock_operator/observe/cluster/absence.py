@@ -64,7 +64,7 @@ class Confirmations:
         return pool_uid in self._foreign
 
     def forget(self, pool_uid: str) -> None:
-        """Drop the cache of a pool, so that the next visit reads again."""
+        """Drop the cache of a pool, so that the next reconcile reads again."""
         self._foreign.pop(pool_uid, None)
 
     async def _get(

@@ -48,7 +48,7 @@ class Resync:
 
     @property
     def complete(self) -> bool:
-        """Whether the store has contained all objects of every kind at least once, unreadable namespaces aside."""
+        """Whether the store has contained all objects of every kind at least once, except in unreadable namespaces."""
         return all(self._is_complete(w) for w in self.scope.watches if w not in self._unreadable)
 
     def relisted(self, watched: Watched, now: float) -> None:

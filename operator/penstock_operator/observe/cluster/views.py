@@ -60,7 +60,7 @@ def _text(record: ChildObject) -> str | None:
 
 
 def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, ChildObject]:
-    """Return the stored objects under the pool's child names, whatever their owner."""
+    """Return the stored objects under the pool's child names, regardless of owner."""
     children = {}
     for kind, name in child_keys(pool):
         child = store.by_name(kind, pool.namespace, name)

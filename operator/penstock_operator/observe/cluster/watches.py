@@ -1,8 +1,8 @@
 """kopf watches of the served scope: one set of watches per `WatchScope`; the sets fail independently.
 
 kopf itself retries a rejected watch forever, 403 included (`handlers.EndlessBackoff`); `Resync` decides what a
-rejection means. kopf's own `operator` ends every task of the process with it, and its last one takes the signal handlers;
-so the watches here wait for kopf's tasks, and install the signal handlers after it.
+rejection means. kopf's own `operator` ends every task of the process with it, and its last call takes the signal handlers;
+so the watches here wait for kopf's tasks, and install the signal handlers after them.
 """
 
 import asyncio

@@ -53,7 +53,7 @@ class QueryRound:
     def signals(self, namespace: str, pods: Iterable[PodObject]) -> PoolSignals:
         """Return the signals of one pool's verified pods.
 
-        A series counts only if its instance is the cluster port of such a pod, its namespace is the pool's, and its
+        A series is used only if its instance is the cluster port of such a pod, its namespace is the pool's, and its
         scrape contains the pod's UID.
         """
         samples = tuple(

@@ -1,7 +1,7 @@
 """Shared Prometheus queries: one round for each server and tick serves all pools and passes.
 
-Pools are due on a common grid and visited in batches. All callers within a tick share the result of the first, a failure
-too; a round under way is awaited, not repeated (single flight).
+Pools are due on a common grid and reconciled in batches. All callers within a tick share the result of the first, even
+a failure; a round in flight is awaited, not repeated (single flight).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class SharedQueries:
     _last: dict[MetricsServer, tuple[float, asyncio.Task[QueryRound]]] = field(default_factory=dict)
 
     async def query(self, session: aiohttp.ClientSession, server: MetricsServer) -> QueryRound:
-        """Return this tick's round of a server. Raises `CallFailed`, shared within the tick too."""
+        """Return this tick's round of a server. Raises `CallFailed`, which callers within a tick share too."""
         self._expire()
         if server not in self._last:
             metrics.PROMETHEUS_ROUNDS.labels(server.url).inc()

@@ -218,7 +218,7 @@ def test_policies_in_force_are_named_with_what_they_lowered() -> None:
     plan = world.run()
     assert reason(plan, "PolicyApplied") == "True/Applied"
     assert message(plan, "PolicyApplied") == (
-        "policies in force: prod; spec.replicas 5 is bounded to 2 by prod"
+        "policies in force: prod; spec.replicas 5 is limited to 2 by policy prod"
     )
     assert world.deployment["spec"]["replicas"] == 2
 

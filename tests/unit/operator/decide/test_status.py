@@ -76,10 +76,10 @@ def test_a_changed_bound_is_one_event() -> None:
     world = settled(pool=pool(replicas=5))
     world.policies = (policy("prod", bounds={"replicas": {"max": 2}}),)
     events = [(event.reason, event.message) for event in world.settle().events]
-    assert ("Bounded", "spec.replicas 5 is bounded to 2 by policy prod") in events
+    assert ("Bounded", "spec.replicas 5 is limited to 2 by policy prod") in events
     assert "Bounded" not in [event.reason for event in world.settle().events]
     world.policies = ()
-    assert ("BoundLifted", "spec.replicas is no longer bounded by policy prod") in [
+    assert ("BoundLifted", "spec.replicas is no longer limited by policy prod") in [
         (event.reason, event.message) for event in world.settle().events
     ]
 

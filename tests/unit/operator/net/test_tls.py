@@ -70,7 +70,7 @@ async def test_a_pods_certificate_is_verified_by_authority_and_service_name(
         assert await request(address, trust) == (200, b"ok")
         for context, name in ((trust, "chat.team-b.svc"), (None, NAME)):
             with pytest.raises(
-                CallFailed, match="certificate is for another name, or of an authority"
+                CallFailed, match="certificate is for another name, or not signed by a trusted CA"
             ):
                 await request(address, context, name)
 
@@ -145,5 +145,5 @@ def test_an_invalid_authority_file_is_rejected_and_the_loaded_ones_stay(
     with pytest.raises(OperatorConfigError, match="PENSTOCK_POD_CA_FILE"):
         trust.refresh()
     assert len(trust.context.get_ca_certs()) == 1
-    with pytest.raises(OperatorConfigError, match="contains no PEM certificate"):
+    with pytest.raises(OperatorConfigError, match="cannot be read as CA certificates"):
         PodTrust(tmp_path / "absent")

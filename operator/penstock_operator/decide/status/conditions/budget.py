@@ -17,7 +17,7 @@ def budget_limited(outcome: PoolOutcome) -> Condition:
     """Return the condition: the replicas requested and granted, and the limit that binds."""
     request, grant = outcome.quota_request, outcome.grant
     if not outcome.policies_readable:
-        message = "the operator may not read InferencePolicies, so no budget applies: grant get, list and watch"
+        message = "the operator has no permission to read InferencePolicies, so no budget applies: grant get, list and watch"
         return condition(BUDGET_LIMITED, UNKNOWN, "PoliciesNotReadable", message)
     if request is None or grant is None:
         message = "no policy's GPU budget applies to this pool"

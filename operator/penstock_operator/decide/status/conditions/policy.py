@@ -12,7 +12,7 @@ def policy_applied(outcome: PoolOutcome) -> Condition:
     """Return the condition: rejections take precedence over ties, ties over what applies."""
     spec = outcome.effective
     if not outcome.policies_readable:
-        message = "the operator may not read InferencePolicies, so none applies: grant get, list and watch"
+        message = "the operator has no permission to read InferencePolicies, so none applies: grant get, list and watch"
         return condition(POLICY_APPLIED, UNKNOWN, "PoliciesNotReadable", message)
     if outcome.pinned.violations:
         message = "no rollout starts, running pods stay: " + "; ".join(outcome.pinned.violations)
@@ -40,7 +40,7 @@ def _applied(outcome: PoolOutcome) -> str:
     spec = outcome.effective
     policies = ", ".join(policy.name for policy in spec.policies)
     lowered = [
-        f"{bounded.field} {bounded.asked} is bounded to {bounded.granted} by {bounded.policy}"
+        f"{bounded.field} {bounded.asked} is limited to {bounded.granted} by policy {bounded.policy}"
         for bounded in spec.bounded
     ]
     trial = ["the settings are on trial: attainment is compared with that before the edit"]

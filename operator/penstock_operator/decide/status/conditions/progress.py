@@ -95,6 +95,6 @@ def up_to_date(outcome: PoolOutcome) -> Condition:
         return condition(UP_TO_DATE, FALSE, "NewTemplateAvailable", message)
     if skew := outcome.pool_schema.sentence():
         older = bool(outcome.pool_schema.lacking)
-        message = f"the pods are up to date; the CRD of pools {skew}"
+        message = f"the pods are up to date; the InferencePool CRD {skew}"
         return condition(UP_TO_DATE, FALSE, "OlderSchema" if older else "NewerSchema", message)
     return condition(UP_TO_DATE, TRUE, "LatestTemplate", "the pinned template is the latest")
