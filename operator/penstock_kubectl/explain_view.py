@@ -130,8 +130,8 @@ def _events(subject: PoolContext) -> Iterator[RenderableType]:
         return
     table = Table(title="Latest Events", title_justify="left", show_header=False, box=None)
     for event in subject.notes[:MAX_EVENTS]:
-        colour = "yellow" if event.type == "Warning" else "default"
+        color = "yellow" if event.type == "Warning" else "default"
         table.add_row(
-            f"{event.time:%H:%M:%S}", f"[{colour}]{escape(event.reason)}[/]", escape(event.message)
+            f"{event.time:%H:%M:%S}", f"[{color}]{escape(event.reason)}[/]", escape(event.message)
         )
     yield table

@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_simulator.arrivals import MEAN_REPLICAS
 from penstock_simulator.batch_time import ServiceModel
-from penstock_simulator.scenario import ClientBehaviour, ColdStarts, Loss, Routing, Scenario
+from penstock_simulator.scenario import ClientBehavior, ColdStarts, Loss, Routing, Scenario
 
 CURVE = (100.0, 10.0)
 """Illustrative curve in milliseconds, used for the simulated figures of docs/design/control-law.md#findings."""
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument(
         "--routing", type=Routing, choices=list(Routing), default=Routing.CONNECTION
     )
-    simulate.add_argument("--connections", type=int, default=ClientBehaviour().connections)
+    simulate.add_argument("--connections", type=int, default=ClientBehavior().connections)
     simulate.add_argument("--cold-median", type=float, default=60.0, metavar="SECONDS")
     simulate.add_argument(
         "--mean-replicas",
@@ -110,7 +110,7 @@ def scenario(args: argparse.Namespace, seed: int) -> Scenario:
         start_replicas=args.start,
         routing=args.routing,
         cold=ColdStarts(median_seconds=args.cold_median),
-        clients=ClientBehaviour(connections=args.connections),
+        clients=ClientBehavior(connections=args.connections),
         loss=Loss(share=args.loss, outages=tuple(args.outage)),
         seed=seed,
     )

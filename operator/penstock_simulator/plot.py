@@ -26,11 +26,11 @@ def plot(runs: Sequence[RunRecord], path: Path) -> None:
         line = replicas.step(
             times, [tick.devices for tick in run.moments], where="post", label=run.law
         )
-        colour = line[0].get_color()
+        color = line[0].get_color()
         ready = [tick.ready for tick in run.moments]
-        replicas.step(times, ready, where="post", color=colour, linestyle=":", linewidth=0.9)
-        caps.step(times, [tick.cap for tick in run.moments], where="post", color=colour)
-        latency.plot(*_p99(run), color=colour, linewidth=0.9)
+        replicas.step(times, ready, where="post", color=color, linestyle=":", linewidth=0.9)
+        caps.step(times, [tick.cap for tick in run.moments], where="post", color=color)
+        latency.plot(*_p99(run), color=color, linewidth=0.9)
     replicas.set_ylabel("GPUs allocated, Ready dotted")
     replicas.legend(loc="upper right")
     caps.set_ylabel("batch cap")

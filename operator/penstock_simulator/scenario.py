@@ -34,8 +34,8 @@ class ColdStarts:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientBehaviour:
-    """Behaviour of the clients."""
+class ClientBehavior:
+    """Behavior of the clients."""
 
     connections: int = 256
     connection_seconds: float = 20.0
@@ -67,7 +67,7 @@ class Scenario:
     """Ready at time 0."""
     routing: Routing = Routing.CONNECTION
     cold: ColdStarts = field(default_factory=ColdStarts)
-    clients: ClientBehaviour = field(default_factory=ClientBehaviour)
+    clients: ClientBehavior = field(default_factory=ClientBehavior)
     loss: Loss = field(default_factory=Loss)
     max_queue_depth: int = 2048
     drain_seconds: float = 120.0

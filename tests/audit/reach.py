@@ -122,8 +122,8 @@ def checks(rendered: Sequence[Object]) -> Iterator[PolicyCheck]:
     outside, stranger = End("an external client"), End("a stranger", "team-b", {"app": "web"})
     sibling = End("a pod of the same pool", POOL.namespace, selector(POOL))
     lookalike = End("a pod labelled as the operator elsewhere", "team-b", labels)
-    neighbour = End("another pod in the operator's namespace", home, {"app": "web"})
-    rejected = (outside, stranger, sibling, lookalike, neighbour)
+    neighbor = End("another pod in the operator's namespace", home, {"app": "web"})
+    rejected = (outside, stranger, sibling, lookalike, neighbor)
     for source in (operator, PROMETHEUS):
         yield PolicyCheck(source, pool, CONTROL, wanted=True)
     for source in (*rejected, GATEWAY):
@@ -132,7 +132,7 @@ def checks(rendered: Sequence[Object]) -> Iterator[PolicyCheck]:
     for source in (*rejected, PROMETHEUS):
         yield PolicyCheck(source, pool, CLIENTS, wanted=False)
     yield PolicyCheck(PROMETHEUS, operator, OPERATORS, wanted=True)
-    for source in (outside, stranger, neighbour, pool, GATEWAY):
+    for source in (outside, stranger, neighbor, pool, GATEWAY):
         yield PolicyCheck(source, operator, OPERATORS, wanted=False)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.placement import Placement
-from tests.bench.generation import environments, http, models, neighbour, planning, runs, show
+from tests.bench.generation import environments, http, models, neighbor, planning, runs, show
 from tests.bench.generation.calibration import calibrate
 from tests.bench.generation.targets import STREAMS, targets
 from tests.bench.generation.workload import QUICK, WHOLE, WorkSize, work
@@ -33,7 +33,7 @@ def main() -> int:
     console.print(show.dtypes(args.dtypes, has_bfloat16=_has_bfloat16()))
     times = [planning.measure(discipline) for discipline in Discipline]
     console.print(show.planning(times))
-    outcomes, streams, neighbours = [], [], []
+    outcomes, streams, neighbors = [], [], []
     for shape in models.SHAPES:
         if shape.name not in args.models:
             continue
@@ -46,9 +46,9 @@ def main() -> int:
             outcomes += peer_outcomes
             console.print(show.rates(peer_outcomes))
         if args.http and peer_outcomes[0].dtype == "float32":
-            busy = neighbour.measure(folder, "float32", threads=args.threads)
-            console.print(show.neighbour(folder.name, busy))
-            neighbours += [busy] if busy else []
+            busy = neighbor.measure(folder, "float32", threads=args.threads)
+            console.print(show.neighbor(folder.name, busy))
+            neighbors += [busy] if busy else []
             for stream in _http(folder, peer_outcomes[0], busy, args.size):
                 streams.append(stream)
                 console.print(stream)
@@ -65,7 +65,7 @@ def main() -> int:
                 "calibration": asdict(machine),
                 "planning": [asdict(planning_time) for planning_time in times],
                 "outcomes": [asdict(outcome) for outcome in outcomes],
-                "neighbours": [asdict(pair) for pair in neighbours],
+                "neighbors": [asdict(pair) for pair in neighbors],
                 "http": streams,
                 "targets": [{**asdict(line), "met": line.met} for line in judged],
             },
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def _http(
-    folder: Path, inside: runs.PeerOutcome, busy: neighbour.Neighbour | None, size: WorkSize
+    folder: Path, inside: runs.PeerOutcome, busy: neighbor.Neighbor | None, size: WorkSize
 ) -> Iterator[dict[str, object]]:
     """Yield tokens a second of 32 streams through HTTP, and their share of the in-process figure, by placement."""
     http.give_tokenizer(folder, models.VOCABULARY)
@@ -95,7 +95,7 @@ def _http(
             continue
         try:
             through = _through(server, inside, size)
-            yield record | through | neighbour.explained(through["of_in_process"], busy)
+            yield record | through | neighbor.explained(through["of_in_process"], busy)
         finally:
             server.close()
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from tests.bench.generation.calibration import Calibration
-from tests.bench.generation.neighbour import Neighbour
+from tests.bench.generation.neighbor import Neighbor
 from tests.bench.generation.planning import PlanningTime
 from tests.bench.generation.runs import PeerOutcome
 from tests.bench.generation.targets import TargetLine
@@ -87,12 +87,12 @@ def dtypes(measured: Sequence[str], *, has_bfloat16: bool) -> str:
     return f"{' and '.join(measured)}; bfloat16 is left out: {why}"
 
 
-def neighbour(model: str, busy: Neighbour | None) -> str:
-    """Return a line with the cost of a busy neighbour process."""
+def neighbor(model: str, busy: Neighbor | None) -> str:
+    """Return a line with the cost of a busy neighbor process."""
     if busy is None:
-        return f"{model}: next to a busy neighbour: not measured, there is no other core"
+        return f"{model}: next to a busy neighbor: not measured, there is no other core"
     return (
-        f"{model}: in-process {busy.alone:,.0f} tokens/s, {busy.with_neighbour:,.0f} next to a busy neighbour"
+        f"{model}: in-process {busy.alone:,.0f} tokens/s, {busy.with_neighbor:,.0f} next to a busy neighbor"
         f" on another core ({busy.share:.3f})"
     )
 

@@ -109,9 +109,9 @@ def _http(http: Sequence[dict[str, object]]) -> Iterator[TargetLine]:
         name = f"{stream['model']}: HTTP at {stream['streams']} streams of in-process, {stream['placement']}"
         by_cpu = _number(stream, "of_in_process_with_a_core_each")
         yield TargetLine(name, _number(stream, "of_in_process"), HTTP_SHARE, by_cpu_time=by_cpu)
-        with_neighbour = _number(stream, "of_in_process_beside_a_neighbour")
-        if with_neighbour is not None:
-            yield TargetLine(f"{name}, of in-process with a busy neighbour", with_neighbour, None)
+        with_neighbor = _number(stream, "of_in_process_beside_a_neighbor")
+        if with_neighbor is not None:
+            yield TargetLine(f"{name}, of in-process with a busy neighbor", with_neighbor, None)
 
 
 def _number(record: dict[str, object], name: str) -> float | None:

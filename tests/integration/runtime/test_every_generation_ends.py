@@ -41,7 +41,7 @@ PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """A request and the behaviour of its client."""
+    """A request and the behavior of its client."""
 
     body: dict[str, Any]
     headers: dict[str, str] = field(default_factory=dict)

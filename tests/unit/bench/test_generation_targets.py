@@ -4,8 +4,8 @@ import pytest
 from rich.console import Console
 
 from penstock_api.limits import Discipline
-from tests.bench.generation import neighbour, show
-from tests.bench.generation.neighbour import Neighbour
+from tests.bench.generation import neighbor, show
+from tests.bench.generation.neighbor import Neighbor
 from tests.bench.generation.planning import PlanningTime
 from tests.bench.generation.runs import PeerFigure, PeerOutcome
 from tests.bench.generation.targets import TargetLine, targets
@@ -77,19 +77,19 @@ def test_a_server_that_did_not_start_is_not_measured() -> None:
     assert [line.met for line in targets([], [], http)] == [None]
 
 
-def test_a_neighbours_cost_is_the_median_of_pairs_and_there_is_none_on_one_core() -> None:
+def test_a_neighbors_cost_is_the_median_of_pairs_and_there_is_none_on_one_core() -> None:
     pairs = [(100.0, 90.0), (200.0, 170.0), (50.0, 44.0)]
-    assert neighbour.of_pairs("llama-7M", pairs) == Neighbour("llama-7M", 100.0, 90.0, 0.88)
-    assert neighbour.of_pairs("llama-7M", []) is None
-    assert neighbour.seats(frozenset({1, 2, 5})) == (frozenset({1, 2}), 5)
-    assert neighbour.seats(frozenset({3})) is None
+    assert neighbor.of_pairs("llama-7M", pairs) == Neighbor("llama-7M", 100.0, 90.0, 0.88)
+    assert neighbor.of_pairs("llama-7M", []) is None
+    assert neighbor.seats(frozenset({1, 2, 5})) == (frozenset({1, 2}), 5)
+    assert neighbor.seats(frozenset({3})) is None
 
 
-def test_a_neighbours_cost_explains_the_http_line_and_changes_no_target() -> None:
-    busy = Neighbour("llama-7M", 100.0, 88.0, 0.88)
+def test_a_neighbors_cost_explains_the_http_line_and_changes_no_target() -> None:
+    busy = Neighbor("llama-7M", 100.0, 88.0, 0.88)
     http_line = {"model": "llama-7M", "streams": 32, "placement": "Process", "of_in_process": 0.88}
-    assert neighbour.explained(0.88, None) == neighbour.explained(None, busy) == {}
-    lines = targets([], [], [http_line | neighbour.explained(0.88, busy)])
+    assert neighbor.explained(0.88, None) == neighbor.explained(None, busy) == {}
+    lines = targets([], [], [http_line | neighbor.explained(0.88, busy)])
     assert [(line.measured, line.bound, line.met) for line in lines] == [
         (0.88, 0.95, False),
         (1.0, None, None),
@@ -97,5 +97,5 @@ def test_a_neighbours_cost_explains_the_http_line_and_changes_no_target() -> Non
     console = Console(record=True, width=200)
     console.print(show.verdicts(lines))
     assert "0 met, 1 missed, 0 not measured" in console.export_text()
-    assert "88 next to a busy neighbour" in show.neighbour("llama-7M", busy)
-    assert "no other core" in show.neighbour("llama-7M", None)
+    assert "88 next to a busy neighbor" in show.neighbor("llama-7M", busy)
+    assert "no other core" in show.neighbor("llama-7M", None)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_simulator.batch_time import ServiceModel
-from penstock_simulator.scenario import ClientBehaviour, ColdStarts, Loss, Routing, Scenario
+from penstock_simulator.scenario import ClientBehavior, ColdStarts, Loss, Routing, Scenario
 
 EXACT = ServiceModel(a=0.1, c=0.01, sigma=0.0, tail_share=0.0, overhead=0.0)
 SURE = ColdStarts(median_seconds=60.0, sigma=0.0, failing_share=0.0)
@@ -37,7 +37,7 @@ def world(
         start_replicas=start,
         routing=routing,
         cold=SURE,
-        clients=ClientBehaviour(timeout_seconds=1e9),
+        clients=ClientBehavior(timeout_seconds=1e9),
         loss=Loss(),
         warm_up_seconds=0.0,
         max_queue_depth=10**9,

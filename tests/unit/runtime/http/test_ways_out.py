@@ -101,10 +101,10 @@ async def test_an_oversized_state_is_cut_off_and_not_used(control: PodControl) -
 
 
 async def test_forged_metrics_do_not_count_for_other_pods_nor_with_absurd_numbers() -> None:
-    neighbour = Figures(uid="uid-neighbour", waiting=1e6).text()
+    neighbor = Figures(uid="uid-neighbor", waiting=1e6).text()
     absurd = Figures(uid="uid-1", waiting=float("nan"), rows=-5.0, duty={"EngineBusyShare": 1e300})
     async with new_session() as session:
-        for text, check in ((neighbour, _nothing), (absurd.text(), _nothing_absurd)):
+        for text, check in ((neighbor, _nothing), (absurd.text(), _nothing_absurd)):
 
             async def answer(_: web.Request, text: str = text) -> web.Response:
                 return web.Response(text=text)
@@ -142,7 +142,7 @@ async def test_an_expired_token_changes_no_limit(pod: Any, keys: None) -> None:
 
 
 async def test_a_token_for_another_pod_changes_no_limit(pod: Any, keys: None) -> None:
-    """What a tenant's own pod is sent by the operator is worth nothing at a neighbour's."""
+    """What a tenant's own pod is sent by the operator is worth nothing at a neighbor's."""
     assert await turn(pod, OPERATOR.token("uid-of-the-tenants-pod", 2, time.time())) == 403
     assert obeys(pod) == 1
 

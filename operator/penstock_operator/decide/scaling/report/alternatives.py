@@ -1,4 +1,4 @@
-"""Alternatives to a decision: the predicted utilization and latency of neighbouring counts and caps. Pure.
+"""Alternatives to a decision: the predicted utilization and latency of neighboring counts and caps. Pure.
 
 Computed only for a new decision, from the outlook that the law used: one replica less and one more, half the cap and twice
 the cap. Latency comes from the law's own table; it is not predicted where demand exceeds capacity.
@@ -38,7 +38,7 @@ class Alternative:
 
 
 def alternatives(decision: Decision, settings: LawSettings) -> tuple[Alternative, ...]:
-    """Return the decision and its neighbours, fewest replicas first; nothing without an outlook."""
+    """Return the decision and its neighbors, fewest replicas first; nothing without an outlook."""
     outlook = decision.outlook
     if outlook is None:
         return ()

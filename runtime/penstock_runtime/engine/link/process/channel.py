@@ -121,7 +121,7 @@ class MessageChannel:
 
 
 def _together(messages: list[object]) -> tuple[object, ...]:
-    """Return `messages` in their order, with neighbouring `Submit` messages merged."""
+    """Return `messages` in their order, with neighboring `Submit` messages merged."""
     return tuple(
         merged
         for together, group in groupby(messages, lambda message: isinstance(message, Submit))

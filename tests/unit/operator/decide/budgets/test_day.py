@@ -9,7 +9,7 @@ import pytest
 
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_simulator.batch_time import ServiceModel
-from penstock_simulator.scenario import ClientBehaviour, ColdStarts, Scenario
+from penstock_simulator.scenario import ClientBehavior, ColdStarts, Scenario
 from penstock_simulator.shared_budget import Tenant, share, turns
 from tests.unit.simulator.scenarios import SETTINGS, world
 
@@ -26,7 +26,7 @@ def scenario(seed: int, least: int, most: int) -> Scenario:
     return replace(
         world(1, service=SLOW, settings=settings),
         cold=ColdStarts(median_seconds=60.0, sigma=0.3, failing_share=0.0),
-        clients=ClientBehaviour(connections=64, timeout_seconds=60.0),
+        clients=ClientBehavior(connections=64, timeout_seconds=60.0),
         max_queue_depth=64,
         seed=seed,
     )

@@ -1,7 +1,7 @@
 """The distribution of forecast errors, from past forecasts similar to the present one. Pure.
 
 In fluctuating traffic a high forecast is rarely too low, and a low one often is. So the distribution is that of the past
-forecasts most similar to the present one (analogs: Hamill and Whitaker 2006; nearest neighbours: Stone 1977) and not of all:
+forecasts most similar to the present one (analogs: Hamill and Whitaker 2006; nearest neighbors: Stone 1977) and not of all:
 at the top of a burst, where replicas are dearest, the law does not insure against a second burst.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 MAX_ERRORS = 720
 """Stored errors: an hour, since a rise may recur once an hour."""
 NEIGHBORS = 240
-"""Errors of the most similar forecasts that make the distribution: 20 minutes, since neighbours in time are correlated."""
+"""Errors of the most similar forecasts that make the distribution: 20 minutes, since neighbors in time are correlated."""
 PRIOR_ERRORS = (-0.15, -0.1, -0.05, 0.0, 0.0, 0.05, 0.05, 0.1, 0.15, 0.25)
 """Prior errors of a new forecaster, as shares of the level, until its own errors replace them."""
 PRIOR_WEIGHT = 6
@@ -80,7 +80,7 @@ def at_points(ascending: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def quantile(ascending: Sequence[float], at: float) -> float:
-    """Return the quantile `at`, 0 to 1, interpolated between neighbours."""
+    """Return the quantile `at`, 0 to 1, interpolated between neighbors."""
     place = at * (len(ascending) - 1)
     low = int(place)
     high = min(low + 1, len(ascending) - 1)

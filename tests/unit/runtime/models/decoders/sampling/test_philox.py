@@ -25,7 +25,7 @@ def test_philox_gives_the_published_words(
     assert got[0].tolist() == words
 
 
-def test_a_draw_does_not_depend_on_its_neighbours() -> None:
+def test_a_draw_does_not_depend_on_its_neighbors() -> None:
     alone = uniforms([7], [1], [42])[0]
     among = uniforms([3, 7, 9], [0, 1, 2], [1, 42, 3])[1]
     assert alone == among
