@@ -1,6 +1,6 @@
 """`EmulatedAccelerator`: a model that sleeps a + c*b milliseconds for a batch of b rows, then computes with torch.
 
-It simulates eight GPUs on two cores, and is labelled as such everywhere: backend `emulated-accelerator`, platform
+It simulates eight GPUs on two cores, and its metadata says so: backend `emulated-accelerator`, platform
 `penstock_emulated_accelerator`. Because it sleeps, batch times are exact and many pods share a core without slowing
 each other.
 """

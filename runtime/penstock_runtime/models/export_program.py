@@ -38,7 +38,7 @@ def load_program(file: Path) -> Model:
     """Return the model in `file`.
 
     Raises:
-        ModelLoadFailed: the file is missing, is no program, or its tensors have no common batch dimension.
+        ModelLoadFailed: the file is missing or not a program, or its tensors have no common batch dimension.
     """
     program = _read(file)
     inputs = _input_values(program, file)
@@ -66,7 +66,7 @@ def _read(file: Path) -> ExportedProgram:
         return torch.export.load(file)
     except Exception as error:
         raise ModelLoadFailed(
-            f"file '{file}' is no torch.export program ({describe(error)}):"
+            f"file '{file}' is not a torch.export program ({describe(error)}):"
             " write it with torch.export.save of a torch version that this runtime reads"
         ) from error
 
@@ -79,7 +79,7 @@ def _input_values(program: ExportedProgram, file: Path) -> dict[str, Any]:
     for name in names:
         if not isinstance(values.get(str(name)), torch.Tensor):
             raise ModelLoadFailed(
-                f"file '{file}': input '{name}' is no tensor: export with tensors only"
+                f"file '{file}': input '{name}' is not a tensor: export with tensors only"
             )
     if not names:
         raise ModelLoadFailed(f"file '{file}' takes no inputs: export a forward that takes tensors")
@@ -97,7 +97,7 @@ def _output_values(program: ExportedProgram, file: Path) -> dict[str, Any]:
     for name, value in zip(names, outputs, strict=True):
         if not isinstance(value, torch.Tensor):
             raise ModelLoadFailed(
-                f"file '{file}': output '{name}' is no tensor: return tensors only"
+                f"file '{file}': output '{name}' is not a tensor: return tensors only"
             )
     return dict(zip(names, outputs, strict=True))
 

@@ -21,10 +21,10 @@ class ModelOptions:
     """Execution options of a model."""
 
     threads: int | None = None
-    """Number of torch threads; None: the CPU limit of the control group."""
+    """Number of torch threads; None: the CPU limit of the cgroup."""
     compile: bool = False
-    """Whether torch.compile is used: it requires a C++ compiler (CPU) and tens of seconds per model. It applies to models that
-    are a plain torch call."""
+    """Whether to use torch.compile, which needs a C++ compiler (CPU) and tens of seconds per model; only models that are
+    a plain torch call are compiled."""
 
 
 def load(
@@ -77,5 +77,5 @@ def _compile(model: Model) -> None:
     compilable = model.inner if isinstance(model, Wrapping) else model
     if isinstance(compilable, TorchModel):
         compilable.compile()
-    else:  # a packed text encoder, or a custom model of a factory
+    else:  # a packed text encoder, or a custom model from a factory
         log.warning("%s is not compiled: torch.compile does not support it", type(model).__name__)

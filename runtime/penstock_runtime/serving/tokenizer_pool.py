@@ -257,6 +257,6 @@ def tokenizing(config: RuntimeConfig) -> TokenizerPool | None:
     tokenizer = TextTokenizer(directory.folder, directory.max_tokens)
 
     def cut(texts: list[str]) -> list[Ids]:
-        return tokenizer.encode(texts, cut=True)
+        return tokenizer.encode(texts, truncate=True)
 
     return TokenizerPool(tokenizer.encode, cut, directory.max_tokens, directory.vocabulary)

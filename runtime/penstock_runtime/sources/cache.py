@@ -1,7 +1,7 @@
 """`Cache`: the folder that pods download models into; one pod downloads, the others wait.
 
 The lock is `flock` on a file in the cache, so it works wherever the volume is shared and is released when the process
-ends. A file next to it contains the progress of the download.
+ends. A file next to it has the progress of the download.
 """
 
 import errno
@@ -51,17 +51,17 @@ class Cache:
                     yield
 
     def check_room(self, total_bytes: int, missing_bytes: int) -> None:
-        """Check that a model of `total_bytes` fits, `missing_bytes` of which are not cached yet. Raises `CacheFull`."""
+        """Check that a model of `total_bytes` fits, of which `missing_bytes` are not cached yet. Raises `CacheFull`."""
         if self._limit_bytes is not None and total_bytes > self._limit_bytes:
             raise CacheFull(
-                f"the model has {_gigabytes(total_bytes)} and cache.sizeLimit is {_gigabytes(self._limit_bytes)}:"
-                " raise it, or use a claim"
+                f"the model has {_gigabytes(total_bytes)}, but cache.sizeLimit is {_gigabytes(self._limit_bytes)}:"
+                " raise it, or use a persistent volume claim"
             )
         free = shutil.disk_usage(self.folder).free
         if missing_bytes > free:
             raise CacheFull(
-                f"{_gigabytes(missing_bytes)} remain to be downloaded and the cache has {_gigabytes(free)} free:"
-                " make room, or use a larger volume"
+                f"{_gigabytes(missing_bytes)} remain to be downloaded, but the cache has {_gigabytes(free)} free:"
+                " free up space, or use a larger volume"
             )
 
     @contextmanager
@@ -71,7 +71,7 @@ class Cache:
         except OSError as error:
             if error.errno in _FULL:
                 raise CacheFull(
-                    "the cache is full, the download was aborted: use a larger volume"
+                    "the cache is full and the download was aborted: use a larger volume"
                 ) from error
             raise ModelLoadFailed(
                 f"the cache at '{self.folder}' cannot be used ({error.strerror or error}):"

@@ -14,8 +14,8 @@ from penstock_runtime.sources.errors import ModelCorrupt, ModelSourceUnreachable
 from penstock_runtime.sources.progress import DownloadProgress
 
 CONCURRENT_FILES = 4
-MAX_FUTILE_TRIES = 5
-"""Consecutive tries without a byte, after which the load fails."""
+MAX_ATTEMPTS = 5
+"""Consecutive attempts without progress after which the load fails."""
 FIRST_PAUSE_SECONDS = 1.0
 HASH_BYTES = 2**22
 
@@ -74,12 +74,12 @@ class Remote(Protocol):
         """Append the file from `offset` to `out`.
 
         Raises:
-            ModelSourceUnreachable: the written bytes remain, and another try continues after them.
-            ModelLoadFailed: another try would not help.
+            ModelSourceUnreachable: the written bytes remain, and another attempt resumes after them.
+            ModelLoadFailed: another attempt would not help.
         """
 
-    def vouches_for(self, file: RemoteFile) -> bool:
-        """Return whether `file.digest` is a digest of the content; called if it does not match."""
+    def digest_is_authoritative(self, file: RemoteFile) -> bool:
+        """Return whether `file.digest` is certainly a digest of the content; called if it does not match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +112,25 @@ class ModelStore:
         return self.folder / f"{file.blob}.partial"
 
     def _complete(self, remote: Remote, file: RemoteFile) -> None:
-        """Download one file completely, retrying as long as tries make progress."""
+        """Download one file completely, retrying as long as attempts make progress."""
         if (self.folder / file.blob).exists():
             self.meter.add(file.size)
             return
-        futile, reached = 0, -1
+        stalled, reached = 0, -1
         while True:
             try:
-                self._try(remote, file, first=reached < 0)
+                self._attempt(remote, file, first=reached < 0)
             except ModelSourceUnreachable:
                 size = self._cached_bytes(file)
-                futile = futile + 1 if size <= reached else 1
+                stalled = stalled + 1 if size <= reached else 1
                 reached = max(reached, size)
-                if futile >= MAX_FUTILE_TRIES:
+                if stalled >= MAX_ATTEMPTS:
                     raise
-                self.pause(FIRST_PAUSE_SECONDS * 2.0 ** (futile - 1))
+                self.pause(FIRST_PAUSE_SECONDS * 2.0 ** (stalled - 1))
             else:
                 return
 
-    def _try(self, remote: Remote, file: RemoteFile, *, first: bool) -> None:
+    def _attempt(self, remote: Remote, file: RemoteFile, *, first: bool) -> None:
         partial = self._partial(file)
         if partial.exists() and partial.stat().st_size > file.size:
             partial.unlink()
@@ -150,7 +150,7 @@ class ModelStore:
                 f"'{file.path}' ended after {size} of {file.size} bytes: the pod retries"
             )
         agrees = file.digest is None or _hash(partial, file.digest.algorithm) == file.digest.hex
-        if size == file.size and (agrees or not remote.vouches_for(file)):
+        if size == file.size and (agrees or not remote.digest_is_authoritative(file)):
             return
         partial.unlink()
         self.meter.add(-size)

@@ -50,7 +50,7 @@ IGNORED_FILES = (
 )  # fmt: skip
 """Weights in formats other than safetensors, which the runtime does not read."""
 LARGEST_BYTES = 50 * 10**9
-"""Size limit of the hub for plain requests; `snapshot_download` downloads larger files by another protocol."""
+"""The hub's size limit for plain HTTP downloads; `snapshot_download` fetches larger files by another protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Commit(Remote):
             )
 
     @override
-    def vouches_for(self, file: RemoteFile) -> bool:
+    def digest_is_authoritative(self, file: RemoteFile) -> bool:
         return file.digest is not None  # git and LFS both name contents by their hash
 
 
@@ -90,7 +90,7 @@ def fetch(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> P
             files = [
                 _file(entry)
                 for entry in entries
-                if is_selected(entry.path, patterns) and _plain(entry)
+                if is_selected(entry.path, patterns) and _is_plain_download(entry)
             ]
             if not files:
                 raise ModelNotFound(
@@ -145,10 +145,10 @@ def _list(source: HuggingFaceSource) -> tuple[Commit, list[RepoFile]] | None:
             entry for entry in tree if isinstance(entry, RepoFile)
         ]
     except (OfflineModeIsEnabled, httpx2.ConnectError, httpx2.TimeoutException):
-        return None  # snapshot_download knows whether the cache has all of it
+        return None  # snapshot_download checks whether the cache is complete
 
 
-def _plain(entry: RepoFile) -> bool:
+def _is_plain_download(entry: RepoFile) -> bool:
     return entry.size <= LARGEST_BYTES
 
 
@@ -176,7 +176,7 @@ def _hub_errors(repository: str) -> Iterator[None]:
     except LocalEntryNotFoundError as error:
         if isinstance(error.__cause__, FileMetadataError):
             raise ModelSourceUnreachable(
-                f"the server that answered for '{repository}' is no hub: correct HF_ENDPOINT, or the proxy in front of it"
+                f"the server that answered for '{repository}' is not a Hugging Face Hub: correct HF_ENDPOINT, or the proxy in front of it"
             ) from error
         raise ModelSourceUnreachable(
             f"the hub is unreachable, or HF_HUB_OFFLINE is set, and the cache has no complete '{repository}':"
@@ -200,4 +200,4 @@ def _of_answer(repository: str, error: HfHubHTTPError) -> Exception:
             f"the hub has no such repository, revision or file of '{repository}': correct"
             " spec.model.source.huggingFace"
         )
-    return ModelSourceUnreachable(f"the hub answered {status} for '{repository}': the pod retries")
+    return ModelSourceUnreachable(f"the hub returned {status} for '{repository}': the pod retries")

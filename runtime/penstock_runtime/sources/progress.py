@@ -30,12 +30,12 @@ class DownloadProgress:
             loaded = max(0, self._loading.loaded_bytes + some_bytes)
             self._loading = self._loading.model_copy(update={"loaded_bytes": loaded})
 
-    def follow(self, another: Loading) -> None:
+    def follow(self, other: Loading) -> None:
         """Show the progress of another pod that downloads into the same cache."""
         self._change(
             stage=LoadStage.WAITING,
-            loaded_bytes=another.loaded_bytes,
-            total_bytes=another.total_bytes,
+            loaded_bytes=other.loaded_bytes,
+            total_bytes=other.total_bytes,
         )
 
     def _change(self, **update: object) -> None:

@@ -78,8 +78,8 @@ class S3Folder(Remote):
             offset = ends[-1]
 
     @override
-    def vouches_for(self, file: RemoteFile) -> bool:
-        # an ETag is a hash only if the object is not encrypted with a key of its own
+    def digest_is_authoritative(self, file: RemoteFile) -> bool:
+        # an ETag is not an MD5 hash if the object is encrypted with a KMS or customer key
         bucket, _, key = f"{self.root}/{file.path}".partition("/")
         with _store_errors(self.label):
             head = self.files.call_s3("head_object", Bucket=bucket, Key=key)
@@ -142,7 +142,7 @@ def _file(root: str, key: str, info: Mapping[str, Any]) -> RemoteFile:
 
 
 def _file_system(source: S3Source) -> S3FileSystem:
-    """Return the store; without credentials the access is anonymous, which public buckets allow."""
+    """Return the object store; without credentials access is anonymous, which public buckets allow."""
     credentials = botocore.session.get_session().get_credentials()
     style = {"s3": {"addressing_style": "path"}} if source.endpoint else {}
     timeouts = {"connect_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS}
@@ -171,7 +171,7 @@ def _store_errors(label: str) -> Iterator[None]:
         ) from error
     except (BotoCoreError, aiohttp.ClientError, TimeoutError, OSError) as error:
         raise ModelSourceUnreachable(
-            f"the store of {label} gave no valid answer ({type(error).__name__}): the pod retries"
+            f"the object store did not respond correctly for {label} ({type(error).__name__}): the pod retries"
         ) from error
 
 

@@ -34,13 +34,13 @@ class _Generation(Extension):
 
 
 class ChatTemplate:
-    """A compiled template. Rendering is pure but for `strftime_now`, and safe in any thread."""
+    """A compiled template. Rendering is pure except for `strftime_now`, and thread-safe."""
 
     def __init__(self, source: str, special: Mapping[str, str]) -> None:
         """Compile `source`; `special` are the values of `bos_token`, `eos_token` and so on.
 
         Raises:
-            TemplateRejected: `source` is no Jinja template.
+            TemplateRejected: `source` is not a Jinja template.
         """
         self.source = source
         self._special = dict(special)
@@ -71,14 +71,14 @@ class ChatTemplate:
         }
         try:
             return self._template.render(variables)
-        except Exception as error:  # a template is a program of the model that runs on client input
+        except Exception as error:  # templates are untrusted code over client input
             raise TemplateRejected(
                 f"the model's chat template rejects these messages: {error}"
             ) from error
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(  # a prompt is no HTML page
+    environment = ImmutableSandboxedEnvironment(  # a prompt is not HTML
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_Generation, loopcontrols],

@@ -1,4 +1,4 @@
-"""Incremental detokenizer: turns tokens into text, and emits a character once all of its bytes are complete."""
+"""Incremental detokenizer: converts tokens to text, and emits a character once all of its bytes have arrived."""
 
 import codecs
 from collections.abc import Iterable

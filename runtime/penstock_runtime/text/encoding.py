@@ -14,23 +14,23 @@ from penstock_runtime.text.bounds import check_text_bytes, text_bytes
 from penstock_runtime.text.tokenizer import Tokenizer
 
 MEMORY_PER_BYTE: Final = 230
-"""Bytes of memory per byte of text during encoding; measured: 114 for words to 229 for random characters."""
+"""Bytes of memory per byte of text during encoding; measured: 114 for words, 229 for random characters."""
 MAX_HELD_SHARE: Final = 7 / 8
-"""Share of the memory of all requests that encoding one text may use; its body uses more."""
+"""Share of the memory of all requests that encoding one text may use; its request body needs some as well."""
 MAX_IDS: Final = 2**18
-"""Minimum of the limit on token ids, so that `/tokenize` shows by how much a text is too long."""
+"""Lower bound of the limit on token ids, so that `/tokenize` can count the tokens of a text that is too long."""
 SHORT_CHARACTERS: Final = 2048
-"""Length up to which a text is encoded faster than a thread wakes up."""
+"""Length up to which encoding a text takes less time than waking a thread."""
 
-HoldApart = Callable[[int], Callable[[], None]]
-"""Reserves bytes for a piece of work; returns the function that releases them. Raises MemoryFull."""
+ReserveMemory = Callable[[int], Callable[[], None]]
+"""Reserves bytes; returns the function that releases them. Raises MemoryFull."""
 
 
 class TextEncoder:
     """Encodes the texts of one model's requests."""
 
     def __init__(
-        self, tokenizer: Tokenizer, context_tokens: int, hold: HoldApart, max_held_bytes: int
+        self, tokenizer: Tokenizer, context_tokens: int, hold: ReserveMemory, max_held_bytes: int
     ) -> None:
         """`max_held_bytes`: memory of all requests together."""
         self._tokenizer = tokenizer
@@ -56,7 +56,7 @@ class TextEncoder:
         """
         if count > self.max_ids:
             raise ContextExceeded(
-                f"`{field}` has {count} tokens, more than the {self.max_ids} that are accepted: this model's maximum"
+                f"`{field}` has {count} tokens, more than the maximum of {self.max_ids}: this model's maximum"
                 f" context length is {self._context_tokens} tokens: shorten it",
                 field=field,
             )
@@ -79,7 +79,9 @@ class TextEncoder:
         loop = asyncio.get_running_loop()
 
         def done(_work: Future[list[int]]) -> None:
-            loop.call_soon_threadsafe(release)  # not on disconnect: the thread is still running
+            loop.call_soon_threadsafe(
+                release
+            )  # not on disconnect, when the thread is still running
 
         work.add_done_callback(done)
         return await asyncio.wrap_future(work)
@@ -95,8 +97,7 @@ class TextEncoder:
 
     def _ids(self, text: str, field: str, add_special: bool) -> list[int]:  # noqa: FBT001 - as executors pass it
         encoding = self._tokenizer.encode_full(text, add_special=add_special)
-        self.check_ids(
-            len(encoding), field
-        )  # the GIL is held while a list of millions of ids is built
+        # building a list of millions of ids holds the GIL
+        self.check_ids(len(encoding), field)
         ids: list[int] = encoding.ids
         return ids

@@ -28,7 +28,7 @@ class JsonScanner:
             elif character == "," and self._depth == 0:
                 return place
             else:
-                continue  # of a number or a literal, which ends before the next delimiter
+                continue  # part of a number or literal, which ends before the next delimiter
             if self._depth == 0 and not self._in_string:
                 return place + 1
         return None

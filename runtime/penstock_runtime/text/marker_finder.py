@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Text that is certainly before the marker, and the text after it once the marker is complete."""
+    """Text that certainly precedes the marker, and the text after it once the marker is complete."""
 
     before: str
     after: str | None = None
@@ -32,7 +32,7 @@ class MarkerFinder:
         return Cut(text[: len(text) - keep])
 
     def finish(self) -> str:
-        """Return the buffered text, which is no marker."""
+        """Return the buffered text, which did not become a marker."""
         rest, self._buffer = self._buffer, ""
         return rest
 

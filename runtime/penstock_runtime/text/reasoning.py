@@ -10,7 +10,7 @@ CLOSES: Final = "</think>"
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
+class ReasoningDelta:
     """A piece of text, split into reasoning and answer."""
 
     reasoning: str = ""
@@ -28,35 +28,35 @@ class ReasoningSplitter:
         self._finder: MarkerFinder | None = MarkerFinder(CLOSES) if begun else None
         self._strip = False
 
-    def add(self, piece: str) -> Thought:
+    def add(self, piece: str) -> ReasoningDelta:
         """Process the next piece."""
         if self._beginning is not None:
             return self._begin(self._beginning + piece)
         if self._finder is None:
-            return Thought(content=self._stripped(piece))
+            return ReasoningDelta(content=self._stripped(piece))
         cut = self._finder.add(piece)
         if cut.after is None:
-            return Thought(cut.before)
+            return ReasoningDelta(cut.before)
         self._finder, self._strip = None, True
-        return Thought(cut.before, self._stripped(cut.after))
+        return ReasoningDelta(cut.before, self._stripped(cut.after))
 
-    def finish(self) -> Thought:
+    def finish(self) -> ReasoningDelta:
         """Return the buffered text."""
         if self._beginning is not None:
             rest, self._beginning = self._beginning, None
-            return Thought(content=rest)
-        return Thought(self._finder.finish()) if self._finder else Thought()
+            return ReasoningDelta(content=rest)
+        return ReasoningDelta(self._finder.finish()) if self._finder else ReasoningDelta()
 
-    def _begin(self, text: str) -> Thought:
+    def _begin(self, text: str) -> ReasoningDelta:
         start = text.lstrip()
         if start.startswith(OPENS):
             self._beginning, self._finder = None, MarkerFinder(CLOSES)
             return self.add(start[len(OPENS) :])
         if OPENS.startswith(start):
             self._beginning = text
-            return Thought()
+            return ReasoningDelta()
         self._beginning = None
-        return Thought(content=text)
+        return ReasoningDelta(content=text)
 
     def _stripped(self, text: str) -> str:
         """Return `text` without the blank lines between reasoning and answer."""

@@ -1,4 +1,4 @@
-"""`StopMatcher`: finds stop strings in text that arrives in pieces, and withholds what may be the start of one."""
+"""`StopMatcher`: finds stop strings in streamed text, and withholds text that may be the start of one."""
 
 from dataclasses import dataclass
 

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Backend
 from penstock_runtime.text.chat_template import ChatTemplate, TemplateRejected
 from penstock_runtime.text.vocabulary import Vocabulary, read_vocabulary
 
-# One text, one thread: the other cores are the engine's. The library reads this at every call.
+# One thread, because the other cores belong to the engine. The library reads this at every call.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 SPECIAL_NAMES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token")
@@ -35,7 +35,7 @@ class Tokenizer:
     special: dict[str, str]
     """Texts of `bos_token`, `eos_token` and so on in the model's configuration."""
     end_ids: frozenset[int]
-    """Ids that end a generation, from the model's configuration."""
+    """EOS token ids, from the model's configuration."""
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         """Return the ids of `text`; `add_special` adds the tokenizer's special tokens around it."""
@@ -43,7 +43,7 @@ class Tokenizer:
         return ids
 
     def encode_full(self, text: str, *, add_special: bool) -> Encoding:
-        """Return the encoding of `text`, whose length is free to read; releases the GIL."""
+        """Return the encoding of `text`, whose length is cheap to read; releases the GIL."""
         return self.backend.encode_batch_fast([text], add_special_tokens=add_special)[0]
 
     def template(self, *, tools: bool) -> ChatTemplate | None:
@@ -105,7 +105,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str | None:
-    """Return a token's text, which tokenizer_config.json has as a string or as an object with `content`."""
+    """Return a token's text; tokenizer_config.json has a string, or an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else None
@@ -137,7 +137,7 @@ def _template_sources(folder: Path, config: dict[str, Any]) -> dict[str, str]:
 
 
 def _end_ids(folder: Path, backend: Backend, special: dict[str, str]) -> frozenset[int]:
-    """Return the ids of generation_config.json, or else of config.json, and the tokenizer's own."""
+    """Return the EOS ids of generation_config.json, or else of config.json, and the tokenizer's own."""
     own = backend.token_to_id(special["eos_token"]) if "eos_token" in special else None
     for name in ("generation_config.json", "config.json"):
         given = _json(folder / name).get("eos_token_id")

@@ -28,7 +28,7 @@ _MAX_BUFFERED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class ToolCallFormat:
     """Format in which a model writes calls."""
 
     opens: str
@@ -41,20 +41,20 @@ class Spelling:
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """All markers, without which calls cannot be recognized."""
+        """All markers; calls are not recognized unless the text contains them."""
         return (self.opens, self.closes, *self.within)
 
 
-HERMES: Final = Spelling("<tool_call>", "</tool_call>")
-MISTRAL: Final = Spelling("[TOOL_CALLS]", "]", array=True, within=("[CALL_ID]", "[ARGS]"))
-BARE: Final = Spelling("", "]", array=True)
+HERMES: Final = ToolCallFormat("<tool_call>", "</tool_call>")
+MISTRAL: Final = ToolCallFormat("[TOOL_CALLS]", "]", array=True, within=("[CALL_ID]", "[ARGS]"))
+BARE: Final = ToolCallFormat("", "]", array=True)
 
 
-def spelling_of(template: str) -> Spelling | None:
+def format_of(template: str) -> ToolCallFormat | None:
     """Return the call format of a chat template; None: no known format."""
-    for spelling in (HERMES, MISTRAL):
-        if spelling.opens in template:
-            return spelling
+    for known in (HERMES, MISTRAL):
+        if known.opens in template:
+            return known
     return None
 
 
@@ -82,7 +82,7 @@ class Arguments:
 ToolCallEvent = Content | CallBegun | Arguments
 
 
-class _At(Enum):
+class _State(Enum):
     CONTENT = auto()
     ARRAY = auto()
     HEAD = auto()
@@ -93,9 +93,9 @@ class _At(Enum):
 class ToolCallParser:
     """State of one choice."""
 
-    def __init__(self, spelling: Spelling) -> None:
-        self._spelling = spelling
-        self._finder = MarkerFinder(spelling.opens)
+    def __init__(self, call_format: ToolCallFormat) -> None:
+        self._format = call_format
+        self._finder = MarkerFinder(call_format.opens)
         self._scanner = JsonScanner()
         self._arguments_begun = False
         self._flat = False
@@ -104,7 +104,7 @@ class ToolCallParser:
         self._buffer = ""
         self._space: str | None = None
         """Whitespace after a call, dropped if another call follows; None: no call yet."""
-        self._at = _At.CONTENT if spelling.opens else self._inside()
+        self._state = _State.CONTENT if call_format.opens else self._inside()
 
     def add(self, piece: str) -> list[ToolCallEvent]:
         """Process the next piece."""
@@ -117,35 +117,35 @@ class ToolCallParser:
     def finish(self) -> list[ToolCallEvent]:
         """Return the events of the buffered text."""
         rest, self._buffer = self._buffer, ""
-        match self._at:
-            case _At.CONTENT:
+        match self._state:
+            case _State.CONTENT:
                 rest = (self._space or "") + self._finder.finish()
                 return [Content(rest)] if rest and (self._space is None or rest.strip()) else []
-            case _At.HEAD if rest.strip():
-                whole = [] if self._spelling.array else _whole(rest)
-                return whole or [Content(self._spelling.opens + rest)]
-            case _At.ARGUMENTS if rest:
+            case _State.HEAD if rest.strip():
+                whole = [] if self._format.array else _whole(rest)
+                return whole or [Content(self._format.opens + rest)]
+            case _State.ARGUMENTS if rest:
                 return [Arguments(rest)]
-            case _At.TAIL:
+            case _State.TAIL:
                 return self._unclosed(rest)
             case _:
                 return []
 
-    def _inside(self) -> _At:
-        return _At.ARRAY if self._spelling.array else _At.HEAD
+    def _inside(self) -> _State:
+        return _State.ARRAY if self._format.array else _State.HEAD
 
     def _step(self, text: str, events: list[ToolCallEvent]) -> str | None:
         """Advance the state machine; return the unprocessed text, or None if more input is needed."""
-        match self._at:
-            case _At.CONTENT:
+        match self._state:
+            case _State.CONTENT:
                 return self._content(text, events)
-            case _At.ARRAY:
+            case _State.ARRAY:
                 return self._array(text)
-            case _At.HEAD:
+            case _State.HEAD:
                 return self._head(self._buffer + text, events)
-            case _At.ARGUMENTS:
+            case _State.ARGUMENTS:
                 return self._arguments(text, events)
-            case _At.TAIL:
+            case _State.TAIL:
                 return self._tail(self._buffer + text, events)
 
     def _content(self, text: str, events: list[ToolCallEvent]) -> str | None:
@@ -157,17 +157,17 @@ class ToolCallParser:
             events.append(Content(before))
             self._space = None
         if cut.after is not None:
-            self._at = self._inside()
+            self._state = self._inside()
         return cut.after
 
     def _array(self, text: str) -> str | None:
         """Skip the array's bracket and the commas between its calls; its end ends all calls."""
         text = text.lstrip(" \t\r\n,[")
         if text.startswith("]"):
-            self._look()
+            self._search()
             return text[1:]
         if text:
-            self._at = _At.HEAD
+            self._state = _State.HEAD
         return text
 
     def _head(self, text: str, events: list[ToolCallEvent]) -> str | None:
@@ -175,24 +175,28 @@ class ToolCallParser:
         begun = self._begun(text)
         if begun is not None:
             events.append(CallBegun(begun[0]))
-            self._at, self._scanner, self._arguments_begun = _At.ARGUMENTS, JsonScanner(), False
+            self._state, self._scanner, self._arguments_begun = (
+                _State.ARGUMENTS,
+                JsonScanner(),
+                False,
+            )
             return text[begun[1] :]
-        body, closed, rest = text.partition(self._spelling.closes)
-        if closed and not self._spelling.array:
+        body, closed, rest = text.partition(self._format.closes)
+        if closed and not self._format.array:
             whole = _whole(body)
-            events.extend(whole or [Content(self._spelling.opens + body + closed)])
-            self._look(called=bool(whole))
+            events.extend(whole or [Content(self._format.opens + body + closed)])
+            self._search(called=bool(whole))
             return rest
         if len(text) > _MAX_BUFFERED:
-            events.append(Content(self._spelling.opens + text))
-            self._look(called=False)
+            events.append(Content(self._format.opens + text))
+            self._search(called=False)
             return None
         self._buffer = text
         return None
 
     def _begun(self, text: str) -> tuple[str, int] | None:
         """Return the name of the call at the start of `text` and the offset of its arguments."""
-        flat = _FLAT.match(text) if self._spelling.within else None
+        flat = _FLAT.match(text) if self._format.within else None
         self._flat = flat is not None
         if flat is not None:
             return flat[1], flat.end()
@@ -215,29 +219,29 @@ class ToolCallParser:
         if self._quoted:
             events.append(Arguments(_unquoted(self._buffer)))
             self._buffer = ""
-        self._at, self._scanner = _At.TAIL, JsonScanner(depth=1)
+        self._state, self._scanner = _State.TAIL, JsonScanner(depth=1)
         if self._flat:
-            self._look()
+            self._search()
         return text[end:]
 
     def _tail(self, text: str, events: list[ToolCallEvent]) -> str | None:
         """Skip the rest of the object and the closing marker, which a model may omit before the next call."""
         self._buffer = ""
-        if self._spelling.array:
+        if self._format.array:
             end = self._scanner.end(text)
-            self._at = _At.TAIL if end is None else _At.ARRAY
+            self._state = _State.TAIL if end is None else _State.ARRAY
             return None if end is None else text[end:]
-        before, closed, after = text.partition(self._spelling.closes)
-        _, opened, inside = before.partition(self._spelling.opens)
+        before, closed, after = text.partition(self._format.closes)
+        _, opened, inside = before.partition(self._format.opens)
         if opened:
-            self._at = _At.HEAD
+            self._state = _State.HEAD
             return inside + closed + after
         if closed:
-            self._look()
+            self._search()
             return after
         if len(text) > _MAX_BUFFERED:
             events.extend(self._unclosed(text))
-            self._look(called=False)
+            self._search(called=False)
             return None
         self._buffer = text
         return None
@@ -245,12 +249,12 @@ class ToolCallParser:
     def _unclosed(self, text: str) -> list[ToolCallEvent]:
         """Return the text after a call without a closing marker."""
         rest = text.lstrip().removeprefix("}")
-        begun = self._spelling.closes.startswith(rest.strip())
+        begun = self._format.closes.startswith(rest.strip())
         return [] if begun else [Content(rest)]
 
-    def _look(self, *, called: bool = True) -> None:
+    def _search(self, *, called: bool = True) -> None:
         """Search for the next call; `called`: a call has just ended."""
-        self._at, self._finder = _At.CONTENT, MarkerFinder(self._spelling.opens or "\0")
+        self._state, self._finder = _State.CONTENT, MarkerFinder(self._format.opens or "\0")
         self._space = "" if called else None
 
 
@@ -268,7 +272,7 @@ def _unquoted(text: str) -> str:
 
 
 def _whole(body: str) -> list[ToolCallEvent]:
-    """Return the call of an object whose members are in another order; empty if it is no call."""
+    """Return the call of an object whose members are in another order; empty if it is not a call."""
     call = _read(body)
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return []

@@ -36,7 +36,7 @@ class LoopPorts:
     """The loop's connections to its thread or process."""
 
     post: Callable[[Stepped], None]
-    pulse: HeartbeatWriter
+    heartbeat: HeartbeatWriter
     clock: Callable[[], float]
     """Monotonic clock, in seconds."""
 
@@ -52,7 +52,7 @@ def serve(
     loop = Loop(engine, runner, ports)
     try:
         until: float | None = None
-        while (messages := receive(inbox, until, ports.pulse, ports.clock)) is not None:
+        while (messages := receive(inbox, until, ports.heartbeat, ports.clock)) is not None:
             now = ports.clock()
             for message in messages:
                 engine.take(message, now)
@@ -70,7 +70,7 @@ class Loop:
         self._engine = engine
         self._runner = runner
         self._post = ports.post
-        self._pulse = ports.pulse
+        self._heartbeat = ports.heartbeat
         self._clock = ports.clock
         self.in_flight: deque[_SubmittedPlan] = deque()
         """Plans submitted and not settled."""
@@ -106,7 +106,7 @@ class Loop:
 
     def _submit(self, plan: StepPlan) -> None:
         if not self.in_flight:
-            self._pulse.begin(self._engine.predicted_seconds(plan))
+            self._heartbeat.begin(self._engine.predicted_seconds(plan))
         pending: Future[SamplingInputs] | None = None
         inputs: Callable[[], SamplingInputs]
         if self.in_flight and needs_settled(plan):
@@ -136,9 +136,9 @@ class Loop:
             following = self.in_flight[0]
             if following.inputs is not None and not following.inputs.done():
                 following.inputs.set_result(self._engine.sampling.inputs(following.plan))
-            self._pulse.begin(self._engine.predicted_seconds(following.plan))
+            self._heartbeat.begin(self._engine.predicted_seconds(following.plan))
         else:
-            self._pulse.end()
+            self._heartbeat.end()
 
     def _report(self) -> None:
         stepped = self._engine.settled()

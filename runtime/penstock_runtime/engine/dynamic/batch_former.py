@@ -1,17 +1,17 @@
 """`form_batch`: forms the next batch from the heads of the queue, the limits and the expected arrivals.
 
-A group (requests of one shape) is *ripe*, i.e. may run at once, when any of these holds:
+A group (requests of one shape) is *ready*, i.e. may run at once, when any of these holds:
 
 - its rows fill a batch;
 - its window, which opened at the arrival of the first waiting request, has elapsed;
 - half the slack of its earliest deadline has elapsed: only half, so that an idle engine meets the deadline in spite of
   a late wake-up;
-- waiting does not pay: fewer rows are expected to arrive during the run of the batch than already wait for it.
-  (Holding `r` rows for a moment costs `r` times that moment, and saves each of the `rate * moment` newcomers the
-  `seconds(r)` that they would wait behind the batch, so it pays while `rate * seconds(r) > r`.) An idle engine
+- waiting does not pay: fewer rows are expected to arrive during the run of the batch than it already has.
+  (Holding `r` rows for a time dt delays them by `r * dt` in total, and saves each of the `rate * dt` new rows the
+  `seconds(r)` that it would wait behind the batch, so it pays while `rate * seconds(r) > r`.) An idle engine
   therefore serves a single request at once.
 
-The ripe group whose head has the best key runs, so that no shape starves another.
+The ready group whose head has the best key runs, so that no shape starves another.
 """
 
 import math
@@ -62,15 +62,15 @@ class ArrivalRate:
     def note(self, rows: int, now: float) -> None:
         """Count `rows` that arrived at `now`."""
         if now > self._time:
-            self._counted = self._faded(now)
+            self._counted = self._decayed(now)
             self._time = now
         self._counted += rows
 
-    def rows_per_second(self, now: float, *, besides: int = 0) -> float:
-        """Return the rate at `now`, without `besides` rows that arrived recently."""
-        return max(0.0, self._faded(now) - besides) / MEMORY_SECONDS
+    def rows_per_second(self, now: float, *, excluding: int = 0) -> float:
+        """Return the rate at `now`, without `excluding` rows that arrived recently."""
+        return max(0.0, self._decayed(now) - excluding) / MEMORY_SECONDS
 
-    def _faded(self, now: float) -> float:
+    def _decayed(self, now: float) -> float:
         return self._counted * math.exp(-max(0.0, now - self._time) / MEMORY_SECONDS)
 
 
@@ -84,7 +84,7 @@ class Batch(Struct, frozen=True):
 
 
 class WaitUntil(Struct, frozen=True):
-    """No group is ripe before `time`, unless a request arrives or the limits change."""
+    """No group is ready before `time`, unless a request arrives or the limits change."""
 
     time: float
 
@@ -97,7 +97,7 @@ Placement = Batch | WaitUntil | NothingWaits
 
 
 def form_batch(
-    waiting: WaitingRequests, limits: BatchLimits, outlook: ArrivalForecast, now: float
+    waiting: WaitingRequests, limits: BatchLimits, forecast: ArrivalForecast, now: float
 ) -> Placement:
     """Return the next action of an idle engine; the requests of a returned batch have left `waiting`.
 
@@ -107,26 +107,26 @@ def form_batch(
     if not heads:
         return NothingWaits()
     if len(heads) == 1:
-        return _form_only(waiting, heads[0], limits, outlook, now)
-    ripe = [head for head in heads if ripe_at(head, limits, outlook) <= now]
-    if not ripe and not waiting_pays(heads[0].rows, outlook):
-        ripe = [heads[0]]
-    if not ripe:
-        return WaitUntil(min(ripe_at(head, limits, outlook) for head in heads))
-    return _batch(waiting, min(ripe, key=lambda head: head.key), limits)
+        return _form_only(waiting, heads[0], limits, forecast, now)
+    ready = [head for head in heads if ready_at(head, limits, forecast) <= now]
+    if not ready and not waiting_pays(heads[0].rows, forecast):
+        ready = [heads[0]]
+    if not ready:
+        return WaitUntil(min(ready_at(head, limits, forecast) for head in heads))
+    return _batch(waiting, min(ready, key=lambda head: head.key), limits)
 
 
 def _form_only(
     waiting: WaitingRequests,
     head: GroupHead,
     limits: BatchLimits,
-    outlook: ArrivalForecast,
+    forecast: ArrivalForecast,
     now: float,
 ) -> Placement:
     """Return the next action if all waiting requests are of one group."""
-    ripe = ripe_at(head, limits, outlook)
-    if ripe > now and waiting_pays(head.rows, outlook):
-        return WaitUntil(ripe)
+    ready = ready_at(head, limits, forecast)
+    if ready > now and waiting_pays(head.rows, forecast):
+        return WaitUntil(ready)
     return _batch(waiting, head, limits)
 
 
@@ -137,17 +137,17 @@ def _batch(waiting: WaitingRequests, head: GroupHead, limits: BatchLimits) -> Ba
     return Batch(requests, before - waiting.rows, cap)
 
 
-def ripe_at(head: GroupHead, limits: BatchLimits, outlook: ArrivalForecast) -> float:
-    """Return the time at which a group becomes ripe; its opening if it already fills a batch."""
+def ready_at(head: GroupHead, limits: BatchLimits, forecast: ArrivalForecast) -> float:
+    """Return the time at which a group becomes ready; its opening if it already fills a batch."""
     if head.rows >= limits.cap_of(head.shape) or limits.window_seconds <= 0.0:
         return head.opened
     closes = head.opened + limits.window_seconds
     if head.earliest_deadline is None:
         return closes
-    latest_start = head.earliest_deadline - outlook.service_time.seconds(head.rows)
+    latest_start = head.earliest_deadline - forecast.service_time.seconds(head.rows)
     return min(closes, (head.opened + latest_start) / 2)
 
 
-def waiting_pays(rows: int, outlook: ArrivalForecast) -> bool:
+def waiting_pays(rows: int, forecast: ArrivalForecast) -> bool:
     """Return whether more rows are expected during the run of a batch of `rows` than it holds."""
-    return outlook.rows_per_second * outlook.service_time.seconds(rows) > rows
+    return forecast.rows_per_second * forecast.service_time.seconds(rows) > rows

@@ -35,7 +35,7 @@ from penstock_runtime.request import Cancelled, Failed, Request
 
 
 class BatchEngine:
-    """Computes rows, one batch at a time."""
+    """Runs requests in batches, one batch at a time."""
 
     def __init__(
         self, model: Model, limits: LimitsUpdate, memory_bound_rows: int, curve: BatchServiceCurve
@@ -122,7 +122,7 @@ class BatchEngine:
 
     def _forecast(self, now: float) -> ArrivalForecast:
         """Forecast arrivals without the waiting rows: a client that waits for its answer sends no more."""
-        rate = self._arrivals.rows_per_second(now, besides=self._ledger.waiting.rows)
+        rate = self._arrivals.rows_per_second(now, excluding=self._ledger.waiting.rows)
         return ArrivalForecast(self._curve.service_time(), rate)
 
     def predicted_seconds(self, batch: Batch) -> float:
@@ -130,18 +130,18 @@ class BatchEngine:
         return self._curve.service_time().seconds_for_all(batch.rows, batch.cap)
 
     def run(
-        self, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]
+        self, batch: Batch, clock: Callable[[], float], tick: Callable[[], None]
     ) -> BatchResult:
         """Run `batch` on the model; the engine changes only at `complete`."""
-        return execute(self._model, batch, clock, pulse)
+        return execute(self._model, batch, clock, tick)
 
-    def complete(self, ran: BatchResult) -> None:
-        """Record the result of the running batch; requests that were cancelled meanwhile have ended already."""
-        self._ledger.end_all(ran.ends)
-        for rows, seconds in ran.runs:
+    def complete(self, result: BatchResult) -> None:
+        """Record the result of the running batch; requests that were cancelled during the run have already ended."""
+        self._ledger.end_all(result.ends)
+        for rows, seconds in result.runs:
             self._curve.note(rows, seconds)
-        self._bounds.learn(ran)
-        self._reporter.complete(ran)
+        self._bounds.learn(result)
+        self._reporter.complete(result)
 
     # -- reports
 

@@ -1,4 +1,4 @@
-"""`execute`: runs one batch until each of its requests has ended, and splits it if the model fails on the whole.
+"""`execute`: runs one batch until each of its requests has ended, and splits it if the model fails on it.
 
 A batch is split for two reasons. One request may cause an error of the model, so the batch is halved until that
 request is alone: it fails with the model's message, and the others complete (one such request among n costs about
@@ -32,7 +32,7 @@ class BatchResult:
     seconds: float = 0.0
     """Duration of all runs, failed ones included."""
     out_of_memory_splits: int = 0
-    lone_rows_that_did_not_fit: int = 0
+    single_rows_out_of_memory: int = 0
     """Runs of a single row that ran out of memory."""
 
     def bound(self, known: int) -> int:
@@ -40,40 +40,40 @@ class BatchResult:
 
         A row that does not fit alone leaves the bound as it is: the row was too large, not the number of rows.
         """
-        if not self.out_of_memory_splits or self.lone_rows_that_did_not_fit:
+        if not self.out_of_memory_splits or self.single_rows_out_of_memory:
             return known
         return min(known, max((rows for rows, _ in self.runs), default=known))
 
 
 def execute(
-    model: Model, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]
+    model: Model, batch: Batch, clock: Callable[[], float], tick: Callable[[], None]
 ) -> BatchResult:
     """Run `batch`; each of its requests has exactly one end in the result, whatever the model raises.
 
-    `pulse` is called before each run of the model: a batch that is split many times is not stuck.
+    `tick` is called before each run of the model: the heartbeat of a batch that is split many times goes on.
 
     Raises:
         DeviceLost: no further batch can run in this process.
     """
-    return _Execution(model, batch, clock, pulse).ran
+    return _Execution(model, batch, clock, tick).result
 
 
 class _Execution:
     def __init__(
-        self, model: Model, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]
+        self, model: Model, batch: Batch, clock: Callable[[], float], tick: Callable[[], None]
     ) -> None:
         self._model = model
         self._clock = clock
-        self._pulse = pulse
+        self._tick = tick
         self._began = clock()
-        self.ran = BatchResult(batch)
+        self.result = BatchResult(batch)
         self._serve(batch.requests, batch.rows, batch.cap)
 
     def _serve(self, requests: Sequence[Request], rows: int, slice_rows: int) -> None:
         """End all `requests`, running at most `slice_rows` rows at a time.
 
-        Retries run outside the except blocks: an error that is still referenced keeps, by its traceback, the
-        tensors of the batch that did not fit.
+        Retries run outside the except blocks: an exception that is still referenced keeps the
+        tensors of the batch that did not fit alive through its traceback.
         """
         out_of_memory = False
         try:
@@ -89,15 +89,15 @@ class _Execution:
             return
         tried_rows = min(rows, slice_rows)
         if out_of_memory and tried_rows > 1:
-            self.ran.out_of_memory_splits += 1
+            self.result.out_of_memory_splits += 1
             self._serve(requests, rows, -(-tried_rows // 2))
         else:
-            self.ran.lone_rows_that_did_not_fit += out_of_memory
-            self._split_for_culprit(requests, slice_rows, reason)
+            self.result.single_rows_out_of_memory += out_of_memory
+            self._bisect(requests, slice_rows, reason)
 
-    def _split_for_culprit(self, requests: Sequence[Request], slice_rows: int, reason: str) -> None:
+    def _bisect(self, requests: Sequence[Request], slice_rows: int, reason: str) -> None:
         if len(requests) == 1:
-            self.ran.ends.append((requests[0].id, Failed(reason)))
+            self.result.ends.append((requests[0].id, Failed(reason)))
             return
         middle = len(requests) // 2
         for half in (requests[:middle], requests[middle:]):
@@ -115,18 +115,18 @@ class _Execution:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _step(self, inputs: Tensors, rows: int) -> Tensors:
-        self._pulse()
+        self._tick()
         began = self._clock()
         try:
             outputs = checked(self._model.run(inputs), self._model.info.outputs, rows)
         finally:
             seconds = self._clock() - began
-            self.ran.seconds += seconds
-        self.ran.runs.append((rows, seconds))
+            self.result.seconds += seconds
+        self.result.runs.append((rows, seconds))
         return outputs
 
     def _complete(self, requests: Sequence[Request], outputs: Tensors) -> None:
-        began, ends = self._began, self.ran.ends
+        began, ends = self._began, self.result.ends
         for request, mine in zip(requests, split_outputs(requests, outputs), strict=True):
             ends.append((request.id, Completed(mine, began - request.arrived)))
 
@@ -156,7 +156,7 @@ def _stacked(parts: list[Tensor]) -> Tensor:
 
 
 def split_outputs(requests: Sequence[Request], outputs: Tensors) -> list[Tensors]:
-    """Return each request's rows of a batch's outputs, as views."""
+    """Return the rows of each request in the outputs of a batch, as views."""
     if len(requests) == 1:
         return [outputs]
     if all(request.rows == 1 for request in requests):
@@ -169,7 +169,7 @@ def split_outputs(requests: Sequence[Request], outputs: Tensors) -> list[Tensors
 
 
 def _rows(outputs: Tensors) -> list[Tensors]:
-    """Return the outputs of requests of one row each: numpy iterates over rows faster than it slices them."""
+    """Return the outputs of requests of one row each: iterating over an array is faster than slicing it."""
     if len(outputs) == 1:
         ((name, tensor),) = outputs.items()
         return [{name: row} for row in tensor[:, None]]

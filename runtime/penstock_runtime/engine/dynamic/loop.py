@@ -45,7 +45,7 @@ def serve(
     engine: BatchEngine,
     inbox: Inbox[ToEngine],
     post: Callable[[Settled], None],
-    pulse: HeartbeatWriter,
+    heartbeat: HeartbeatWriter,
     clock: Callable[[], float],
 ) -> None:
     """Serve until the inbox is closed, then end the remaining requests.
@@ -54,39 +54,39 @@ def serve(
     and the number of requests in the next one.
     """
     until: float | None = None
-    ran: BatchResult | None = None
-    while (messages := receive(inbox, until, pulse, clock)) is not None:
+    result: BatchResult | None = None
+    while (messages := receive(inbox, until, heartbeat, clock)) is not None:
         now = clock()
         _take_in(engine, messages, now)
-        if ran is not None:
-            engine.complete(ran)
-            ran = None
+        if result is not None:
+            engine.complete(result)
+            result = None
         placement = engine.plan(now)
         _post_report(engine, post)
         match placement:
             case Batch():
-                ran = _run(engine, placement, pulse, clock)
+                result = _run(engine, placement, heartbeat, clock)
                 until = now
             case WaitUntil(time):
                 until = time
             case NothingWaits():
                 until = None
-        del messages, placement  # a waiting engine keeps no tensors
-    if ran is not None:
-        engine.complete(ran)
+        del messages, placement  # so that a waiting engine keeps no tensors
+    if result is not None:
+        engine.complete(result)
     engine.fail_all("the engine was closed", retry_after_seconds=1.0)
     _post_report(engine, post)
 
 
 def receive(
-    inbox: Inbox[M_co], until: float | None, pulse: HeartbeatWriter, clock: Callable[[], float]
+    inbox: Inbox[M_co], until: float | None, heartbeat: HeartbeatWriter, clock: Callable[[], float]
 ) -> Sequence[M_co] | None:
     """Return the messages of the inbox; the heartbeat ticks during the wait."""
     while True:
         now = clock()
         if until is not None and until <= now:
             return inbox.receive(until)
-        pulse.tick_idle()
+        heartbeat.tick_idle()
         next_tick = now + IDLE_TICK_SECONDS
         messages = inbox.receive(next_tick if until is None else min(until, next_tick))
         if messages is None or messages or (until is not None and until <= next_tick):
@@ -99,12 +99,12 @@ def _take_in(engine: BatchEngine, messages: Sequence[ToEngine], now: float) -> N
 
 
 def _run(
-    engine: BatchEngine, batch: Batch, pulse: HeartbeatWriter, clock: Callable[[], float]
+    engine: BatchEngine, batch: Batch, heartbeat: HeartbeatWriter, clock: Callable[[], float]
 ) -> BatchResult:
-    pulse.begin(engine.predicted_seconds(batch))
-    ran = engine.run(batch, clock, pulse.tick)
-    pulse.end()
-    return ran
+    heartbeat.begin(engine.predicted_seconds(batch))
+    result = engine.run(batch, clock, heartbeat.tick)
+    heartbeat.end()
+    return result
 
 
 def _post_report(engine: BatchEngine, post: Callable[[Settled], None]) -> None:

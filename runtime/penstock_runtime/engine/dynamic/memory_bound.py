@@ -1,4 +1,4 @@
-"""`MemoryBounds`: the rows per batch that fit the device, learnt from batches that ran out of memory."""
+"""`MemoryBounds`: the rows per batch that fit the device, learned from batches that ran out of memory."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.request import Group
 
 MAX_SHAPES: Final = 1024
-"""Maximum number of shapes with a bound of their own; a dropped shape runs out of memory once more."""
+"""Maximum number of shapes with a bound of their own; a dropped shape may run out of memory again."""
 
 
 class MemoryBounds:
@@ -20,14 +20,14 @@ class MemoryBounds:
         """Bounds by shape, for a model with free dimensions: a large shape does not predict a small one."""
         self._by_shape = info.has_free_dimensions
 
-    def learn(self, ran: BatchResult) -> None:
+    def learn(self, result: BatchResult) -> None:
         """Lower the bound if a batch, whose requests have one shape, ran out of memory."""
         if not self._by_shape:
-            self.rows = ran.bound(self.rows)
+            self.rows = result.bound(self.rows)
             return
-        shape = ran.batch.requests[0].group
+        shape = result.batch.requests[0].group
         known = self.of_shape.get(shape, self.rows)
-        bound = ran.bound(known)
+        bound = result.bound(known)
         if bound < known:
             self._remember(shape, bound)
 

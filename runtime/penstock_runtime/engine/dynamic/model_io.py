@@ -1,4 +1,4 @@
-"""`checked` and `find_sample`: the check of a model's outputs, and sample inputs to run it before its first request.
+"""`checked` and `find_sample`: check a model's outputs, and find inputs to run it with before its first request.
 
 An output that differs from its declaration fails requests, never the engine.
 """
@@ -108,7 +108,7 @@ def _failure(model: Model, sample: SampleInputs) -> str | None:
         checked(model.run(sample.inputs(1)), model.info.outputs, 1)
     except OutOfMemory as error:
         raise ModelLoadFailed(
-            f"model '{model.info.name}' has no memory for a single row ({describe(error)}):"
+            f"model '{model.info.name}' runs out of memory on a single row ({describe(error)}):"
             " give the pod a larger device or memory limit"
         ) from error
     except Exception as error:  # noqa: BLE001  a model may raise anything

@@ -36,15 +36,15 @@ class BatchReporter:
         self._began = tuple([request.id for request in batch.requests])
         self._running, self._running_generation = len(self._began), generation
 
-    def complete(self, ran: BatchResult) -> None:
+    def complete(self, result: BatchResult) -> None:
         """Record that the running batch has ended."""
-        self._busy_seconds += ran.seconds
+        self._busy_seconds += result.seconds
         self._running = 0
         self._completed = BatchReport(
-            requests=len(ran.batch.requests),
-            rows=ran.batch.rows,
-            seconds=ran.seconds,
-            out_of_memory_splits=ran.out_of_memory_splits,
+            requests=len(result.batch.requests),
+            rows=result.batch.rows,
+            seconds=result.seconds,
+            out_of_memory_splits=result.out_of_memory_splits,
         )
 
     def settled(self, generation: int) -> Settled | None:

@@ -42,7 +42,7 @@ class RequestLedger:
             self._ended.append((id, end))
 
     def end_all(self, ends: Iterable[tuple[str, End]]) -> None:
-        """End the requests of a batch that are still pending; the others were cancelled meanwhile."""
+        """End the requests of a batch that are still pending; the others were cancelled during the run."""
         pending, ended = self._pending, self._ended
         for entry in ends:
             if entry[0] in pending:

@@ -4,10 +4,9 @@ from penstock_runtime.engine.service_time import ServiceTime, ServiceTimeSums, f
 
 
 class BatchServiceCurve:
-    """Running sums over batches of rows `b` and seconds `t`; float64, one epoch for the engine's life.
+    """Running sums over batches of rows `b` and seconds `t`; float64, one epoch per engine.
 
-    A batch counts with the rows that the device computed at once: each part of a split batch counts separately, and
-    failed runs do not count.
+    Each run of the model counts separately, so a split batch counts once per part; failed runs do not count.
     """
 
     def __init__(self) -> None:

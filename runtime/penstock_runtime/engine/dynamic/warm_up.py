@@ -15,7 +15,7 @@ from penstock_runtime.engine.model import Model, OutOfMemory
 WARM_UP_SECONDS = 2.0
 """Time after which no further size starts, so that warm-up does not dominate the start of a slow model."""
 LENGTHS_SECONDS = 4.0
-"""The same for a model of texts that are padded to a bucket: each number of rows runs at each length."""
+"""The same for a model with length buckets, which runs each number of rows at each length."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ Info_co = TypeVar("Info_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The liveness of an engine, readable at any time without a lock. Times are of the monotonic clock."""
+    """Liveness of an engine, readable at any time without a lock. Times are those of the monotonic clock."""
 
     last_step: float
     """Time at which the engine last started or ended a step, or a part of one."""
@@ -41,8 +41,8 @@ class EngineLink(Protocol[Command_contra, Report_co, Info_co]):
 
         `deliver` is called in the event loop, once per step: when a batch completes, when one starts
         after idling, when new limits apply, when a request ends without a batch. The first report is
-        delivered before this returns. `EngineDied` is the last message: the engine serves none of its
-        requests after it.
+        delivered before this returns. `EngineDied` is the last message: the engine ends no request
+        after it.
 
         Raises:
             ModelLoadFailed: with one line that names the file or factory and the remedy.
@@ -51,8 +51,8 @@ class EngineLink(Protocol[Command_contra, Report_co, Info_co]):
     def send(self, message: Command_contra) -> None:
         """Send a message to the engine without blocking; ignored after its death or `close`.
 
-        `Request.id` is unique among the requests of the engine. A generation that was sent and is not
-        yet in a report means: a batch formed under older limits may still run (`converging`).
+        `Request.id` is unique among the requests of the engine. Until a report
+        has the generation of the limits that were sent, a batch formed under older limits may run (`converging`).
         """
 
     def set_more_coming_hint(self, more_coming: Callable[[], bool]) -> None:
@@ -76,7 +76,7 @@ class OpenedEngine(Protocol[Command_contra, Report_co, Info_co]):
 
     @property
     def receives_in_thread(self) -> bool:
-        """Whether a thread of its own unpacks messages from another process, so that no step waits for it."""
+        """Whether a separate thread decodes messages from another process, so that steps do not wait for decoding."""
 
     @property
     def info(self) -> Info_co:

@@ -31,5 +31,5 @@ def batch_thread_link(
 def batch_process_link(
     load: Callable[[], Model], limits: LimitsUpdate, clock: Callable[[], float] = time.monotonic
 ) -> ProcessLink[ToEngine, Settled, ModelInfo]:
-    """Return a link to a batch engine in a child process; `load` crosses to it, so it is picklable."""
+    """Return a link to a batch engine in a child process; `load` is sent to it, so it must be picklable."""
     return ProcessLink(partial(open_batch_engine, load, limits), clock, DeadlineWatch(clock))

@@ -34,5 +34,5 @@ def generation_process_link(
     depth: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> ProcessLink[ToGeneration, Stepped, GenerationInfo]:
-    """Return a link to a generation engine in a child process; `load` crosses to it, so it is picklable."""
+    """Return a link to a generation engine in a child process; `load` is sent to it, so it must be picklable."""
     return ProcessLink(partial(open_generation_engine, load, limits, depth), clock)

@@ -1,4 +1,4 @@
-"""Heartbeats of engines: in shared memory for an engine in another process, one reference for one in a thread."""
+"""Heartbeats of engines: `SharedHeartbeat` across processes, `ThreadHeartbeat` within one."""
 
 import mmap
 import struct

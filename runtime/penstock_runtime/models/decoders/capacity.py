@@ -18,9 +18,9 @@ WEIGHT_COPIES = 3
 def max_length_of(config: PreTrainedConfig, requested: int | None) -> int:
     """Return the maximum length of a sequence: `requested` positions, at most the model's own limit.
 
-    LongRoPE (arXiv 2402.13753) has separate factors for short and long sequences, and transformers applies one set to
-    all sequences of a call, by the longest, although the cache of the others was written with the other set. Up to the
-    original length only one set is used. A `dynamic` rope changes beyond the model's own limit only.
+    LongRoPE (arXiv 2402.13753) has separate factors for short and long sequences. transformers selects one set per
+    call, by the longest sequence, although the keys of the others were cached with the other set. Up to the original
+    length only the short factors apply. A `dynamic` rope changes only beyond the model's own limit.
 
     Raises:
         ModelLoadFailed: the length exceeds the original length of a LongRoPE.
@@ -47,7 +47,7 @@ def _own_limit(config: PreTrainedConfig) -> int:
 
 
 def _original_length(config: PreTrainedConfig) -> int | None:
-    """Return the minimum original length of a model's LongRoPEs; None: it has none."""
+    """Return the shortest original length of a model's LongRoPEs; None if it has none."""
     parameters = getattr(config, "rope_parameters", None) or {}
     by_layer_type = [rope for rope in parameters.values() if isinstance(rope, dict)]
     lengths = [

@@ -13,7 +13,7 @@ from penstock_runtime.engine.model import ModelLoadFailed, describe
 
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
 _HASHED_BYTES = 1 << 20
-"""Bytes of each weight file that are hashed in addition to its size, which distinguishes checkpoints."""
+"""Bytes hashed at the start of each weight file, in addition to its size: enough to distinguish checkpoints."""
 
 
 def load_model(
@@ -36,7 +36,7 @@ def load_model(
             trust_remote_code=False,
             use_safetensors=True,
         )
-    except Exception as error:  # transformers raises whatever its loaders raise
+    except Exception as error:  # transformers passes on any error of its loaders
         raise ModelLoadFailed(
             f"{folder} does not load as a causal language model: {describe(error)}"
         ) from error
@@ -67,7 +67,7 @@ def read_config(folder: Path) -> PreTrainedConfig:
 
 
 def reject_other_layers(config: PreTrainedConfig) -> None:
-    """Raise ModelLoadFailed if a layer has other state than keys and values of full or sliding attention."""
+    """Raise ModelLoadFailed if a layer has state other than the keys and values of full or sliding-window attention."""
     if getattr(config, "is_encoder_decoder", False):
         raise ModelLoadFailed(
             f"model type '{config.model_type}' is an encoder-decoder: generation serves decoder-only models"
@@ -81,7 +81,7 @@ def reject_other_layers(config: PreTrainedConfig) -> None:
 
 
 def stop_ids(model: PreTrainedModel) -> tuple[int, ...]:
-    """Return the end ids of generation_config.json, or else of config.json."""
+    """Return the EOS token ids of generation_config.json, or else of config.json."""
     for config in (model.generation_config, model.config):
         ids = getattr(config, "eos_token_id", None)
         if ids is not None:

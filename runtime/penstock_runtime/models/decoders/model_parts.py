@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from penstock_runtime.models.decoders.attention.base import LayerRule
 
 _STATIC_ROPES = {"default", "linear", "llama3", "yarn"}
-"""Rope types whose angles depend on the position only, so that a table can contain them."""
+"""Rope types whose angles depend on the position only, so that they can be precomputed."""
 
 
 class UnsupportedArchitecture(Exception):

@@ -113,7 +113,7 @@ def _assembled_or_torch(source: _Source, compute: Compute) -> _Assembled:
     except ModelLoadFailed as error:
         if compute is Compute.TORCH or source.options.compute is not Compute.AUTO:
             raise
-        _log.warning("falling back to the torch backend, since %s failed: %s", compute, error)
+        _log.warning("falling back to the torch backend, because %s failed: %s", compute, error)
     return _assemble(source, Compute.TORCH, expected)
 
 
@@ -145,9 +145,9 @@ def _layout(
         free = int(free_bytes(device) * CACHE_SHARE[device.type])
         cache_bytes = min(free * block_bytes // with_copies, limit)
     blocks = cache_bytes // block_bytes - backend.spare_blocks
-    if blocks < 2:  # one for a prompt and one for its answer
+    if blocks < 2:  # one for a prompt and one for its output
         raise ModelLoadFailed(
-            f"the KV cache needs at least {(2 + backend.spare_blocks) * block_bytes} bytes, {cache_bytes} are reserved or free:"
+            f"the KV cache needs at least {(2 + backend.spare_blocks) * block_bytes} bytes, but only {cache_bytes} are available:"
             " give the pod more memory"
         )
     return KVSpec(

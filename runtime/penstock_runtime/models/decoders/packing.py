@@ -78,13 +78,13 @@ class Packer:
     def __init__(self, block_tokens: int, max_rows: int, max_blocks: int) -> None:
         self._block_tokens = block_tokens
         self._tables = np.zeros((max(1, max_rows), max(1, max_blocks)), np.int32)
-        self._place: dict[int, tuple[int, list[int], int]] = {}
+        self._cached: dict[int, tuple[int, list[int], int]] = {}
         self._free = list(range(max(1, max_rows)))[::-1]
 
     def pack(self, plan: StepPlan, unknown_ids: dict[int, int]) -> PackedBatch:
         """Return the arrays of `plan`; `unknown_ids` maps a row's index to the sampled id it depends on.
 
-        Lists are converted to arrays once, since dozens of numpy calls are slow compared with a small model's forward.
+        Lists are converted to arrays once: dozens of numpy calls are slow compared with a small model's forward pass.
         """
         rows, ids, positions = plan.rows, list[int](), list[int]()
         starts, first, contexts, last, scored = (
@@ -119,13 +119,13 @@ class Packer:
         )
 
     def _table_rows(self, rows: list[Row]) -> list[int]:
-        if len(rows) > len(self._free) + len(self._place):
+        if len(rows) > len(self._free) + len(self._cached):
             self._grow(len(rows))
         return [self._table_row(row, rows) for row in rows]
 
     def _table_row(self, row: Row, rows: list[Row]) -> int:
         uid, blocks = row.sequence.uid, row.blocks
-        cached = self._place.get(uid)
+        cached = self._cached.get(uid)
         if cached is None:
             if not self._free:
                 self._evict_all_but({other.sequence.uid for other in rows})
@@ -137,12 +137,12 @@ class Packer:
         needed = -(-(row.start + row.count) // self._block_tokens)
         if written < needed:
             self._tables[place, written:needed] = blocks[written:needed]
-            self._place[uid] = (place, blocks, needed)
+            self._cached[uid] = (place, blocks, needed)
         return place
 
     def _evict_all_but(self, uids: set[int]) -> None:
-        for uid in [uid for uid in self._place if uid not in uids]:
-            self._free.append(self._place.pop(uid)[0])
+        for uid in [uid for uid in self._cached if uid not in uids]:
+            self._free.append(self._cached.pop(uid)[0])
 
     def _grow(self, rows: int) -> None:
         more = rows - len(self._tables)

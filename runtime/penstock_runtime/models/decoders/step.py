@@ -73,7 +73,7 @@ class TorchStep(StepExecutor):
             if row.placeholder is not None:
                 if row.placeholder.step != number:
                     raise ValueError(
-                        f"plan {plan.number} waits for step {row.placeholder.step}, the last was {number}"
+                        f"plan {plan.number} depends on step {row.placeholder.step}, but the last step was {number}"
                     )
                 token = sampled[row.placeholder.row]
                 ids[index] = 0 if token is None else token.token

@@ -19,7 +19,7 @@ from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
 
 MAX_SECONDS = 2.0
-"""Time after which no further shape starts, as for one-shot batches."""
+"""Time after which no further shape starts, as in the warm-up of dynamic batching."""
 CONTEXTS = (16, 192)
 """Positions before the decoded token."""
 CHUNKS = (32, 256)

@@ -1,4 +1,4 @@
-"""CUDA graphs of small batches, whose kernels are shorter than their launches: captured once, then replayed.
+"""CUDA graphs for small batches, which are launch-bound: captured once, then replayed.
 
 Rows are padded to a bucket (1, 2, 4 ... MAX_ROWS) by repeating the last row, and the outputs are trimmed. Each shape is
 captured at its first occurrence, in the warm-up before `/readyz`, and compared with an eager run. If a capture fails,
@@ -20,11 +20,11 @@ Call = Callable[[list[torch.Tensor]], object]
 Named = Callable[[list[torch.Tensor]], Mapping[str, torch.Tensor]]
 
 MAX_ROWS = 64
-"""Rows above which kernels hide their launches."""
+"""Rows above which kernel time hides launch overhead."""
 MAX_GRAPHS = 64
-"""Limit of captured shapes; each keeps its inputs and outputs, intermediate memory is shared."""
+"""Maximum number of captured shapes; each keeps its inputs and outputs, and all share intermediate memory."""
 TOLERANCE = 1e-2
-"""Tolerated difference of a replay: it runs the same kernels, only the order of sums may differ."""
+"""Tolerated difference of a replay, which runs the same kernels, so only the order of summation may differ."""
 
 
 class Replay(Protocol):
@@ -41,7 +41,7 @@ class Recorder(Protocol):
         """Return the capture of `call` for the shapes of `tensors`.
 
         Raises:
-            RuntimeError: `call` cannot be captured, since it reads a value or a size depends on one.
+            RuntimeError: `call` cannot be captured: it copies a value to the host, or a shape depends on one.
         """
 
 
@@ -102,13 +102,13 @@ class CudaRecorder(Recorder):
         stream.wait_stream(current)
         try:
             with torch.cuda.stream(stream):
-                call(inputs)  # libraries initialize at the first call, which cannot be captured
+                call(inputs)  # the first call initializes libraries, which cannot be captured
             stream.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool, stream=stream):
                 outputs = call(inputs)
         finally:
-            torch.cuda.set_stream(current)  # a failed capture leaves its own stream set
+            torch.cuda.set_stream(current)  # a failed capture leaves its own stream current
         self._pool = self._pool or graph.pool()
 
         def replay(tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Choice of torch's device and thread count, and conversion of its errors."""
+"""Selects torch's device and thread count, and converts its errors."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from penstock_runtime.cgroup import cpu_quota
 from penstock_runtime.engine.model import DeviceLost, OutOfMemory, describe
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator"
-"""Marker in the RuntimeError of torch's CPU allocator, which has no exception type of its own."""
+"""Text in the RuntimeError of torch's CPU allocator, which has no exception type of its own."""
 
 _STICKY_CUDA_ERRORS = (
     "device-side assert triggered",
@@ -36,7 +36,7 @@ def backend_of(device: torch.device) -> str:
 
 
 def pin_threads(threads: int | None = None) -> None:
-    """Use `threads` torch threads, or at most the CPU limit of the container: contending threads slow torch down 60x.
+    """Use `threads` torch threads, or at most the CPU limit of the container: oversubscription slows torch down 60x.
 
     Must be called in the thread that runs the model: OpenMP keeps the number per thread.
     """

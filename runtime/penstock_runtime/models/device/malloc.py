@@ -1,8 +1,8 @@
 """`keep_freed_memory`: configures glibc's allocator to reuse freed memory for the next batch.
 
 By default glibc returns large blocks to the kernel as soon as they are freed, such as a model's temporary tensors, so
-each batch pays for every page again (malloc_trim(3), mallopt(3)). For an encoder of the size of MiniLM these are more
-than 10,000 page faults for 128 texts (docs/encoders.md has their cost).
+each batch pays for every page again (malloc_trim(3), mallopt(3)). With an encoder the size of MiniLM, 128 texts
+cause more than 10,000 page faults (docs/encoders.md has their cost).
 """
 
 import ctypes
@@ -13,9 +13,9 @@ _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """Parameters of mallopt (malloc.h)."""
 KEPT_BYTES: Final = 64 * 2**20
-"""Limit of the free memory kept at the end of an arena: the memory of one pass of an encoder."""
+"""Free memory kept at the top of the heap: the memory of one pass of an encoder."""
 OWN_MAPPING_BYTES: Final = 32 * 2**20
-"""Size from which blocks are mapped separately; glibc allows no larger value."""
+"""Size from which allocations use mmap; glibc allows no larger value."""
 
 
 def keep_freed_memory() -> None:

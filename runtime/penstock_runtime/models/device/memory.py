@@ -67,7 +67,7 @@ class ResidentMeter(MemoryMeter):
     def reset(self) -> None:
         try:
             (self._process / "clear_refs").write_text("5")
-        except OSError:  # the peak cannot be reset: growth counts from the peak so far
+        except OSError:  # the peak cannot be reset: measure growth from the current peak
             self._start = self._kilobytes("VmHWM:")
         else:
             self._start = self._kilobytes("VmRSS:")
@@ -113,7 +113,7 @@ def measured_bound_rows(
 def _bytes_per_row(run: Callable[[int], None], max_rows: int, meter: MemoryMeter) -> float:
     """Run 2, 4, 8 ... rows until the growth is significant, or the time or row limit is reached; return growth per row.
 
-    One row has run before, so that permanent allocations do not count.
+    The caller has run one row, so that permanent allocations do not count.
     """
     meter.reset()
     began, rows, growth = time.monotonic(), 1, 0

@@ -17,7 +17,7 @@ ONE_DNN_ACTIVATIONS = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "
 """oneDNN's unary operation and algorithm by the name of the activation in transformers."""
 
 PROBE_ROWS = 256
-"""Rows of a timing run: tokens of a small batch."""
+"""Rows of a timing run, as many as a small batch has tokens."""
 PROBE_TIMES = 3
 
 
@@ -107,7 +107,7 @@ def merged(*linears: torch.nn.Linear) -> tuple[torch.Tensor, torch.Tensor | None
     weight = torch.cat([linear.weight.detach() for linear in linears])
     biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
     if biases and len(biases) < len(linears):
-        raise ValueError("either all of the layers have a bias or none has")
+        raise ValueError("the layers must either all have a bias or all have none")
     return weight, torch.cat(biases) if biases else None
 
 
@@ -142,7 +142,7 @@ class Chooser:
 
 
 def seconds(affine: Affine, weight: torch.Tensor, use: Use) -> float:
-    """Return the CPU time of one call on PROBE_ROWS rows, the minimum of several: the machine may be shared."""
+    """Return the CPU time of one call on PROBE_ROWS rows, the minimum of several, because the machine may be shared."""
     x, residual = (torch.ones(PROBE_ROWS, size) for size in reversed(weight.shape))
     calls: dict[Use, Callable[[], torch.Tensor]] = {
         Use.PLAIN: lambda: affine(x),

@@ -5,6 +5,7 @@ list an embedding is the mean over tokens, scaled to length 1.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,8 +16,9 @@ from penstock_runtime.engine.model import ModelLoadFailed
 IDS, MASK = "input_ids", "attention_mask"
 """Input tensors of a text encoder, named as in transformers."""
 _UNBOUNDED = 10**6
-"""Value from which a limit means none: tokenizers write about 10^30 for "no limit"."""
+"""Value from which a limit is ignored: tokenizers write about 10^30 for "no limit"."""
 _DEFAULT_MAX_TOKENS = 512
+_JSON_KINDS: Mapping[type, str] = {dict: "object", list: "array"}
 
 
 class Pooling(StrEnum):
@@ -39,7 +41,7 @@ class EncoderDirectory:
     normalize: bool
     """Whether embeddings are scaled to length 1."""
     labels: tuple[str, ...]
-    """Labels of a classifier by index."""
+    """Labels of a classifier, by class index."""
 
 
 def read_directory(folder: Path) -> EncoderDirectory:
@@ -75,9 +77,8 @@ def _max_tokens(folder: Path, config: dict[str, Any]) -> int:
     """Return the minimum of the limits of model, tokenizer and sentence-transformers."""
     positions = int(config.get("max_position_embeddings") or _DEFAULT_MAX_TOKENS)
     if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-        positions -= (
-            int(config.get("pad_token_id") or 0) + 1
-        )  # positions start after that of padding
+        # positions start after that of padding
+        positions -= int(config.get("pad_token_id") or 0) + 1
     limits = (
         _json(folder, "tokenizer_config.json", optional=True).get("model_max_length"),
         _json(folder, "sentence_bert_config.json", optional=True).get("max_seq_length"),
@@ -135,5 +136,5 @@ def _json(folder: Path, name: str, *, optional: bool = False, kind: type = dict)
             f"directory '{folder}': {name} cannot be read ({error}): copy the whole model"
         ) from error
     if not isinstance(content, kind):
-        raise ModelLoadFailed(f"directory '{folder}': {name} holds no {kind.__name__}")
+        raise ModelLoadFailed(f"directory '{folder}': {name} is not a JSON {_JSON_KINDS[kind]}")
     return content

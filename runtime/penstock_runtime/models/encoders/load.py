@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 TOLERANCE = 1e-3
-"""Tolerated difference relative to the largest value: float32 sums in another order differ by 1e-6 (by 1e-4 in the worst
-random models), a wrong layer by 1e-1."""
+"""Tolerated difference relative to the largest value: another order of float32 summation changes outputs by 1e-6 (by 1e-4
+in the worst random models), a wrong layer by 1e-1."""
 _UNUSED = ("pooler.",)
-"""Weights that an embedding model does not use, and whose absence is no error."""
+"""Weights that an embedding model does not use and may lack."""
 
 
 def load_encoder(folder: Path, task: Task) -> Model:
@@ -91,7 +91,7 @@ def _read(directory: EncoderDirectory, task: Task) -> Any:
     except Exception as error:
         raise ModelLoadFailed(
             f"directory '{directory.folder}' does not load as {task} ({describe(error)}):"
-            " give a model of transformers with safetensors weights"
+            " use a transformers model with safetensors weights"
         ) from error
     missing = sorted(
         name
@@ -172,14 +172,14 @@ def _agree(plain: Model, other: Model, limits: TextLimits, variant: str) -> bool
 
 
 def _close(expected: list[dict[str, Tensor]], got: list[dict[str, Tensor]], variant: str) -> bool:
-    """Return whether a faster variant computes the same; log a variant that does not."""
+    """Return whether the outputs of a faster variant agree; log a warning if not."""
     for outputs, other in zip(expected, got, strict=True):
         for name, values in outputs.items():
             scale = max(1.0, float(np.abs(values).max()))
             error = float(np.abs(np.subtract(values, other[name])).max()) / scale
             if not error <= TOLERANCE:
                 log.warning(
-                    "the %s variant differs from the original model by %.1e: not used",
+                    "the %s variant is not used: it differs from the original model by %.1e",
                     variant,
                     error,
                 )

@@ -1,7 +1,7 @@
 """Text encoders as `Model`: token ids and attention mask in, one vector per row out.
 
 Two variants, selected at load: `PackedEncoder` (known architectures related to BERT on a CPU, without padding) and
-`PaddedEncoder` (all others, any device: rows of similar length together, by the model's own forward).
+`PaddedEncoder` (all others, any device: rows of similar length are batched and run by the model's own forward).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from penstock_runtime.models.device.device import device_errors
 from penstock_runtime.models.device.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.encoders.bert_layers import Classify
 from penstock_runtime.models.encoders.directory import IDS, MASK, Pooling
-from penstock_runtime.models.encoders.packed import PackedBody, equals_of, pooled
+from penstock_runtime.models.encoders.packed import PackedBody, group_lengths, pooled
 from penstock_runtime.models.torch_model import TorchModel
 from penstock_runtime.request import Tensor
 
@@ -53,7 +53,7 @@ class TextLimits:
     def checked(self, ids: Tensor, mask: Tensor) -> NDArray[np.int64]:
         """Return the number of tokens of each row.
 
-        On a GPU an id outside the vocabulary would end the process instead of failing its row.
+        On a GPU, an id outside the vocabulary would abort the process instead of failing its row.
 
         Raises:
             BadRow: a row is empty or too long, or an id is not in the vocabulary.
@@ -100,12 +100,12 @@ class PackedEncoder(Model):
         return memory_bound(self.run, self.info, self._limits, torch.device("cpu"))
 
     def _pass(self, ids: Tensor, mask: Tensor, counts: NDArray[np.int64]) -> Tensor:
-        equals = equals_of(counts.tolist())
-        hidden = self._body(torch.from_numpy(ids[mask]), equals)
+        groups = group_lengths(counts.tolist())
+        hidden = self._body(torch.from_numpy(ids[mask]), groups)
         if self._head.classify is not None:
-            vectors = self._head.classify(pooled(hidden, equals, Pooling.FIRST))
+            vectors = self._head.classify(pooled(hidden, groups, Pooling.FIRST))
         else:
-            vectors = pooled(hidden, equals, self._head.pooling)
+            vectors = pooled(hidden, groups, self._head.pooling)
         if self._head.normalize:
             vectors = functional.normalize(vectors, dim=1)
         array: Tensor = vectors.numpy()
@@ -138,7 +138,7 @@ class PaddedEncoder(Model):
         return memory_bound(self.run, self.info, self._limits, self.inner.device)
 
     def _runs(self, counts: list[int]) -> list[list[int]]:
-        """Group rows by length; on a GPU by bucket, since few launches matter more than padding."""
+        """Group rows by length; on a GPU by bucket, where fewer launches matter more than less padding."""
         if not self._limits.to_bucket:
             return by_length.runs(counts)
         by_bucket: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""`PackedBody`: an encoder over packed rows, which computes no padding.
+"""`PackedBody`: an encoder over packed rows, without padding.
 
 Rows are sorted by length. Linear layers and norms run over one list of all tokens; attention runs once per group of
 rows of equal length.
@@ -20,13 +20,13 @@ from penstock_runtime.models.encoders.bert_layers import EncoderParts, LayerPart
 from penstock_runtime.models.encoders.directory import Pooling
 
 TOKEN_STEP = 16
-"""Multiple that tokens are rounded up to: oneDNN compiles a kernel per size, and caches about a thousand."""
+"""Multiple to which the number of tokens is padded: oneDNN compiles a kernel per size, and caches about a thousand."""
 
-Equals = list[tuple[int, int]]
-"""Pairs of a number of rows and their length, in order."""
+LengthGroups = list[tuple[int, int]]
+"""Groups of consecutive rows of equal length: number of rows, and tokens per row."""
 
 
-def equals_of(lengths: Sequence[int]) -> Equals:
+def group_lengths(lengths: Sequence[int]) -> LengthGroups:
     """Return the groups of consecutive equal lengths."""
     return [(len(list(rows)), length) for length, rows in groupby(lengths)]
 
@@ -54,16 +54,16 @@ class PackedLayer:
         self._down = chooser.affine(*merged(parts.down), Use.ADDED)
         self._attention_norm, self._norm = LayerNorm(parts.attention_norm), LayerNorm(parts.norm)
 
-    def __call__(self, x: torch.Tensor, equals: Equals) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor, groups: LengthGroups) -> torch.Tensor:
         """Return the next hidden states (tokens, width)."""
-        context = self._attend(self._qkv(x), equals)
+        context = self._attend(self._qkv(x), groups)
         x = self._attention_norm(self._out.added(context, x))
         return self._norm(self._down.added(self._up.activated(x), x))
 
-    def _attend(self, qkv: torch.Tensor, equals: Equals) -> torch.Tensor:
+    def _attend(self, qkv: torch.Tensor, groups: LengthGroups) -> torch.Tensor:
         context = qkv.new_zeros(qkv.shape[0], qkv.shape[1] // 3)
         start = 0
-        for rows, length in equals:
+        for rows, length in groups:
             stop = start + rows * length
             query, key, value = (
                 qkv[start:stop].view(rows, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
@@ -83,23 +83,23 @@ class PackedBody:
         chooser = _chooser(parts.activation)
         self._layers = [PackedLayer(layer, parts.heads, chooser) for layer in parts.layers]
 
-    def __call__(self, ids: torch.Tensor, equals: Equals) -> torch.Tensor:
-        """Return hidden states (tokens, width) of `ids` (tokens), whose rows `equals` describes."""
+    def __call__(self, ids: torch.Tensor, groups: LengthGroups) -> torch.Tensor:
+        """Return hidden states (tokens, width) of `ids` (tokens), whose rows `groups` describes."""
         tokens = ids.shape[0]
-        places = torch.cat([torch.arange(length).repeat(rows) for rows, length in equals])
+        places = torch.cat([torch.arange(length).repeat(rows) for rows, length in groups])
         missing = -tokens % TOKEN_STEP
         if missing:
             ids, places = (functional.pad(tensor, (0, missing)) for tensor in (ids, places))
         x = self._norm(self._words[ids] + self._positions[places])
         for layer in self._layers:
-            x = layer(x, equals)
+            x = layer(x, groups)
         return x[:tokens]
 
 
-def pooled(hidden: torch.Tensor, equals: Equals, pooling: Pooling) -> torch.Tensor:
+def pooled(hidden: torch.Tensor, groups: LengthGroups, pooling: Pooling) -> torch.Tensor:
     """Return one vector per row (rows, width)."""
     vectors, start = [], 0
-    for rows, length in equals:
+    for rows, length in groups:
         stop = start + rows * length
         vectors.append(_pool(hidden[start:stop].view(rows, length, -1), pooling))
         start = stop

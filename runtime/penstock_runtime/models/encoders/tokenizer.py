@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 
-# One thread: the other cores are the engine's. The library reads this at every call.
+# One thread, because the other cores belong to the engine. The library reads this at every call.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 Ids = NDArray[np.int64]
@@ -23,12 +23,12 @@ class TextTokenizer:
         """Read `tokenizer.json`; raise ModelLoadFailed if it is invalid."""
         self.max_tokens = max_tokens
         self._whole = _read(folder)
-        self._cut = _read(folder)
-        self._cut.enable_truncation(max_tokens)
+        self._truncating = _read(folder)
+        self._truncating.enable_truncation(max_tokens)
 
-    def encode(self, texts: Sequence[str], *, cut: bool = False) -> list[Ids]:
+    def encode(self, texts: Sequence[str], *, truncate: bool = False) -> list[Ids]:
         """Return the ids of each text; releases the GIL."""
-        tokenizer = self._cut if cut else self._whole
+        tokenizer = self._truncating if truncate else self._whole
         return [
             np.array(encoding.ids, np.int64)
             for encoding in tokenizer.encode_batch_fast(list(texts))
@@ -41,7 +41,7 @@ def _read(folder: Path) -> Tokenizer:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:
         raise ModelLoadFailed(
-            f"file '{file}' is no tokenizer ({describe(error)}): save it with the tokenizers library"
+            f"file '{file}' is not a tokenizer ({describe(error)}): save it with the tokenizers library"
         ) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -145,7 +145,7 @@ def test_merged_layers_stand_side_by_side() -> None:
     x = torch.randn(2, 4)
     wanted = torch.cat([linear(x) for linear in linears], 1)
     torch.testing.assert_close(torch.nn.functional.linear(x, weight, bias), wanted)
-    with pytest.raises(ValueError, match="either all of the layers have a bias or none has"):
+    with pytest.raises(ValueError, match="layers must either all have a bias or all have none"):
         merged(linears[0], torch.nn.Linear(4, 2, bias=False))
 
 

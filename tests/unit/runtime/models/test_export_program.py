@@ -131,7 +131,7 @@ def test_a_file_that_is_no_program_is_rejected_in_one_line(file: Path, content: 
     file.write_bytes(content)
     with pytest.raises(ModelLoadFailed) as raised:
         load_program(file)
-    assert "is no torch.export program" in str(raised.value)
+    assert "is not a torch.export program" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 

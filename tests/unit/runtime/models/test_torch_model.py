@@ -46,7 +46,7 @@ def test_memory_that_runs_out_already_at_start_bounds_the_cap() -> None:
 
 def test_a_model_without_room_for_one_row_does_not_load() -> None:
     model = load_from_factory(f"{HERE}:fitting", {"rows": "0"})
-    with pytest.raises(ModelLoadFailed, match="has no memory for a single row"):
+    with pytest.raises(ModelLoadFailed, match="runs out of memory on a single row"):
         warm_up(model, time.monotonic)
 
 

@@ -23,8 +23,8 @@ from penstock_runtime.text.tool_calls import (
     Arguments,
     CallBegun,
     Content,
-    Spelling,
     ToolCallEvent,
+    ToolCallFormat,
     ToolCallParser,
 )
 from penstock_runtime.text.vocabulary import read_vocabulary
@@ -124,9 +124,9 @@ BROKEN = '<tool_call>{"name": "a\\xb", "arguments": {}}</tool_call>'
 HALF = '<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'
 
 
-def events_of(spelling: Spelling, text: str, cuts: list[int]) -> list[ToolCallEvent]:
+def events_of(call_format: ToolCallFormat, text: str, cuts: list[int]) -> list[ToolCallEvent]:
     """Parse `text` in pieces, and join events of the same part."""
-    parser = ToolCallParser(spelling)
+    parser = ToolCallParser(call_format)
     events = [
         event for piece in pieces_of(text, cuts) for event in parser.add(piece)
     ] + parser.finish()
@@ -173,9 +173,9 @@ FRAGMENTS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[", "]", "{", "}", 
     st.lists(st.integers(0, 400), max_size=12),
 )
 def test_events_are_independent_of_the_pieces(
-    spelling: Spelling, text: str, cuts: list[int]
+    call_format: ToolCallFormat, text: str, cuts: list[int]
 ) -> None:
-    assert events_of(spelling, text, cuts) == events_of(spelling, text, [])
+    assert events_of(call_format, text, cuts) == events_of(call_format, text, [])
 
 
 @pytest.mark.parametrize(

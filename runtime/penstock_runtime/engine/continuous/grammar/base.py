@@ -1,4 +1,7 @@
-"""The interface between the engine and grammars: a state in another process that returns, after each token, the next mask."""
+"""`Grammar` and `GrammarSource`: the engine's interface to grammar states, which run in worker processes.
+
+A state returns a mask of allowed tokens after each accepted token.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,12 +22,12 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Only a stop id may follow: the answer ends."""
+    """Only a stop token may follow, so the output ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The grammar can no longer be enforced; the reason is fit for a client."""
+    """The grammar can no longer be enforced; `reason` may be shown to the client."""
 
     reason: str
 
@@ -53,7 +56,7 @@ class GrammarSource(Protocol):
     """Starts grammar states and waits for their verdicts."""
 
     def start(self, address: str) -> Grammar:
-        """Return a new state of the grammar that is compiled at `address`; never blocks."""
+        """Return a new state of the grammar that the worker at `address` has compiled; never blocks."""
 
     def wait(self, grammars: Iterable[Grammar], seconds: float) -> None:
-        """Return when all of `grammars`, started here, have a verdict, or after `seconds`; any thread may call it."""
+        """Wait at most `seconds` for the verdicts of `grammars`, which this source started; callable from any thread."""

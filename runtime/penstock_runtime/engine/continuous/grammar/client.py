@@ -1,4 +1,4 @@
-"""The engine's client of grammar workers: one socket per worker, read only after a step's forward pass."""
+"""`GrammarClient`: connects the engine to grammar workers, one socket each, read only after a step's forward pass."""
 
 import select
 import socket
@@ -25,15 +25,15 @@ from penstock_runtime.engine.continuous.grammar.worker import ACCEPT, CLOSE, OPE
 
 ENDED: Final = Broken(
     f"a token takes more than {worker.MASK_SECONDS:.0f} s of CPU time, {worker.MEMORY_BYTES >> 20} MiB of memory or"
-    f" {worker.STACK_BYTES >> 20} MiB of stack: make it smaller, or nest and repeat less"
+    f" {worker.STACK_BYTES >> 20} MiB of stack: use a smaller grammar, with less nesting and repetition"
 )
 _MAX_REASON_BYTES: Final = 2048
 _POLL_SECONDS: Final = 0.002
-"""How often a wait checks whether a state was closed."""
+"""Interval at which a wait checks for closed states."""
 
 
 class GrammarClient(GrammarSource):
-    """Starts and closes states in one thread; any thread may wait for them."""
+    """Starts and closes states in one thread; any thread may wait for verdicts."""
 
     def __init__(self, vocabulary: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._bytes = REPLY.size + max((vocabulary + 31) // 32 * 4, _MAX_REASON_BYTES)
@@ -41,7 +41,7 @@ class GrammarClient(GrammarSource):
         self._channels: dict[str, _Channel] = {}
         self._names = count()
         self._lock = threading.Lock()
-        """Taken to read from sockets and to close one."""
+        """Guards reading from sockets and closing them."""
 
     @override
     def start(self, address: str) -> "RemoteGrammar":
@@ -67,7 +67,7 @@ class GrammarClient(GrammarSource):
                 _poll(channels, min(left, _POLL_SECONDS))
 
     def join(self, grammar: "RemoteGrammar", address: str) -> "_Channel":
-        """Return the channel to `address`; opens it for the first state."""
+        """Return the channel to `address`, which its first state opens."""
         channel = self._channels.get(address)
         if channel is None or channel.dead:
             channel = self._channels[address] = _Channel(address, self._bytes)
@@ -87,7 +87,7 @@ class GrammarClient(GrammarSource):
 
 
 class RemoteGrammar(Grammar):
-    """A grammar state in a worker process; its connection opens with the first verdict requested."""
+    """A grammar state in a worker process; `begin` connects to the worker."""
 
     __slots__ = ("_address", "_client", "channel", "name", "verdict")
 
@@ -132,7 +132,7 @@ class _Channel:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._bytes = bytes_
         self._unsent: deque[bytes] = deque()
-        """Messages that the full socket did not accept; the next read sends them."""
+        """Messages queued while the socket buffer is full; the next read sends them."""
         self.socket.setblocking(False)  # noqa: FBT003 - socket's own signature
         try:
             self.socket.connect(address)
@@ -193,7 +193,7 @@ class _Channel:
         return True
 
     def _end(self) -> None:
-        """Break all states that wait for a verdict, because the worker has ended."""
+        """End all states that wait for a verdict: the worker has exited."""
         for state in list(self.states.values()):
             if state.verdict is None:
                 state.verdict = ENDED

@@ -1,7 +1,7 @@
 """The grammar fork server: `python -m penstock_runtime.engine.continuous.grammar.process SOCKET`, one per pod.
 
 It reads the tokenizer from standard input, builds the trie once, and forks a worker for each socket that it receives.
-The workers share the trie. It has a single thread, so a fork never copies a lock in use.
+The workers share the trie. It has a single thread, so a fork never copies a held lock.
 """
 
 import faulthandler
@@ -22,7 +22,7 @@ from penstock_runtime.engine.continuous.grammar import worker
 from penstock_runtime.engine.crashes import report_crashes
 
 FORK: Final = struct.Struct("<Q")
-"""Service to server, a worker's number: with a socket, fork that worker; without, kill it."""
+"""Service to server: a worker number. With a socket attached, fork that worker; without, kill it."""
 WORKER_STATE: Final = struct.Struct("<Qii")
 """Server to service: number, process id, and exit code (as `Popen.returncode`) or `STARTED`."""
 STARTED: Final = 1 << 30
@@ -41,14 +41,14 @@ class ForkServer:
 
     def serve(self) -> None:
         """Serve until the service closes its side, then kill all workers."""
-        woken, wakes = os.pipe()
-        os.set_blocking(wakes, False)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        wakeup_reader, wakeup_writer = os.pipe()
+        os.set_blocking(wakeup_writer, False)
+        signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         while True:
-            readable, _, _ = select.select([self._control.fileno(), woken], (), ())
-            if woken in readable:
-                os.read(woken, 4096)
+            readable, _, _ = select.select([self._control.fileno(), wakeup_reader], (), ())
+            if wakeup_reader in readable:
+                os.read(wakeup_reader, 4096)
                 self._reap()
             if self._control.fileno() in readable and not self._execute_command():
                 break
@@ -98,8 +98,10 @@ class ForkServer:
 
 
 def main(descriptor: int) -> None:
-    """Build the trie, report it and serve."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the pod decides
+    """Build the trie, report READY or the error, and serve."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole process group; the parent stops this process
     report_crashes()
     vocabulary = json.load(sys.stdin)
     sys.stdin.close()
@@ -115,7 +117,7 @@ def main(descriptor: int) -> None:
             return
         control.send(READY)
         gc.collect()
-        gc.freeze()  # a collection in a worker would copy every page that is shared
+        gc.freeze()  # a collection in a worker would touch, and so copy, every shared page
         gc.disable()
         ForkServer(control, tokenizer, vocabulary["stop_ids"]).serve()
 

@@ -1,4 +1,4 @@
-"""The service's handle on the grammar fork server: sends it sockets, receives worker states and compiles grammars."""
+"""`ForkServerHandle`: controls the grammar fork server: starts and kills workers, and has them compile grammars."""
 
 import asyncio
 import json
@@ -19,12 +19,12 @@ from penstock_runtime.engine.continuous.grammar.spec import GrammarRejected, Gra
 from penstock_runtime.errors import NotServing
 
 START_SECONDS: Final = 120.0
-"""Time for the trie of a large vocabulary on a busy core."""
+"""Timeout of a start: building the trie of a large vocabulary on a busy core."""
 _MEMORY = f"{worker.MEMORY_BYTES >> 20} MiB of memory"
 _STACK = f"{worker.STACK_BYTES >> 20} MiB of stack"
 _LOST: Final = 1 << 29
-"""Exit code of a worker whose fork server ended first."""
-_REMEDY = "make it smaller, or nest and repeat less"
+"""Exit code recorded for workers whose fork server has exited."""
+_REMEDY = "use a smaller grammar, with less nesting and repetition"
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +44,12 @@ class GrammarVocabulary:
     tokenizer: str
     """`tokenizer.json`."""
     vocabulary: int
-    """Number of logits, which may exceed the tokenizer's ids."""
+    """Number of logits, which may exceed the size of the tokenizer's vocabulary."""
     stop_ids: tuple[int, ...]
 
 
 class ForkServerHandle:
-    """A running fork server, used in the event loop."""
+    """A running fork server; used from the event loop only."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ForkServerHandle:
         self._control = control
         self._changed = changed
         self._lines: dict[int, asyncio.StreamWriter] = {}
-        """By number of a live worker; closing the writer ends the worker."""
+        """By worker number; closing the writer ends the worker."""
         self._codes: dict[int, asyncio.Future[int]] = {}
         """Exit code of each live worker."""
         self._loop = asyncio.get_running_loop()
@@ -76,7 +76,7 @@ class ForkServerHandle:
         """Start the process and wait until it has built its trie.
 
         Raises:
-            ServerFailed: it ended, or the tokenizer cannot be used.
+            ServerFailed: it exited or timed out, or the tokenizer cannot be used.
         """
         spawned = asyncio.create_task(asyncio.to_thread(_spawn, vocabulary))
         try:
@@ -97,7 +97,7 @@ class ForkServerHandle:
 
         Raises:
             GrammarRejected: it does not compile, or exceeds a limit.
-            NotServing: the fork server has ended.
+            NotServing: the fork server has exited.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -105,23 +105,23 @@ class ForkServerHandle:
         ended = self._codes[number] = self._loop.create_future()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         self._lines[number] = writer
-        order = {"kind": spec.kind, "text": spec.text}
+        job = {"kind": spec.kind, "text": spec.text}
         with suppress(OSError):
-            writer.write(json.dumps(order).encode() + b"\n")
+            writer.write(json.dumps(job).encode() + b"\n")
         compiled = False
         while True:
             line = await _line(reader)
             if not line:
                 _raise_exit(await ended, compiled=compiled)
             reply = json.loads(line)
-            if "refused" in reply:
-                raise GrammarRejected(reply["refused"])
+            if "rejected" in reply:
+                raise GrammarRejected(reply["rejected"])
             if "address" in reply:
                 return str(reply["address"])
             compiled = True
 
     def end(self, number: int) -> None:
-        """Kill a worker; one that has ended is ignored."""
+        """Kill a worker; a worker that has exited is ignored."""
         writer = self._lines.pop(number, None)
         if writer is None:
             return
@@ -178,10 +178,10 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 
 def _raise_exit(code: int, *, compiled: bool) -> Never:
-    """Raise the error that a worker's exit code means for its client."""
+    """Raise the client's error for a worker that exited with `code`."""
     if code == _LOST:
-        raise NotServing("GrammarsRestarting", "grammars are being restarted: try again soon")
-    doing = "its first token" if compiled else "compiling it"
+        raise NotServing("GrammarsRestarting", "the grammar compiler is restarting: retry shortly")
+    stage = "its first token" if compiled else "compiling it"
     seconds = worker.MASK_SECONDS if compiled else worker.COMPILE_SECONDS
     exceeded = {
         -signal.SIGPROF: f"{seconds:.0f} s of CPU time",
@@ -195,11 +195,11 @@ def _raise_exit(code: int, *, compiled: bool) -> Never:
     if limit is None:
         log.error("a grammar worker ended with exit code %d", code)
         limit = f"{_MEMORY} or {_STACK}"
-    raise GrammarRejected(f"{doing} takes more than {limit}: {_REMEDY}")
+    raise GrammarRejected(f"{stage} takes more than {limit}: {_REMEDY}")
 
 
 async def _first_message(control: socket.socket) -> bytes:
-    """Return the process's first message, ready or a rejection; empty if it ended or took too long."""
+    """Return the process's first message, READY or an error; empty if it exited or timed out."""
     control.setblocking(False)  # noqa: FBT003 - socket's own signature
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -209,7 +209,7 @@ async def _first_message(control: socket.socket) -> bytes:
 
 
 async def _discard(spawned: "asyncio.Task[tuple[subprocess.Popen[bytes], socket.socket]]") -> None:
-    """Kill a process that does not serve, and wait until it has ended."""
+    """Kill a process that failed to start, and wait until it has exited."""
     process, control = await spawned
     process.kill()
     control.close()

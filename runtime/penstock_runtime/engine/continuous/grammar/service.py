@@ -28,7 +28,7 @@ MAX_COMPILING: Final = 2
 MAX_WAITING: Final = 64
 """Grammars in the compilation queue."""
 WALL_SECONDS: Final = 60.0
-"""Time limit of a compilation, however busy the machine is."""
+"""Wall-clock limit of a compilation, which matters on a busy machine."""
 MEASURE_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class _Worker:
 
 
 class Lease:
-    """One request's use of a compiled grammar: its worker stays until the release."""
+    """One request's use of a compiled grammar; the worker is kept until `release` is called."""
 
     def __init__(self, address: str, release: Callable[[], None]) -> None:
         self.address = address
@@ -98,7 +98,7 @@ class GrammarService:
             self._server = None
 
     async def lease(self, spec: GrammarSpec) -> Lease:
-        """Return a lease of `spec`, compiled if it is not yet; the caller must release it.
+        """Return a lease on the grammar of `spec`, compiling it on first use; the caller must release it.
 
         Raises:
             GrammarRejected: it does not compile, or not within the limits.
@@ -126,7 +126,9 @@ class GrammarService:
         if self._rejection is not None:
             raise GrammarRejected(self._rejection)
         if self._server is None:
-            raise NotServing("GrammarsRestarting", "grammars are being restarted: try again soon")
+            raise NotServing(
+                "GrammarsRestarting", "the grammar compiler is restarting: retry shortly"
+            )
         if self._waiting >= MAX_WAITING:
             raise MemoryFull(
                 f"{MAX_WAITING} grammars are queued for compilation: try again later",
@@ -148,7 +150,9 @@ class GrammarService:
         try:
             self._ensure_capacity()
             if self._server is None:
-                raise NotServing("GrammarsRestarting", "grammars are being restarted: try again")
+                raise NotServing(
+                    "GrammarsRestarting", "the grammar compiler is restarting: retry shortly"
+                )
             async with asyncio.timeout(WALL_SECONDS):
                 address = await self._server.compile(number, spec)
             await self._measure()
@@ -159,7 +163,9 @@ class GrammarService:
                 f"the grammar was not compiled within {WALL_SECONDS:.0f} s, because this pod is busy: try again",
             ) from None
         except OSError as error:
-            raise NotServing("GrammarsBusy", f"the grammar cannot be tried now: {error}") from error
+            raise NotServing(
+                "GrammarsBusy", f"the grammar cannot be compiled now: {error}"
+            ) from error
         finally:
             self._turns.release()
 
@@ -172,7 +178,7 @@ class GrammarService:
         worker.users -= 1
         worker.last_used = self._now()
         if not worker.users and not worker.compiled:
-            self._drop(worker)  # no request waits for the compilation any more
+            self._drop(worker)  # no request waits for the compilation
 
     def _drop(self, worker: _Worker) -> None:
         """End a worker; the engine fails the requests that still use it."""
@@ -226,10 +232,14 @@ class GrammarService:
                 worker for worker in self._numbers.values() if worker.bytes and worker.compiled
             ]
             if not measurable:
-                return  # running compilations are additional to the bound
+                return  # compilations in progress do not count
             excess = max(measurable, key=_drop_order)
             if excess.users:
-                log.warning("ending a grammar in use that takes %d MiB", excess.bytes >> 20)
+                log.warning(
+                    "grammar workers exceed %d MiB: killing one in use, which takes %d MiB",
+                    MAX_BYTES >> 20,
+                    excess.bytes >> 20,
+                )
             self._drop(excess)
 
     # -- the fork server
@@ -244,11 +254,11 @@ class GrammarService:
             log.exception("the grammar fork server did not start; restarting it")
 
     async def _supervise(self, vocabulary: GrammarVocabulary) -> None:
-        """Measure the workers every second, and restart the fork server when it has ended."""
+        """Measure the workers every second, and restart the fork server when it has exited."""
         while self._rejection is None:
             await asyncio.sleep(MEASURE_SECONDS)
             if self._server is not None and self._server.ended:
-                log.error("the grammar fork server has ended; restarting it")
+                log.error("the grammar fork server has exited; restarting it")
                 for worker in list(self._numbers.values()):
                     if worker.compiled:
                         self._drop(worker)
@@ -260,16 +270,16 @@ class GrammarService:
                 await self._measure()
 
     def _record_process(self, number: int, process: int | None) -> None:
-        """Record the process of a worker, or drop the worker when its process has ended."""
+        """Record the process of a worker, or drop the worker when its process has exited."""
         worker = self._numbers.get(number)
         if worker is None:
             return
         worker.process = process
         if process is None and worker.compiled:
-            log.info("a grammar worker has ended because it exceeded a limit")
+            log.info("a grammar worker was killed for exceeding a limit")
             self._drop(worker)
 
 
 def _drop_order(worker: _Worker) -> tuple[bool, float]:
-    """Return the key by which excess workers are dropped, the largest first."""
+    """Return the sort key of excess workers; the largest key is dropped first."""
     return (not worker.users, worker.bytes if worker.users else -worker.last_used)

@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Final
 
 MAX_CHARACTERS: Final = 64 * 2**10
-"""Length of a grammar's text."""
+"""Maximum length of a grammar's text."""
 MAX_DEPTH: Final = 128
-"""Nested objects and arrays of a JSON schema, or groups of a regular expression or a rule."""
+"""Maximum nesting of objects and arrays in a JSON schema, or of groups in a regular expression or rule."""
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\\.', re.DOTALL)
 _BRACKETS: Final = re.compile(r"[][{}()]")
 
@@ -48,7 +48,7 @@ def check_size(spec: GrammarSpec) -> None:
 
 
 def _depth(text: str) -> int:
-    """Return how deep brackets nest, except in strings and after a backslash."""
+    """Return the nesting depth of brackets outside strings and escapes."""
     deepest = depth = 0
     for bracket in _BRACKETS.findall(_STRINGS.sub("", text)):
         depth = depth + 1 if bracket in "[{(" else max(0, depth - 1)

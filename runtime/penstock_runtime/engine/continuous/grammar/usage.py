@@ -1,4 +1,4 @@
-"""The private memory of a process."""
+"""`private_bytes`: memory that a process does not share."""
 
 import re
 import resource
@@ -9,7 +9,7 @@ _PRIVATE: Final = re.compile(r"^Private_(?:Clean|Dirty):\s+(\d+) kB", re.MULTILI
 
 
 def private_bytes(process: int) -> int:
-    """Return the bytes that `process` shares with no other; 0 for a process that has ended."""
+    """Return the private memory of `process` in bytes; 0 if it has exited."""
     folder = Path("/proc") / str(process)
     try:
         sizes = _PRIVATE.findall((folder / "smaps_rollup").read_text(encoding="ascii"))

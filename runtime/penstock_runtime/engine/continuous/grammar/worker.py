@@ -1,4 +1,4 @@
-"""The grammar worker: one compiled grammar in its own process, so that a crash, memory or a delay affects only its requests.
+"""The grammar worker: one compiled grammar in its own process, so that a crash, excess memory or a slow mask affects only its requests.
 
 Forked by `grammar.process`. It compiles the grammar that it reads from the service's socket, computes the first mask,
 sends the service its address, and then serves states to the engine: one socket message per token each way. It stops
@@ -27,11 +27,11 @@ from penstock_runtime.engine.continuous.grammar.spec import GrammarKind
 
 STACK_BYTES: Final = 8 * 2**20
 MEMORY_BYTES: Final = 192 * 2**20
-"""Address space in addition to the process's size at the fork."""
+"""Limit of the address space, in addition to the process's size at the fork."""
 COMPILE_SECONDS: Final = 3.0
-"""CPU time of a compilation."""
+"""Limit of the CPU time of a compilation."""
 MASK_SECONDS: Final = 1.0
-"""CPU time of one mask."""
+"""Limit of the CPU time of one mask."""
 QUICK_COMPILE_SECONDS: Final = 0.05
 """A compilation that takes longer continues at a lower priority."""
 SLOW_COMPILE_NICENESS: Final = 10
@@ -44,7 +44,7 @@ LIMITS: Final = LLParserLimits(
     max_grammar_size=100_000,
     verbose_errors=False,
 )
-"""The library's own bounds, which do not cover everything; the process limits do."""
+"""The library's own limits; the limits of the process cover what these do not."""
 WHITESPACE: Final = r"[\x20\x0A]{0,12}"
 """Allows a model to indent its JSON, but not to spend all its tokens on spaces."""
 
@@ -78,7 +78,7 @@ class Masker:
         if matcher.is_accepting() and self._only_stops():
             return COMPLETE, b""
         if self._mask == self._zeros:
-            return BROKEN, b"none of the model's tokens may follow here"
+            return BROKEN, b"the grammar allows none of the model's tokens here"
         return ALLOWED, bytes(self._mask)
 
     def _only_stops(self) -> bool:
@@ -99,7 +99,7 @@ class Worker:
 
     @property
     def rejection(self) -> str | None:
-        """The reason why no first token can be drawn, or None."""
+        """The reason why no first token is possible, or None."""
         kind, rest = self._first
         return rest.decode() if kind == BROKEN else None
 
@@ -174,17 +174,17 @@ def run(service: socket.socket, tokenizer: LLTokenizer, stop_ids: list[int]) -> 
 
 def _serve(service: socket.socket, tokenizer: LLTokenizer, stop_ids: list[int]) -> None:
     with service.makefile("rw", encoding="utf-8") as lines:
-        order = json.loads(lines.readline() or "null")
-        if order is None:
+        job = json.loads(lines.readline() or "null")
+        if job is None:
             return
-        compiled = _compile(tokenizer, GrammarKind(order["kind"]), order["text"])
+        compiled = _compile(tokenizer, GrammarKind(job["kind"]), job["text"])
         if isinstance(compiled, str):
-            _send(lines, refused=compiled)
+            _send(lines, rejected=compiled)
             return
         _send(lines, compiled=True)
         worker = Worker(compiled, Masker(tokenizer.vocab_size, stop_ids))
         if worker.rejection is not None:
-            _send(lines, refused=worker.rejection)
+            _send(lines, rejected=worker.rejection)
             return
         address = f"\0penstock-grammar-{secrets.token_hex(16)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -202,8 +202,8 @@ def _send(lines: Any, **message: object) -> None:
 def _compile(tokenizer: LLTokenizer, kind: GrammarKind, text: str) -> LLMatcher | str:
     """Return the compiled grammar, or the reason why it does not compile.
 
-    It compiles in a thread whose priority is lowered if it takes long: a flood of grammars takes no core from the
-    engine, and masks, for which generations wait, are computed at normal priority.
+    Compilation runs in a thread, whose priority is lowered after QUICK_COMPILE_SECONDS so that many compilations do
+    not slow the engine down. Masks, which running requests wait for, are computed at normal priority.
     """
     results: list[LLMatcher | str] = []
 
@@ -213,7 +213,7 @@ def _compile(tokenizer: LLTokenizer, kind: GrammarKind, text: str) -> LLMatcher 
             results.append(first_line(matcher.get_error()) if matcher.is_error() else matcher)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
-        except Exception as error:  # noqa: BLE001  whatever the library raises is the grammar's fault
+        except Exception as error:  # noqa: BLE001  any error of the library is the grammar's
             results.append(first_line(str(error)) or type(error).__name__)
 
     threading.stack_size(STACK_BYTES)
@@ -248,7 +248,7 @@ def _limit_resources() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_STACK, (STACK_BYTES, STACK_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):  # the first process to end when the pod runs out of memory
+    with suppress(OSError):  # so that the OOM killer takes this process first
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stderr.fileno())

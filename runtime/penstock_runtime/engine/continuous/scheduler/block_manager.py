@@ -1,10 +1,10 @@
 """`BlockManager`: the state of every KV block. It handles block numbers, never tensors.
 
 Every block is in exactly one state: free; used, by `refs` sequences; cached, unused but with contents that
-`PrefixCache` still finds; or copying to host memory, after which it is released.
+`PrefixCache` can still match; or copying to host memory, after which it is released.
 `free + used + cached + copying == total` always holds: `check` verifies it.
 
-Blocks in host memory, for swapped-out sequences, are free or taken.
+Blocks in host memory, for swapped-out sequences, are free or allocated.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ class BlockManager:
         return len(self._free) + len(self.prefix.evictable)
 
     def count_in_use(self, blocks: Iterable[int]) -> int:
-        """Return how many of the published `blocks` are in use: sharing them takes no available block."""
+        """Return how many of the published `blocks` are in use, so that sharing them takes no available block."""
         return sum(block in self._refs for block in blocks)
 
     def count_unrecoverable(self, blocks: Iterable[int]) -> int:
@@ -62,7 +62,7 @@ class BlockManager:
     # -- changes
 
     def allocate(self, count: int) -> list[int]:
-        """Return `count` blocks with one reference each; evicts cached blocks when free ones do not suffice.
+        """Return `count` blocks with one reference each; evicts cached blocks if too few are free.
 
         Raises:
             BlocksExhausted: fewer are available; nothing has changed.
@@ -84,7 +84,7 @@ class BlockManager:
     def publish(self, block: int, block_hash: BlockHash) -> bool:
         """Publish `block`, whose contents are final, under `block_hash`; return whether it is published.
 
-        It is not if another block has that hash already, or if the block is no longer used but being copied.
+        It is not if another block already has that hash, or if the block is being copied and no longer used.
         """
         return block in self._refs and self.prefix.publish(block, block_hash)
 
@@ -102,9 +102,9 @@ class BlockManager:
                 self._cache_or_free(block)
 
     def begin_copying(self, blocks: Iterable[int]) -> None:
-        """Mark one sequence's `blocks` as copying until their copy to host memory has settled.
+        """Mark one sequence's `blocks` as copying until the plan that copies them to the host settles.
 
-        Shared and published blocks stay in use meanwhile, since they may gain references.
+        Shared and published blocks stay in use during the copy, because they may gain references.
         """
         for block in blocks:
             if self._refs[block] == 1 and block not in self.prefix.hashes:
@@ -112,7 +112,7 @@ class BlockManager:
                 self._copying.add(block)
 
     def end_copying(self, blocks: Sequence[int]) -> None:
-        """Release `blocks`, whose copy has settled, as `release` does."""
+        """Release `blocks`, whose copy is complete, as `release` does."""
         for block in reversed(blocks):
             if block in self._copying:
                 self._copying.remove(block)
@@ -139,7 +139,7 @@ class BlockManager:
 
 
 class HostBlocks:
-    """Counts a bounded pool of host blocks; when it is full, preemption recomputes."""
+    """A bounded pool of host blocks; when it is exhausted, preemption falls back to recomputation."""
 
     __slots__ = ("_free", "total")
 
@@ -153,7 +153,7 @@ class HostBlocks:
         return len(self._free)
 
     def allocate(self, count: int) -> list[int]:
-        """Return `count` free blocks; there must be as many."""
+        """Allocate `count` blocks; the caller has checked that they are free."""
         return [self._free.pop() for _ in range(count)]
 
     def release(self, blocks: list[int]) -> None:

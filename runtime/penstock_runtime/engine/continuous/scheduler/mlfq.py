@@ -1,7 +1,7 @@
 """Skip-join multi-level feedback queue (FastServe, Wu et al. 2023): long-running sequences sink below new ones.
 
-A sequence joins at the first level whose quantum covers its prompt, and sinks by one level whenever it has fed
-that level's quantum of positions. Levels are served in order, but each level delays a sequence by at most
+A sequence joins at the first level whose quantum covers its prompt, and sinks by one level whenever it has
+used up that level's quantum of positions. Levels are served in order, but each level delays a sequence by at most
 LEVEL_SECONDS, so that no sequence starves.
 """
 
@@ -10,10 +10,10 @@ from typing import Final
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 
 FIRST_QUANTUM: Final = 32
-"""Positions of level 0, the first words of a chat turn; each level below has twice as many."""
+"""Quantum of level 0 in positions, about the first words of a chat reply; it doubles with every level."""
 LEVELS: Final = 12
 LEVEL_SECONDS: Final = 5.0
-"""Waiting time that equals one level, in seconds."""
+"""Waiting time that outweighs one level, in seconds."""
 
 
 def quantum(level: int) -> int:
@@ -30,7 +30,7 @@ def assign_level(state: SequenceState) -> None:
 
 
 def record_positions(state: SequenceState, positions: int) -> None:
-    """Count the positions that a plan feeds; a sequence that used its quantum sinks by one level."""
+    """Count the positions that a plan feeds; a sequence that has used up its quantum sinks by one level."""
     state.run_positions += positions
     state.level_positions += positions
     if state.level_positions >= FIRST_QUANTUM << state.level and state.level < LEVELS - 1:

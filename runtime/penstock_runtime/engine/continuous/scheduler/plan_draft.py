@@ -7,7 +7,7 @@ from penstock_runtime.engine.continuous.steps.step_plan import Row, StepPlan
 
 
 class PlanDraft:
-    """A plan and the budget that its rows use up."""
+    """A plan and its remaining token budget."""
 
     __slots__ = ("awaits_blocks", "plan", "stalled", "states", "tokens_left")
 

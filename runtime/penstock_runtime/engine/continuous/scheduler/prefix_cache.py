@@ -1,8 +1,8 @@
-"""`PrefixCache`: the blocks that a hash of their contents finds, and the order in which unused ones are evicted.
+"""`PrefixCache`: finds blocks by a hash of their contents, and evicts unused ones in order of last use.
 
 Equal hashes mean equal keys and values, so requests can share the blocks. A block's hash covers its parent's hash and
-its own token ids; the root covers everything else that determines keys and values, and the namespace that may share
-them.
+its own token ids; the root covers everything else that determines keys and values, and the salt of the
+namespace within which blocks are shared.
 """
 
 from array import array
@@ -12,11 +12,11 @@ from hashlib import blake2b
 BlockHash = bytes
 
 _BYTES = 16
-"""128 bits: a collision would give one request another's context."""
+"""128 bits: a collision would give a request the context of another one."""
 
 
 def root_hash(model_revision: str, adapter: str = "", salt: str = "") -> BlockHash:
-    """Return the parent hash of first blocks; namespaces with different `salt` share nothing."""
+    """Return the parent hash of a sequence's first block; namespaces with different `salt` share no blocks."""
     state = blake2b(digest_size=_BYTES)
     for part in (model_revision, adapter, salt):
         encoded = part.encode()
@@ -41,9 +41,9 @@ class HashChain:
         self._hashes: list[BlockHash] = []
 
     def first(self, ids: Sequence[int], blocks: int) -> list[BlockHash]:
-        """Return the hashes of the first `blocks` blocks of `ids`, which may only have been appended to.
+        """Return the hashes of the first `blocks` blocks of `ids`.
 
-        `ids` has at least `blocks * block_tokens` ids.
+        `ids` only grows at its end from call to call, and has at least `blocks * block_tokens` ids.
         """
         hashes, size = self._hashes, self._block_tokens
         parent = hashes[-1] if hashes else self._root
@@ -54,7 +54,7 @@ class HashChain:
 
 
 class PrefixCache:
-    """Owns the hashes of published blocks, and which of those blocks no sequence uses."""
+    """Owns the hashes of published blocks, and the list of those that no sequence uses."""
 
     __slots__ = ("_by_hash", "evictable", "hashes")
 
@@ -63,7 +63,7 @@ class PrefixCache:
         self.hashes: dict[int, BlockHash] = {}
         """Hash of each published block."""
         self.evictable: dict[int, None] = {}
-        """Published blocks that no sequence uses, in order of last use: a dict keeps the order of insertion."""
+        """Published blocks that no sequence uses, the least recently used first."""
 
     def find(self, hashes: Sequence[BlockHash]) -> list[int]:
         """Return the blocks of the longest prefix of `hashes` in which each has a published block."""
@@ -76,14 +76,14 @@ class PrefixCache:
         return blocks
 
     def publish(self, block: int, block_hash: BlockHash) -> bool:
-        """Publish `block` under `block_hash`; return False if another block has that hash, which keeps it."""
+        """Publish `block` under `block_hash`; return False if another block already has that hash."""
         if self._by_hash.setdefault(block_hash, block) != block:
             return False
         self.hashes[block] = block_hash
         return True
 
     def keep(self, block: int) -> None:
-        """Mark a published block as unused: it becomes the last to be evicted."""
+        """Mark a published block as unused; it is the last in the order of eviction."""
         self.evictable[block] = None
 
     def revive(self, block: int) -> None:
@@ -100,6 +100,6 @@ class PrefixCache:
     def check(self) -> None:
         """Raise AssertionError unless every hash finds its block and every unused block has a hash."""
         if {block: block_hash for block_hash, block in self._by_hash.items()} != self.hashes:
-            raise AssertionError("the hashes of blocks and the blocks of hashes disagree")
+            raise AssertionError("the maps from block to hash and from hash to block disagree")
         if not self.evictable.keys() <= self.hashes.keys():
             raise AssertionError("a cached block has no hash")

@@ -1,4 +1,4 @@
-"""`RunningSet`: the sequences that have a slot, and a bound on their ranks that saves most preemption scans."""
+"""`RunningSet`: the sequences that have a slot, and a bound on their ranks that avoids most preemption scans."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -39,7 +39,7 @@ class RankBound:
 
 
 class RunningSet:
-    """Owns which sequences run, and which of those still prefill."""
+    """Tracks which sequences run, and which of those still prefill."""
 
     __slots__ = ("by_uid", "prefilling", "rank_bound")
 

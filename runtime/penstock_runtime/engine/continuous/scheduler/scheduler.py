@@ -184,7 +184,9 @@ class TokenScheduler(Scheduler):
                 return draft.plan
             self.kv.withdraw()
             if self.kv.in_flight:
-                return Idle(self._next_deadline())  # settling them brings blocks and tokens
+                return Idle(
+                    self._next_deadline()
+                )  # blocks and tokens follow when those plans settle
             if self._preemptor.count > preemptions:
                 continue  # the preemption made room for another draft
             if not draft.stalled:
@@ -200,13 +202,12 @@ class TokenScheduler(Scheduler):
             self._preemptor.preempt_last(draft.plan)
 
     def _decode(self, draft: PlanDraft) -> None:
-        """Feed one token to each running sequence that has no more than that to feed."""
+        """Add a row of one token for each running sequence that has exactly one token to feed."""
         running, blocks = self._running.by_uid, self.kv.blocks
         states = list(running.values())
         if blocks.available < len(states):
-            states.sort(
-                key=self._queue.key
-            )  # blocks may not suffice for all: the best-ranked first
+            # blocks may not suffice for all sequences: serve the best-ranked first
+            states.sort(key=self._queue.key)
         size = self.kv.spec.block_tokens
         for state in states:
             sequence = state.sequence
@@ -222,7 +223,7 @@ class TokenScheduler(Scheduler):
                 draft.feed(state, 1)
 
     def _ensure_block(self, state: SequenceState, draft: PlanDraft) -> bool:
-        """Allocate the next block of `state`, preempting lower-ranked sequences; return whether it has it.
+        """Allocate the next block of `state`, preempting lower-ranked sequences; return whether it was allocated.
 
         Preempts nothing where plans in flight will release enough blocks.
         """

@@ -1,4 +1,4 @@
-"""`SequenceGroups`: the choices of each request; the later ones wait until the first has computed their common prompt."""
+"""`SequenceGroups`: the choices of each request; all but the first wait until the first has computed their common prompt."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ class _PrefixGroup:
 class SequenceGroups:
     """Tracks each group's leader, its blocked choices, and the choices whose prompt blocks can be shared.
 
-    A request of one choice, the common case, is a group of one and costs a dict look-up.
+    A request of one choice, the common case, is a group of one and costs one dict lookup.
     """
 
     def __init__(self) -> None:

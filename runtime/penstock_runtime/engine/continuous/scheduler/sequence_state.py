@@ -7,7 +7,7 @@ from penstock_runtime.engine.continuous.scheduler.prefix_cache import HashChain
 from penstock_runtime.engine.continuous.sequence import Sequence
 
 NEVER = -1
-"""No plan has named the sequence's blocks yet; plans count from 0."""
+"""Value of `last_plan` before any plan names the blocks of a sequence; plan numbers start at 0."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class SequenceState:
 
     @property
     def work(self) -> float:
-        """Return the positions to feed until the longest possible answer is complete."""
+        """Return how many positions remain to be fed if the output reaches `max_tokens`."""
         sequence = self.sequence
         output = sequence.length - sequence.request.prompt_tokens
         return sequence.length - sequence.computed + max(0, sequence.params.max_tokens - output)

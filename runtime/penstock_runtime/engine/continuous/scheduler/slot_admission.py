@@ -33,9 +33,9 @@ class SlotAdmission:
         """Positions computed again after preemptions, since the start."""
 
     def admit(self, draft: PlanDraft, now: float) -> None:
-        """Admit the head of the queue, then the next, as long as each gets what it needs.
+        """Admit the head of the queue, then the next, until one lacks a slot, tokens or blocks.
 
-        A sequence needs a token of this step that no decoding sequence uses, or that of its victim.
+        A sequence needs a token of this step's budget that no decoding sequence uses, or its victim's token.
         """
         running, prefilling = self._running.by_uid, self._running.prefilling
         unfed, promised = sum(state.unfed for state in prefilling.values()), 0
@@ -97,7 +97,7 @@ class SlotAdmission:
         return self._kv.blocks_needed(arrival) + reserve - coming
 
     def _preempt_for_blocks(self, arrival: SequenceState, draft: PlanDraft, reserve: int) -> bool:
-        """Preempt for the blocks that `arrival` lacks; return whether this plan may try to admit it again."""
+        """Preempt for the blocks that `arrival` lacks; return whether to retry its admission in this plan."""
         missing = self._missing(arrival, reserve)
         if missing <= 0:
             draft.awaits_blocks = True

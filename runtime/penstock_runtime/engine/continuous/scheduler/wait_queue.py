@@ -1,4 +1,4 @@
-"""`WaitQueue`: the sequences that wait for a slot, in one order per level, a single level unless time is sliced."""
+"""`WaitQueue`: the sequences that wait for a slot, ordered per level; without time slicing there is a single level."""
 
 from typing import Final
 
@@ -10,7 +10,8 @@ from penstock_runtime.engine.queue.fair_share import TenantCounters
 from penstock_runtime.engine.queue.order import Order, order_of
 
 TENANT_CREDIT: Final = 2048.0
-"""Positions, about five chat turns; at most a few percent of ten seconds of a backlogged device."""
+"""Credit of a tenant that returns from idle, in positions: about five chat turns, at most a few percent of what a
+backlogged device computes in ten seconds."""
 
 
 class WaitQueue:

@@ -1,7 +1,7 @@
-"""`ConstrainedSampling`: the sampling inputs of steps, with grammar masks that other processes compute meanwhile.
+"""`ConstrainedSampling`: the sampling inputs of steps, with grammar masks that other processes compute concurrently.
 
-A row whose mask is not there when the step draws is late: no token is drawn for it, and its last token is fed again in
-the next plan. Where a plan already submitted feeds the token that was not drawn, that row is void.
+A row whose mask has not arrived when the step samples is late: no token is sampled for it, and the next plan feeds its
+last token again. A row of an already submitted plan that was to feed the missing token is void.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,29 +31,29 @@ MASK_WAIT_SECONDS: Final = 0.01
 """How long a step waits for masks after its forward pass."""
 
 
-class Undrawn(Enum):
-    """Why no token was drawn for a row."""
+class Unsampled(Enum):
+    """Why no token was sampled for a row."""
 
     LATE = "its mask has not arrived"
-    VOID = "it was fed a token that was never drawn"
+    VOID = "it was fed a token that was never sampled"
     COMPLETE = "the grammar allows no other token"
 
 
-Outcomes = dict[int, Undrawn | Broken]
+Outcomes = dict[int, Unsampled | Broken]
 """By row."""
 
 
 class ConstrainedSampling:
-    """Owns the grammar states of all sequences, and which rows of submitted plans draw no token."""
+    """Owns the grammar states of all sequences, and the rows of submitted plans for which no token is sampled."""
 
     def __init__(self, source: GrammarSource | None) -> None:
         self._source = source
         self._count = 0
         """Sequences with a grammar."""
-        self._undrawn: dict[int, Outcomes] = {}
+        self._unsampled: dict[int, Outcomes] = {}
         """By plan number."""
         self._dropped: frozenset[TokenRef] = frozenset()
-        """Tokens that the last settled plan should have drawn and did not."""
+        """Tokens of the late rows of the last settled plan, which were not sampled."""
         self._late: frozenset[Grammar] = frozenset()
         """Grammars whose mask did not arrive during the last step's wait."""
 
@@ -83,14 +83,14 @@ class ConstrainedSampling:
                 if row.samples and row.sequence.grammar is not None:
                     row.sequence.grammar.begin()
 
-    # -- drawing
+    # -- sampling
 
     def inputs(self, plan: StepPlan) -> SamplingInputs:
         """Return the sampling inputs of `plan` without masks; all plans before it must have settled."""
         return sampling_inputs(plan, self._grammars(plan))
 
     def _grammars(self, plan: StepPlan) -> dict[int, Grammar]:
-        """Return the grammars of the rows of `plan` that draw a token, by row."""
+        """Return the grammars of the rows of `plan` that sample a token, by row."""
         if not self._count:
             return {}
         states: dict[int, Grammar] = {}
@@ -98,11 +98,11 @@ class ConstrainedSampling:
         for index, row in enumerate(plan.rows):
             if row.samples and row.sequence.grammar is not None:
                 if row.placeholder in self._dropped:
-                    outcomes[index] = Undrawn.VOID
+                    outcomes[index] = Unsampled.VOID
                 else:
                     states[index] = row.sequence.grammar
         if outcomes:
-            self._undrawn[plan.number] = outcomes
+            self._unsampled[plan.number] = outcomes
         return states
 
     def with_masks(self, plan: StepPlan, unmasked: Callable[[], SamplingInputs]) -> SamplingInputs:
@@ -112,19 +112,19 @@ class ConstrainedSampling:
         if not states or self._source is None:
             return inputs
         self._wait(self._source, states, len(inputs.draws))
-        outcomes = self._undrawn.setdefault(plan.number, {})
+        outcomes = self._unsampled.setdefault(plan.number, {})
         draws = [self._masked(draw, states.get(draw.row), outcomes) for draw in inputs.draws]
         candidates = {*self._late, *states.values()}
         self._late = frozenset(grammar for grammar in candidates if grammar.verdict is None)
         return SamplingInputs(tuple(draws))
 
     def _wait(self, source: GrammarSource, states: dict[int, Grammar], draws: int) -> None:
-        """Wait for masks; for those that were late before, only if the step draws nothing else."""
+        """Wait for masks; for masks that were late before, only if the step samples nothing else."""
         due = [grammar for grammar in states.values() if grammar not in self._late]
         source.wait(due, MASK_WAIT_SECONDS)
-        again = [grammar for grammar in states.values() if grammar in self._late]
-        if again:
-            source.wait(again, 0.0 if len(again) < draws else MASK_WAIT_SECONDS)
+        late = [grammar for grammar in states.values() if grammar in self._late]
+        if late:
+            source.wait(late, 0.0 if len(late) < draws else MASK_WAIT_SECONDS)
 
     @staticmethod
     def _masked(draw: Draw, grammar: Grammar | None, outcomes: Outcomes) -> Draw:
@@ -132,43 +132,43 @@ class ConstrainedSampling:
             return draw
         match grammar.verdict:
             case None:
-                outcomes[draw.row] = Undrawn.LATE
+                outcomes[draw.row] = Unsampled.LATE
             case Complete():
-                outcomes[draw.row] = Undrawn.COMPLETE
+                outcomes[draw.row] = Unsampled.COMPLETE
             case Broken() as broken:
                 outcomes[draw.row] = broken
             case Allowed(mask):
                 if not _only_stops(mask, draw):
                     return replace(draw, mask=mask)
-                outcomes[draw.row] = Undrawn.COMPLETE
+                outcomes[draw.row] = Unsampled.COMPLETE
         return draw
 
     # -- settling
 
     def settle(self, plan: StepPlan) -> Outcomes:
-        """Return the rows of `plan` without a drawn token, and record which tokens are missing."""
-        outcomes = self._undrawn.pop(plan.number, {})
+        """Return the rows of `plan` without a sampled token, and record which tokens are missing."""
+        outcomes = self._unsampled.pop(plan.number, {})
         if outcomes or self._dropped:
-            late = (row for row, why in outcomes.items() if why is Undrawn.LATE)
+            late = (row for row, why in outcomes.items() if why is Unsampled.LATE)
             self._dropped = frozenset(TokenRef(plan.number, row) for row in late)
         return outcomes
 
     def forget(self, plan: StepPlan) -> None:
         """Drop the outcomes of `plan`, whose step raised."""
-        self._undrawn.pop(plan.number, None)
+        self._unsampled.pop(plan.number, None)
 
     def complete(self, ended: Iterable[Sequence]) -> None:
-        """Change the reason of sequences that ended by length to STOP where their grammar is complete."""
+        """Change the finish reason of `ended` sequences from LENGTH to STOP where their grammar is complete."""
         if self._source is None or not self._count:
             return
-        cut = [
+        truncated = [
             (sequence, sequence.grammar)
             for sequence in ended
             if sequence.grammar is not None and sequence.finished is FinishReason.LENGTH
         ]
-        if cut:
-            self._source.wait([grammar for _, grammar in cut], MASK_WAIT_SECONDS)
-        for sequence, grammar in cut:
+        if truncated:
+            self._source.wait([grammar for _, grammar in truncated], MASK_WAIT_SECONDS)
+        for sequence, grammar in truncated:
             if isinstance(grammar.verdict, Complete):
                 sequence.finished = FinishReason.STOP
 

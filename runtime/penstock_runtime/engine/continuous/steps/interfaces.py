@@ -1,6 +1,6 @@
 """The interfaces of the generation engine: the scheduler that it plans with and the executor that runs its plans.
 
-The scheduler is pure: `now` is an argument. The engine and its loop use a model only through `StepExecutor`.
+The scheduler reads no clock: `now` is an argument. The engine and its loop use a model only through `StepExecutor`.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -43,15 +43,15 @@ class Scheduler(Protocol):
 
         Clears the placeholders of this plan, publishes full blocks to the prefix cache and carries out the
         releases that wait for this step. Called for every plan, in order of number, before the next is planned.
-        Nothing that `failed` rows computed is published: all rows, where the plan as a whole failed. The last
-        position of `late` rows will be computed again.
+        Blocks computed by `failed` rows (all rows, if the whole plan failed) are not published. The last position of
+        `late` rows will be computed again.
         """
 
     def set_limits(self, limits: GenerationLimits, now: float) -> None:
         """Apply `limits` from the next plan on."""
 
     def expired(self, now: float) -> Iterable[Sequence]:
-        """Return, once each, the waiting and running sequences whose deadline is not after `now`; the engine removes them."""
+        """Return each waiting or running sequence once when its deadline has passed; the engine removes them."""
 
     def waiting_in_order(self) -> Items[Sequence]:
         """Return the waiting sequences, the next first and blocked choices last; called once per drain."""

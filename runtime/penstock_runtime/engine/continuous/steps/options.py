@@ -41,11 +41,11 @@ class StepOptions:
     max_model_len: int | None = None
     """Positions per sequence; None: the model's own bound."""
     max_running: int = 256
-    """Upper bound of the cap under any live limits."""
+    """Upper bound of the cap, whatever the live limits are."""
     graphs: bool = True
-    """Capture decode steps as CUDA graphs and replay them, on devices where launches cost as much as kernels."""
+    """Capture decode steps as CUDA graphs and replay them, on devices where launches take as long as kernels."""
     batch_invariant: bool = False
-    """Make the bits of an answer independent of batch mates, chunks, prefix hits and preemption by one forward pass
+    """Make outputs bitwise independent of batch-mates, prompt chunks, prefix hits and preemption, by one forward pass
     per token; CPUs only."""
     depth: int | None = None
     """Steps planned ahead of the running one: 1 overlaps planning with the device, 0 does not; None: by cores and

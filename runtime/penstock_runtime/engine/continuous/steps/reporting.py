@@ -28,7 +28,7 @@ class StepReporter:
         self._reported: tuple[int, int, int] | None = None
 
     def record(self, result: StepResult, idle_seconds: float) -> None:
-        """Record a settled step, and the time for which the device was idle before it."""
+        """Record a settled step, and how long the device was idle before it."""
         plan, rows = result.plan, result.plan.rows
         tokens = sum([row.count for row in rows])
         kv_tokens = tokens + sum([row.start for row in rows])

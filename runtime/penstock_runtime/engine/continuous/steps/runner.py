@@ -98,8 +98,8 @@ class PendingCall(StepFuture[T]):
 class StepThread:
     """A daemon thread that runs calls in the order of their submission.
 
-    An executor does not serve: its futures cost a tenth of a small model's step, and at exit the interpreter waits
-    for its threads, even for a load that is no longer wanted or a step that hangs.
+    It is not a `ThreadPoolExecutor`, whose futures cost a tenth of a small model's step, and whose threads are joined
+    at exit even if a load was abandoned or a step hangs.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class StepThread:
     def _run(self) -> None:
         while (pending := self._calls.get()) is not None:
             pending.run()
-            del pending  # while waiting, the thread keeps no plan alive
+            del pending  # so that the waiting thread keeps no plan alive
 
 
 class InlineRunner(Runner):
@@ -147,7 +147,7 @@ class InlineRunner(Runner):
 
 
 class ThreadRunner(Runner):
-    """Depth 1: steps run in a `StepThread`, in which the step must also have been opened."""
+    """Depth 1: steps run in a `StepThread`, which must also have loaded the model."""
 
     depth = 1
 

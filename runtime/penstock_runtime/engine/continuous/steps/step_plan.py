@@ -76,12 +76,12 @@ class StepResult:
     sampled: list[SampledToken | None]
     """One per row of the plan: None where the row does not sample or is in `failed`."""
     failed: dict[int, str]
-    """Reason, fit for a client, for each row whose sequence cannot continue."""
+    """Reason, for the client, by row: rows whose sequence cannot continue."""
     seconds: float
     """Device time."""
     began: float = 0.0
     """Start of the step, on the monotonic clock."""
     captured: bool = False
-    """Whether the step also captured a CUDA graph, so that its time predicts no other."""
+    """Whether the step also captured a CUDA graph, so that its time does not predict other steps."""
     scored: dict[int, PromptScores] = field(default_factory=dict)
-    """By row, as many as its `scores`; rows without any are left out."""
+    """Prompt scores by row, `scores` of each; rows without any are omitted."""

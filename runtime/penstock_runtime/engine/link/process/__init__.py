@@ -1,1 +1,1 @@
-"""The `process` placement: an engine in a child process, its socket and the memory that both share."""
+"""The `process` placement: an engine in a child process, its socket and its shared memory."""

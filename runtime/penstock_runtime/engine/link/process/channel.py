@@ -1,4 +1,4 @@
-"""`MessageChannel`: the parent's end of the socket to an engine's process, which never blocks the event loop.
+"""`MessageChannel`: the parent's end of the socket to the engine process, which never blocks the event loop.
 
 The messages of one iteration of the loop form one frame; the engine sends one frame per step, which is one wake-up.
 """
@@ -13,7 +13,7 @@ from penstock_runtime.engine.link.process.frames import LARGE_BYTES, Frames
 from penstock_runtime.engine.messages import Submit
 
 RECEIVE_BYTES = 2**20
-"""Size of the receive buffer, which is allocated once: an allocation per frame costs a step 15 µs in the kernel."""
+"""Size of the receive buffer, which is allocated once: allocating one per frame adds 15 µs of kernel time per step."""
 
 
 class MessageChannel:
@@ -37,7 +37,7 @@ class MessageChannel:
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._closing = False
         self._copying = False
-        """Whether a thread copies large arrays: later messages follow them."""
+        """Whether a thread is copying large arrays; later messages are sent after them."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection, self.read)
 
@@ -50,7 +50,7 @@ class MessageChannel:
         self._queued.append(message)
 
     def finish(self) -> None:
-        """Send no more messages: after the last byte the socket is shut down for writing."""
+        """Accept no more messages, and shut the socket down for writing after the last byte."""
         self._dispatch()
         self._closing = True
         self._flush()
@@ -69,7 +69,7 @@ class MessageChannel:
             return
         queued, self._queued = self._queued, []
         if queued and self._connection.fileno() >= 0:
-            frame = self._frames.begin(_together(queued))
+            frame = self._frames.begin(_merge_submits(queued))
             if frame.copied_bytes > LARGE_BYTES:
                 self._copying = True
                 self._loop.run_in_executor(None, frame.finish).add_done_callback(self._copied)
@@ -120,12 +120,12 @@ class MessageChannel:
             self._ended()
 
 
-def _together(messages: list[object]) -> tuple[object, ...]:
-    """Return `messages` in their order, with neighboring `Submit` messages merged."""
+def _merge_submits(messages: list[object]) -> tuple[object, ...]:
+    """Return `messages` in their order, with consecutive `Submit` messages merged."""
     return tuple(
         merged
-        for together, group in groupby(messages, lambda message: isinstance(message, Submit))
-        for merged in ((_submit(group),) if together else group)
+        for are_submits, group in groupby(messages, lambda message: isinstance(message, Submit))
+        for merged in ((_submit(group),) if are_submits else group)
     )
 
 

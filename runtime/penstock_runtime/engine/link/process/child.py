@@ -91,7 +91,7 @@ class EngineChild:
         inbox = self._listener() if opened.receives_in_thread else self._inbox
         try:
             opened.serve(inbox, self._post, self._heartbeat, time.monotonic)
-        except BaseException as error:  # noqa: BLE001  the HTTP side must learn why the engine ended
+        except BaseException as error:  # noqa: BLE001  the HTTP side reports why the engine died
             return self._exit(EngineDied(describe(error)))
         return 0
 
@@ -114,7 +114,7 @@ class EngineChild:
         return 1
 
     def _post(self, message: object) -> None:
-        # the inbox reports a parent that is gone
+        # the inbox reports that the parent is gone
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.sendall(self._frames.encode((message,)))
 

@@ -1,7 +1,7 @@
-"""Deadlines of requests that wait in another process while its single thread computes a batch.
+"""`DeadlineWatch`: expires requests that wait in another process while its single thread computes a batch.
 
 The engine reports which requests its batch took (`Settled.began`) and how each ended. A request that still waits
-when its deadline passes expires on this side at once, and the engine's later report of it is dropped.
+when its deadline passes expires on the HTTP side at once, and the engine's later report of it is dropped.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from penstock_runtime.engine.queue.heap import LazyHeap
 from penstock_runtime.request import Expired, Request
 
 LATE_SECONDS = 0.005
-"""Delay after a deadline: a free engine reports within it that the request expired or started."""
+"""Grace period after a deadline: within it, an idle engine reports that the request expired or started."""
 
 
 class Deadlines:
@@ -73,7 +73,7 @@ class DeadlineWatch:
         self._clock = clock
         self._deadlines = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
-        """Fires at the earliest deadline, or before."""
+        """Fires at the earliest deadline or earlier."""
         self._report: EngineReport
         """State of the engine in its last report."""
         self._channel: MessageChannel
@@ -92,12 +92,12 @@ class DeadlineWatch:
             self._deadlines.remove(message.ids)
 
     def received(self, report: Settled) -> Settled:
-        """Record a report, and return what is to be delivered of it."""
+        """Record a report, and return the part of it to deliver."""
         self._report = report.report
         return self._deadlines.filter(report)
 
     def stop(self) -> None:
-        """Expire nothing from now on."""
+        """Stop expiring requests."""
         self._deadlines = Deadlines()
         if self._timer is not None:
             self._timer.cancel()

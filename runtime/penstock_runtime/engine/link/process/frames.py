@@ -1,8 +1,8 @@
 """`Frames`: messages between two processes as bytes, one pickled frame per send, with arrays in shared memory.
 
 A frame contains a header, the freed blocks of the other side, the sizes of the arrays, the pickle (protocol 5,
-PEP 574), and the arrays themselves where they are small or no block was free. Both ends are one program at one
-version, parent and child: client data is never unpickled.
+PEP 574), and the arrays themselves where they are small or no block was free. Parent and
+child run the same version of the program, and only their own frames are unpickled.
 """
 
 import mmap
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from penstock_runtime.engine.link.process.shared_memory import BlockAllocator, BlockReader, aligned
 
 INLINE_BYTES = 4096
-"""Size below which a copy through the socket costs less than the bookkeeping of a block."""
+"""Size below which a copy through the socket is cheaper than allocating a block."""
 LARGE_BYTES = 2**20
 """Size of arrays above which they are not copied in the event loop."""
 _HEADER = struct.Struct("<QIIIq")
@@ -29,7 +29,7 @@ class Frames:
     """One end: turns messages into frames and received bytes into messages."""
 
     def __init__(self, memory: mmap.mmap, mine: tuple[int, int]) -> None:
-        """`mine` is the memory that this side allocates: start and size within `memory`."""
+        """`mine` is the part of `memory` that this side allocates: start and size."""
         self._allocator = BlockAllocator(memory, *mine)
         self._reader = BlockReader(memory)
         self._received = bytearray()
@@ -40,11 +40,11 @@ class Frames:
         return self._allocator.allocated_bytes
 
     def encode(self, message: object) -> bytes:
-        """Return the frame of `message`; its arrays are copied, so the caller's may change at once."""
+        """Return the frame of `message`; its arrays are copied, so the caller may modify them at once."""
         return self.begin(message).finish()
 
     def begin(self, message: object) -> "Unfinished":
-        """Return the frame of `message` but for its arrays, which another thread may copy."""
+        """Return the frame of `message` without its arrays, which another thread may copy."""
         arrays: list[memoryview] = []
         head = pickle.dumps(
             message, protocol=5, buffer_callback=lambda array: arrays.append(array.raw())
@@ -67,7 +67,7 @@ class Frames:
         return (_INLINE, None) if block is None else block
 
     def decode(self, data: bytes | memoryview) -> Iterator[Any]:
-        """Take what was received and return the messages that are complete."""
+        """Buffer received bytes, and yield the messages that are complete."""
         self._received += data
         while len(self._received) >= _HEADER.size:
             size = _HEADER.unpack_from(self._received)[0]
@@ -128,7 +128,7 @@ def _copy(array: memoryview, place: memoryview) -> None:
 
 
 def _spread(packed: memoryview, sizes: tuple[int, ...], total: int) -> NDArray[np.uint8]:
-    """Return arrays that followed their pickle, each moved to where its elements are aligned."""
+    """Return the arrays that follow the pickle, copied to aligned offsets."""
     spread, start, at = np.empty(total, np.uint8), 0, 0
     for size in sizes:
         spread[at : at + size] = np.frombuffer(packed[start : start + size], np.uint8)

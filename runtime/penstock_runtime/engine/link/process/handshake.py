@@ -1,4 +1,4 @@
-"""Messages that an engine's process and its parent exchange before those of `engine/messages.py`."""
+"""Handshake of the engine process and its parent, which precedes the messages of `engine/messages.py`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from penstock_runtime.engine.link.heartbeat import HEARTBEAT_BYTES
 
 TO_ENGINE_BYTES = 256 * 2**20
 FROM_ENGINE_BYTES = 256 * 2**20
-"""Address space of each direction; only messages in flight use memory. A message without room goes through the socket."""
+"""Address space per direction; only messages in flight use memory. A message that does not fit is sent by socket."""
 
 MEMORY_BYTES = HEARTBEAT_BYTES + TO_ENGINE_BYTES + FROM_ENGINE_BYTES
 TO_ENGINE = (HEARTBEAT_BYTES, TO_ENGINE_BYTES)
@@ -20,7 +20,7 @@ class Start:
     """First message, parent to child: open this engine."""
 
     open: Opener[Any, Any, Any]
-    """Picklable: a function of a module, or a `functools.partial` of one."""
+    """Picklable: a module-level function, or a `functools.partial` of one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The `process` placement: the engine in a child process (CUDA, or two cores and more).
+"""The `process` placement: the engine in a child process, used with CUDA or at least two cores.
 
-An engine thread that shares an interpreter with a busy event loop slows every step, and no switch interval cures it
+An engine thread that shares an interpreter with a busy event loop slows every step, and no `sys.setswitchinterval` value avoids it
 (docs/design/runtime.md#topology). Parent and child share memory and a socket: one frame per message, tensors in
 shared memory, and a heartbeat that is read without a message.
 """
@@ -34,7 +34,7 @@ from penstock_runtime.engine.messages import EngineDied
 
 CHILD_MODULE: Final = "penstock_runtime.engine.link.process.child"
 CLOSE_SECONDS = 30.0
-"""Time that `close` gives a running batch before it kills the process."""
+"""Time that a running batch has to finish before `close` kills the process."""
 
 Command = TypeVar("Command")
 Report = TypeVar("Report")
@@ -52,7 +52,7 @@ class Interceptor(Protocol[Command_contra, Report]):
         """Record a message that was sent to the engine."""
 
     def received(self, report: Report) -> Report:
-        """Return what is to be delivered of a report."""
+        """Return the part of a report to deliver."""
 
     def stop(self) -> None:
         """Add no more reports."""
@@ -67,7 +67,7 @@ class ProcessLink(EngineLink[Command, Report, Info], Generic[Command, Report, In
         clock: Callable[[], float] = time.monotonic,
         interceptor: Interceptor[Command, Report] | None = None,
     ) -> None:
-        """`opener` crosses to the child, so it is picklable."""
+        """`opener` is sent to the child, so it must be picklable."""
         self._start = Start(opener)
         self._interceptor = interceptor
         now = clock()
@@ -194,7 +194,7 @@ class ProcessLink(EngineLink[Command, Report, Info], Generic[Command, Report, In
 
 
 def _exit_text(code: int) -> str:
-    """Return how a process ended; SIGKILL from outside is nearly always the memory limit's."""
+    """Return how a process ended; an external SIGKILL is nearly always the OOM killer's."""
     if code >= 0:
         return f"ended with exit code {code}"
     hint = " (out of memory?)" if -code == signal.SIGKILL else ""

@@ -1,7 +1,7 @@
 """Memory that two processes share: one side allocates blocks, the other reads them and reports when they are free.
 
-It is an anonymous file (`memfd_create`), so it is as large as it needs to be whatever the container's
-`/dev/shm` is, counts as the pod's memory page by page as it is touched, and leaves nothing behind.
+It is an anonymous file (`memfd_create`), so its size does not depend on the container's
+`/dev/shm`, only pages that were touched count as the pod's memory, and nothing is left behind.
 """
 
 import mmap
@@ -29,7 +29,7 @@ def create(size: int) -> int:
 
 
 class BlockAllocator:
-    """Allocates blocks of one part of the memory: first fit from below, so that few pages are ever touched."""
+    """Allocates blocks of one part of the memory: first fit from the lowest address, so that few pages are touched."""
 
     def __init__(self, memory: mmap.mmap, start: int, size: int) -> None:
         self._memory = memoryview(memory)
@@ -52,7 +52,7 @@ class BlockAllocator:
         return None
 
     def free(self, start: int) -> None:
-        """Free a block; raise KeyError when it is not allocated."""
+        """Free a block; raise KeyError if it is not allocated."""
         insort(self._free, (start, self._allocated.pop(start)))
         merged: list[tuple[int, int]] = []
         for begin, size in self._free:
@@ -78,9 +78,9 @@ class BlockReader:
         return block
 
     def done(self) -> tuple[int, ...]:
-        """Return the blocks that are free since the last call."""
+        """Return the blocks freed since the last call."""
         done = self._done
-        # finalizers append from any thread: what is taken out is exactly what was read
+        # finalizers append from any thread: remove exactly the entries that were read
         taken = tuple(done[: len(done)])
         del done[: len(taken)]
         return taken

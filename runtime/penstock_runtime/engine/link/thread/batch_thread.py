@@ -13,7 +13,7 @@ from penstock_runtime.engine.link.thread.cpu_priority import BatchSchedPolicy
 
 
 class BatchThread:
-    """Owns whether the thread has a batch, and the scheduling policy of the event loop meanwhile."""
+    """Tracks whether the thread has a batch, and sets the event loop's scheduling policy while it has."""
 
     def __init__(self, clock: Callable[[], float], heartbeat: ThreadHeartbeat) -> None:
         self._clock = clock
@@ -55,14 +55,14 @@ class BatchThread:
         self._batches.put(None)
 
     def abandon(self) -> None:
-        """Forget the batch, if there is one, and end the thread after it; callable from any thread."""
+        """Disregard the running batch, and end the thread after it; callable from any thread."""
         self.end_batch()
         self._batches.put(None)
 
     # -- in the thread
 
     def run(self, engine: BatchEngine, completed: Callable[[BatchResult, float], None]) -> None:
-        """Run batches until `close`; `completed` takes each result and the processor time that it took in seconds."""
+        """Run batches until `close`; `completed` receives each result and its CPU time in seconds."""
         while (batch := self._batches.get()) is not None:
             cpu_start = time.thread_time()
             result = engine.run(batch, self._clock, self._heartbeat.tick)

@@ -1,8 +1,8 @@
 """`EventLoopHost`: a batch engine whose bookkeeping runs in the event loop and whose batches run in a thread.
 
-The bookkeeping takes microseconds, so no lock guards it and a request waits in the queue as soon as it is sent.
-Passing a batch to the thread costs two switches between threads that both need the interpreter. A batch on a CPU
-that is predicted to be shorter than that runs in the loop, as long as the predictions are right.
+The bookkeeping takes microseconds, so it needs no lock and a request is queued as soon as it is sent.
+Passing a batch to the thread costs two thread switches, each of which waits for the GIL. A batch on a CPU that is
+predicted to be shorter than that runs in the loop, as long as the predictions hold.
 """
 
 import time
@@ -64,7 +64,7 @@ class EventLoopHost(EngineHost[ToEngine, Settled, ModelInfo]):
     def begin(self) -> None:
         info, self._engine = self._opened.info, self._opened.engine
         if info.has_free_dimensions or info.backend != "cpu":
-            # rows alone do not predict the time, or the loop would wait for a device
+            # the number of rows does not predict the time, or the loop would wait for a device
             self._inline = None
         self._post(self._engine)
         self._turns.soon()
@@ -176,4 +176,4 @@ class EventLoopHost(EngineHost[ToEngine, Settled, ModelInfo]):
 
 
 def _no_heartbeat() -> None:
-    """Skip the heartbeat of a batch in the loop: nothing in the loop can read it meanwhile."""
+    """Skip the heartbeat of a batch in the loop, which cannot read it during the batch."""

@@ -1,4 +1,4 @@
-"""Inboxes of engines: `ThreadInbox` for an engine in another thread than its senders, `LoopInbox` for one in theirs."""
+"""Inboxes of engines: `ThreadInbox` for an engine in its own thread, `LoopInbox` for one in the event loop."""
 
 import threading
 from collections import deque
@@ -13,7 +13,7 @@ M = TypeVar("M")
 
 
 class ThreadInbox(Generic[M]):
-    """A deque under a condition that neither side holds while it works."""
+    """A queue guarded by a condition variable, which neither side holds while it processes messages."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

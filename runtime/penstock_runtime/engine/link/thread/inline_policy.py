@@ -1,8 +1,8 @@
 """Policies of an engine that shares a core with the event loop: which batches run in the loop, and which are held.
 
-Next to a busy event loop a run in the thread mostly waits for the interpreter, so it looks long at any cost. A run that
-took little processor time there may therefore be tried in the loop again, at growing intervals while that fails: a
-model that sleeps looks the same, and blocks the loop for as long.
+Next to a busy event loop, a run in the thread mostly waits for the GIL, so its wall time overstates its cost. A batch
+size whose runs take little CPU time there is therefore tried in the loop again, with exponential back-off while runs
+are long: a model that sleeps looks the same, and would block the loop.
 """
 
 from collections import deque
@@ -12,13 +12,13 @@ from typing import Final
 from penstock_runtime.engine.dynamic.engine import BatchEngine
 
 MAX_INLINE_SECONDS: Final = 0.0005
-"""Longest batch that runs in the loop: two switches between threads that both need the interpreter cost 0.1 ms and more."""
+"""Longest batch that runs in the loop: two thread switches that wait for the GIL cost at least 0.1 ms."""
 HOLD_SHARE = 0.1
 """Longest hold after a batch, as a share of its time, for requests whose texts are being tokenized."""
 _HISTORY_RUNS: Final = 8
-"""Runs of a size of which the shortest counts: an interrupted run predicts nothing."""
+"""Recent runs per batch size; the shortest counts, because an interrupted run predicts nothing."""
 _RESET_SECONDS: Final = 0.05
-"""A run this long replaces the history: a model that has turned slow must not block the loop again."""
+"""A run this long clears the history: a model that has become slow must not block the loop again."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _MAX_PAUSE_SECONDS: Final = 60.0
 """Longest pause between trials."""
@@ -31,7 +31,7 @@ class InlinePolicy:
         self._max_seconds = max_inline_seconds
         self._seconds: dict[int, deque[float]] = {}
         self._misjudged: set[int] = set()
-        """Sizes that may look long only because the thread waited for the interpreter."""
+        """Sizes whose runs may look long only because the thread waited for the GIL."""
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._next_trial = 0.0
 
@@ -58,7 +58,7 @@ class InlinePolicy:
                 self._pause_seconds = _FIRST_PAUSE_SECONDS
 
     def record_offloaded(self, runs: Iterable[tuple[int, float]], cpu_seconds: float) -> None:
-        """Record the runs of one batch in the thread, and the processor time that all of them took."""
+        """Record the runs of one batch in the thread, and the CPU time of all of them."""
         for rows, seconds in runs:
             self.record([(rows, seconds)])
             if cpu_seconds <= self._max_seconds and seconds < _RESET_SECONDS:
@@ -68,7 +68,7 @@ class InlinePolicy:
 
 
 class MoreComingHint:
-    """Decides whether to hold waiting requests for others that the same core is about to bring."""
+    """Decides whether to hold waiting requests for others that the event loop is about to send."""
 
     def __init__(self, more_coming: Callable[[], bool]) -> None:
         self._more_coming = more_coming

@@ -1,6 +1,6 @@
 """The `thread` placement: an engine whose model loads and runs in one thread of this process.
 
-`ThreadLink` owns the thread and its life; a host decides where the engine's bookkeeping runs. `ThreadHost` runs all
+`ThreadLink` owns the thread and its lifecycle; a host decides where the engine's bookkeeping runs. `ThreadHost` runs all
 of the engine in the thread. `event_loop_host.EventLoopHost` keeps the bookkeeping in the event loop.
 """
 
@@ -27,7 +27,7 @@ from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import describe
 
 CLOSE_SECONDS = 30.0
-"""Time that `close` gives a running batch; the thread is a daemon, so a stuck one does not block the exit."""
+"""Time that a running batch has to finish after `close`; the thread is a daemon, so a stuck one does not block the exit."""
 
 Command = TypeVar("Command")
 Command_contra = TypeVar("Command_contra", contravariant=True)
@@ -37,7 +37,7 @@ Info_co = TypeVar("Info_co", covariant=True)
 
 
 class LinkState(Enum):
-    """The life of a thread's link; it only moves forward."""
+    """Lifecycle of a `ThreadLink`, which only moves forward."""
 
     LOADING = auto()
     SERVING = auto()
@@ -62,7 +62,7 @@ class EngineHost(Protocol[Command_contra, Report, Info_co]):
     """Runs one engine for a `ThreadLink`. `open` and `run` are called in the link's thread, the others in the loop."""
 
     def connect(self, port: EventLoopPort[Report]) -> None:
-        """Reach the event loop through `port` from now on."""
+        """Set the port through which this host reaches the event loop."""
 
     def open(self) -> Info_co:
         """Load the model.
@@ -138,9 +138,8 @@ class ThreadLink(EngineLink[Command, Report, Info], Generic[Command, Report, Inf
             return
         self._state = LinkState.CLOSED
         await self._host.close(CLOSE_SECONDS)
-        if (
-            self._thread.ident is not None and self._ready.done()
-        ):  # an abandoned load is not awaited
+        # an abandoned load is not awaited
+        if self._thread.ident is not None and self._ready.done():
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     # -- in the loop
@@ -175,7 +174,7 @@ class ThreadLink(EngineLink[Command, Report, Info], Generic[Command, Report, Inf
         self._call_in_loop(self._begin, info)
         try:
             self._host.run()
-        except BaseException as error:  # noqa: BLE001  the HTTP side must learn why the engine ended
+        except BaseException as error:  # noqa: BLE001  the HTTP side reports why the engine died
             self._call_in_loop(self._die, describe(error))
 
     def _call_in_loop(self, function: Callable[..., None], *arguments: object) -> None:
@@ -187,7 +186,7 @@ class ThreadLink(EngineLink[Command, Report, Info], Generic[Command, Report, Inf
 
 
 class ThreadHost(EngineHost[Command, Report, Info], Generic[Command, Report, Info]):
-    """Runs an engine, bookkeeping and steps, in the link's thread."""
+    """Runs an engine in the link's thread, its bookkeeping included."""
 
     def __init__(
         self, opener: Opener[Command, Report, Info], clock: Callable[[], float] = time.monotonic

@@ -33,13 +33,13 @@ class LayerRule:
 
     scaling: float
     softcap: float | None = None
-    """Cap of scores, which become softcap * tanh(scores / softcap)."""
+    """Soft cap of the scores: softcap * tanh(scores / softcap)."""
     window: int | None = None
-    """Number of last positions attended to, including the token's own; None: all."""
+    """Size of the sliding window in positions, including the token's own; None: full attention."""
 
 
 class AttentionBackend(Protocol):
-    """Defines the layout of blocks; their owners are the block manager's."""
+    """Defines the layout of blocks and attends over them; the block manager assigns them to sequences."""
 
     name: str
 

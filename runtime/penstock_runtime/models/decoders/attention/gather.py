@@ -59,7 +59,7 @@ class GatherAttention(AttentionBackend):
     def begin_decode(self, positions: torch.Tensor, tables: torch.Tensor) -> None:
         """Prepare a step of one token per row, at `positions` ([R]) of sequences with `tables` ([R, widest]).
 
-        Both are int64 on the device. No value is read, so that a CUDA graph can capture the step.
+        Both are int64 on the device. No value is copied to the host, so a CUDA graph can capture the step.
         """
         self._decode = decode_rows(positions, tables, self._block_tokens)
 

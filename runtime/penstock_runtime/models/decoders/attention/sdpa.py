@@ -1,4 +1,4 @@
-"""Attention over contiguous keys and values: torch's SDPA, or explicit arithmetic for capped scores."""
+"""Attention over contiguous keys and values: torch's SDPA, or explicit arithmetic for soft-capped scores."""
 
 import math
 from dataclasses import dataclass, field

@@ -41,7 +41,7 @@ class ComputeBackend(Protocol):
     spare_blocks: int
     """Blocks at the end of the cache that the block manager does not use."""
     gathered_layers: int
-    """Limit of layers whose keys and values a step copies in addition to the cache."""
+    """Memory to reserve for gathered keys and values, in layers of the cache."""
 
     def allocate(self, blocks: int) -> torch.Tensor:
         """Return one layer's cache, whose first axis is [2 * blocks]: keys of block b at b, values at blocks + b."""

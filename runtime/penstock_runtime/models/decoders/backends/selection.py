@@ -1,6 +1,6 @@
-"""Selection of the compute backend and the data type of a model where the settings leave a choice.
+"""Selects a model's compute backend and data type where the settings leave them open.
 
-On a CPU every allowed combination runs one layer of the model's shapes, and the fastest is selected; processor flags are
+On a CPU every allowed combination runs one layer of the model's shapes, and the fastest is selected; CPU feature flags are
 not consulted. Widening a 16-bit model to float32 is exact, so it loses no precision.
 """
 

@@ -1,4 +1,4 @@
-"""Measures prompt and decode times of backends and data types on one layer of a model's shapes.
+"""Measures prefill and decode times of backends and data types on one layer of a model's shapes.
 
 The layer has constant weights and a small vocabulary, so nothing is read from disk. Candidates alternate, so that other
 load on the machine affects all of them.
@@ -26,9 +26,9 @@ from penstock_runtime.models.decoders.warm_up import run, uniform_step
 
 PROMPT_TOKENS = 32
 DECODE_ROWS = 4
-ANSWER_TOKENS = 64
-"""Answer length of the request by which candidates are compared; its prompt is twice as long, and DECODE_ROWS share each
-step."""
+OUTPUT_TOKENS = 64
+"""Output tokens of the request by which candidates are compared; its prompt is twice as long, and DECODE_ROWS requests
+share each step."""
 MAX_SECONDS = 1.0
 """Time after which no further round starts."""
 MAX_ROUNDS = 4
@@ -56,20 +56,20 @@ class StepTimes:
     """Median times of one layer in seconds."""
 
     prompt: float
-    """Time of one prompt of PROMPT_TOKENS."""
+    """Time to prefill PROMPT_TOKENS."""
     decode: float
     """Time of a decode step of DECODE_ROWS."""
 
     @property
     def request(self) -> float:
-        """Return the time of a request with 2 * ANSWER_TOKENS of prompt and ANSWER_TOKENS of answer."""
-        prompt = 2 * ANSWER_TOKENS / PROMPT_TOKENS * self.prompt
-        return prompt + ANSWER_TOKENS / DECODE_ROWS * self.decode
+        """Return the time of a request with 2 * OUTPUT_TOKENS prompt tokens and OUTPUT_TOKENS output tokens."""
+        prompt = 2 * OUTPUT_TOKENS / PROMPT_TOKENS * self.prompt
+        return prompt + OUTPUT_TOKENS / DECODE_ROWS * self.decode
 
     def __str__(self) -> str:
         return (
-            f"{self.prompt * 1e3:.3g} ms for a layer's prompt of {PROMPT_TOKENS},"
-            f" {self.decode * 1e3:.3g} ms for its step of {DECODE_ROWS}"
+            f"{self.prompt * 1e3:.3g} ms per layer to prefill {PROMPT_TOKENS} tokens,"
+            f" {self.decode * 1e3:.3g} ms to decode {DECODE_ROWS} rows"
         )
 
 
@@ -96,7 +96,7 @@ def measure_steps(
     for candidate in candidates:
         try:
             probes[candidate] = _probe(config, options, candidate)
-        except Exception as error:  # noqa: BLE001  libraries raise any error for an unsupported type
+        except Exception as error:  # noqa: BLE001  libraries raise various errors for an unsupported type
             _log.info("%s was not measured: %s", candidate, describe(error))
     began = clock()
     for done in range(MAX_ROUNDS):

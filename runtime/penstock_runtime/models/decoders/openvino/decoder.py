@@ -21,7 +21,7 @@ class OpenVinoDecoder(Decoder):
 
     def __init__(self, model: ov.Model, caches: list[torch.Tensor]) -> None:
         precision = PRECISIONS[caches[0].dtype]
-        # Without pinning: the first thread of every pod on a node would be pinned to the same core.
+        # No pinning: it would pin the first thread of every pod on a node to the same core.
         compiled = ov.Core().compile_model(
             model,
             "CPU",

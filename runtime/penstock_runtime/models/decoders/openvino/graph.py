@@ -43,8 +43,9 @@ Node = Any
 def build(parts: ModelParts, heads: HeadShape) -> ov.Model:
     """Return the model, which computes the logits of `picked` in float32.
 
-    Its inputs are `INPUTS`, `max_context_len`, `key_cache.n` and `value_cache.n`. A bfloat16 model is expressed in float32 too, except weights, keys and values: the plugin's patterns require it, and
-    the precision hint makes it compute in bfloat16.
+    Its inputs are `INPUTS`, `max_context_len`, `key_cache.n` and `value_cache.n`. A bfloat16 model is also expressed
+    in float32, except its weights, keys and values: the plugin's patterns require it, and the precision hint makes the
+    plugin compute in bfloat16.
 
     Raises:
         UnsupportedArchitecture: OpenVINO has no such attention or activation.
@@ -137,14 +138,14 @@ class _Writer:
         where = [inputs[name] for name in list(INPUTS)[3:]]
         operands = [
             *(*flat, *caches, *where),
-            *(scale, window, nothing, inputs["max_context_len"]),  # nothing: slopes of ALiBi
-            none,  # aggregation of scores
-            *(none, none, nothing),  # rotation of keys in the cache
+            *(scale, window, nothing, inputs["max_context_len"]),  # nothing: ALiBi slopes
+            none,  # score aggregation
+            *(none, none, nothing),  # rotation of cached keys
             *(nothing, zero, zero),  # sparse prefill
             ops.constant(np.zeros((0, 0, 0, 0), np.float32)),  # sinks
-            *(zero, none, none, none),  # eviction by likeness
+            *(zero, none, none, none),  # cache eviction by similarity
             none,  # token types
-            *(_empty(np.uint8), none),  # trees of drafts
+            *(_empty(np.uint8), none),  # draft trees of speculative decoding
         ]
         paged = PagedAttention([_output(node) for node in operands])
         for kind in ("k", "v"):

@@ -1,8 +1,8 @@
 """Logits processors: convert logits to the sampling distribution, in the same order for every request.
 
 1. logit bias; 2. repetition, 3. frequency, 4. presence penalty; 5. grammar mask and, below `min_tokens`, the ban of
-stop ids; 6. temperature; 7. top-k; 8. top-p; 9. min-p. A stage does not modify rows without its parameter, so the
-bits of a row never depend on its batch-mates.
+stop ids; 6. temperature; 7. top-k; 8. top-p; 9. min-p. A stage does not modify rows without its parameter, so a
+row is bitwise independent of its batch-mates.
 """
 
 import math
@@ -56,13 +56,13 @@ def distribution(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
     """Return [rows, vocabulary] unnormalized weights after stages 6 to 9; `logits` are not modified.
 
     Top-k keeps all ids tied with the last one it keeps; of ids tied with the last one of top-p, the lowest are kept. The
-    largest logit of each row is finite; the difference to it is divided by the temperature, so that weights are
-    numbers even for temperatures near 0.
+    largest logit of each row is finite and is subtracted before the division by the temperature, so that weights are
+    finite even for temperatures near 0.
     """
-    heat = torch.tensor([draw.params.temperature for draw in draws], dtype=logits.dtype)
+    temperatures = torch.tensor([draw.params.temperature for draw in draws], dtype=logits.dtype)
     below = logits - logits.amax(-1, keepdim=True)
-    heat = heat.clamp_min(torch.finfo(logits.dtype).tiny).to(logits.device)
-    weights = (below / heat[:, None]).softmax(-1)
+    temperatures = temperatures.clamp_min(torch.finfo(logits.dtype).tiny).to(logits.device)
+    weights = (below / temperatures[:, None]).softmax(-1)
     for row, draw in enumerate(draws):
         params, kept = draw.params, weights[row]
         if 0 < params.top_k < len(kept):

@@ -1,4 +1,4 @@
-"""`sample`: samples tokens from logits, in float32 (float64 for such models), each row independent of the others."""
+"""`sample`: samples tokens from logits, in float32 (float64 for such models), with each row independent of the others."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from penstock_runtime.models.decoders.sampling.logits_processors import (
 from penstock_runtime.models.decoders.sampling.philox import uniforms
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Logits
 
-NOT_A_NUMBER = "the model's logits are not numbers: its weights or its dtype do not fit this prompt"
+NOT_FINITE = "the model's logits are not finite: its weights or its dtype cannot handle this prompt"
 Sampled = tuple[list[SampledToken], dict[int, str]]
 """One token per draw, and the failed rows of the plan with the reason; a failed row's token is invalid."""
 
@@ -37,7 +37,7 @@ def _is_plain_greedy(draw: Draw) -> bool:
 
 
 def _failed(inputs: SamplingInputs, broken: list[int]) -> dict[int, str]:
-    return {inputs.draws[index].row: NOT_A_NUMBER for index in broken}
+    return {inputs.draws[index].row: NOT_FINITE for index in broken}
 
 
 @torch.inference_mode()
@@ -52,10 +52,12 @@ def _drawn(logits: torch.Tensor, inputs: SamplingInputs) -> Sampled:
             penalize(logits[index], draw)
     tokens, broken = _largest(logits)
     failed = _failed(inputs, broken)
-    warm = [i for i, draw in enumerate(draws) if not draw.params.greedy and draw.row not in failed]
-    if warm:
-        rows = logits if len(warm) == len(draws) else logits[torch.tensor(warm)]
-        for index, token in zip(warm, _draw(rows, [draws[i] for i in warm]), strict=True):
+    random = [
+        i for i, draw in enumerate(draws) if not draw.params.greedy and draw.row not in failed
+    ]
+    if random:
+        rows = logits if len(random) == len(draws) else logits[torch.tensor(random)]
+        for index, token in zip(random, _draw(rows, [draws[i] for i in random]), strict=True):
             tokens[index] = token
     return [
         SampledToken(

@@ -1,7 +1,7 @@
-"""`CudaGraphDecoder`: captures decode steps once per shape and replays them, since launches take longer than kernels.
+"""`CudaGraphDecoder`: captures decode steps, which are launch-bound, once per shape and replays them.
 
-Rows and block tables are padded to a few shapes, since each is captured once. Padding writes to the scratch block, which the block
-manager does not use and no row reads. A shape is captured at its first occurrence, with padding only; then the replay
+Rows and block tables are padded to a few shapes, each of which is captured once. Padding writes to the scratch block,
+which the block manager does not use and no row reads. A shape is captured at its first occurrence, with padding only; then the replay
 of the current step is compared with the plain decoder, whose result is used in that step. If a capture fails, or a
 replay differs, the plain decoder runs every further step.
 """
@@ -28,11 +28,11 @@ from penstock_runtime.models.device.cuda_graphs import Recorder, Replay
 _log = logging.getLogger(__name__)
 
 MAX_GRAPHS = 64
-"""Limit of captures; the least recently replayed one is evicted."""
+"""Maximum number of captures; the least recently replayed one is evicted."""
 MAX_GATHERED = 2
-"""Limit of the blocks that a captured step gathers, relative to a layer's cache; memory is reserved for it."""
+"""Maximum of the blocks that a captured step gathers, as a multiple of one layer's cache; memory is reserved for them."""
 MAX_ROWS = 256
-"""Rows above which kernels hide their launches."""
+"""Rows above which kernel time hides launch overhead."""
 MIN_BLOCKS = 8
 """Minimum blocks of a padded table; fewer are not faster."""
 
@@ -126,7 +126,7 @@ class CudaGraphDecoder(Decoder):
         self._replays.clear()
 
     def _padded_step(self, tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """Run the captured step on the tensors of `_inputs`, without reading a value."""
+        """Run the step to capture on the tensors of `_inputs`, without copying a value to the host."""
         ids, positions, tables = tensors[0].long().tensor_split((1, 2), 1)
         self._attention.begin_decode(positions[:, 0], tables)
         logits = self._plain.logits(ids[:, 0], positions[:, 0])

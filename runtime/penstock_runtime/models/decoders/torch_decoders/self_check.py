@@ -20,8 +20,8 @@ _CHUNKS = ((6, 1, 1), (3, 4, 1))
 """Positions by sequence and step: two prompts, a decode with a chunk, two decodes."""
 _BLOCKS = 2
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 2e-3}
-"""Tolerated difference relative to the largest logit. float64 models compute norms and rotations in float32, so other
-orders of sums round differently: hence not 1e-12."""
+"""Tolerated difference relative to the largest logit. float64 models compute norms and rotary embeddings in
+float32, whose rounding depends on the order of summation: hence not 1e-12."""
 _COARSE = 1e-1
 _MIN_SCALE = 1e-30
 

@@ -17,8 +17,8 @@ REGISTERED = "penstock"
 
 
 Logits = torch.Tensor | NDArray[np.float32]
-"""[S, vocabulary]; a numpy array if the decoder needs no torch, whose calls cost tens of microseconds each while
-weights fill the processor's caches."""
+"""[S, vocabulary]; a numpy array if the decoder does not use torch, whose calls cost tens of microseconds each while
+the weights fill the CPU caches."""
 
 
 class Decoder(Protocol):

@@ -29,8 +29,8 @@ class ChatDeltaBuilder:
 
     def __post_init__(self) -> None:
         """Set up the parser where the request allows tool calls."""
-        spelling = self.toolbox.spelling
-        self.parser = ToolCallParser(spelling) if spelling is not None else None
+        call_format = self.toolbox.call_format
+        self.parser = ToolCallParser(call_format) if call_format is not None else None
 
     def push(self, text: str, *, last: bool) -> list[Delta]:
         """Return the deltas that `text` adds; `last` marks the end of the choice."""

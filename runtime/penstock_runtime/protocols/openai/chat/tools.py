@@ -8,7 +8,7 @@ from penstock_runtime.engine.continuous.grammar.spec import GrammarSpec
 from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.openai.response_format import ANY_OBJECT, schema_grammar
 from penstock_runtime.protocols.openai.wire.chat import ChatBody, Function, NamedTool, Tool
-from penstock_runtime.text.tool_calls import BARE, MISTRAL, Spelling, spelling_of
+from penstock_runtime.text.tool_calls import BARE, MISTRAL, ToolCallFormat, format_of
 
 _BY_NAME: Final = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
@@ -22,7 +22,7 @@ _DATA: Final = frozenset({"const", "enum", "default", "examples"})
 class Toolbox:
     """The tools of a request, and the form of calls in its answer."""
 
-    spelling: Spelling | None = None
+    call_format: ToolCallFormat | None = None
     """The model's form of tool calls; None if the answer has no calls to parse."""
     named: str | None = None
     """The function whose arguments are the whole answer."""
@@ -37,7 +37,7 @@ class Toolbox:
     @property
     def markers(self) -> tuple[str, ...]:
         """The texts that mark calls, which detokenization must keep."""
-        return self.spelling.markers if self.spelling is not None else ()
+        return self.call_format.markers if self.call_format is not None else ()
 
     def new_id(self) -> str:
         """Return the id of a call."""
@@ -58,21 +58,21 @@ def toolbox(body: ChatBody, template: str) -> Toolbox:
         if choice in (None, "auto"):
             return Toolbox()
         raise BadInput("`tool_choice` needs `tools`: list them", field="tool_choice")
-    spelling = spelling_of(template)
+    call_format = format_of(template)
     return replace(
-        _chosen(body, tools, spelling),
-        short_ids=spelling is MISTRAL,
+        _chosen(body, tools, call_format),
+        short_ids=call_format is MISTRAL,
         shown=tuple(tool.model_dump(exclude_none=True) for tool in tools),
     )
 
 
-def _chosen(body: ChatBody, tools: list[Tool], spelling: Spelling | None) -> Toolbox:
+def _chosen(body: ChatBody, tools: list[Tool], call_format: ToolCallFormat | None) -> Toolbox:
     choice, several = body.tool_choice, body.parallel_tool_calls is not False
     if isinstance(choice, NamedTool):
         return _named(choice.function.name, tools)
     if choice == "required":
         return Toolbox(BARE, grammar=schema_grammar(_any_of(tools, several=several)))
-    return Toolbox(spelling, single=not several)
+    return Toolbox(call_format, single=not several)
 
 
 def _named(name: str, tools: list[Tool]) -> Toolbox:

@@ -116,7 +116,7 @@ def test_a_full_group_runs_while_the_first_in_order_still_waits_for_company() ->
     assert ids(formed(lone, *full, now=10.2)) == [str(n) for n in range(8)]
 
 
-def test_of_two_ripe_groups_the_one_with_the_better_head_runs() -> None:
+def test_of_two_ready_groups_the_one_with_the_better_head_runs() -> None:
     full = [a_request(str(n), arrived=10.1) for n in range(8)]
     older = a_request("older", arrived=9.0, shape="other")
     assert ids(formed(*full, older, now=10.2)) == ["older"]

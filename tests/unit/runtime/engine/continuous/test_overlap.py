@@ -88,12 +88,12 @@ class EventfulStep(CountingStep):
 
 @dataclass
 class Life:
-    """One engine from its first messages until it has nothing left to do; inbox and pulse in one."""
+    """One engine from its first messages until it has nothing left to do; inbox and heartbeat in one."""
 
     depth: int
     messages: list[ToGeneration]
     posted: list[Stepped] = field(default_factory=list)
-    pulses: list[str] = field(default_factory=list)
+    ticks: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.step = EventfulStep(self.depth)
@@ -107,13 +107,13 @@ class Life:
 
     def begin(self, predicted_seconds: float) -> None:
         assert predicted_seconds >= 0.0
-        self.pulses.append("begin")
+        self.ticks.append("begin")
 
     def tick(self) -> None:
         raise AssertionError("no heartbeat within a step")
 
     def end(self) -> None:
-        self.pulses.append("end")
+        self.ticks.append("end")
 
     def tick_idle(self) -> None: ...
 
@@ -154,12 +154,12 @@ def test_limits_are_obeyed_and_told_by_the_end_of_the_next_step(life: Life) -> N
 
 def test_the_pulse_tells_one_beginning_a_step_and_rests_when_nothing_is_left(life: Life) -> None:
     seen: list[list[str]] = []
-    life.step.meanwhile = lambda: seen.append(list(life.pulses))
+    life.step.meanwhile = lambda: seen.append(list(life.ticks))
     life.live()
-    assert seen[0][-1] == "begin", "a step that hangs leaves a busy pulse behind"
+    assert seen[0][-1] == "begin", "a step that hangs leaves a busy heartbeat behind"
     assert seen[0].count("begin") == LATE + 1
-    assert life.pulses[-1] == "end"
-    assert life.pulses.count("begin") == len(life.step.plans)
+    assert life.ticks[-1] == "end"
+    assert life.ticks.count("begin") == len(life.step.plans)
 
 
 def test_the_device_idles_from_the_end_of_a_step_to_the_next_ones_beginning(life: Life) -> None:

@@ -130,7 +130,7 @@ def test_a_packed_way_that_computes_something_else_is_not_taken(
 
     monkeypatch.setattr(loading, "PackedBody", Wrong)
     assert loaded("bert").info.platform == "transformers_padded"
-    assert "the packed variant differs from the original model" in caplog.text
+    assert "the packed variant is not used: it differs from the original model" in caplog.text
 
 
 def test_memory_is_measured_with_the_longest_rows(loaded: Loaded) -> None:

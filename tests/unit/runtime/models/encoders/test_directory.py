@@ -105,7 +105,7 @@ def test_weights_for_another_task_are_rejected_by_name(directories: Directories)
 
 def test_a_file_that_is_no_tokenizer_is_rejected(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelLoadFailed, match=r"tokenizer\.json' is no tokenizer"):
+    with pytest.raises(ModelLoadFailed, match=r"tokenizer\.json' is not a tokenizer"):
         TextTokenizer(folder, 8)
 
 
@@ -127,5 +127,5 @@ def test_texts_are_cut_only_where_asked(folder: Path) -> None:
         [2, 5, 6, 3],
         [2, 1, 3],
     ]
-    (whole,), (cut,) = tokenizer.encode(["w0 w1 w2"]), tokenizer.encode(["w0 w1 w2"], cut=True)
+    (whole,), (cut,) = tokenizer.encode(["w0 w1 w2"]), tokenizer.encode(["w0 w1 w2"], truncate=True)
     assert (whole.tolist(), cut.tolist()) == ([2, 5, 6, 7, 3], [2, 5, 6, 3])

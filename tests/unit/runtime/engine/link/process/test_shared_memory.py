@@ -156,20 +156,20 @@ def test_a_thousand_messages_leave_nothing_lent(ends: tuple[Frames, Frames]) -> 
 
 def test_a_heartbeat_is_read_whole_or_not_at_all(memory: mmap.mmap) -> None:
     clock = FakeClock(5.0)
-    pulse, before = SharedHeartbeat(memory, clock), Heartbeat(1.0, False, 0.0, 1.0)
-    assert pulse.read(before) == before, "nothing was written yet"
-    pulse.begin(0.25)
-    assert pulse.read(before) == Heartbeat(5.0, True, 0.25, 5.0)
+    heartbeat, before = SharedHeartbeat(memory, clock), Heartbeat(1.0, False, 0.0, 1.0)
+    assert heartbeat.read(before) == before, "nothing was written yet"
+    heartbeat.begin(0.25)
+    assert heartbeat.read(before) == Heartbeat(5.0, True, 0.25, 5.0)
     clock.advance(2.0)
-    pulse.tick()
-    assert pulse.read(before) == Heartbeat(7.0, True, 0.25, 7.0)
-    pulse.end()
-    assert pulse.read(before) == Heartbeat(7.0, False, 0.0, 7.0)
+    heartbeat.tick()
+    assert heartbeat.read(before) == Heartbeat(7.0, True, 0.25, 7.0)
+    heartbeat.end()
+    assert heartbeat.read(before) == Heartbeat(7.0, False, 0.0, 7.0)
     clock.advance(1.0)
-    pulse.tick_idle()
-    assert pulse.read(before) == Heartbeat(7.0, False, 0.0, 8.0), "a tick is no step"
+    heartbeat.tick_idle()
+    assert heartbeat.read(before) == Heartbeat(7.0, False, 0.0, 8.0), "a tick is no step"
     memory[0] += 1  # as a writer leaves it that died between its two marks
-    assert pulse.read(before) == before
+    assert heartbeat.read(before) == before
 
 
 def test_an_engines_process_needs_no_web_server_and_the_http_side_no_torch() -> None:

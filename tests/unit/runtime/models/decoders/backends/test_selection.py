@@ -94,7 +94,10 @@ def test_the_fastest_candidate_serves_and_the_log_has_all_figures(
         (said,) = [message for message in caplog.messages if "as the fastest backend" in message]
         caplog.clear()
         assert f"selected {fastest} as" in said
-        for figure in ("10 ms for a layer's prompt of 32", "20 ms for a layer's prompt of 32"):
+        for figure in (
+            "10 ms per layer to prefill 32 tokens",
+            "20 ms per layer to prefill 32 tokens",
+        ):
             assert figure in said
 
 
@@ -216,7 +219,7 @@ def test_torch_serves_where_the_selected_backend_answers_wrongly(
     folder = save("llama", tmp_path)
     step = open_step(folder, OPTIONS, "tiny", CPU, prefers(ON_OPENVINO))
     assert (step.info.attention, step.info.kv.block_tokens) == ("gather-sdpa", 8)
-    assert "falling back to the torch backend, since OpenVINO failed" in caplog.text
+    assert "falling back to the torch backend, because OpenVINO failed" in caplog.text
     with pytest.raises(ModelLoadFailed, match="differs from transformers' own"):
         open_step(folder, replace(OPTIONS, compute=Compute.OPENVINO), "tiny", CPU)
 
