@@ -12,11 +12,9 @@ from penstock_api.limits import Discipline
 from penstock_runtime.engine.queue.fair_share import TenantCounters
 from penstock_runtime.engine.queue.fifo import ARRIVAL_SERVES, FifoQueue
 from penstock_runtime.engine.queue.group import Group
-from penstock_runtime.engine.queue.heap import LazyHeap
+from penstock_runtime.engine.queue.group_index import GroupIndex, Shape
 from penstock_runtime.engine.queue.order import Key, order_of
 from penstock_runtime.request import Request
-
-Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 class GroupHead(Struct, frozen=True):
@@ -46,15 +44,7 @@ class WaitingRequests:
         self._groups: dict[Shape, Group] = {}
         self._shape_of: dict[str, Shape] = {}
         self._sequence = count()
-        self._by_key: LazyHeap[Key, Shape] = LazyHeap()
-        self._by_opening: LazyHeap[float, Shape] = LazyHeap()
-        self._by_deadline: LazyHeap[float, Shape] = LazyHeap()
-        self._by_rows: LazyHeap[int, Shape] = LazyHeap()
-        self._changed: set[Shape] = set()
-        """Groups whose entries in the heaps of groups are updated before the heaps are read.
-
-        A single group needs no entries, so the heaps of groups stay unused.
-        """
+        self._index = GroupIndex(self._groups)
         self.rows = 0
 
     def __len__(self) -> int:
@@ -89,9 +79,9 @@ class WaitingRequests:
             group = self._groups[shape] = Group(order_of(self._discipline, self._tenants))
         group.add(request, next(self._sequence))
         self._shape_of[request.id] = shape
-        self._changed.add(shape)
+        self._index.changed.add(shape)
         if len(group) == 1 and len(self._groups) > 1:
-            self._place_changed()
+            self._index.refresh()
 
     def remove(self, id: str) -> Request | None:
         """Remove and return the request `id`, or return None if it does not wait."""
@@ -142,8 +132,7 @@ class WaitingRequests:
     def _first_to_expire(self) -> tuple[float, Shape] | None:
         """Return the earliest deadline of the groups, and its shape."""
         if len(self._groups) > 1:
-            self._place_changed()
-            return self._by_deadline.head()
+            return self._index.earliest_deadline()
         for shape, group in self._groups.items():
             deadline = group.earliest_deadline()
             return None if deadline is None else (deadline, shape)
@@ -155,17 +144,11 @@ class WaitingRequests:
         At most four, the first by key in front; empty when nothing waits.
         """
         if len(self._plain):
-            return (_head_of(self._plain),)
+            return (_head_of_fifo(self._plain),)
         if len(self._groups) <= 1:
-            return tuple([self._head(shape) for shape in self._groups])
-        self._place_changed()
-        self._refresh_first()
-        tops = (
-            heap.head()
-            for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows)
-        )
-        shapes = dict.fromkeys(top[1] for top in tops if top is not None)
-        return tuple(self._head(shape) for shape in shapes)
+            return tuple([_head_of_group(shape, group) for shape, group in self._groups.items()])
+        shapes = self._index.first_shapes()
+        return tuple([_head_of_group(shape, self._groups[shape]) for shape in shapes])
 
     def change_discipline(self, discipline: Discipline) -> None:
         """Order the queue by another discipline; ties keep the order of admission, and tenant counters restart."""
@@ -184,24 +167,6 @@ class WaitingRequests:
         keyed = [entry for group in self._groups.values() for entry in group.entries()]
         return [request for _, request in sorted(keyed, key=lambda entry: entry[0])]
 
-    def _refresh_first(self) -> None:
-        """Update stale keys at the top: under FairShare the key of a head grows with its tenant's counter."""
-        while (top := self._by_key.head()) is not None:
-            key = self._groups[top[1]].head()[0]
-            if key == top[0]:
-                return
-            self._by_key.put(top[1], key)
-
-    def _head(self, shape: Shape) -> GroupHead:
-        group = self._groups[shape]
-        return GroupHead(
-            shape=shape,
-            key=group.head()[0],
-            rows=group.rows,
-            opened=group.opened(),
-            earliest_deadline=group.earliest_deadline(),
-        )
-
     def _take(self, shape: Shape, id: str) -> Request:
         group = self._groups[shape]
         request = group.remove(id)
@@ -213,34 +178,23 @@ class WaitingRequests:
     def _note_change(self, shape: Shape, group: Group) -> None:
         if not len(group):
             del self._groups[shape]
-            self._changed.discard(shape)
-            if shape in self._by_key:
-                for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows):
-                    heap.discard(shape)
+            self._index.discard(shape)
         elif len(self._groups) > 1:
-            self._place(shape, group)
+            self._index.update(shape, group)
         else:
-            self._changed.add(shape)
-
-    def _place_changed(self) -> None:
-        for shape in self._changed:
-            group = self._groups.get(shape)
-            if group is not None:
-                self._place(shape, group)
-        self._changed.clear()
-
-    def _place(self, shape: Shape, group: Group) -> None:
-        """Update the entries of one group in the heaps of groups."""
-        self._by_key.put(shape, group.head()[0])
-        self._by_opening.put(shape, group.opened())
-        self._by_rows.put(shape, -group.rows)
-        deadline = group.earliest_deadline()
-        if deadline is None:
-            self._by_deadline.discard(shape)
-        else:
-            self._by_deadline.put(shape, deadline)
+            self._index.changed.add(shape)
 
 
-def _head_of(plain: FifoQueue) -> GroupHead:
+def _head_of_group(shape: Shape, group: Group) -> GroupHead:
+    return GroupHead(
+        shape=shape,
+        key=group.head()[0],
+        rows=group.rows,
+        opened=group.opened(),
+        earliest_deadline=group.earliest_deadline(),
+    )
+
+
+def _head_of_fifo(plain: FifoQueue) -> GroupHead:
     first = plain.head()
     return GroupHead(first.group, (first.arrived, 0), plain.rows, first.arrived, first.deadline)
