@@ -1,49 +1,36 @@
 """`KvCacheManager`: allocates blocks to sequences and releases them while earlier steps still run.
 
-A block that a plan in flight names is released when that plan settles, never before. Full blocks are published
-then as well, so the prefix cache contains only computed positions.
+A block that a plan in flight names is released when that plan settles, never before. Full blocks are also published
+then, so the prefix cache contains only computed positions.
 """
 
-from collections import deque
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager, HostBlocks
+from penstock_runtime.engine.continuous.scheduler.plans_in_flight import PlansInFlight
 from penstock_runtime.engine.continuous.scheduler.prefix_cache import HashChain, root_hash
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.steps.step_plan import BlockCopy, StepPlan
 
 
 @dataclass(slots=True)
-class PlanInFlight:
-    """A plan that has not settled, and the blocks to release when it does."""
-
-    plan: StepPlan
-    states: list[SequenceState] = field(default_factory=list)
-    """The sequence of each row."""
-    released: list[list[int]] = field(default_factory=list)
-    copied: list[list[int]] = field(default_factory=list)
-    """Blocks that the plan swaps out."""
-    host_released: list[list[int]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class PrefixTotals:
-    """Tokens that were looked up in the prefix cache and those that it had, since the start."""
+    """Tokens looked up in the prefix cache, and those it had, since the start."""
 
     queried: int = 0
     hit: int = 0
 
 
 class KvCacheManager:
-    """Owns the blocks of device and host, and the releases that wait for plans in flight."""
+    """Owns the blocks of device and host."""
 
     def __init__(self, info: GenerationInfo) -> None:
         self.spec = info.kv
         self.blocks = BlockManager(info.kv.blocks)
         self.host_blocks = HostBlocks(info.kv.host_blocks)
-        self.in_flight: deque[PlanInFlight] = deque()
+        self.in_flight = PlansInFlight()
         self.prefix = PrefixTotals()
         self.swapped_blocks = 0
         self._revision = info.revision
@@ -52,17 +39,8 @@ class KvCacheManager:
         """Return the hash chain of a new sequence."""
         return HashChain(root_hash(self._revision, "", salt), self.spec.block_tokens)
 
-    @property
-    def blocks_in_flight(self) -> int:
-        """Return the blocks that the plans in flight will release, shared ones included."""
-        return sum(
-            len(blocks)
-            for flight in self.in_flight
-            for blocks in (*flight.released, *flight.copied)
-        )
-
     def blocks_needed(self, state: SequenceState) -> int:
-        """Return how many blocks all tokens of `state` take."""
+        """Return how many blocks the tokens of `state` take."""
         return self.spec.blocks_for(state.sequence.length)
 
     def blocks_lacking(self, state: SequenceState) -> int:
@@ -74,7 +52,7 @@ class KvCacheManager:
     def admit(
         self, state: SequenceState, plan: StepPlan, sibling: SequenceState | None, reserve: int
     ) -> bool:
-        """Allocate all blocks that `state` needs to run, leaving `reserve` available; return whether it has them.
+        """Allocate all blocks that `state` needs to run, leaving `reserve` available; return False if too few are available.
 
         Computed positions are swapped in, shared with `sibling` or taken from the prefix cache, where possible.
         """
@@ -85,7 +63,7 @@ class KvCacheManager:
         return self._allocate_after_prefix(state, reserve)
 
     def grow(self, state: SequenceState) -> bool:
-        """Allocate the block that the next token of `state` needs; return whether it has it."""
+        """Allocate the block that the next token of `state` needs; return False if none is available."""
         lacks = self.blocks_lacking(state)
         if lacks <= 0:
             return True
@@ -133,21 +111,21 @@ class KvCacheManager:
 
     def _swap_in(self, state: SequenceState, plan: StepPlan, reserve: int) -> bool:
         fresh = self.blocks_needed(state)
-        if self._find(state.last_plan) or fresh + reserve > self.blocks.available:
+        if self.in_flight.find(state.last_plan) or fresh + reserve > self.blocks.available:
             return False
         state.blocks = self.blocks.allocate(fresh)
         copies = [BlockCopy(*pair) for pair in zip(state.host_blocks, state.blocks, strict=False)]
         plan.swap_in.extend(copies)
         self.swapped_blocks += len(copies)
-        self.in_flight[-1].host_released.append(state.host_blocks)
+        self.in_flight.latest.host_released.append(state.host_blocks)
         state.host_blocks, state.settled, state.last_plan = [], state.sequence.computed, plan.number
         return True
 
     # -- release
 
     def release(self, state: SequenceState) -> None:
-        """Release all blocks of `state`, once no plan in flight names them."""
-        flight = self._find(state.last_plan)
+        """Release all blocks of `state` as soon as no plan in flight names them."""
+        flight = self.in_flight.find(state.last_plan)
         if state.blocks:
             if flight is None:
                 self.blocks.release(state.blocks)
@@ -161,7 +139,7 @@ class KvCacheManager:
         state.blocks, state.host_blocks, state.settled = [], [], 0
 
     def swap_out(self, state: SequenceState, plan: StepPlan) -> bool:
-        """Copy the computed blocks of `state` to the host within `plan`; return whether the host had enough free."""
+        """Copy the computed blocks of `state` to the host within `plan`; return False if too few host blocks are free."""
         count = self.spec.blocks_for(state.sequence.computed)
         if not 0 < count <= self.host_blocks.free:
             return False
@@ -171,21 +149,19 @@ class KvCacheManager:
         )
         self.swapped_blocks += count
         self.blocks.begin_copying(state.blocks)
-        self.in_flight[-1].copied.append(state.blocks)
+        self.in_flight.latest.copied.append(state.blocks)
         state.blocks, state.settled, state.last_plan = [], 0, plan.number
         return True
 
-    # -- plans in flight
+    # -- settlement
 
     def settle(self, plan: StepPlan, failed: Container[int], late: Container[int] = ()) -> None:
         """Publish the full blocks that `plan` computed, except of its `failed` rows, and carry out its releases.
 
         The last position of a `late` row does not count as computed: it is written again, and a shared block must
-        never be.
+        never be rewritten.
         """
-        flight = self.in_flight.popleft()
-        if flight.plan is not plan:
-            raise ValueError(f"plan {plan.number} settles before plan {flight.plan.number}")
+        flight = self.in_flight.settle(plan)
         size = self.spec.block_tokens
         for index, (row, state) in enumerate(zip(plan.rows, flight.states, strict=True)):
             if index in failed:
@@ -207,21 +183,6 @@ class KvCacheManager:
         hashes = state.hash_chain.first(state.sequence.ids, full)
         for index in range(first, full):
             self.blocks.publish(blocks[index], hashes[index])
-
-    def begin(self, plan: StepPlan) -> PlanInFlight:
-        """Count `plan`, a draft, as in flight from now on."""
-        self.in_flight.append(PlanInFlight(plan))
-        return self.in_flight[-1]
-
-    def withdraw(self) -> None:
-        """Drop the draft, which has nothing to do."""
-        self.in_flight.pop()
-
-    def _find(self, number: int) -> PlanInFlight | None:
-        for flight in self.in_flight:
-            if flight.plan.number == number:
-                return flight
-        return None
 
     def check(self) -> None:
         """Raise AssertionError unless every block, on device and host, is in exactly one state."""

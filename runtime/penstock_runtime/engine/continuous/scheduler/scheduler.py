@@ -1,37 +1,23 @@
-"""`TokenScheduler`: selects the sequences of the next step; it uses no clock and no tensor.
-
-A plan is built in four passes. *Evict*: under a lowered cap with `Evict`, the sequences that the discipline
-would serve last are preempted. *Admit*: the head of the queue gets a slot while there are a slot, tokens and
-blocks for it, or while it may preempt a running sequence. *Decode*: each running sequence gets its next token;
-where no block is free, a lower-ranked sequence is preempted, or the sequence stalls for this step. *Prefill*:
-the step's remaining tokens go to prompts in chunks, the best-ranked first. Only the head of the queue is ever
-examined.
-"""
+"""`TokenScheduler`: the sequences of a generation engine from `add` to `remove`; `StepPlanner` builds its plans."""
 
 from collections.abc import Container, Iterable
 
 from typing_extensions import override
 
-from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,
-    Lowering,
     Preemption,
 )
 from penstock_runtime.engine.continuous.messages import SchedulerReport
 from penstock_runtime.engine.continuous.scheduler import mlfq
 from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCacheManager
-from penstock_runtime.engine.continuous.scheduler.plan_draft import PlanDraft
-from penstock_runtime.engine.continuous.scheduler.preemption import (
-    PreemptionCosts,
-    Preemptor,
-    lowest_ranked_after,
-)
+from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts, Preemptor
 from penstock_runtime.engine.continuous.scheduler.running_set import RunningSet
 from penstock_runtime.engine.continuous.scheduler.sequence_groups import SequenceGroups
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.scheduler.slot_admission import SlotAdmission
+from penstock_runtime.engine.continuous.scheduler.step_planner import StepPlanner
 from penstock_runtime.engine.continuous.scheduler.wait_queue import WaitQueue
 from penstock_runtime.engine.continuous.sequence import Sequence
 from penstock_runtime.engine.continuous.steps.interfaces import Scheduler
@@ -40,7 +26,7 @@ from penstock_runtime.engine.queue.heap import LazyHeap
 
 
 class TokenScheduler(Scheduler):
-    """Builds plans from the wait queue, the running set and the KV cache."""
+    """Owns all sequences, their deadlines and groups, and the totals of its report."""
 
     def __init__(
         self,
@@ -62,8 +48,10 @@ class TokenScheduler(Scheduler):
         )
         self._deadlines: LazyHeap[float, int] = LazyHeap()
         self._added = 0
-        self._plans = 0
-        self._planned_generation = limits.generation
+        self._planner = StepPlanner(
+            self._queue, self._running, self.kv, self._preemptor, self._admission
+        )
+        self._planner.generation = limits.generation
         self._apply(limits)
 
     # -- sequences
@@ -126,13 +114,12 @@ class TokenScheduler(Scheduler):
         self._apply(limits)
 
     def _apply(self, limits: GenerationLimits) -> None:
-        self._limits = limits
-        self._admission.cap, self._admission.mode = self.cap, limits.preemption
+        self._planner.set_limits(limits, min(limits.max_batch_size, self._cap_bound))
 
     @property
     @override
     def cap(self) -> int:
-        return min(self._limits.max_batch_size, self._cap_bound)
+        return self._planner.cap
 
     @override
     def report(self) -> SchedulerReport:
@@ -143,7 +130,7 @@ class TokenScheduler(Scheduler):
             running=running,
             running_requests=self._running_requests(),
             preempted=self._queue.preempted,
-            generation=self._planned_generation,
+            generation=self._planner.generation,
             converging=surplus > 0,
             surplus=surplus,
             free_blocks=blocks.free,
@@ -161,106 +148,10 @@ class TokenScheduler(Scheduler):
             return len(self._running)
         return len({state.sequence.request.id for state in self._running.states()})
 
-    # -- planning
-
     @override
     def plan(self, now: float) -> StepPlan | Idle:
-        self._planned_generation = self._limits.generation
-        while True:
-            draft = PlanDraft(self._plans, max(self._limits.max_batched_tokens, self.cap))
-            flight, preemptions = self.kv.begin(draft.plan), self._preemptor.count
-            self._evict(draft)
-            self._admission.admit(draft, now)
-            preempted = self._preemptor.count > preemptions
-            if draft.awaits_blocks and draft.empty and preempted:
-                self.kv.withdraw()  # the plan after the release has the arrival's first chunk
-                return Idle(self._next_deadline())
-            self._decode(draft)
-            self._prefill(draft)
-            if not draft.empty:
-                flight.states = draft.states
-                self._plans += 1
-                self._charge(draft.plan)
-                return draft.plan
-            self.kv.withdraw()
-            if self.kv.in_flight:
-                return Idle(
-                    self._next_deadline()
-                )  # blocks and tokens follow when those plans settle
-            if self._preemptor.count > preemptions:
-                continue  # the preemption made room for another draft
-            if not draft.stalled:
-                return Idle(self._next_deadline())
-            # No sequence can continue and no plan in flight will release blocks: preempt the last in
-            # order, whatever its number of preemptions.
-            self._preemptor.preempt_last(None)
-
-    def _evict(self, draft: PlanDraft) -> None:
-        if self._limits.lowering is not Lowering.EVICT:
-            return
-        while len(self._running) > self.cap:
-            self._preemptor.preempt_last(draft.plan)
-
-    def _decode(self, draft: PlanDraft) -> None:
-        """Add a row of one token for each running sequence that has exactly one token to feed."""
-        running, blocks = self._running.by_uid, self.kv.blocks
-        states = list(running.values())
-        if blocks.available < len(states):
-            # blocks may not suffice for all sequences: serve the best-ranked first
-            states.sort(key=self._queue.key)
-        size = self.kv.spec.block_tokens
-        for state in states:
-            sequence = state.sequence
-            known, waits = len(sequence.ids), sequence.placeholder is not None
-            left, length = known - sequence.computed, known + waits
-            if not (left == 1 or (waits and left == 0)) or length >= sequence.full_length:
-                continue
-            if sequence.finished is not None or sequence.uid not in running:
-                continue  # preempted for a sequence before it
-            if len(state.blocks) * size < length and not self._ensure_block(state, draft):
-                draft.stalled += 1
-            elif draft.tokens_left > 0:
-                draft.feed(state, 1)
-
-    def _ensure_block(self, state: SequenceState, draft: PlanDraft) -> bool:
-        """Allocate the next block of `state`, preempting lower-ranked sequences; return whether it was allocated.
-
-        Preempts nothing where plans in flight will release enough blocks.
-        """
-        while not self.kv.grow(state):
-            if self.kv.blocks_in_flight > draft.stalled:
-                return False
-            others = (
-                other
-                for other in self._running.states()
-                if other is not state and not draft.has_row(other)
-            )
-            candidates = lowest_ranked_after(self._queue, state, others)
-            if not candidates:
-                return False
-            self._preemptor.preempt_victim(candidates, draft.plan)
-        return True
-
-    def _prefill(self, draft: PlanDraft) -> None:
-        prefilling = self._running.prefilling
-        for state in sorted(prefilling.values(), key=self._queue.key):
-            if draft.tokens_left <= 0:
-                return
-            if state.sequence.finished is None:
-                draft.feed(state, min(draft.tokens_left, state.unfed))
-                if not state.prefills:
-                    del prefilling[state.sequence.uid]
-
-    def _charge(self, plan: StepPlan) -> None:
-        """Charge the plan's positions to their tenants."""
-        if self._limits.discipline is not Discipline.FAIR_SHARE:
-            return
-        served: dict[str, int] = {}
-        for row in plan.rows:
-            tenant = row.sequence.request.tenant
-            served[tenant] = served.get(tenant, 0) + row.count
-        for tenant, positions in served.items():
-            self._queue.charge(tenant, positions)
+        plan = self._planner.plan(now)
+        return Idle(self._next_deadline()) if plan is None else plan
 
     def _next_deadline(self) -> float | None:
         head = self._deadlines.head()

@@ -93,7 +93,7 @@ class SlotAdmission:
 
     def _missing(self, arrival: SequenceState, reserve: int) -> int:
         """Return the blocks that `arrival` lacks after all plans in flight have released theirs."""
-        coming = self._kv.blocks.available + self._kv.blocks_in_flight
+        coming = self._kv.blocks.available + self._kv.in_flight.blocks
         return self._kv.blocks_needed(arrival) + reserve - coming
 
     def _preempt_for_blocks(self, arrival: SequenceState, draft: PlanDraft, reserve: int) -> bool:

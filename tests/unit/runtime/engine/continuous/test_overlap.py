@@ -58,7 +58,7 @@ class Planner(TokenScheduler):
     def wait_for(self, number: int) -> None:
         """Wait until that plan has been made."""
         with self._planned:
-            assert self._planned.wait_for(lambda: self._plans > number, SECONDS)
+            assert self._planned.wait_for(lambda: self._planner._plans > number, SECONDS)
 
 
 class EventfulStep(CountingStep):

@@ -156,7 +156,9 @@ class Machine:
                 self.scheduler.kv.check()
             if isinstance(plan, Idle):
                 break
-            assert plan.tokens <= max(self.scheduler._limits.max_batched_tokens, self.scheduler.cap)
+            assert plan.tokens <= max(
+                self.scheduler._planner.limits.max_batched_tokens, self.scheduler.cap
+            )
             self.plans.append(plan)
         if not self.plans:
             return False
