@@ -51,9 +51,10 @@ def _transports_end_with_their_loop() -> Iterator[None]:
 
     def close_all(loop: BaseSelectorEventLoop) -> None:
         if not loop.is_closed() and not loop.is_running():
-            for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
-                transport.abort()
-            loop.run_until_complete(asyncio.sleep(0))
+            for _ in range(3):  # a round may still make transports of accepted connections
+                for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
+                    transport.abort()
+                loop.run_until_complete(asyncio.sleep(0))
         close(loop)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -54,8 +54,8 @@ class PlannedRequest:
         ends |= {"400", "404"} if self.bad else SERVED
         if self.leaves:
             ends |= LEFT
-        if self.headers and not self.bad:  # its deadline may pass
-            ends |= {"504", "stream with an error"}
+        if self.headers:  # its deadline may pass, also before its fault is found
+            ends |= {"504"} if self.bad else {"504", "stream with an error"}
         if draining:
             ends |= {"503", "connection refused"}
             ends |= frozenset() if self.bad else {"stream with an error"}

@@ -6,6 +6,14 @@ import socket
 import warnings
 
 
+def leaked() -> list[str]:
+    """Return the resources that the garbage collector finds open."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gc.collect()
+    return [str(each.message) for each in caught if each.category is ResourceWarning]
+
+
 def test_a_connection_whose_client_does_not_read_ends_with_its_loop() -> None:
     here, there = socket.socketpair()
     loop = asyncio.new_event_loop()
@@ -14,8 +22,14 @@ def test_a_connection_whose_client_does_not_read_ends_with_its_loop() -> None:
     transport.close()
     loop.close()
     del transport
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        gc.collect()
-    there.close()
-    assert not [str(each.message) for each in caught if each.category is ResourceWarning]
+    with there:
+        assert not leaked()
+
+
+def test_a_connection_accepted_in_the_last_round_ends_with_its_loop() -> None:
+    loop = asyncio.new_event_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        loop.run_until_complete(loop.create_server(asyncio.Protocol, sock=listener))
+        with socket.create_connection(listener.getsockname()):
+            loop.close()
+            assert not leaked()
