@@ -41,13 +41,13 @@ class EmulatedAccelerator(Model):
         self._fixed_seconds = fixed_seconds
         self._row_seconds = row_seconds
         module = answer_module(features)
-        self._answer = TorchModel(self.info, lambda tensors: module(*tensors), torch.device("cpu"))
+        self._model = TorchModel(self.info, lambda tensors: module(*tensors), torch.device("cpu"))
 
     @override
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         rows = inputs["INPUT"].shape[0]
         time.sleep(self._fixed_seconds + self._row_seconds * rows)
-        return self._answer.run(inputs)
+        return self._model.run(inputs)
 
     @override
     def memory_bound_rows(self) -> int:

@@ -23,8 +23,8 @@ class ModelOptions:
     threads: int | None = None
     """Number of torch threads; None: the CPU limit of the cgroup."""
     compile: bool = False
-    """Whether to use torch.compile, which needs a C++ compiler (CPU) and tens of seconds per model; only models that are
-    a plain torch call are compiled."""
+    """Whether to use torch.compile, which needs a C++ compiler (CPU) and tens of seconds per model; only models
+    that are a plain torch call are compiled."""
 
 
 def load(

@@ -14,7 +14,7 @@ from penstock_runtime.sources.errors import ModelCorrupt, ModelSourceUnreachable
 from penstock_runtime.sources.progress import DownloadProgress
 
 CONCURRENT_FILES = 4
-MAX_ATTEMPTS = 5
+MAX_STALLED_ATTEMPTS = 5
 """Consecutive attempts without progress after which the load fails."""
 FIRST_PAUSE_SECONDS = 1.0
 HASH_BYTES = 2**22
@@ -124,7 +124,7 @@ class ModelStore:
                 size = self._cached_bytes(file)
                 stalled = stalled + 1 if size <= reached else 1
                 reached = max(reached, size)
-                if stalled >= MAX_ATTEMPTS:
+                if stalled >= MAX_STALLED_ATTEMPTS:
                     raise
                 self.pause(FIRST_PAUSE_SECONDS * 2.0 ** (stalled - 1))
             else:

@@ -176,7 +176,8 @@ def _hub_errors(repository: str) -> Iterator[None]:
     except LocalEntryNotFoundError as error:
         if isinstance(error.__cause__, FileMetadataError):
             raise ModelSourceUnreachable(
-                f"the server that answered for '{repository}' is not a Hugging Face Hub: correct HF_ENDPOINT, or the proxy in front of it"
+                f"the server that answered for '{repository}' is not a Hugging Face Hub:"
+                " correct HF_ENDPOINT, or the proxy in front of it"
             ) from error
         raise ModelSourceUnreachable(
             f"the hub is unreachable, or HF_HUB_OFFLINE is set, and the cache has no complete '{repository}':"

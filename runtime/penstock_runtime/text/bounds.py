@@ -6,7 +6,8 @@ from penstock_runtime.errors import ContextExceeded
 
 BYTES_PER_TOKEN: Final = 16
 """UTF-8 bytes of text allowed per token of the context. Prose and code have 3 to 6. The longest token is not a
-usable bound: the vocabularies of Llama 3, Qwen and GPT-2 have runs of 128 spaces, so 8 MiB of text may be 64 Ki tokens."""
+usable bound: the vocabularies of Llama 3, Qwen and GPT-2 have runs of 128 spaces, so 8 MiB of text may be 64 Ki
+tokens."""
 SPARE_BYTES: Final = 4096
 """Additional bytes allowed: a short text may consist of those runs."""
 

@@ -121,7 +121,7 @@ class BatchEngine:
         return BatchLimits(self.cap, delay / 1000, self._bounds.of_shape)
 
     def _forecast(self, now: float) -> ArrivalForecast:
-        """Forecast arrivals without the waiting rows: a client that waits for its answer sends no more."""
+        """Forecast arrivals without the waiting rows: a client that waits for a response sends no more requests."""
         rate = self._arrivals.rows_per_second(now, excluding=self._ledger.waiting.rows)
         return ArrivalForecast(self._curve.service_time(), rate)
 

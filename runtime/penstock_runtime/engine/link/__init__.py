@@ -1,1 +1,1 @@
-"""The link between the HTTP side and an engine, in a thread or a process of its own."""
+"""The link between the HTTP side and an engine, in a thread or a separate process."""

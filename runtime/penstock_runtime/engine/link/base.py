@@ -41,8 +41,7 @@ class EngineLink(Protocol[Command_contra, Report_co, Info_co]):
 
         `deliver` is called in the event loop, once per step: when a batch completes, when one starts
         after idling, when new limits apply, when a request ends without a batch. The first report is
-        delivered before this returns. `EngineDied` is the last message: the engine ends no request
-        after it.
+        delivered before this returns. `EngineDied` is the last message: no request ends after it.
 
         Raises:
             ModelLoadFailed: with one line that names the file or factory and the remedy.
@@ -51,8 +50,8 @@ class EngineLink(Protocol[Command_contra, Report_co, Info_co]):
     def send(self, message: Command_contra) -> None:
         """Send a message to the engine without blocking; ignored after its death or `close`.
 
-        `Request.id` is unique among the requests of the engine. Until a report
-        has the generation of the limits that were sent, a batch formed under older limits may run (`converging`).
+        `Request.id` is unique among the requests of the engine. Until a report has the generation of the
+        limits that were sent, a batch formed under older limits may still run (`converging`).
         """
 
     def set_more_coming_hint(self, more_coming: Callable[[], bool]) -> None:

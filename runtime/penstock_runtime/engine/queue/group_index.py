@@ -12,7 +12,7 @@ Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 class GroupIndex:
     """Indexes groups by key of their head, opening, deadline and rows.
 
-    A single group needs no entries: the queue only adds it to `changed`, and the heaps stay empty until there are several.
+    A single group needs no entries: the queue only adds it to `changed`, and the heaps stay empty.
     """
 
     __slots__ = ("_by_deadline", "_by_key", "_by_opening", "_by_rows", "_groups", "changed")

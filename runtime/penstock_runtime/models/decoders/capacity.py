@@ -32,7 +32,7 @@ def max_length_of(config: PreTrainedConfig, requested: int | None) -> int:
     if original is not None and longest > original:
         raise ModelLoadFailed(
             f"rope type 'longrope' of model type '{text.model_type}' is supported up to its original"
-            f" {original} positions, beyond which a long sequence changes the answers of its batch-mates:"
+            f" {original} positions, beyond which a long sequence changes the outputs of its batch-mates:"
             f" set PENSTOCK_MAX_MODEL_LEN to at most {original}, got {longest}"
         )
     return longest

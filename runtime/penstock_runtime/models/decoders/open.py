@@ -147,7 +147,8 @@ def _layout(
     blocks = cache_bytes // block_bytes - backend.spare_blocks
     if blocks < 2:  # one for a prompt and one for its output
         raise ModelLoadFailed(
-            f"the KV cache needs at least {(2 + backend.spare_blocks) * block_bytes} bytes, but only {cache_bytes} are available:"
+            f"the KV cache needs at least {(2 + backend.spare_blocks) * block_bytes} bytes,"
+            f" but only {cache_bytes} are available:"
             " give the pod more memory"
         )
     return KVSpec(

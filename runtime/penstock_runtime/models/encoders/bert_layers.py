@@ -40,7 +40,7 @@ class EncoderParts:
     heads: int
     activation: str
     classify: Classify | None
-    """Maps hidden states of the first token (rows, width) to logits; it references only the last layers of the model."""
+    """Maps hidden states of the first token (rows, width) to logits; references only the last layers."""
 
 
 def parts_of(model: Any) -> EncoderParts | None:

@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 TOLERANCE = 1e-3
-"""Tolerated difference relative to the largest value: another order of float32 summation changes outputs by 1e-6 (by 1e-4
-in the worst random models), a wrong layer by 1e-1."""
+"""Tolerated difference relative to the largest value: another order of float32 summation changes outputs by 1e-6
+(by 1e-4 in the worst random models), a wrong layer by 1e-1."""
 _UNUSED = ("pooler.",)
 """Weights that an embedding model does not use and may lack."""
 

@@ -202,10 +202,10 @@ def padded_call(
 
     def call(tensors: list[torch.Tensor]) -> torch.Tensor:
         ids, mask = tensors
-        answer = model(input_ids=ids, attention_mask=mask)
+        outputs = model(input_ids=ids, attention_mask=mask)
         if logits:
-            return answer.logits.float()  # type: ignore[no-any-return]
-        vectors = _pool_masked(answer.last_hidden_state.float(), mask, head.pooling)
+            return outputs.logits.float()  # type: ignore[no-any-return]
+        vectors = _pool_masked(outputs.last_hidden_state.float(), mask, head.pooling)
         return functional.normalize(vectors, dim=1) if head.normalize else vectors
 
     return call

@@ -59,4 +59,4 @@ class GrammarSource(Protocol):
         """Return a new state of the grammar that the worker at `address` has compiled; never blocks."""
 
     def wait(self, grammars: Iterable[Grammar], seconds: float) -> None:
-        """Wait at most `seconds` for the verdicts of `grammars`, which this source started; callable from any thread."""
+        """Wait at most `seconds` for the verdicts of `grammars`, all started here; callable from any thread."""

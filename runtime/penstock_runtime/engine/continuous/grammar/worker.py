@@ -1,8 +1,9 @@
-"""The grammar worker: one compiled grammar in its own process, so that a crash, excess memory or a slow mask affects only its requests.
+"""The grammar worker: one compiled grammar in its own process, so that faults affect only its requests.
 
-Forked by `grammar.process`. It compiles the grammar that it reads from the service's socket, computes the first mask,
-sends the service its address, and then serves states to the engine: one socket message per token each way. It stops
-when the service closes its socket. This module imports neither numpy nor torch.
+A fault is a crash, excess memory or a slow mask. Forked by `grammar.process`. It compiles the grammar that it reads
+from the service's socket, computes the first mask, sends the service its address, and then serves states to the
+engine: one socket message per token each way. It stops when the service closes its socket. This module imports
+neither numpy nor torch.
 """
 
 import ctypes

@@ -24,7 +24,7 @@ class PrefixTotals:
 
 
 class KvCacheManager:
-    """Owns the blocks of device and host."""
+    """Owns the blocks of device and host, and releases those of a plan in flight when it settles."""
 
     def __init__(self, info: GenerationInfo) -> None:
         self.spec = info.kv
@@ -52,7 +52,7 @@ class KvCacheManager:
     def admit(
         self, state: SequenceState, plan: StepPlan, sibling: SequenceState | None, reserve: int
     ) -> bool:
-        """Allocate all blocks that `state` needs to run, leaving `reserve` available; return False if too few are available.
+        """Allocate all blocks that `state` needs, leaving `reserve` available; return False if too few are free.
 
         Computed positions are swapped in, shared with `sibling` or taken from the prefix cache, where possible.
         """
@@ -139,7 +139,7 @@ class KvCacheManager:
         state.blocks, state.host_blocks, state.settled = [], [], 0
 
     def swap_out(self, state: SequenceState, plan: StepPlan) -> bool:
-        """Copy the computed blocks of `state` to the host within `plan`; return False if too few host blocks are free."""
+        """Swap out the computed blocks of `state` within `plan`; return False if too few host blocks are free."""
         count = self.spec.blocks_for(state.sequence.computed)
         if not 0 < count <= self.host_blocks.free:
             return False

@@ -41,7 +41,7 @@ class PreemptionCosts:
 
 
 class Preemptor:
-    """Takes slots and blocks from running sequences, and requeues these swapped out or for recomputation."""
+    """Takes slots and blocks from running sequences, which are queued again, swapped out or for recomputation."""
 
     def __init__(
         self, queue: WaitQueue, running: RunningSet, kv: KvCacheManager, costs: PreemptionCosts

@@ -1,4 +1,4 @@
-"""`SequenceGroups`: the choices of each request; all but the first wait until the first has computed their common prompt."""
+"""`SequenceGroups`: the choices of each request, which wait until the first has computed their common prompt."""
 
 from dataclasses import dataclass, field
 

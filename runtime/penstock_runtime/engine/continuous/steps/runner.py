@@ -30,7 +30,7 @@ class StepFuture(Protocol[T_co]):
 
 
 class Runner(Protocol):
-    """Runs plans in order, possibly in a thread of its own."""
+    """Runs plans in order, possibly in a separate thread."""
 
     depth: int
     """How many plans may be submitted beyond the one whose result the loop waits for."""

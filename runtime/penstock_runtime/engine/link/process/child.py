@@ -96,7 +96,7 @@ class EngineChild:
         return 0
 
     def _listener(self) -> Inbox[Any]:
-        """Return an inbox that a thread of its own fills from the socket."""
+        """Return an inbox that a separate thread fills from the socket."""
         inbox: ThreadInbox[Any] = ThreadInbox(time.monotonic)
         threading.Thread(target=self._listen, args=(inbox,), daemon=True).start()
         return inbox

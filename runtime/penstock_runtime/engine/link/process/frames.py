@@ -1,8 +1,8 @@
 """`Frames`: messages between two processes as bytes, one pickled frame per send, with arrays in shared memory.
 
 A frame contains a header, the freed blocks of the other side, the sizes of the arrays, the pickle (protocol 5,
-PEP 574), and the arrays themselves where they are small or no block was free. Parent and
-child run the same version of the program, and only their own frames are unpickled.
+PEP 574), and the arrays themselves where they are small or no block was free. Parent and child run the same
+version of the program, and only their own frames are unpickled.
 """
 
 import mmap
@@ -43,7 +43,7 @@ class Frames:
         """Return the frame of `message`; its arrays are copied, so the caller may modify them at once."""
         return self.begin(message).finish()
 
-    def begin(self, message: object) -> "Unfinished":
+    def begin(self, message: object) -> "UnfinishedFrame":
         """Return the frame of `message` without its arrays, which another thread may copy."""
         arrays: list[memoryview] = []
         head = pickle.dumps(
@@ -59,7 +59,7 @@ class Frames:
         ]
         size = _HEADER.size + sum(len(part) for part in parts)
         header = _HEADER.pack(size, len(head), len(sizes), len(freed), place)
-        return Unfinished([header, *parts], block, arrays, sum(sizes))
+        return UnfinishedFrame([header, *parts], block, arrays, sum(sizes))
 
     def _place(self, sizes: list[int]) -> tuple[int, memoryview | None]:
         total = sum(aligned(size) for size in sizes)
@@ -101,7 +101,7 @@ class Frames:
         return buffers
 
 
-class Unfinished(NamedTuple):
+class UnfinishedFrame(NamedTuple):
     """A frame whose arrays are not copied yet."""
 
     parts: list[bytes | memoryview]

@@ -1,8 +1,8 @@
 """The `process` placement: the engine in a child process, used with CUDA or at least two cores.
 
-An engine thread that shares an interpreter with a busy event loop slows every step, and no `sys.setswitchinterval` value avoids it
-(docs/design/runtime.md#topology). Parent and child share memory and a socket: one frame per message, tensors in
-shared memory, and a heartbeat that is read without a message.
+An engine thread that shares an interpreter with a busy event loop slows every step, and no `sys.setswitchinterval`
+value avoids it (docs/design/runtime.md#topology). Parent and child share memory and a socket: one frame per message,
+tensors in shared memory, and a heartbeat that is read without a message.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ Command_contra = TypeVar("Command_contra", contravariant=True)
 
 
 class Interceptor(Protocol[Command_contra, Report]):
-    """Observes the messages of a link, and may add reports of its own."""
+    """Observes the messages of a link, and may inject reports."""
 
     def connect(self, channel: MessageChannel, deliver: Callable[[Report], None]) -> None:
         """Use `channel` and `deliver` from now on."""
@@ -55,7 +55,7 @@ class Interceptor(Protocol[Command_contra, Report]):
         """Return the part of a report to deliver."""
 
     def stop(self) -> None:
-        """Add no more reports."""
+        """Inject no more reports."""
 
 
 class ProcessLink(EngineLink[Command, Report, Info], Generic[Command, Report, Info]):
@@ -102,7 +102,7 @@ class ProcessLink(EngineLink[Command, Report, Info], Generic[Command, Report, In
 
     @override
     def set_more_coming_hint(self, more_coming: Callable[[], bool]) -> None:
-        """Ignore the hint: the engine has cores of its own and holds no batch for the event loop."""
+        """Ignore the hint: the engine runs on other cores and holds no batch for the event loop."""
 
     @override
     def heartbeat(self) -> Heartbeat:

@@ -1,7 +1,7 @@
 """Memory that two processes share: one side allocates blocks, the other reads them and reports when they are free.
 
-It is an anonymous file (`memfd_create`), so its size does not depend on the container's
-`/dev/shm`, only pages that were touched count as the pod's memory, and nothing is left behind.
+It is an anonymous file (`memfd_create`), so its size does not depend on the container's `/dev/shm`, only pages
+that were touched count as the pod's memory, and nothing is left behind.
 """
 
 import mmap

@@ -11,7 +11,7 @@ import os
 from typing import Final
 
 LONG_SECONDS: Final = 0.01
-"""Duration from which a batch is not preempted: several time slices, so that the wait for one is comparatively short."""
+"""Duration from which a batch is not preempted: several time slices, so that waiting for one is short."""
 
 log = logging.getLogger(__name__)
 

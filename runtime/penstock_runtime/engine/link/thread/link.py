@@ -1,7 +1,7 @@
 """The `thread` placement: an engine whose model loads and runs in one thread of this process.
 
-`ThreadLink` owns the thread and its lifecycle; a host decides where the engine's bookkeeping runs. `ThreadHost` runs all
-of the engine in the thread. `event_loop_host.EventLoopHost` keeps the bookkeeping in the event loop.
+`ThreadLink` owns the thread and its lifecycle; a host decides where the engine's bookkeeping runs. `ThreadHost` runs
+all of the engine in the thread. `event_loop_host.EventLoopHost` keeps the bookkeeping in the event loop.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import describe
 
 CLOSE_SECONDS = 30.0
-"""Time that a running batch has to finish after `close`; the thread is a daemon, so a stuck one does not block the exit."""
+"""Time that a running batch has to finish after `close`; a stuck thread, a daemon, does not block the exit."""
 
 Command = TypeVar("Command")
 Command_contra = TypeVar("Command_contra", contravariant=True)

@@ -31,7 +31,7 @@ class TurnScheduler:
             self._loop.call_soon(self.run)
 
     def after_reading(self) -> None:
-        """Schedule a turn after the loop has read its sockets: clients that were just answered can join the batch."""
+        """Schedule a turn after the loop has read its sockets, so that clients just served can join the batch."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._loop.call_soon, self.run)

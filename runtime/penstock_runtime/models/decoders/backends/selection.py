@@ -1,7 +1,7 @@
 """Selects a model's compute backend and data type where the settings leave them open.
 
-On a CPU every allowed combination runs one layer of the model's shapes, and the fastest is selected; CPU feature flags are
-not consulted. Widening a 16-bit model to float32 is exact, so it loses no precision.
+On a CPU every allowed combination runs one layer of the model's shapes, and the fastest is selected; CPU feature
+flags are not consulted. Widening a 16-bit model to float32 is exact, so it loses no precision.
 """
 
 import logging

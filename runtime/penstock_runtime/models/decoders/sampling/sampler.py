@@ -1,4 +1,4 @@
-"""`sample`: samples tokens from logits, in float32 (float64 for such models), with each row independent of the others."""
+"""`sample`: samples tokens from logits in float32 (float64 for such models), each row on its own."""
 
 import math
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """`CudaGraphDecoder`: captures decode steps, which are launch-bound, once per shape and replays them.
 
 Rows and block tables are padded to a few shapes, each of which is captured once. Padding writes to the scratch block,
-which the block manager does not use and no row reads. A shape is captured at its first occurrence, with padding only; then the replay
-of the current step is compared with the plain decoder, whose result is used in that step. If a capture fails, or a
-replay differs, the plain decoder runs every further step.
+which the block manager does not use and no row reads. A shape is captured at its first occurrence, with padding only;
+then the replay of the current step is compared with the plain decoder, whose result is used in that step. If a
+capture fails, or a replay differs, the plain decoder runs every further step.
 """
 
 import logging
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 MAX_GRAPHS = 64
 """Maximum number of captures; the least recently replayed one is evicted."""
 MAX_GATHERED = 2
-"""Maximum of the blocks that a captured step gathers, as a multiple of one layer's cache; memory is reserved for them."""
+"""Maximum size of what a captured step gathers, in layers of the cache; memory is reserved for it."""
 MAX_ROWS = 256
 """Rows above which kernel time hides launch overhead."""
 MIN_BLOCKS = 8

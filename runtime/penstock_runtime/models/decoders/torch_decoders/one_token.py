@@ -1,4 +1,4 @@
-"""`OneTokenDecoder`: batch invariance by one forward pass per token, so that a result depends bitwise on its own sequence only."""
+"""`OneTokenDecoder`: batch invariance by one forward pass per token."""
 
 import numpy as np
 import torch
@@ -11,8 +11,8 @@ from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import
 class OneTokenDecoder(Decoder):
     """A decoder that runs another decoder on one token at a time.
 
-    The kernels of matrix products and attention, and so their order of summation, depend on the number of rows. A forward
-    of one token has the same shapes in every step; it costs as much as a step of one sequence.
+    The kernels of matrix products and attention, and so their order of summation, depend on the number of rows. A
+    forward of one token has the same shapes in every step; it costs as much as a step of one sequence.
     """
 
     captures = 0
