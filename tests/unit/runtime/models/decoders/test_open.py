@@ -87,7 +87,7 @@ def test_a_folder_without_a_model_is_rejected(folder: Path, tmp_path: Path) -> N
 
 
 def test_a_cache_without_room_is_rejected_with_the_number(folder: Path) -> None:
-    with pytest.raises(ModelLoadFailed, match="at least 8192 bytes, 5000"):
+    with pytest.raises(ModelLoadFailed, match="at least 8192 bytes, but only 5000"):
         open_step(folder, StepOptions(Compute.TORCH, DType.FLOAT32, cache_bytes=5000), "tiny")
 
 

@@ -150,7 +150,7 @@ async def test_a_text_far_beyond_what_the_model_takes_is_not_tokenised() -> None
     with pytest.raises(BadInput) as raised:
         await texts.encode(["ab", "a" * (most + 1)], "input")
     assert raised.value.field == "input[1]"
-    assert f"has {most + 1} bytes of text, more than the {most}" in raised.value.message
+    assert f"has {most + 1} bytes of text, more than the maximum of {most}" in raised.value.message
     assert letters.calls == []
 
 
