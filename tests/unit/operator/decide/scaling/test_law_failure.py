@@ -20,7 +20,7 @@ from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from penstock_operator.reconcile_state import PoolState
 from penstock_operator.telemetry import metrics
 from tests.bench.decide.fleet import SPEC, Fleet, signals
-from tests.unit.operator.decide.test_checkpoint import law_state, ticks, working
+from tests.unit.operator.decide.scaling.test_checkpoint import law_state, ticks, working
 from tests.unit.operator.decide.world import NOW, World, known, message, pod, policy, pool, reason
 
 LAW = ScalingAlgorithm.CAPACITY_AT_OBJECTIVE

@@ -8,7 +8,7 @@ from penstock_api.types.decision import AlternativeStatus, LastDecision, Scaling
 from penstock_operator.act.status import worth_writing
 from penstock_operator.decide.plan import PoolPlan
 from tests.bench.decide.fleet import SPEC
-from tests.unit.operator.decide.test_checkpoint import ticks, working
+from tests.unit.operator.decide.scaling.test_checkpoint import ticks, working
 from tests.unit.operator.decide.world import NO_SIGNALS, World, known, policy
 
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 from typing import Any
 
-from tests.unit.runtime.http.test_fast_path import connected, one_answer
+from tests.unit.runtime.http.fast_path.test_fast_path import connected, one_answer
 from tests.unit.runtime.http.wire_cases import GOOD
 
 AGE_SECONDS = 0.15

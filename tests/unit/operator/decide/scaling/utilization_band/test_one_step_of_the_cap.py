@@ -12,7 +12,7 @@ from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     step_size,
 )
 from penstock_operator.observed import UtilizationSource
-from tests.unit.operator.decide.scaling.test_service_curve import sums_of
+from tests.unit.operator.decide.scaling.signals.test_service_curve import sums_of
 from tests.unit.operator.decide.scaling.world import SETTINGS
 
 CURVE = sums_of((b, 0.040 + 0.005 * b) for b in (1, 4, 8, 12, 16) * 4)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.unit.operator.decide.scaling.literal_rule import LiteralRule
+from tests.unit.operator.decide.scaling.utilization_band.literal_rule import LiteralRule
 from tests.unit.operator.decide.scaling.world import SETTINGS, World
 
 BUSY = replace(SETTINGS, min_replicas=2, max_replicas=2)

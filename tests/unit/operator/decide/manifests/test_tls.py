@@ -5,7 +5,7 @@ from typing import Any
 from penstock_api import names
 from penstock_operator.decide.limits import pushes
 from penstock_operator.decide.manifests.pinned_template import template_inputs
-from tests.unit.operator.decide.test_children import container, env, manifests, pod_of
+from tests.unit.operator.decide.manifests.test_children import container, env, manifests, pod_of
 from tests.unit.operator.decide.world import CONFIG, World, pod, pool
 
 TLS = {"secretRef": {"name": "chat-tls"}}

@@ -27,8 +27,8 @@ from penstock_runtime.protocols.openai.embeddings import response as embedding_r
 from tests.support.encoders.directories import write
 from tests.support.fuzz.bodies import LONE, Body, body_of, embedding_body, text_body, tree_of
 from tests.support.fuzz.budget import Fuzz
-from tests.unit.runtime.http.test_fast_path import VARYING, one_answer
-from tests.unit.runtime.http.test_texts import Texts, serve
+from tests.unit.runtime.http.fast_path.test_fast_path import VARYING, one_answer
+from tests.unit.runtime.http.open_inference.test_texts import Texts, serve
 from tests.unit.runtime.http.wire_cases import PATH, post
 from tests.unit.runtime.protocols.open_inference.test_fast_reader import MODELS
 

@@ -12,7 +12,7 @@ from penstock_runtime.http.backpressure import MAX_TIMEOUT_SHARE, UNTHROTTLED_RA
 from penstock_runtime.http.fast_path.arrival_time import STALL_SECONDS, TICK_SECONDS, ArrivalClock
 from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.serving.admission.wait_estimate import patience_to_start
-from tests.unit.runtime.http.test_fast_path import connected, one_answer
+from tests.unit.runtime.http.fast_path.test_fast_path import connected, one_answer
 from tests.unit.runtime.http.test_rejections import throttle_at
 from tests.unit.runtime.http.wire_cases import body, post
 from tests.unit.runtime.serving.admission.test_base import AdmissionHarness

@@ -11,7 +11,7 @@ import pytest
 
 from penstock_runtime.http.fast_path import connection
 from tests.support.fuzz.budget import Fuzz
-from tests.unit.runtime.http.test_fast_path import VARYING
+from tests.unit.runtime.http.fast_path.test_fast_path import VARYING
 from tests.unit.runtime.http.wire_cases import PATH, binary, body, chunked, post
 
 ID: Final = "X-Request-Id: mine-00000000"

@@ -8,7 +8,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup imp
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import MIN_HOLD_SECONDS
 from penstock_operator.observed import PodProblem, PodSample, PoolSignals, SignalSource
 from tests.bench.decide.fleet import TICK, signals
-from tests.unit.operator.decide.test_checkpoint import working
+from tests.unit.operator.decide.scaling.test_checkpoint import working
 from tests.unit.operator.decide.world import NOW, World, known, pod
 
 
