@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.limits import Generation
+from penstock_api.pod_contract import Generation
 
 MAX_MESSAGE = 2048
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import exp
 from typing import Any
 
-from penstock_api.limits import CurveSums, LimitsUpdate
+from penstock_api.pod_contract import CurveSums, LimitsUpdate
 from penstock_api.types.live import ScalingMode
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.pool_context import PoolContext

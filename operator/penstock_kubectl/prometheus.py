@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_kubectl import history
 from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.history import History, TimeRange

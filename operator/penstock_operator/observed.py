@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from penstock_api.limits import CurveSums, Loading
+from penstock_api.pod_contract import CurveSums, Loading
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
@@ -147,7 +147,7 @@ class GenerationSample:
     epoch: int
     """Epoch of `sums`; counts of earlier epochs are not part of them."""
     sums: tuple[float, ...]
-    """15 sums over steps, in the order of `penstock_api.limits.GenerationCurveSums`."""
+    """15 sums over steps, in the order of `penstock_api.pod_contract.GenerationCurveSums`."""
     warm_up: tuple[float, ...] | None = None
     """Sums of epoch 0, the steps that were timed during the load; None once a later epoch has replaced them."""
     generated_tokens: float | None = None

@@ -5,7 +5,7 @@
 
 from functools import partial
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.model import Task
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.link.batch import BatchLink, batch_process_link, batch_thread_link

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.limits import (
+from penstock_api.pod_contract import (
     BatchSize,
     Discipline,
     Preemption,

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition
-from penstock_api.limits import BatchSize, Generation, QueueDepth
+from penstock_api.pod_contract import BatchSize, Generation, QueueDepth
 from penstock_api.types.fields import (
     ATOMIC_LIST,
     ATOMIC_MAP,

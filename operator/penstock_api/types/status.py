@@ -6,7 +6,7 @@ from pydantic import Field
 
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition
-from penstock_api.limits import Generation
+from penstock_api.pod_contract import Generation
 from penstock_api.types.decision import LastDecision, ScalingStatus
 from penstock_api.types.fields import Count, Decimal, Name, ShortText, list_map
 

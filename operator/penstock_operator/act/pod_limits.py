@@ -9,8 +9,8 @@ from http import HTTPStatus
 import aiohttp
 from pydantic import ValidationError
 
-from penstock_api.limits import Loading, State
 from penstock_api.names import CLUSTER_PORT, PATH_LIMITS, PATH_STATE
+from penstock_api.pod_contract import Loading, State
 from penstock_operator.decide.actions import LimitsPush
 from penstock_operator.errors import NotLeading
 from penstock_operator.net.http import CONNECTIONS, CallFailed, HttpCall, call, pod_url

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from penstock_api import names
-from penstock_api.limits import Limits, LimitsUpdate
+from penstock_api.pod_contract import Limits, LimitsUpdate
 from penstock_operator.decide.actions import LimitsPush
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.spec.effective import EffectiveSpec

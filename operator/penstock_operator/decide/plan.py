@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.policy import PolicyStatus
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.actions import ChildWrite, EventNote, LimitsPush

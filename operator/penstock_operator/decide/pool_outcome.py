@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.status import BoundedField, CandidateDecision
 from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.manifests.deployment import ReplicaCount

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from math import inf
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_simulator.batch_time import Noise, ServiceModel
 
 BOUNDS = (

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from penstock_api import names
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.config.settings import (
     AuthConfig,

@@ -7,7 +7,7 @@ Every value is picklable and holds numpy arrays and plain data only, never a cal
 
 from msgspec import Struct
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.engine.service_time import ServiceTimeSums
 from penstock_runtime.request import End, Failed, Request
 

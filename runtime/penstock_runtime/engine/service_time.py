@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 
 _FLAT = 1e-12
 """Relative spread below which all sizes count as equal, so that they determine no slope."""

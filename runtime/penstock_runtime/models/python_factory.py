@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime.engine.datatypes import numpy_dtype
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
 from penstock_runtime.models.device.device import backend_of, choose_device

@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client.registry import Collector
 
-from penstock_api.limits import Envelope, State
+from penstock_api.pod_contract import Envelope, State
 from penstock_runtime.engine.link.base import EngineLink
 from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import ModelInfo

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec.structs import asdict
 from pydantic import ValidationError
 
-from penstock_api.limits import (
+from penstock_api.pod_contract import (
     MAX_BATCH_SIZE,
     MAX_QUEUE_DELAY_MILLISECONDS,
     MAX_QUEUE_DEPTH,

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic
 from prometheus_client.registry import Collector
 from typing_extensions import TypeVar
 
-from penstock_api.limits import Envelope, State
+from penstock_api.pod_contract import Envelope, State
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import ModelInfo

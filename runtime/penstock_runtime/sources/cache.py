@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from penstock_api.limits import Loading, LoadStage
+from penstock_api.pod_contract import Loading, LoadStage
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.sources.errors import CacheFull
 from penstock_runtime.sources.progress import DownloadProgress

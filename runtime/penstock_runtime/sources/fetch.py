@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from penstock_api.limits import LoadStage
+from penstock_api.pod_contract import LoadStage
 from penstock_api.types.caches import ModelCache
 from penstock_api.types.quantities import byte_count
 from penstock_api.types.sources import HuggingFaceSource, ModelSource

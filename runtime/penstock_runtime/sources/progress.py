@@ -2,7 +2,7 @@
 
 import threading
 
-from penstock_api.limits import Loading, LoadStage
+from penstock_api.pod_contract import Loading, LoadStage
 
 
 class DownloadProgress:

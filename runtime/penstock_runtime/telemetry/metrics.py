@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from penstock_api import names
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_runtime.serving.counters import histogram_family
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.telemetry.gpu import DutyMeter

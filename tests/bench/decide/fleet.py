@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.plan import Plan
 from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.decide.planning.planner_state import PlannerState

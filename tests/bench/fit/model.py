@@ -5,7 +5,7 @@ from math import sqrt
 
 import numpy as np
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import spread
 from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_simulator.batch_time import Noise, ServiceModel

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from penstock_api.limits import CurveSums, State
+from penstock_api.pod_contract import CurveSums, State
 
 START_SECONDS = 120.0
 MODEL = "fitted"

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.placement import Placement
 from tests.bench.generation import environments, http, models, neighbor, planning, runs, show
 from tests.bench.generation.calibration import calibrate

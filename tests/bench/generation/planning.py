@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from statistics import median
 from time import perf_counter as now
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.dynamic.batch_former import (
     ArrivalForecast,
     Batch,

@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.names import LIMITS_FILE
+from penstock_api.pod_contract import Discipline, LimitsUpdate
 from tests.bench.http.plan import MAX_BATCH, Contender
 from tests.bench.http.running import load, serving
 

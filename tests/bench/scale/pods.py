@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from aiohttp import web
 
 from penstock_api import names
-from penstock_api.limits import (
+from penstock_api.pod_contract import (
     CurveSums,
     Discipline,
     Envelope,

@@ -10,7 +10,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 import pytest
 
 from penstock_api import names
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from tests.bench.scale.pods import LIMITS, METRICS, report
 from tests.integration.pools.fake_pod import NOWHERE, FakePod
 from tests.integration.pools.test_leading import leads

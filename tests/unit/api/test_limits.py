@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from penstock_api.limits import (
+from penstock_api.pod_contract import (
     MAX_BATCH_SIZE,
     MAX_QUEUE_DELAY_MILLISECONDS,
     MAX_QUEUE_DEPTH,

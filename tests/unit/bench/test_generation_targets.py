@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from tests.bench.generation import neighbor, show
 from tests.bench.generation.neighbor import Neighbor
 from tests.bench.generation.planning import PlanningTime

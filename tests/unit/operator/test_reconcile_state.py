@@ -1,6 +1,6 @@
 """Reconcile state: acknowledgements that later samples contradict, and rejected writes that are retried."""
 
-from penstock_api.limits import Loading, LoadStage
+from penstock_api.pod_contract import Loading, LoadStage
 from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.observed import (
     Acknowledgement,

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.dynamic.batch_former import (
     ArrivalForecast,
     Batch,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from penstock_api import names
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata
 from penstock_operator.decide.spec.live_fields import Fields
 from penstock_operator.observed import PoolObject
@@ -18,7 +18,7 @@ def settings(
 ) -> Manifest:
     """Return the ConfigMap that pods mount: a second, slower path for the same limits and generation.
 
-    An annotation records the policy defaults in force, for later ties (`decide/spec/defaults.py`).
+    An annotation records the policy defaults in force, for later ties (`decide/spec/policy_defaults.py`).
     """
     recorded = {names.ANNOTATION_POLICY_DEFAULTS: _json(policy_defaults)}
     return {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from penstock_api import names
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_operator.decide import limits
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.children import all_writes, child_names, stored_defaults

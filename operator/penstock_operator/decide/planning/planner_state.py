@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_operator.decide.planning.memoized import MemoizedInputs
 from penstock_operator.decide.planning.shadow import Shadow
 from penstock_operator.decide.rollback.record import Record

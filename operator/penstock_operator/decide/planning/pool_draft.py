@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_operator.decide.budgets.requests import quota_requests
 from penstock_operator.decide.config import DecideConfig, PoolPeers
 from penstock_operator.decide.limits import all_acknowledged, published

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock_api.conditions import Condition
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.decision import LastDecision, ScalingStatus
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.actions import EventNote

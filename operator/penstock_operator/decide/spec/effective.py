@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from penstock_api.limits import Discipline, Preemption
+from penstock_api.pod_contract import Discipline, Preemption
 from penstock_api.types.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import BoundedField, PolicyReference
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.bounds import lowered, tightest
-from penstock_operator.decide.spec.defaults import Tie, policy_defaults
 from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from penstock_operator.decide.spec.live_fields import Fields, Value
+from penstock_operator.decide.spec.policy_defaults import Tie, policy_defaults
 from penstock_operator.decide.spec.ranges import Layers, reconcile
 from penstock_operator.decide.spec.schedules import Opening, highest
 from penstock_operator.decide.spec.selectors import matching

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api import names
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.observed import GenerationSample, PodSample, UtilizationSource, measured
 
 

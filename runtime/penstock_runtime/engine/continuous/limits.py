@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_api.limits import Discipline, LimitsUpdate, Lowering, Preemption
+from penstock_api.pod_contract import Discipline, LimitsUpdate, Lowering, Preemption
 from penstock_runtime.errors import BadInput, ContextExceeded
 
 __all__ = [

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.client import GrammarClient
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits

@@ -6,7 +6,7 @@ It has no thread, clock or socket: messages and `now` come in, `Settled` values 
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
-from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
+from penstock_api.pod_contract import MAX_BATCH_SIZE, LimitsUpdate
 from penstock_runtime.engine.dynamic.batch_former import (
     ArrivalForecast,
     ArrivalRate,

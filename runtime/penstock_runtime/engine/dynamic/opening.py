@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.engine.dynamic.engine import BatchEngine
 from penstock_runtime.engine.dynamic.loop import HeartbeatWriter, Inbox, serve
 from penstock_runtime.engine.dynamic.warm_up import warm_up

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.request import End, Expired, Request
 

@@ -7,7 +7,7 @@ slope even under a fixed cap. They count in the same epoch as the batches that f
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime.engine.dynamic.model_io import SampleInputs, checked, find_sample
 from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve
 from penstock_runtime.engine.model import Model, OutOfMemory

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.engine.dynamic.opening import open_batch_engine
 from penstock_runtime.engine.link.base import EngineLink
 from penstock_runtime.engine.link.process.deadlines import DeadlineWatch

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
 from penstock_runtime.engine.continuous.opening import open_generation_engine

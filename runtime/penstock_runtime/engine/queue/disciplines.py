@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Protocol, assert_never
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 
 AGING_SECONDS = 5.0
 """Waiting time that equals one class: long compared with a batch, short compared with a client timeout."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.queue.disciplines import Ordered, key_function, order_key
 from penstock_runtime.engine.queue.fair_share import TenantCounters
 from penstock_runtime.engine.queue.heap import LazyHeap

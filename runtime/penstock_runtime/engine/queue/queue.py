@@ -8,7 +8,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.queue.fair_share import TenantCounters
 from penstock_runtime.engine.queue.fifo import ARRIVAL_SERVES, FifoQueue
 from penstock_runtime.engine.queue.group import Group

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from typing_extensions import override
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_api.types.model import Task
 from penstock_runtime.errors import NotServing, RequestRejected
 from penstock_runtime.http.fast_path.endpoint import DeferredCall, FastEndpoint

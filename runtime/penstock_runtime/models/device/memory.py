@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from typing_extensions import override
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime.cgroup import free_memory_bytes
 from penstock_runtime.engine.model import OutOfMemory
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import transformers
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_api.types.model import Task
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
 from penstock_runtime.engine.padding import length_buckets

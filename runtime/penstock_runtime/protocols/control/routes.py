@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from penstock_api import names
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.errors import PenstockError, shown
 from penstock_runtime.protocols.common.replies import JSON, error_reply
 from penstock_runtime.protocols.control.auth import Forbidden, TokenVerifier, Unauthorized

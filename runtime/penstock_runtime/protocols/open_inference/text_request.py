@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime.engine.model import ModelInfo, group_of
 from penstock_runtime.errors import BadInput, NotServing, shown
 from penstock_runtime.protocols.open_inference import bodies, infer_request

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from penstock_api.limits import PodLoad
+from penstock_api.pod_contract import PodLoad
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.request import Failed, RequestOutcome
 from penstock_runtime.serving.admission.memory_budget import MemoryBudget

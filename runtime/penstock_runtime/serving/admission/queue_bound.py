@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS
 from penstock_runtime.errors import QueueFull
 from penstock_runtime.serving.admission.ticket import Ticket

@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from typing_extensions import override
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.link.batch import BatchLink
 from penstock_runtime.engine.messages import EngineDied, Settled

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.errors import DeadlineTooNear
 from penstock_runtime.serving.admission.wait_estimate import (
     min_wait_seconds,

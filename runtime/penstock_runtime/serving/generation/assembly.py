@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
 from penstock_runtime.engine.link.generation import (

@@ -9,7 +9,7 @@ from typing import Final, TypeGuard
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from penstock_api.limits import (
+from penstock_api.pod_contract import (
     MAX_BATCH_SIZE,
     MAX_BATCHED_TOKENS,
     Envelope,

@@ -11,7 +11,8 @@ import jwt
 import pytest
 from aiohttp import web
 
-from penstock_api.limits import (
+from penstock_api.names import PATH_LIMITS, PATH_STATE
+from penstock_api.pod_contract import (
     CurveSums,
     Discipline,
     Envelope,
@@ -23,7 +24,6 @@ from penstock_api.limits import (
     Range,
     State,
 )
-from penstock_api.names import PATH_LIMITS, PATH_STATE
 from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.act.signing_key import PUBLISH_SECONDS, rotated
 from penstock_operator.decide.actions import LimitsPush

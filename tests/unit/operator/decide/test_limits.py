@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_api.limits import (
+from penstock_api.pod_contract import (
     MAX_BATCH_SIZE,
     MAX_QUEUE_DELAY_MILLISECONDS,
     MAX_QUEUE_DEPTH,

@@ -12,7 +12,7 @@ import aiohttp
 import numpy as np
 import pytest
 
-from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.config import FilesConfig, HttpConfig, PodConfig, RuntimeConfig
 from penstock_runtime.engine.link.batch import batch_thread_link

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.http import backpressure

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime.engine.dynamic.model_io import find_sample
 from penstock_runtime.engine.model import ModelLoadFailed, TensorSpec
 from penstock_runtime.models.export_program import load_program

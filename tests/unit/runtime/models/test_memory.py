@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime import cgroup
 from penstock_runtime.engine.dynamic.warm_up import warm_up
 from penstock_runtime.engine.model import DeviceLost, OutOfMemory

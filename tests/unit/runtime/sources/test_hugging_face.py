@@ -7,7 +7,7 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from penstock_api.limits import LoadStage
+from penstock_api.pod_contract import LoadStage
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.sources.errors import (
     CacheFull,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from operator import lt
 from typing import NamedTuple
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.observed import (
     GenerationSample,
     PodSample,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.observed import MEASURED_MAX, measured
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from penstock_api.limits import Loading, LoadStage
+from penstock_api.pod_contract import Loading, LoadStage
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.observed import PodObject
 

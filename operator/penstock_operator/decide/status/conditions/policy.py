@@ -2,7 +2,7 @@
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.pool_outcome import PoolOutcome
-from penstock_operator.decide.spec.defaults import Tie
+from penstock_operator.decide.spec.policy_defaults import Tie
 
 POLICY_APPLIED = "PolicyApplied"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import Preemption
 from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager
 from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCacheManager

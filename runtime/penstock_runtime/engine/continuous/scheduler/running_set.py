@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.scheduler.wait_queue import WaitQueue
 

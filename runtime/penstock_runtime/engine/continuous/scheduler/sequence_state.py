@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.scheduler.prefix_cache import HashChain
 from penstock_runtime.engine.continuous.sequence import Sequence
 

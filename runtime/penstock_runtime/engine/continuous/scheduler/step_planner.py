@@ -8,7 +8,7 @@ the step's remaining tokens go to prompts in chunks, the best-ranked first. Only
 examined.
 """
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Lowering
 from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCacheManager
 from penstock_runtime.engine.continuous.scheduler.plan_draft import PlanDraft

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.scheduler.mlfq import LEVEL_SECONDS
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.queue.disciplines import order_key

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from msgspec import Struct
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime.engine.model import ModelInfo, group_of
 from penstock_runtime.errors import BadInput, BrokenJson, NotServing
 from penstock_runtime.protocols.common.json_structure import PLAIN, SMALL_BYTES, structure_of

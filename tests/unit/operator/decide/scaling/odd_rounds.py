@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, nan
 from typing import Any
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import SUMS
 from penstock_operator.decide.spec.law_settings import Guards, LawSettings

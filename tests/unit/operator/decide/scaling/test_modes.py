@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.scaling.decision import ScalingOutcome, law_input

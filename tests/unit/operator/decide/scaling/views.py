@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_api.limits import CurveSums, Discipline, LimitsUpdate, Preemption
+from penstock_api.pod_contract import CurveSums, Discipline, LimitsUpdate, Preemption
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus

@@ -12,7 +12,7 @@ from math import exp, inf
 from random import Random
 from typing import Any
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple, sums_of
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand

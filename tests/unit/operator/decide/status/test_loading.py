@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_api.limits import Loading, LoadStage
+from penstock_api.pod_contract import Loading, LoadStage
 from penstock_operator.decide.status.conditions.loading import progress
 from penstock_operator.observed import Acknowledgement, PodProblem
 from tests.unit.operator.decide.world import World, message, pool, reason, settled

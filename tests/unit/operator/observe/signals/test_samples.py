@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.observe.signals.samples import (
     BadExposition,
     Reading,

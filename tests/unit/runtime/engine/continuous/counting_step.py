@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,

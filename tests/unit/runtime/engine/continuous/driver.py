@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.base import GrammarSource
 from penstock_runtime.engine.continuous.limits import GenerationLimits

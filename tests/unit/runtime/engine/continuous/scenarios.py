@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Lowering, Preemption
 from penstock_runtime.engine.continuous.messages import Generated
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams

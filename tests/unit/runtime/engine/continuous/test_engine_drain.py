@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import (
     Lowering,
     Preemption,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_runtime.engine.dynamic.batch_former import Batch, NothingWaits, WaitUntil
 from penstock_runtime.engine.dynamic.engine import BatchEngine
 from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.dynamic.batch_former import Batch, NothingWaits, WaitUntil
 from penstock_runtime.engine.dynamic.engine import BatchEngine
 from penstock_runtime.engine.messages import Cancel, Drain, SetLimits, Submit

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.engine.link.batch import BatchLink, batch_process_link, batch_thread_link
 from penstock_runtime.engine.messages import EngineDied, FromEngine, Settled, Submit, ToEngine
 from penstock_runtime.engine.model import Model, ModelInfo

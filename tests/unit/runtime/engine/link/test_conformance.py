@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.dynamic.loop import IDLE_TICK_SECONDS
 from penstock_runtime.engine.link.base import ModelLoadFailed
 from penstock_runtime.engine.link.batch import BatchLink

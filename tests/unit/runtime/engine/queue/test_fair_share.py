@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.queue.fair_share import TenantCounters
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.request import Request

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.queue import queue as queues
 from penstock_runtime.engine.queue.fifo import FifoQueue
 from penstock_runtime.engine.queue.queue import WaitingRequests

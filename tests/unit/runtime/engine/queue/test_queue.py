@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.queue.disciplines import order_key
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.request import Request, Tensor

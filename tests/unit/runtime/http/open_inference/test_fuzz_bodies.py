@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import BadInput, UnknownModel

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tritonclient import http as triton
 
-from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.engine.link.batch import batch_thread_link

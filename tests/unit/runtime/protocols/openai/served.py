@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.config import (
     AuthConfig,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_runtime.engine.messages import Cancel, EngineReport, Submit, ToEngine
 from penstock_runtime.engine.queue.disciplines import AGING_SECONDS
 from penstock_runtime.engine.service_time import ServiceTimeSums

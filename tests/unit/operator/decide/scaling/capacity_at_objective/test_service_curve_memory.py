@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
     BatchCurves,
     learn_batches,

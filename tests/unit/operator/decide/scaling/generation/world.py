@@ -11,7 +11,7 @@ from math import inf
 from random import Random
 from typing import Any
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.law import Decision, LawInput, LawPod
 from penstock_operator.decide.spec.law_settings import LawSettings

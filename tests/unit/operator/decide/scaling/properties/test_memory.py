@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import expected_demand
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective

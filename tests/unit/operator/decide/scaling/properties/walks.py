@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.signals.counters import SUMS
 from penstock_operator.decide.spec.law_settings import LawSettings

@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import buckets, growth, per_second, total
 from penstock_operator.decide.scaling.signals.windows import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_api.limits import CurveSums
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     CapInput,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import Lowering
 from penstock_runtime.engine.continuous.steps.step_plan import StepPlan
 from tests.unit.runtime.engine.continuous.scheduler.device import a_machine, a_sequence, limits

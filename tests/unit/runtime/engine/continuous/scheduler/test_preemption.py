@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.scheduler.preemption import (
     MAX_PREEMPTIONS,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import Preemption
 from penstock_runtime.engine.continuous.scheduler.running_set import RankBound
 from tests.unit.runtime.engine.continuous.scheduler.device import (

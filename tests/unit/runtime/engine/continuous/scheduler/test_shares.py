@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.sequence import Sequence
 from penstock_runtime.engine.continuous.steps.step_plan import StepPlan

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.limits import Discipline
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.dynamic.batch_former import Batch
 from penstock_runtime.engine.messages import Submit
 from penstock_runtime.engine.padding import (

@@ -1,0 +1,58 @@
+"""A profile-based planner like NVIDIA Dynamo's. Pure.
+
+Every 180 s, replicas = rate of the last interval (its constant predictor; ARIMA is the vendor's default) / capacity at the objective from
+profiling, which is given here as the true curve at the largest batch that takes at most 0.45 of the objective.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from penstock_operator.decide.scaling.law import Decision, LawInput
+from penstock_simulator.baselines.inputs import decided, per_pod
+from penstock_simulator.batch_time import ServiceModel
+
+BATCH_SHARE = 0.45
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoState:
+    """Counters at the last adjustment."""
+
+    adjusted: float
+    received: tuple[tuple[str, float], ...] = ()
+
+
+class DynamoLike:
+    """Throughput planning by profile."""
+
+    def __init__(self, service: ServiceModel, interval: float = 180.0) -> None:
+        self.name = f"dynamo-{interval:g}"
+        self._service = service
+        self._interval = interval
+
+    def initial(self, now: float) -> DynamoState:
+        """Return the state of a planner that has just started."""
+        return DynamoState(adjusted=now - self._interval)
+
+    def step(
+        self, state: DynamoState, observed: LawInput, now: float
+    ) -> tuple[DynamoState, Decision]:
+        """Adjust the count once per interval."""
+        counters = per_pod(observed, lambda sample: sample.rows_received)
+        if not counters or now - state.adjusted < self._interval:
+            return state, decided(observed, observed.replicas, None, seen=bool(counters))
+        after = DynamoState(now, tuple(counters.items()))
+        if not state.received:
+            return after, decided(observed, observed.replicas, None)
+        before = dict(state.received)
+        grown = sum(value - before.get(uid, 0.0) for uid, value in counters.items())
+        rate = max(grown, 0.0) / (now - state.adjusted)
+        return after, decided(observed, ceil(rate / self._capacity(observed)), None)
+
+    def _capacity(self, observed: LawInput) -> float:
+        settings = observed.settings
+        top = settings.size_max
+        if settings.objective_milliseconds is not None:
+            target = BATCH_SHARE * settings.objective_milliseconds / 1000.0
+            top = min(top, max(1, int((target - self._service.a) / self._service.c)))
+        return self._service.capacity(top)

@@ -1,0 +1,52 @@
+"""A saturation-based autoscaler like llm-d's workload-variant-autoscaler. Pure.
+
+Every 60 s: spare queue of unsaturated replicas below 3 of a threshold of 5 adds one, and one is removed if the rest would keep that spare;
+nothing changes while pods load. There is no KV cache in one-shot serving, so only its queue rule applies.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock_operator.decide.scaling.law import Decision, LawInput
+from penstock_simulator.baselines.inputs import decided, per_pod, queue_depth
+
+SATURATED_QUEUE = 5.0
+SPARE_TRIGGER = 3.0
+WVA_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class VariantState:
+    """Time of the last evaluation."""
+
+    looked: float
+
+
+class VariantLike:
+    """Saturation by queue length."""
+
+    name = "wva"
+
+    def initial(self, now: float) -> VariantState:
+        """Return the state of an autoscaler that has just started."""
+        return VariantState(looked=now - WVA_SECONDS)
+
+    def step(
+        self, state: VariantState, observed: LawInput, now: float
+    ) -> tuple[VariantState, Decision]:
+        """Add or remove one replica."""
+        current = observed.replicas
+        queues = list(per_pod(observed, queue_depth).values())
+        loading = any(not pod.ready and not pod.terminating for pod in observed.pods)
+        if not queues or loading or now - state.looked < WVA_SECONDS:
+            return state, decided(observed, current, None, seen=bool(queues))
+        return replace(state, looked=now), decided(observed, current + _move(queues), None)
+
+
+def _move(queues: list[float]) -> int:
+    spare = [SATURATED_QUEUE - queue for queue in queues if queue < SATURATED_QUEUE]
+    if not spare or sum(spare) / len(spare) < SPARE_TRIGGER:
+        return 1
+    queued = sum(SATURATED_QUEUE - room for room in spare)
+    if len(spare) >= 2 and SATURATED_QUEUE - queued / (len(spare) - 1) >= SPARE_TRIGGER:
+        return -1
+    return 0
