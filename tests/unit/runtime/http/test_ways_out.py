@@ -73,8 +73,8 @@ async def test_a_redirect_from_a_pod_takes_the_operator_nowhere(control: PodCont
             pushed = await control.push([LimitsPush("uid-1", ip, NEWER)])
             read = await read_pods(session, [pod_object("uid-1", ip)], time.time())
     assert reached == []
-    assert "a redirect, which is never followed" in pushed["uid-1"].problem
-    assert "a redirect, which is never followed" in read.problem
+    assert "redirects are not followed" in pushed["uid-1"].problem
+    assert "redirects are not followed" in read.problem
 
 
 async def test_an_oversized_state_is_cut_off_and_not_used(control: PodControl) -> None:
@@ -95,7 +95,7 @@ async def test_an_oversized_state_is_cut_off_and_not_used(control: PodControl) -
     async with serving(web.patch(names.PATH_LIMITS, endless)) as ip:
         answer = (await control.push([LimitsPush("uid-1", ip, NEWER)]))["uid-1"]
     assert answer == Acknowledgement(
-        None, None, f"{names.PATH_LIMITS} answered more than {LIMIT_BYTES} bytes"
+        None, None, f"{names.PATH_LIMITS} responded with more than {LIMIT_BYTES} bytes"
     )
     assert sent < 500 * LIMIT_BYTES
 
@@ -115,7 +115,7 @@ async def test_forged_metrics_do_not_count_for_other_pods_nor_with_absurd_number
 
 def _nothing(answer: Any) -> None:
     assert (answer.source, answer.samples) == (SignalSource.NONE, ())
-    assert "was answered by another pod" in answer.problem
+    assert "was served by another pod" in answer.problem
 
 
 def _nothing_absurd(answer: Any) -> None:
