@@ -36,7 +36,7 @@ def test_promtool_finds_nothing_wrong() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_story_ends_as_promtool_is_told() -> None:
+def test_every_scenario_ends_as_promtool_expects() -> None:
     done = promtool("test", "rules", CASES)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -249,7 +249,7 @@ def rules(crd: Schema) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def test_every_rule_shows_the_value_it_refuses_and_a_remedy(crd: Schema) -> None:
+def test_every_rule_shows_the_value_it_rejects_and_a_remedy(crd: Schema) -> None:
     for path, rule in rules(crd):
         assert "message" not in rule, path
         said = rule["messageExpression"]

@@ -100,7 +100,7 @@ def test_a_map_keeps_the_schema_of_its_values() -> None:
     assert names == {"type": "object", "additionalProperties": {"type": "string", "maxLength": 3}}
 
 
-def test_a_float_is_refused_by_name() -> None:
+def test_a_float_is_rejected_by_name() -> None:
     class Bad(BaseModel):
         ratio: float
 
@@ -108,7 +108,7 @@ def test_a_float_is_refused_by_name() -> None:
         structural(Bad)
 
 
-def test_a_keyword_that_a_crd_cannot_say_is_refused_by_name() -> None:
+def test_a_keyword_that_a_crd_cannot_say_is_rejected_by_name() -> None:
     class Bad(BaseModel):
         either: int | str
 

@@ -1,4 +1,4 @@
-"""The wire between operator and runtime: what goes out comes back, and what is unknown is refused."""
+"""The wire between operator and runtime: what goes out comes back, and what is unknown is rejected."""
 
 import json
 
@@ -92,7 +92,7 @@ def test_limits_are_an_update_without_its_generation() -> None:
         ("drain", True),
     ],
 )
-def test_a_value_out_of_range_or_unknown_is_refused_by_name(field: str, value: object) -> None:
+def test_a_value_out_of_range_or_unknown_is_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=field):
         read({**UPDATE, field: value})
 

@@ -13,7 +13,7 @@ def run(stage: Stage, folder: Path, *words: str) -> int:
         return main(["explain", "chat", "--kubeconfig", str(file), *words])
 
 
-def test_the_page_tells_the_whole_decision(
+def test_the_page_shows_the_whole_decision(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage = Stage(pool(), [policy(bounds={"replicas": {"max": 3}})], [])

@@ -192,7 +192,7 @@ def test_an_unknown_curve_must_be_given_by_option(
     assert "--curve A,C" in capsys.readouterr().err
 
 
-def test_a_bar_tells_how_far_each_run_has_come_and_leaves_nothing_behind(
+def test_a_bar_shows_the_progress_of_each_run_and_leaves_nothing_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal

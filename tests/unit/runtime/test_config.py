@@ -1,4 +1,4 @@
-"""The environment: read once, refused by name."""
+"""The environment: read once, rejected by name."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def test_what_the_operator_sets_is_read() -> None:
         ),
     ],
 )
-def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -> None:
+def test_a_wrong_variable_is_rejected_by_name(name: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         read_config({"PENSTOCK_MODEL": MODEL, name: value})
 
@@ -92,13 +92,13 @@ def test_a_former_name_sets_the_same_field(former: str, name: str, value: str) -
     assert by_alias == read_config({"PENSTOCK_MODEL": MODEL, name: value}) != plain
 
 
-def test_a_variable_and_its_former_name_together_are_refused() -> None:
+def test_a_variable_and_its_former_name_together_are_rejected() -> None:
     both = {"PENSTOCK_BODY_SECONDS": "7", "PENSTOCK_BODY_TIMEOUT_SECONDS": "8"}
     with pytest.raises(ConfigError, match="unset PENSTOCK_BODY_SECONDS"):
         read_config({"PENSTOCK_MODEL": MODEL, **both})
 
 
-def test_a_missing_model_is_refused() -> None:
+def test_a_missing_model_is_rejected() -> None:
     with pytest.raises(ConfigError, match="PENSTOCK_MODEL is not set"):
         read_config({})
 

@@ -25,7 +25,7 @@ async def test_probes_follow_the_life_of_a_pod(pod: Any) -> None:
     assert await probe(pod, "/readyz") == (503, "EngineDied")
 
 
-async def test_the_engines_death_ends_every_request_and_refuses_the_next(
+async def test_the_engines_death_ends_every_request_and_rejects_the_next(
     pod: Any, call: Any, until: Any
 ) -> None:
     pod.model.gate.clear()

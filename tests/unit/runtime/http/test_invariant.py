@@ -1,4 +1,4 @@
-"""Received = completed + failed + expired + cancelled + refused, whatever clients do (docs/design/runtime.md#accounting)."""
+"""Received = completed + failed + expired + cancelled + rejected, whatever clients do (docs/design/runtime.md#accounting)."""
 
 import asyncio
 import json

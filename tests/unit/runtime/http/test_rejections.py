@@ -112,7 +112,7 @@ async def test_a_client_with_too_many_rejections_is_throttled(
         ),
     ],
 )
-async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest_class_refused(
+async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest_class_rejected(
     start: Any, until: Any, urgent: bytes, more: dict[str, Any]
 ) -> None:
     by_priority = FULL.model_copy(update={"discipline": Discipline.PRIORITY})
@@ -170,7 +170,7 @@ async def test_a_throttled_client_is_served_when_there_is_room(
 
 
 def throttle_at(refused_a_second: float, drawn: float = 0.5) -> ClientThrottle:
-    """Return the rests of a pod that refused so often each second for a while."""
+    """Return the rests of a pod that rejected so often each second for a while."""
     throttle = ClientThrottle(lambda: 0.0, draw=lambda: drawn)
     for number in range(int(refused_a_second)):
         throttle.record_rejection(100.0 + number / refused_a_second)

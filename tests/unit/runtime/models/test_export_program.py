@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "model.pt2"
 
 
-def test_a_program_tells_its_own_names_types_and_shapes(file: Path) -> None:
+def test_a_program_has_its_own_names_types_and_shapes(file: Path) -> None:
     model = load_program(export(file, Affine(), X, dynamic={"x": {0: batch(64)}}))
     assert model.info.inputs == (TensorSpec("x", "FP32", (-1, 4), ((1, 64), (4, 4))),)
     assert model.info.outputs == (TensorSpec("output", "FP32", (-1, 4), ((1, 64), (4, 4))),)
@@ -73,7 +73,7 @@ def test_a_free_dimension_stays_free(file: Path) -> None:
     assert model.memory_bound_rows() >= 1
 
 
-def test_a_free_dimension_tells_its_range_and_is_measured_within_it(file: Path) -> None:
+def test_a_free_dimension_has_its_range_and_is_measured_within_it(file: Path) -> None:
     dynamic = {"x": {0: batch(), 1: torch.export.Dim("length", min=3, max=8)}}
     model = load_program(export(file, Affine(), X, dynamic=dynamic))
     (spec,) = model.info.inputs

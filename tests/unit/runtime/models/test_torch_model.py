@@ -118,7 +118,7 @@ def test_the_emulated_accelerator_takes_its_time_by_the_row() -> None:
     assert seconds_of(model, 4) >= 0.060
 
 
-def test_the_emulated_accelerators_bound_is_what_it_was_told() -> None:
+def test_the_emulated_accelerators_bound_is_the_configured_one() -> None:
     assert create(a_milliseconds="0", max_rows="32").memory_bound_rows() == 32
 
 

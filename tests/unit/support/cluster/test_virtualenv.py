@@ -14,7 +14,7 @@ def test_declared_versions_are_accepted(minor: int) -> None:
 
 
 @pytest.mark.parametrize("version", [(3, 10), (3, 15), (2, 7), (4, 0)])
-def test_another_version_is_refused_with_the_remedy(version: tuple[int, int]) -> None:
+def test_another_version_is_rejected_with_the_remedy(version: tuple[int, int]) -> None:
     said = (
         rf"Python {version[0]}\.{version[1]} cannot be used, 3\.11 to 3\.14 can: run `make PYTHON="
     )

@@ -1,4 +1,4 @@
-"""The load generator against a local server: latency, refusals and losses are counted correctly."""
+"""The load generator against a local server: latency, rejections and losses are counted correctly."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ async def test_a_wrong_value_is_wrong(serve: Serve) -> None:
     assert "wrong" in load.final.notes[0]
 
 
-async def test_refusals_and_losses_are_counted_separately(serve: Serve) -> None:
+async def test_rejections_and_losses_are_counted_separately(serve: Serve) -> None:
     statuses = iter([429, 503, 500, 503, 200])
 
     async def refuse(request: web.Request) -> web.Response:

@@ -143,7 +143,7 @@ def test_a_better_arrivals_first_token_comes_within_its_chunks_and_one_step_that
     assert life.step.drew["urgent"] - LATE <= math.ceil(prompt / chunk) + 1
 
 
-def test_limits_are_obeyed_and_told_by_the_end_of_the_next_step(life: Life) -> None:
+def test_limits_apply_and_are_reported_by_the_end_of_the_next_step(life: Life) -> None:
     fewer = replace(URGENT, generation=2, max_batch_size=1, lowering=Lowering.EVICT)
     life.step.meanwhile = partial(life.send, SetLimits(limits_update(fewer)))
     life.live()
@@ -152,7 +152,7 @@ def test_limits_are_obeyed_and_told_by_the_end_of_the_next_step(life: Life) -> N
     assert generations[LATE + 1] == 2
 
 
-def test_the_pulse_tells_one_beginning_a_step_and_rests_when_nothing_is_left(life: Life) -> None:
+def test_the_heartbeat_starts_once_a_step_and_stops_when_nothing_is_left(life: Life) -> None:
     seen: list[list[str]] = []
     life.step.meanwhile = lambda: seen.append(list(life.ticks))
     life.live()

@@ -10,7 +10,7 @@ CRASH = "from penstock_runtime.engine.crashes import report_crashes; report_cras
 
 
 @pytest.mark.parametrize("crash", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
-def test_a_native_crash_is_told_on_stderr(crash: signal.Signals) -> None:
+def test_a_native_crash_is_reported_on_stderr(crash: signal.Signals) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", CRASH.format(int(crash))],
         capture_output=True,

@@ -20,7 +20,7 @@ from tests.unit.runtime.engine.dynamic.builders import (
 )
 
 
-def test_what_is_submitted_is_served_and_told_once() -> None:
+def test_what_is_submitted_is_served_and_reported_once() -> None:
     model, ends = Doubling(fixed_seconds=1.0), Ends()
     engine = an_engine(model)
     submit(engine, "a", "b")
@@ -33,7 +33,7 @@ def test_what_is_submitted_is_served_and_told_once() -> None:
     assert engine.settled() is None
 
 
-def test_the_report_tells_waiting_and_running_while_a_batch_runs() -> None:
+def test_the_report_counts_waiting_and_running_while_a_batch_runs() -> None:
     model = Doubling()
     engine = an_engine(model, limits(cap=2))
     submit(engine, "a", "b", "c")

@@ -64,7 +64,7 @@ def test_a_bad_row_fails_alone_with_the_models_words_and_its_mates_are_served() 
     assert len(model.batches) == 1 + 2 * 4  # halved four times, both halves run
 
 
-def test_when_every_request_is_bad_every_one_is_told() -> None:
+def test_when_every_request_is_bad_every_one_is_reported() -> None:
     ran = run(Doubling(), *(a_request(str(n), value=POISON) for n in range(5)))
     assert [end for _, end in ran.ends] == [Failed("ValueError: a poisoned row")] * 5
 

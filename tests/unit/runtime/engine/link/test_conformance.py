@@ -153,7 +153,7 @@ async def test_a_request_cancelled_while_running_ends_cancelled(
     assert answer(mate) == 2.0
 
 
-async def test_a_deadline_that_passes_behind_a_long_batch_is_told_while_the_batch_runs(
+async def test_a_deadline_that_passes_behind_a_long_batch_is_reported_while_the_batch_runs(
     connect: Connect, gate: Gate
 ) -> None:
     client = await connect(partial(Gated, gate), limits())
@@ -242,7 +242,7 @@ async def test_an_idle_engine_shows_that_it_lives_and_that_it_made_no_step(
     assert (later.busy, later.last_step) == (False, first.last_step)
 
 
-async def test_the_engines_death_is_told_once_and_sends_are_ignored_after_it(
+async def test_the_engines_death_is_reported_once_and_sends_are_ignored_after_it(
     connect: Connect,
 ) -> None:
     client = await connect(Gated, limits())

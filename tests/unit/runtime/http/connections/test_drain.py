@@ -1,4 +1,4 @@
-"""SIGTERM's drain: accept a while, then refuse politely, serve what waits, and never reset anybody."""
+"""SIGTERM's drain: accept a while, then reject politely, serve what waits, and never reset anybody."""
 
 import asyncio
 from collections.abc import Callable

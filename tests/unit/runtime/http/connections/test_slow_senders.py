@@ -1,4 +1,4 @@
-"""Clients that dribble their bodies hold no place in the queue: honest ones are served, and refused only when it is full."""
+"""Clients that dribble their bodies hold no place in the queue: honest ones are served, and rejected only when it is full."""
 
 import asyncio
 from typing import Any

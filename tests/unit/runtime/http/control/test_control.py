@@ -184,7 +184,7 @@ async def test_a_limit_that_is_left_out_stays_as_it_is(pod: Any, keys: Path) -> 
     assert (status, answer["limits"]) == (200, expected | {"maxBatchedTokens": None})
 
 
-async def test_a_body_that_is_too_large_or_of_an_unknown_coding_is_refused(
+async def test_a_body_that_is_too_large_or_of_an_unknown_coding_is_rejected(
     pod: Any, keys: Path
 ) -> None:
     url = f"{pod.cluster_url}/control/v1/limits"
@@ -259,7 +259,7 @@ async def test_a_new_key_counts_at_once_and_an_old_one_no_longer(pod: Any, tmp_p
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"k1": "short"}', '{"k1": 5}'])
-async def test_broken_keys_are_a_refusal_not_a_crash(pod: Any, tmp_path: Path, text: str) -> None:
+async def test_broken_keys_are_a_rejection_not_a_crash(pod: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "control-keys.json").write_text(text)
     assert (await state(pod))[0] == 401
 

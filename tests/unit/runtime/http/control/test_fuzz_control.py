@@ -1,4 +1,4 @@
-"""The control API under any JSON: a refused PATCH is 4xx, names its field and changes nothing; an accepted one is what it said."""
+"""The control API under any JSON: a rejected PATCH is 4xx, names its field and changes nothing; an accepted one is what it said."""
 
 import json
 from typing import Any, Final

@@ -95,7 +95,7 @@ async def test_the_kernel_reports_the_age_of_bytes_in_a_socket() -> None:
     await pipe.wait_closed()
 
 
-async def test_a_request_read_after_its_deadline_is_refused_and_costs_no_batch(
+async def test_a_request_read_after_its_deadline_is_rejected_and_costs_no_batch(
     start: Any,
 ) -> None:
     for fast in (True, False):

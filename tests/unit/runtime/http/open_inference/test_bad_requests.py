@@ -176,7 +176,7 @@ BINARY_CASES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     [case[1:] for case in BINARY_CASES],
     ids=[case[0] for case in BINARY_CASES],
 )
-async def test_wrong_bytes_are_refused_with_the_field(
+async def test_wrong_bytes_are_rejected_with_the_field(
     pod: Any, body: bytes, headers: dict[str, str], status: int, field: str
 ) -> None:
     url = f"{pod.url}/v2/models/halves/infer"
@@ -209,7 +209,9 @@ async def test_a_wrong_path_or_method_has_an_error_key(
         assert answer["error"]
 
 
-async def test_more_rows_than_the_envelope_are_refused(pod: Any, call: Callable[..., Body]) -> None:
+async def test_more_rows_than_the_envelope_are_rejected(
+    pod: Any, call: Callable[..., Body]
+) -> None:
     async with await pod.infer(call(rows=4097)) as reply:
         answer = await reply.json()
     assert (reply.status, answer["field"]) == (400, "inputs[0].shape")
@@ -298,7 +300,7 @@ async def test_a_framing_that_could_smuggle_gets_one_answer_and_a_closed_connect
     assert pod.pod.counters.settled() == pod.pod.counters.received
 
 
-async def test_bodies_that_fill_the_memory_are_refused_until_some_have_left(
+async def test_bodies_that_fill_the_memory_are_rejected_until_some_have_left(
     start: Any, until: Any, call: Callable[..., Body]
 ) -> None:
     large = call(rows=40)
@@ -329,7 +331,7 @@ async def test_bodies_that_are_announced_and_not_sent_do_not_block_others(
         writer.close()
 
 
-async def test_a_body_that_would_not_fit_is_refused_before_it_is_sent(
+async def test_a_body_that_would_not_fit_is_rejected_before_it_is_sent(
     start: Any, until: Any, call: Callable[..., Body]
 ) -> None:
     large = call(rows=40)

@@ -68,7 +68,7 @@ def test_a_cap_that_never_moves_does_not_hide_the_slope() -> None:
     assert curve.seconds(24) == pytest.approx(0.34, rel=0.03)
 
 
-def test_without_warm_up_one_size_tells_no_slope_and_errs_on_the_long_side() -> None:
+def test_without_warm_up_one_size_gives_no_slope_and_errs_on_the_long_side() -> None:
     pod = Pod(warm=False)
     pod.run(*[8] * 50)
     curve = pod.scrape()

@@ -48,7 +48,7 @@ def test_steps_of_all_sorts_tell_each_cost() -> None:
     assert 0 < fitted.sigma < 0.02 * 0.1
 
 
-def test_where_rows_and_context_grow_together_the_warm_up_tells_them_apart() -> None:
+def test_where_rows_and_context_grow_together_the_warm_up_separates_them() -> None:
     """Every sequence has 200 tokens: traffic alone cannot say what costs, the row or its context."""
     traffic = steps([(0.0, rows, 200.0 * rows) for rows in range(1, 50)])
     warm_up = steps(
@@ -75,7 +75,7 @@ def test_too_few_steps_tell_nothing() -> None:
     assert fit(steps([(0, 1, 10)] * 3)) is None
 
 
-def test_steps_all_alike_are_told_as_they_are() -> None:
+def test_steps_all_alike_are_reported_as_they_are() -> None:
     fitted = fit(steps([(0.0, 8, 800)] * 50))
     assert fitted is not None
     assert fitted.seconds(0.0, 8, 800 / 4096) == pytest.approx(DEVICE.seconds(0, 8, 800), rel=1e-6)

@@ -42,7 +42,7 @@ def test_who_began_ended_or_was_cancelled_does_not_expire() -> None:
     assert deadlines.next() is None
 
 
-def test_what_the_engine_says_later_of_an_end_that_was_told_is_dropped_once() -> None:
+def test_the_engines_later_report_of_an_ended_request_is_dropped_once() -> None:
     deadlines, other = waiting(a=1.0), ("b", Cancelled())
     deadlines.expire(1.0)
     assert deadlines.filter(told(other)).ends == (other,)

@@ -80,7 +80,7 @@ async def test_other_devices_free_dimensions_and_long_batches_are_the_threads() 
         await client.link.close()
 
 
-async def test_a_model_that_kills_the_engine_in_the_loop_is_told_like_any_other() -> None:
+async def test_a_model_that_kills_the_engine_in_the_loop_is_reported_like_any_other() -> None:
     client = await served(Watched())
     client.submit(a_request("a", value=666.0))
     await client.until(lambda: bool(client.deaths))
