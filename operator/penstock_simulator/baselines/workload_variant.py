@@ -1,7 +1,7 @@
 """A saturation-based autoscaler like llm-d's workload-variant-autoscaler. Pure.
 
-Every 60 s: spare queue of unsaturated replicas below 3 of a threshold of 5 adds one, and one is removed if the rest would keep that spare;
-nothing changes while pods load. There is no KV cache in one-shot serving, so only its queue rule applies.
+Every 60 s it averages the spare queue of the unsaturated replicas, out of a threshold of 5: below 3 it adds a replica, and it removes
+one if the others would keep 3. It changes nothing while pods load. One-shot serving has no KV cache, so only its queue rule applies.
 """
 
 from dataclasses import dataclass, replace
