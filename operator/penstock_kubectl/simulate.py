@@ -40,7 +40,7 @@ from penstock_simulator.traces import UnreadableTrace, read_trace
 AS_IT_IS = "as it is"
 NO_TOKENS = (
     "spec.model.task is TextGeneration, and the simulator models batches of rows, not steps of generation:"
-    " try the policy as a candidate, in shadow (docs/policies.md)"
+    " try the policy as a candidate, in shadow (docs/reference/policies.md)"
 )
 WARM_UP_SHARE = 0.1
 """Limit of the warm-up relative to the length, so that attainment covers most of a short history."""

@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
         "--law",
         nargs="+",
         default=["CapacityAtObjective"],
-        help="names of laws; see docs/simulator.md",
+        help="names of laws; see docs/reference/simulator.md",
     )
     simulate.add_argument(
         "--curve", type=_pair, default=CURVE, metavar="A,C", help="t(b) = A + C*b in ms"

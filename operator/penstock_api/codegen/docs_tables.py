@@ -1,4 +1,4 @@
-"""`fill_tables`: generates the tables of `docs/api.md` from the schemas, with one row per field.
+"""`fill_tables`: generates the tables of `docs/reference/api.md` from the schemas, with one row per field.
 
 A table is between `<!-- fields: KIND PART -->` and `<!-- end -->`; the rest of the page is written by hand.
 """

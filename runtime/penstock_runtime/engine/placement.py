@@ -44,7 +44,7 @@ class EnginePlacement:
 def seat(machine: MachineProfile, wish: Placement | None = None) -> EnginePlacement:
     """Return the placement of the engine: a process, or a thread if the machine has no second core for a process.
 
-    On one core, two processes cost 8 % of the time per token (docs/generation-step.md). In a process of its own the
+    On one core, two processes cost 8 % of the time per token (docs/design/generation-step.md). In a process of its own the
     engine leaves one core to the HTTP side. CPUs are pinned only if the container has exclusive ones (the kubelet's
     static CPU policy); on shared CPUs the kernel schedules better.
     """

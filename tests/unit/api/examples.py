@@ -8,7 +8,7 @@ import yaml
 from penstock_api import names
 from tests.unit.api.crds import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 KINDS = {names.POOL_KIND, names.POLICY_KIND}
 
 

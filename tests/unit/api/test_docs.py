@@ -15,7 +15,7 @@ from tests.unit.api.crds import ROOT, Schema, own_nodes
 from tests.unit.api.examples import PAGES, examples, name_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-API_PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+API_PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 SPECS: dict[str, type[ApiModel]] = {names.POOL_KIND: PoolSpec, names.POLICY_KIND: PolicySpec}
 
 
@@ -64,7 +64,7 @@ def test_links_between_the_docs_lead_somewhere(page: Any) -> None:
             assert (page.parent / target).exists(), target
 
 
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "docs" / "design" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_the_architecture_names_only_what_exists_and_forgets_no_folder() -> None:

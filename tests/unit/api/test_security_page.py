@@ -1,10 +1,10 @@
-"""`docs/security.md` lists the ways out, and each is a test that exists."""
+"""`docs/concepts/security.md` lists the ways out, and each is a test that exists."""
 
 import re
 
 from tests.unit.api.crds import ROOT
 
-PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "concepts" / "security.md").read_text(encoding="utf-8")
 TESTS = (
     ROOT / "tests" / "unit" / "runtime" / "http" / "test_ways_out.py",
     ROOT / "tests" / "integration" / "pools" / "test_ways_out.py",
