@@ -15,23 +15,28 @@ class CacheType(StrEnum):
     EPHEMERAL = "Ephemeral"
 
 
-_TYPE_IFF_MEMBER = [
+_MEMBERS_OF_TYPE = [
     rule(
-        f"has(self.{member}) == (self.type == '{kind}')",
-        f"cache.type is %s: set {member} if and only if type is {kind}",
+        "has(self.claimName) == (self.type == 'PersistentVolumeClaim')",
+        "cache.type is %s: set claimName if and only if type is PersistentVolumeClaim",
         "self.type",
-    )
-    for kind, member in (("PersistentVolumeClaim", "claimName"), ("Ephemeral", "sizeLimit"))
+    ),
+    rule(
+        "!has(self.sizeLimit) || self.type == 'Ephemeral'",
+        "cache.sizeLimit %s is for type Ephemeral, but cache.type is %s: remove sizeLimit",
+        "self.sizeLimit",
+        "self.type",
+    ),
 ]
 
 
 class ModelCache(ApiModel):
     """Cache of a downloaded model: a union discriminated by `type`."""
 
-    model_config = ConfigDict(json_schema_extra=rules(*_TYPE_IFF_MEMBER))
+    model_config = ConfigDict(json_schema_extra=rules(*_MEMBERS_OF_TYPE))
     type: CacheType
     """PersistentVolumeClaim is shared by all pods that mount it and outlives them; Ephemeral belongs to one pod."""
     claim_name: Name | None = None
     """For type PersistentVolumeClaim: a claim in the pool's namespace, mounted read-write."""
     size_limit: Quantity | None = None
-    """For type Ephemeral: size limit on the node's disk."""
+    """For type Ephemeral: size limit on the node's disk; if unset, only the node limits it."""

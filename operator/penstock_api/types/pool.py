@@ -26,7 +26,7 @@ class RuntimeSpec(ApiModel):
 
 
 _ONE_DEVICE_RULE = rule(
-    "self.count <= 1",
+    "!has(self.count) || self.count <= 1",
     "accelerator.count %s cannot be used: a replica computes on one device; set count 1 (0 for the CPU),"
     " and more replicas for more devices",
     "self.count",
@@ -40,10 +40,10 @@ class Accelerator(ApiModel):
 
     model_config = ConfigDict(json_schema_extra=rules(_ONE_DEVICE_RULE))
 
-    resource_name: Resource
-    """Resource of the device plugin, such as nvidia.com/gpu."""
-    count: Annotated[int, Field(ge=0, le=16)]
-    """Devices per replica: 1, or 0 for the CPU. More than 1 is rejected; a pool stored with more uses one of them."""
+    resource_name: Resource | None = None
+    """Resource of the device plugin; defaults to nvidia.com/gpu."""
+    count: Annotated[int, Field(ge=0, le=16)] | None = None
+    """Devices per replica: 1, the default, or 0 for the CPU. More than 1 is rejected; a pool stored with more uses one of them."""
 
 
 class RolloutStrategy(StrEnum):

@@ -71,8 +71,9 @@ class HuggingFaceSource(ApiModel):
     """Part of the repository to download: a directory, or for task Tensor a `.pt2` file; defaults to all of it."""
     token_secret_ref: KeySelector | None = None
     """Key of a Secret in the pool's namespace with an access token; only the pods read it."""
-    cache: ModelCache
-    """Cache of the model, in the hub's layout; pods that share a cache download a model once."""
+    cache: ModelCache | None = None
+    """Cache of the model, in the hub's layout; pods that share a cache download a model once. Defaults to Ephemeral without
+    a size limit: every pod downloads the model at its start."""
 
 
 class ImageSource(ApiModel):
@@ -111,8 +112,9 @@ class S3Source(ApiModel):
     credentials_secret_ref: LocalObjectReference | None = None
     """A Secret in the pool's namespace with the keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and optionally
     AWS_SESSION_TOKEN; only the pods read it; defaults to the credentials of the pod's ServiceAccount, or anonymous access."""
-    cache: ModelCache
-    """Cache of the model; pods that share a cache download a model once."""
+    cache: ModelCache | None = None
+    """Cache of the model; pods that share a cache download a model once. Defaults to Ephemeral without a size limit: every
+    pod downloads the model at its start."""
 
 
 class ModuleSource(ApiModel):

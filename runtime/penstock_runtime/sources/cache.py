@@ -6,6 +6,7 @@ ends. A file next to it has the progress of the download.
 
 import errno
 import fcntl
+import os
 import shutil
 import threading
 import time
@@ -75,7 +76,7 @@ class Cache:
                 ) from error
             raise ModelLoadFailed(
                 f"the cache at '{self.folder}' cannot be used ({error.strerror or error}):"
-                " mount a volume that user 65532 may write and lock"
+                f" mount a volume that user {os.getuid()} may write and lock"
             ) from error
 
 

@@ -87,8 +87,9 @@ def _fetcher(source: ModelSource) -> Callable[[Cache, DownloadProgress], Path]:
     return lambda cache, meter: s3.fetch(fetched, cache, meter)
 
 
-def _limit(cache: ModelCache) -> int | None:
-    return None if cache.size_limit is None else byte_count(cache.size_limit)
+def _limit(cache: ModelCache | None) -> int | None:
+    limit = cache.size_limit if cache is not None else None
+    return None if limit is None else byte_count(limit)
 
 
 def _link(place: Path, snapshot: Path) -> None:

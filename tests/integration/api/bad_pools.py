@@ -231,6 +231,27 @@ BY_RULE = [
         ("huggingFace.cache", "is Ephemeral", "set claimName if and only if type is"),
     ),
     Bad(
+        "size-limit-of-a-claim",
+        {
+            "model": {
+                "task": "Embedding",
+                "source": {
+                    **HUGGING_FACE,
+                    "module": None,
+                    "huggingFace": {
+                        "repository": "owner/minilm",
+                        "cache": {
+                            "type": "PersistentVolumeClaim",
+                            "claimName": "cache",
+                            "sizeLimit": "1Gi",
+                        },
+                    },
+                },
+            }
+        },
+        ("huggingFace.cache", "sizeLimit 1Gi is for type Ephemeral", "remove sizeLimit"),
+    ),
+    Bad(
         "path-that-climbs",
         {
             "model": {

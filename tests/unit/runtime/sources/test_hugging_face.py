@@ -53,6 +53,14 @@ def test_the_files_that_the_runtime_reads_are_fetched_and_counted(
     )
 
 
+def test_without_a_cache_in_the_spec_the_pods_own_space_is_filled(
+    hub: Hub, configured: Configure
+) -> None:
+    config = configured("huggingFace", repository="owner/tiny", cache=None)
+    fetch_model(config, DownloadProgress())
+    assert (config.files_folder / "config.json").is_file()
+
+
 def test_one_program_of_a_repository_is_fetched_alone(hub: Hub, configured: Configure) -> None:
     config = configured("huggingFace", repository="owner/tiny", path="sub/model.pt2")
     assert fetched(config) == {"sub/model.pt2"}

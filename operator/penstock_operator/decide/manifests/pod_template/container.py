@@ -3,10 +3,14 @@
 from penstock_api import names
 from penstock_api.types.pod_template.container import ContainerTemplate, Resources
 from penstock_api.types.pod_template.template import PodTemplate
-from penstock_api.types.pool import Accelerator, RuntimeSpec
+from penstock_api.types.pool import RuntimeSpec
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.metadata import Manifest
-from penstock_operator.decide.manifests.pod_template.environment import accelerator, environment
+from penstock_operator.decide.manifests.pod_template.environment import (
+    ReplicaDevices,
+    accelerator,
+    environment,
+)
 from penstock_operator.decide.manifests.pod_template.volumes import mounts
 from penstock_operator.observed import PoolObject
 
@@ -78,7 +82,7 @@ def _probes(*, secure: bool) -> Manifest:
     }
 
 
-def _resources(own: Resources, device: Accelerator) -> Manifest:
+def _resources(own: Resources, device: ReplicaDevices) -> Manifest:
     """Return CPU and memory of the pool's container template, and the devices of `spec.accelerator`."""
     requests, limits = _quantities(own.requests), _quantities(own.limits)
     for given in (requests, limits):

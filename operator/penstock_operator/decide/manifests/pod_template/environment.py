@@ -1,24 +1,32 @@
 """Environment variables of the runtime: its identity, its model and its device."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from penstock_api import names
 from penstock_api.types.model import ModelSpec
 from penstock_api.types.pod_template.container import ContainerTemplate
-from penstock_api.types.pool import Accelerator
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.model_source import model_environment
 from penstock_operator.decide.manifests.pod_template.volumes import SCRATCH_FOLDER
 from penstock_operator.observed import PoolObject
 
-BUILT_IN_ACCELERATOR = Accelerator(resource_name="nvidia.com/gpu", count=1)
-"""Accelerator of a pool that sets none: a GPU. `count: 0` selects the CPU."""
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDevices:
+    """The devices of one replica, by default one GPU. Count 0 is the CPU."""
+
+    resource_name: str = "nvidia.com/gpu"
+    count: int = 1
 
 
-def accelerator(pool: PoolObject) -> Accelerator:
-    """Return the accelerator of one replica."""
-    return pool.spec.accelerator or BUILT_IN_ACCELERATOR
+def accelerator(pool: PoolObject) -> ReplicaDevices:
+    """Return the devices of one replica."""
+    given = pool.spec.accelerator
+    return (
+        ReplicaDevices() if given is None else ReplicaDevices(**given.model_dump(exclude_none=True))
+    )
 
 
 def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) -> list[Manifest]:

@@ -44,10 +44,12 @@ def _image(image: ImageSource) -> Manifest:
     return {"reference": image.reference, **policy}
 
 
-def _cache(cache: ModelCache) -> Manifest:
-    if cache.claim_name is not None:
+def _cache(cache: ModelCache | None) -> Manifest:
+    """Return the volume of a cache; without one, scratch space of the pod."""
+    if cache is not None and cache.claim_name is not None:
         return {"persistentVolumeClaim": {"claimName": cache.claim_name}}
-    return {"emptyDir": {"sizeLimit": str(cache.size_limit)}}
+    limit = cache.size_limit if cache is not None else None
+    return {"emptyDir": {} if limit is None else {"sizeLimit": str(limit)}}
 
 
 def _hugging_face(source: HuggingFaceSource) -> list[Manifest]:

@@ -135,6 +135,9 @@ def test_on_a_cpu_torch_gets_as_many_threads_as_the_container_has_cores() -> Non
         ({"resourceName": "nvidia.com/gpu", "count": 2}, {"nvidia.com/gpu": "2"}),
         ({"resourceName": "amd.com/gpu", "count": 1}, {"amd.com/gpu": "1"}),
         ({"resourceName": "nvidia.com/gpu", "count": 0}, None),
+        ({"count": 0}, None),
+        ({"resourceName": "amd.com/gpu"}, {"amd.com/gpu": "1"}),
+        ({}, {"nvidia.com/gpu": "1"}),
     ],
 )
 def test_a_replica_requests_its_accelerators_and_the_cpu_is_explicit(

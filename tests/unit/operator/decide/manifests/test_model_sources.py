@@ -1,5 +1,6 @@
 """Volumes, mounts and credentials of each model source; the operator references Secrets and never reads them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -66,6 +67,16 @@ def test_a_cache_on_a_claim_is_mounted_for_writing(model: dict[str, Any]) -> Non
 @pytest.mark.parametrize("model", [hub(cache=EPHEMERAL), bucket()], ids=["hub", "bucket"])
 def test_an_ephemeral_cache_is_bounded_scratch_space(model: dict[str, Any]) -> None:
     assert volume(pod_of(model)) == {"emptyDir": {"sizeLimit": "20Gi"}}
+
+
+@pytest.mark.parametrize("cache", [None, {"type": "Ephemeral"}])
+@pytest.mark.parametrize("model", [hub, bucket])
+def test_without_a_cache_each_pod_has_scratch_space_that_it_may_fill(
+    model: Callable[..., dict[str, Any]], cache: dict[str, str] | None
+) -> None:
+    pod = pod_of(model(cache=cache))
+    assert volume(pod) == {"emptyDir": {}}
+    assert "readOnly" not in mount(pod)
 
 
 def test_an_image_is_mounted_read_only() -> None:

@@ -4,10 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from penstock_api import names
+from penstock_api.types.pool import PoolSpec
 from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.manifests.pinned_template import template_inputs
 from penstock_operator.decide.manifests.pod_template.bounds import full_reference
+from tests.unit.api.crds import ROOT
 from tests.unit.operator.decide.world import (
     World,
     known,
@@ -20,6 +24,9 @@ from tests.unit.operator.decide.world import (
     written,
 )
 
+EARLIER_OBJECTS = list(
+    yaml.safe_load_all((ROOT / "tests/integration/api/earlier/objects.yaml").read_text())
+)
 NEWER = DecideConfig(default_runtime_image="registry.example/penstock-runtime:2")
 
 
@@ -97,6 +104,15 @@ def test_an_edit_of_a_live_field_never_changes_the_template(live: Any) -> None:
     world.settle()
     assert world.template == before
     assert len(world.revisions) == 1
+
+
+@pytest.mark.parametrize(("name", "inputs"), [("module", "cd72aea214"), ("claim", "63b8f8dc62")])
+def test_a_pool_stored_by_an_earlier_version_has_the_inputs_of_its_pinned_template(
+    name: str, inputs: str
+) -> None:
+    """The hashes were computed by the first version; another one would roll every pool at the upgrade."""
+    (spec,) = [stored["spec"] for stored in EARLIER_OBJECTS if stored["metadata"]["name"] == name]
+    assert template_inputs(replace(pool(), spec=PoolSpec.model_validate(spec))) == inputs
 
 
 @pytest.mark.parametrize(
