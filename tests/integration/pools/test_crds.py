@@ -15,7 +15,7 @@ from tests.support.kube.pools import PoolHandle, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(240)]
 
-EARLIER = Path(__file__).parents[1] / "api" / "earlier"
+EARLIER = Path(__file__).parents[1] / "api" / "earlier" / "first"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 Change = Callable[[Object], None]
 OPENAPI = "/openapi/v3/apis/penstock.dev/v1alpha1"

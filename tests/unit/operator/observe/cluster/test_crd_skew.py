@@ -16,6 +16,7 @@ from penstock_operator.observed import AS_BUILT, SchemaSkew
 
 ROOT = Path(__file__).parents[5]
 EARLIER = ROOT / "tests" / "integration" / "api" / "earlier"
+VERSIONS = sorted(folder.name for folder in EARLIER.iterdir())
 
 
 def schema(file: Path) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def test_the_crds_of_this_checkout_have_no_skew() -> None:
 
 
 def test_an_older_crd_lacks_fields_of_which_the_topmost_are_reported() -> None:
-    skew = skew_of(document(schema(EARLIER / "pool.yaml")))[names.POOL_KIND]
+    skew = skew_of(document(schema(EARLIER / "first" / "pool.yaml")))[names.POOL_KIND]
     assert {"spec.weight", "status.candidate", "status.scaling.curve"} <= skew.lacking
     assert not any(path.startswith("status.candidate.") for path in skew.lacking)
     assert skew.unknown == frozenset()
@@ -59,15 +60,17 @@ def test_other_groups_and_an_empty_document_have_no_skew() -> None:
     assert skew_of(document(POOLS, "Other")) == {}
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("kind", "file"), [(names.POOL_KIND, "pool.yaml"), (names.POLICY_KIND, "policy.yaml")]
 )
-def test_schemas_only_grow(kind: str, file: str) -> None:
-    assert field_paths(schema(EARLIER / file)) <= known_paths(kind)
+def test_schemas_only_grow(version: str, kind: str, file: str) -> None:
+    assert field_paths(schema(EARLIER / version / file)) <= known_paths(kind)
 
 
-def test_objects_of_the_first_schema_are_still_parsed() -> None:
-    for raw in yaml.safe_load_all((EARLIER / "objects.yaml").read_text()):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_objects_of_earlier_schemas_are_still_parsed(version: str) -> None:
+    for raw in yaml.safe_load_all((EARLIER / version / "objects.yaml").read_text()):
         if raw["kind"] == names.POOL_KIND:
             assert convert.pool_object(raw).status.conditions  # its status too, not an empty one
         else:
