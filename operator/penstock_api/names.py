@@ -11,10 +11,11 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 POOL_KIND: Final = "InferencePool"
 POOL_PLURAL: Final = "inferencepools"
-POOL_SHORT: Final = "pspool"
+POOL_SHORT_NAMES: Final = ("pspool", "ipool")
+"""Not `infpool`, which is the Gateway API Inference Extension's."""
 POLICY_KIND: Final = "InferencePolicy"
 POLICY_PLURAL: Final = "inferencepolicies"
-POLICY_SHORT: Final = "pspolicy"
+POLICY_SHORT_NAMES: Final = ("pspolicy", "ipolicy")
 
 FIELD_MANAGER: Final = "penstock"
 CHILD_SUFFIX: Final = "-penstock"

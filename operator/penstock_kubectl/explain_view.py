@@ -100,7 +100,7 @@ def _alternatives(last: LastDecision) -> Table:
         chosen = option.replicas == last.replicas and option.cap == last.cap
         table.add_row(
             f"{option.replicas}", f"{option.cap}", f"{option.accelerators}", f"{option.utilization_percent} %",
-            option.predicted_p99_milliseconds or "-", VERDICTS[option.verdict],
+            option.predicted_p99_milliseconds or "-", VERDICTS.get(option.verdict, escape(option.verdict)),
             style="bold" if chosen else "",
         )  # fmt: skip
     return table

@@ -41,10 +41,15 @@ def sentence(subject: PoolContext) -> str:
     text += f"; batching.mode {spec.batching_mode.value}."
     bound = None if status.scaling is None else status.scaling.bound_by
     if bound is not None:
-        text += f"\nThe count is limited by {BOUND_BY[bound]}"
+        text += f"\nThe count is limited by {bound_by(bound)}"
         until = status.scaling.hold_until if status.scaling else None
         text += f" until {until}." if until else "."
     return text
+
+
+def bound_by(word: str) -> str:
+    """Return the constraint as text; the word itself if a newer operator wrote it."""
+    return BOUND_BY.get(word, word)
 
 
 def demand(subject: PoolContext) -> Iterator[Fact]:
@@ -118,7 +123,7 @@ def control_variables(subject: PoolContext) -> Iterator[Fact]:
     yield "replicas", count, f"{scaling.replicas_term or ''} (between {_between(spec)})"
     if scaling.bound_by is not None:
         until = f"until {scaling.hold_until}" if scaling.hold_until else ""
-        yield "limited by", BOUND_BY[scaling.bound_by], until
+        yield "limited by", bound_by(scaling.bound_by), until
     batch = status.batch
     if batch is not None:
         acknowledged = (

@@ -32,7 +32,7 @@ class CustomResource:
 
     model: type[BaseModel]
     plural: str
-    short_name: str
+    short_names: tuple[str, ...]
     scope: str
     categories: tuple[str, ...]
     columns: tuple[Mapping[str, Any], ...]
@@ -58,7 +58,7 @@ _AGE = _column("Age", "date", ".metadata.creationTimestamp", "Time since creatio
 POOL = CustomResource(
     model=InferencePool,
     plural=names.POOL_PLURAL,
-    short_name=names.POOL_SHORT,
+    short_names=names.POOL_SHORT_NAMES,
     scope="Namespaced",
     categories=("all", "penstock"),
     columns=(
@@ -87,7 +87,7 @@ POOL = CustomResource(
 POLICY = CustomResource(
     model=InferencePolicy,
     plural=names.POLICY_PLURAL,
-    short_name=names.POLICY_SHORT,
+    short_names=names.POLICY_SHORT_NAMES,
     scope="Cluster",
     categories=("penstock",),
     columns=(
@@ -128,7 +128,7 @@ def definition(kind: CustomResource) -> Schema:
                 "listKind": f"{kind.name}List",
                 "plural": kind.plural,
                 "singular": kind.name.lower(),
-                "shortNames": [kind.short_name],
+                "shortNames": list(kind.short_names),
                 "categories": list(kind.categories),
             },
             "versions": [version],

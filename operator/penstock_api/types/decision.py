@@ -1,15 +1,11 @@
 """Observations and decisions of a control law in the status; non-integers are decimal strings."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from penstock_api.base import ApiModel
-from penstock_api.types.fields import ATOMIC_LIST, Count, Decimal, ShortText, Time, list_map
-
-BoundBy = Literal[
-    "MaxReplicas", "Policy", "GpuBudget", "Cluster", "Stabilization", "RateLimit", "Mode", "Signals"
-]
+from penstock_api.types.fields import ATOMIC_LIST, Count, Decimal, ShortText, Time, Word, list_map
 
 
 class CurveStatus(ApiModel):
@@ -30,12 +26,12 @@ class CurveStatus(ApiModel):
 class ScalingStatus(ApiModel):
     """Observations of the control law, updated on significant changes (at most every 60 s)."""
 
-    source: Literal["Prometheus", "Pods", "None"] | None = None
-    """Source of the samples."""
+    source: Word | None = None
+    """Source of the samples: Prometheus, Pods or None."""
     prometheus_url: ShortText | None = None
     """URL of the Prometheus that returned the samples, if it is the source."""
-    duty_source: Literal["Dcgm", "Nvml", "EngineBusyShare"] | None = None
-    """Source of GPU utilization."""
+    duty_source: Word | None = None
+    """Source of GPU utilization: Dcgm, Nvml or EngineBusyShare."""
     signal_age_seconds: Decimal | None = None
     """Age of the oldest sample used."""
     gpu_utilization_percent: Decimal | None = None
@@ -70,8 +66,9 @@ class ScalingStatus(ApiModel):
     """Term that determines the cap."""
     replicas_term: ShortText | None = None
     """Term that determines the replica count."""
-    bound_by: BoundBy | None = None
-    """Constraint that keeps the count from the one that the terms request; absent if there is none."""
+    bound_by: Word | None = None
+    """Constraint that keeps the count from the one that the terms request: MaxReplicas, Policy, GpuBudget, Cluster,
+    Stabilization, RateLimit, Mode or Signals; absent if there is none."""
     hold_until: Time | None = None
     """Time until which the count is not lowered."""
 
@@ -98,8 +95,8 @@ class AlternativeStatus(ApiModel):
     """Demand divided by capacity; 100 and more is saturated."""
     predicted_p99_milliseconds: Decimal | None = None
     """Predicted 99th percentile of latency in a pod of mean load; absent if not predicted."""
-    verdict: Literal["MeetsObjective", "MissesObjective", "Saturated", "NotPredicted"]
-    """Verdict under the observed imbalance of pods."""
+    verdict: Word
+    """Verdict under the observed imbalance of pods: MeetsObjective, MissesObjective, Saturated or NotPredicted."""
 
 
 class LastDecision(ApiModel):
@@ -117,10 +114,10 @@ class LastDecision(ApiModel):
     """Term that determined the cap."""
     replicas_term: ShortText
     """Term that determined the count."""
-    acted: Literal["Acted", "Recommended", "Held"]
-    """Whether the decision was applied."""
-    bound_by: BoundBy | None = None
-    """Constraint that kept the count from the one that the terms requested."""
+    acted: Word
+    """Whether the decision was applied: Acted, Recommended or Held."""
+    bound_by: Word | None = None
+    """Constraint that kept the count from the one that the terms requested, as in `scaling`."""
     hold_until: Time | None = None
     """Time until which the count was not lowered."""
     asked: (

@@ -90,6 +90,8 @@ Quantity = Annotated[
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 ShortText = Annotated[str, Field(max_length=512)]
+Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
+"""A CamelCase word in a status. No enum, so that an older client or CRD accepts the words of a newer operator."""
 Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?$")]
 """A non-integer in a status, as a decimal string."""
 Time = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]

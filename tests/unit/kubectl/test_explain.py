@@ -1,5 +1,6 @@
 """`kubectl penstock explain` shows why the valves stand as they do, from the pool's own status."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,23 @@ def test_the_page_shows_the_whole_decision(
     ):
         assert part in said, part
     assert "Progressing False" not in said
+
+
+def test_words_of_a_newer_operator_are_printed_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = deepcopy(pool())
+    subject["status"]["scaling"] |= {
+        "source": "Gateway",
+        "dutySource": "Rocm",
+        "boundBy": "PriceCeiling",
+    }
+    subject["status"]["lastDecision"] |= {"acted": "Deferred", "boundBy": "PriceCeiling"}
+    subject["status"]["lastDecision"]["alternatives"][0]["verdict"] = "TooExpensive"
+    assert run(Stage(subject, [], []), tmp_path) == 0
+    said = capsys.readouterr().out
+    for word in ("Gateway", "Rocm", "limited by PriceCeiling", "Deferred", "TooExpensive"):
+        assert word in said, word
 
 
 def test_the_newest_event_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from penstock_api.types.decision import (
     AlternativeStatus,
-    BoundBy,
     CurveStatus,
     LastDecision,
     ScalingStatus,
@@ -24,7 +23,7 @@ from penstock_operator.observed import PoolSignals
 
 MAX_MESSAGE, MAX_ASKED, MAX_ALTERNATIVES = 1024, 8, 8
 """The schema's own bounds."""
-TERM_BOUNDS: dict[str, BoundBy] = {
+TERM_BOUNDS: dict[str, str] = {
     ReplicasReason.STABILIZING: "Stabilization",
     ReplicasReason.RATE_LIMITED: "RateLimit",
     ReplicasReason.SIGNALS_ABSENT: "Signals",
@@ -46,7 +45,7 @@ class ReportedDecision:
     """GpuBudget | Cluster if fewer replicas were granted than requested; else empty."""
 
 
-def bound_by(reported: ReportedDecision) -> BoundBy | None:
+def bound_by(reported: ReportedDecision) -> str | None:
     """Return what bounds the count below the demand of the law's terms; None if nothing does."""
     if reported.shortage == "GpuBudget":
         return "GpuBudget"
