@@ -2,9 +2,10 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
-from tests.support.cluster.commands import build, output
+from tests.support.cluster.commands import CommandFailedError, build, output
 from tests.support.cluster.places import Places
 from tests.support.cluster.progress import say
 
@@ -13,6 +14,10 @@ CLUSTER_PACKAGES = (
     "runc", "containernetworking-plugins", "busybox-static",
 )  # fmt: skip
 IMAGE_PACKAGES = ("buildah", "debootstrap", "ca-certificates", "python3-venv")
+
+NONINTERACTIVE = {"DEBIAN_FRONTEND": "noninteractive"}
+LOCK_SECONDS = 300
+"""Time to wait for another apt-get: a fresh machine may be upgrading itself."""
 
 
 class MissingRightsError(Exception):
@@ -50,12 +55,25 @@ def install(places: Places, packages: tuple[str, ...]) -> None:
     absent = missing(packages)
     if not absent:
         return
-    log = places.tools / "apt.log"
     say(f"apt: to install: {' '.join(absent)}")
-    environment = {"DEBIAN_FRONTEND": "noninteractive"}
-    build("apt: update", ["apt-get", "-q", "update"], log, env=environment)
-    argv = ["apt-get", "-q", "install", "-y", "--no-install-recommends", *absent]
-    build("apt: install", argv, log, env=environment)
+    _apt_get(places, "update")
+    _apt_get(places, "install", "-y", "--no-install-recommends", *absent)
+
+
+def _apt_get(places: Places, command: str, *words: str) -> None:
+    """Run apt-get; DPkg::Lock::Timeout does not cover the lock of `update`, which is retried here."""
+    argv = ["apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", command, *words]
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            build(f"apt: {command}", argv, places.tools / "apt.log", env=NONINTERACTIVE)
+        except CommandFailedError as error:
+            if "Could not get lock" not in str(error) or time.monotonic() > deadline:
+                raise
+            say("apt: another apt-get is running: waiting for its lock")
+            time.sleep(5)
+        else:
+            return
 
 
 def mirror(package: str = "base-files") -> str:
