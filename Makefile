@@ -97,7 +97,7 @@ lint: setup tools ## ruff, mypy, import contracts, vocabulary, the charts, stale
 	$(CACHE)/bin/helm lint --quiet charts/*
 
 # an extra's environment of its own, such as $(CACHE)/audit
-EXTRAS := $(CACHE)/audit/complete $(CACHE)/audit-charts/complete
+EXTRAS := $(CACHE)/audit/complete $(CACHE)/audit-charts/complete $(CACHE)/docs/complete
 $(EXTRAS): $(CACHE)/%/complete: pyproject.toml
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check $$($(PYTHON) -c "import tomllib; \
@@ -110,8 +110,13 @@ sbom: setup $(CACHE)/audit/complete ## Write the software bills of materials of 
 	@$(AUDIT) sbom
 
 .PHONY: audit
-audit: setup cluster tools $(EXTRAS) ## The same, known vulnerabilities, and what four tools say of the rendered chart
+audit: setup cluster tools $(CACHE)/audit/complete $(CACHE)/audit-charts/complete ## The same, known vulnerabilities, and what four tools say of the rendered chart
 	@$(AUDIT) audit
+
+.PHONY: docs
+docs: setup $(CACHE)/docs/complete ## Build the pages of docs/ into build/site; fails on a dead link or anchor, and on what Vale finds
+	@$(BIN)/python -m tests.audit.prose
+	@NO_COLOR=1 $(CACHE)/docs/bin/zensical build --clean --strict
 
 .PHONY: format
 format: setup ## Format and sort what ruff can

@@ -1,6 +1,6 @@
 """`make sbom` and `make audit`: bills of materials, known vulnerabilities, and findings in the rendered chart.
 
-Results are written to build/audit; docs/concepts/security.md explains the accepted findings.
+Results are written to build/audit; docs/design/audits.md explains the accepted findings.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Checks of the chart, rendered with all options, by kubeconform, kube-score, checkov and cyclonus.
 
-The findings that each tool ignores are accepted; docs/concepts/security.md gives the reasons.
+The findings that each tool ignores are accepted; docs/design/audits.md gives the reasons.
 """
 
 import json

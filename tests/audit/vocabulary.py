@@ -18,7 +18,7 @@ TEXTS = {".md", ".yaml", ".yml", ".toml", ".tpl", ".txt", ".sh", ""}
 C_SOURCES = {".c", ".h", ".go"}
 YAML = {".yaml", ".yml"}
 SKIPPED = re.compile(
-    r"LICENSE$|tests/audit/vocabulary\.|tests/unit/audit/test_vocabulary\.py$"
+    r"LICENSE$|tests/audit/vocabulary\.|tests/unit/audit/test_(?:vocabulary|prose)\.py$"
     r"|charts/penstock/charts/|charts/penstock-crds/templates/|tests/integration/api/earlier/"  # copies
     r"|tests/support/demo_model/corpus\.txt$"  # training data of the demonstration model
 )

@@ -82,7 +82,7 @@ class ApiKeysSpec(ApiModel):
     """API keys of the clients."""
 
     secret_ref: KeySelector
-    """The keys in JSON (docs/reference/generation.md, Who is calling); only the pods read it, and a change applies without a restart."""
+    """The keys in JSON (docs/reference/generation.md, API keys); only the pods read it, and a change applies without a restart."""
 
 
 _TOKENS_RULE = rule(

@@ -1,6 +1,6 @@
 """Escalation attempts of a tenant with write access to pools only, on the API server: all are rejected.
 
-Attempts over the network are in tests/unit/runtime/http/test_ways_out.py; docs/concepts/security.md lists them all.
+Attempts over the network are in tests/unit/runtime/http/test_ways_out.py; docs/reference/security.md lists them all.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 A tenant may run any code in a pod, so a pod here sends whatever it likes: real sockets, the operator's own calls on one
 side, the runtime's real servers on the other. The attacks through the API server are in
-tests/integration/pools/test_ways_out.py; docs/concepts/security.md lists them all.
+tests/integration/pools/test_ways_out.py; docs/reference/security.md lists them all.
 """
 
 import json
