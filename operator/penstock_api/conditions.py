@@ -10,6 +10,9 @@ from penstock_api.base import ApiModel
 from penstock_api.pod_contract import Generation
 
 MAX_MESSAGE = 2048
+UNOBSERVED = -1
+"""`status.observedGeneration` of an object that no operator has observed: kstatus counts an absent one as current."""
+ObservedGeneration = Annotated[int, Field(ge=UNOBSERVED, lt=2**53)]
 
 
 class ConditionStatus(StrEnum):

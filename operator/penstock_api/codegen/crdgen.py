@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from penstock_api import names
 from penstock_api.codegen.docs_tables import fill_tables
 from penstock_api.codegen.structural import Schema, structural
+from penstock_api.conditions import UNOBSERVED
 from penstock_api.types.policy import InferencePolicy
 from penstock_api.types.pool import InferencePool
 
@@ -148,6 +149,7 @@ def _root(kind: CustomResource) -> Schema:
         "metadata": {"type": "object", "properties": {"name": name}},
     }
     schema["properties"] = meta | schema["properties"]
+    schema["properties"]["status"]["default"] = {"observedGeneration": UNOBSERVED}
     if kind.scale:
         schema["properties"]["spec"]["properties"]["replicas"]["default"] = 1
     return schema

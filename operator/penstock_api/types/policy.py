@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.conditions import Condition
-from penstock_api.pod_contract import BatchSize, Generation, QueueDepth
+from penstock_api.conditions import Condition, ObservedGeneration
+from penstock_api.pod_contract import BatchSize, QueueDepth
 from penstock_api.types.fields import (
     ATOMIC_LIST,
     ATOMIC_MAP,
@@ -318,8 +318,8 @@ class BudgetStatus(ApiModel):
 class PolicyStatus(ApiModel):
     """Observed state of a policy."""
 
-    observed_generation: Generation | None = None
-    """Generation of the spec that this status describes."""
+    observed_generation: ObservedGeneration | None = None
+    """Generation of the spec that this status describes; -1 before the operator observed the object."""
     matched_pools: Count | None = None
     """Pools that the selectors match."""
     budgets: (

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from penstock_api.base import ApiModel
-from penstock_api.conditions import Condition
+from penstock_api.conditions import Condition, ObservedGeneration
 from penstock_api.pod_contract import Generation
 from penstock_api.types.decision import LastDecision, ScalingStatus
 from penstock_api.types.fields import Count, Decimal, Name, ShortText, list_map
@@ -88,8 +88,8 @@ class CandidateDecision(ApiModel):
 class PoolStatus(ApiModel):
     """Last observed state of the pool."""
 
-    observed_generation: Generation | None = None
-    """Generation of the spec that this status describes."""
+    observed_generation: ObservedGeneration | None = None
+    """Generation of the spec that this status describes; -1 before the operator observed the object."""
     replicas: Count | None = None
     """Pods that exist."""
     ready_replicas: Count | None = None
@@ -128,7 +128,10 @@ class PoolStatus(ApiModel):
         Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=list_map("type"))]
         | None
     ) = None
-    """Ready, Progressing, UpToDate, Scaling, LimitsApplied, MetricsAvailable, PolicyApplied, BudgetLimited."""
+    """Ready, Progressing, UpToDate, Scaling, LimitsApplied, MetricsAvailable, PolicyApplied, BudgetLimited.
+
+    Stalled, Reconciling and DevicesUsed are present only where they apply.
+    """
     candidate: CandidateDecision | None = None
     """Decision of a policy's candidate, for comparison."""
     scaling: ScalingStatus | None = None

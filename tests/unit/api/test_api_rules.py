@@ -194,14 +194,19 @@ def test_every_object_says_what_it_holds() -> None:
     assert bad == []
 
 
-def test_the_only_default_is_the_pools_replicas() -> None:
+def test_the_only_defaults_are_the_pools_replicas_and_an_unobserved_status() -> None:
     undescribed = [
         (crd["spec"]["names"]["kind"], path, node["default"])
         for crd in map(load, FILES)
         for path, node in nodes(root(crd))
         if "default" in node
     ]
-    assert undescribed == [("InferencePool", "spec.replicas", 1)]
+    unobserved = {"observedGeneration": -1}  # kstatus counts an absent one as observed
+    assert sorted(undescribed, key=str) == [
+        ("InferencePolicy", "status", unobserved),
+        ("InferencePool", "spec.replicas", 1),
+        ("InferencePool", "status", unobserved),
+    ]
 
 
 def test_every_field_has_a_description() -> None:
