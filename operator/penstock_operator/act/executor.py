@@ -62,14 +62,11 @@ class PoolActs:
         if plan.checkpoint is not None:
             await self._write_checkpoint(plan, view, plan.checkpoint)
         for note in plan.events:
-            try:
-                await self.events.post(view.pool, note, now)
-            except ClusterError as error:
-                log.warning(
-                    "failed to post an Event: %s",
-                    error,
-                    extra=_about(plan, reason=note.reason),
-                )
+            self.events.add(view.pool, note, now)
+        try:
+            await self.events.write_due(view.pool, now)
+        except ClusterError as error:
+            log.warning("failed to write an Event, which is retried: %s", error, extra=_about(plan))
         return results
 
     async def _write_checkpoint(self, plan: PoolPlan, view: PoolView, write: ChildWrite) -> None:

@@ -49,7 +49,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventNote:
-    """An Event on the pool; `act/` writes at most one per minute for each pool and reason."""
+    """An Event on the pool; in `act/` notes of one reason in quick succession share an Event."""
 
     type: EventType
     reason: str
