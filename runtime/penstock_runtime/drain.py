@@ -1,7 +1,8 @@
 """Drain: shut down after SIGTERM without losing a request (docs/design/runtime.md#drain).
 
-1. `/readyz` fails at once. Endpoints are removed late, so the pod accepts requests for some seconds more; every
-   answer has `Connection: close`.
+1. `/readyz` fails at once, except for the kubelet: a deleted pod leaves the endpoints by its deletion, and a failed probe
+   would be a Warning Event. Endpoints are removed late, so the pod accepts requests for some seconds more; every answer
+   has `Connection: close`.
 2. New requests get 503 with Retry-After. Waiting requests are served if the engine predicts that they finish by the
    deadline; the others get the same 503 at once.
 3. Clients that still connect get 503 with `Connection: close` rather than a reset. The listener closes when no request

@@ -48,6 +48,9 @@ log = logging.getLogger(__name__)
 WRITE_BUFFER_SHARE: Final = 2
 """The bytes that requests may hold, divided by the bytes that unread answers may hold."""
 
+KUBELET: Final = "kube-probe/"
+"""Start of the kubelet's `User-Agent` in HTTP probes (kubernetes.io, Configure Probes)."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -224,9 +227,11 @@ class ClusterServer:
             return web.Response(status=500, text=f"EngineDied: {death}\n")
         return web.Response(text="ok\n")
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    async def _readyz(self, request: web.Request) -> web.Response:
+        """Answer 200 while the pod serves, and to the kubelet also while it drains quietly (docs/design/runtime.md#drain)."""
         health = self._pod.health
-        if health.ready:
+        agent = request.headers.get(hdrs.USER_AGENT, "")
+        if health.ready or (agent.startswith(KUBELET) and self._pod.drains_quietly()):
             return web.Response(text="ok\n")
         return web.Response(status=503, text=f"{health.stage}\n")
 

@@ -41,6 +41,8 @@ class Health:
 
     def __init__(self) -> None:
         self.death: str | None = None
+        self.served = False
+        """Whether the pod has ever been in stage Serving."""
         self.ready = False
         """Whether `/readyz` is 200: the model is warm and the pod is not stopping."""
         self.closing = False
@@ -59,8 +61,14 @@ class Health:
         """Set the stage and its consequences, which every request reads."""
         self._stage = stage
         self.ready = stage is Stage.SERVING
+        self.served = self.served or self.ready
         self.closing = stage not in (Stage.LOADING, Stage.SERVING)
         self.rejecting = stage in (Stage.DRAINING, Stage.DEAD)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the pod served and now stops, its engine alive."""
+        return self.served and self._stage in (Stage.CLOSING, Stage.DRAINING)
 
     def check_serving(self) -> None:
         """Check that this pod takes requests.

@@ -137,6 +137,14 @@ class Pod(Generic[AdmissionT_co, ClientT_co]):
         """Return the share of the KV cache in use; 0 without a cache."""
         return self.engine.cache_usage()
 
+    def drains_quietly(self) -> bool:
+        """Return whether the pod stops and has turned no request away.
+
+        A deleted pod leaves the endpoints before it turns requests away. One that is stopped without being deleted, as
+        under node pressure, stays there until its readiness fails.
+        """
+        return self.health.stopping and not self.counters.rejected[Stage.DRAINING]
+
     def collectors(self) -> list[Collector]:
         """Return the collectors of metrics that only this kind of engine has."""
         return list(self.engine.collectors())

@@ -6,12 +6,17 @@ from typing import Any
 import pytest
 
 from penstock_runtime.engine.messages import EngineDied
-from penstock_runtime.serving.health import Stage
+from penstock_runtime.serving.health import Health, Stage
 
 
-async def probe(pod: Any, path: str) -> tuple[int, str]:
-    async with pod.session.get(pod.cluster_url + path) as reply:
+async def probe(pod: Any, path: str, **headers: str) -> tuple[int, str]:
+    async with pod.session.get(pod.cluster_url + path, headers=headers) as reply:
         return reply.status, (await reply.text()).strip()
+
+
+async def kubelet_probe(pod: Any) -> tuple[int, str]:
+    """Send a readiness probe as the kubelet does."""
+    return await probe(pod, "/readyz", **{"User-Agent": "kube-probe/1.36", "Accept": "*/*"})
 
 
 async def test_probes_follow_the_life_of_a_pod(pod: Any) -> None:
@@ -23,6 +28,30 @@ async def test_probes_follow_the_life_of_a_pod(pod: Any) -> None:
     pod.pod.deliver(EngineDied("out of luck"))
     assert await probe(pod, "/healthz") == (500, "EngineDied: out of luck")
     assert await probe(pod, "/readyz") == (503, "EngineDied")
+
+
+async def test_a_pod_that_drains_stays_ready_for_the_kubelet_until_it_turns_a_request_away(
+    pod: Any, call: Any
+) -> None:
+    for stage in (Stage.CLOSING, Stage.DRAINING):
+        pod.pod.health.stage = stage
+        assert await kubelet_probe(pod) == (200, "ok")
+        assert await probe(pod, "/readyz") == (503, stage.value)
+    async with await pod.infer(call()) as reply:
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+    assert await kubelet_probe(pod) == (503, "Draining")
+
+
+async def test_the_kubelet_finds_no_pod_ready_whose_engine_died_while_it_drained(pod: Any) -> None:
+    pod.pod.health.stage = Stage.DRAINING
+    pod.pod.deliver(EngineDied("out of luck"))
+    assert await kubelet_probe(pod) == (503, "EngineDied")
+
+
+def test_a_pod_that_stops_before_its_model_is_loaded_was_never_ready() -> None:
+    health = Health()
+    health.stage = Stage.DRAINING
+    assert not health.stopping
 
 
 async def test_the_engines_death_ends_every_request_and_rejects_the_next(
