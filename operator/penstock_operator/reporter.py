@@ -9,6 +9,7 @@ from penstock_api.types.status import PoolStatus
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.limits import unacknowledged_pods
 from penstock_operator.decide.plan import PlanFigures, PoolPlan
+from penstock_operator.decide.status.conditions.kstatus import STALLED
 from penstock_operator.errors import ClusterError
 from penstock_operator.observe.cluster.cache import Unreadable
 from penstock_operator.observed import PoolView
@@ -91,15 +92,15 @@ def forget_all() -> None:
 
 
 async def report_unreadable(statuses: Statuses, pool: Unreadable) -> None:
-    """Set Ready=False/SpecNotUnderstood on a pool whose spec has a newer schema; once per generation."""
+    """Set Ready=False/SpecNotUnderstood, and Stalled, on a pool whose spec has a newer schema; once per generation."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    ready = condition(
-        "Ready",
-        status=False,
-        reason="SpecNotUnderstood",
-        message=f"{pool.message}: upgrade the operator",
+    reason, message = "SpecNotUnderstood", f"{pool.message}: upgrade the operator"
+    ready = condition("Ready", status=False, reason=reason, message=message)
+    stalled = condition(STALLED, status=True, reason=reason, message=message)
+    status = PoolStatus(
+        observed_generation=pool.generation,
+        conditions=merge((), (ready, stalled), pool.generation, now),
     )
-    status = PoolStatus(conditions=merge((), (ready,), pool.generation, now))
     try:
         await statuses.write_unreadable(pool, status)
     except ClusterError as error:

@@ -86,6 +86,14 @@ CYCLONUS = GoTool(
     ("cyclonus",),
 )
 """The last two are for `make audit` alone, which builds them itself."""
+GITOPS_SOURCE = Path(__file__).resolve().parents[1] / "gitops" / "health"
+GITOPS_HEALTH = GoTool(
+    name="gitops-health",
+    argv=("go", "build", *GO_FLAGS, "-s -w", "-o", "{bin}/gitops-health", "."),
+    programs=("gitops-health",),
+    sources=tuple(GITOPS_SOURCE / name for name in ("go.mod", "go.sum", "main.go")),
+)
+"""kstatus, Flux' expressions and Argo CD's interpreter, for the tests of examples/gitops, which build it themselves."""
 CLUSTER_TOOLS = (NODE, CONTAINERD_TOOL)
 CHART_TOOLS = (HELM, KUBECONFORM)
 KUBECTL_ROLE = "kubectl"

@@ -90,7 +90,7 @@ def plan_pool(
     outcome, state = decide_pool(drafted, grant, observed, now)
     writes = memoized.child_writes(drafted.memoized.writes, outcome, observed.control_keys)
     to_push = pushes(view, outcome.limits) if outcome.limits is not None else ()
-    conditions = all_conditions(outcome)
+    conditions = all_conditions(outcome, now)
     checkpointed_at, checkpoint_write = _checkpoint(drafted, outcome, state, now)
     acts = bool(writes.value or to_push)
     busy = busy_until(outcome, drafted.state.busy_until, now, acts=acts)

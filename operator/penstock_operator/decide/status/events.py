@@ -9,11 +9,15 @@ from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.pool_outcome import BUDGETED_FIELD, PoolOutcome
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.report.conditions import LAW_FAILED
+from penstock_operator.decide.status.conditions.loading import MODEL_LOADING
+from penstock_operator.decide.status.conditions.readiness import SCALED_TO_ZERO
 
 _WARNED = ("Ready", "Progressing", "PolicyApplied")
 """Conditions whose change to a new failure reason is reported as an Event."""
-_WITHOUT_EVENT = ("ReplicasUnavailable", "PoliciesNotReadable", "Settled", "Blocked")
-"""Reasons without an Event: part of every change, reported by another condition, or not about a single pool."""
+_WITHOUT_EVENT = (
+    "ReplicasUnavailable", MODEL_LOADING, SCALED_TO_ZERO, "PoliciesNotReadable", "Settled", "Blocked",
+)  # fmt: skip
+"""Reasons without an Event: part of every change, reported by another one, or not about a single pool."""
 
 
 def pool_events(outcome: PoolOutcome, conditions: Sequence[Condition]) -> tuple[EventNote, ...]:

@@ -5,16 +5,19 @@ from penstock_operator.decide.manifests.replica_conflict import contested
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.applied import limits_applied
 from penstock_operator.decide.status.conditions.budget import budget_limited, devices_used
+from penstock_operator.decide.status.conditions.kstatus import kstatus
 from penstock_operator.decide.status.conditions.policy import policy_applied
 from penstock_operator.decide.status.conditions.progress import progressing, up_to_date
 from penstock_operator.decide.status.conditions.readiness import ready
 
 
-def all_conditions(outcome: PoolOutcome) -> tuple[Condition, ...]:
-    """Return every condition of the pool, in display order."""
+def all_conditions(outcome: PoolOutcome, now: float) -> tuple[Condition, ...]:
+    """Return every condition of the pool, in display order; `now` in Unix seconds."""
+    serving, changing = ready(outcome), progressing(outcome)
     return (
-        ready(outcome),
-        progressing(outcome),
+        serving,
+        changing,
+        *kstatus(outcome, serving, changing, now),
         up_to_date(outcome),
         *_scaling(outcome),
         limits_applied(outcome),

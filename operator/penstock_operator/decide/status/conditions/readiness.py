@@ -1,19 +1,20 @@
 """The Ready condition: whether the pool serves requests.
 
 As with a Deployment's Available, scaling up does not make a serving pool unready: Progressing reports what missing
-replicas wait for, so that `kubectl wait` and alerts react to failures and not to every scale-up.
+replicas wait for, so that `kubectl wait` and alerts react to failures and not to every scale-up. Unlike Available, it
+is False at zero replicas: nothing wakes such a pool, so its requests fail
+(docs/design/decisions.md#a-pool-at-zero-replicas-is-not-ready).
 """
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
+from penstock_operator.decide.manifests.replica_conflict import contested
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING, loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
 
 READY = "Ready"
-_SCALED_TO_ZERO = (
-    "; the pool is scaled to zero and serves no requests: set spec.replicas, or scaling.mode Auto"
-)
+SCALED_TO_ZERO = "ScaledToZero"
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
@@ -24,6 +25,7 @@ def ready(outcome: PoolOutcome) -> Condition:
         or _rejection(outcome)
         or _not_allowed(outcome)
         or _no_devices(outcome)
+        or _zero(outcome)
         or _replicas(outcome)
     )  # fmt: skip
 
@@ -65,13 +67,27 @@ def _no_devices(outcome: PoolOutcome) -> Condition | None:
     return condition(READY, FALSE, "NoDevicesGranted", message)
 
 
+def _zero(outcome: PoolOutcome) -> Condition | None:
+    """Return the condition of a pool whose Deployment has zero replicas, by the spec or against it."""
+    if outcome.replicas > 0:
+        return None
+    if outcome.scaling.replicas == 0:
+        message = (
+            "the pool is scaled to zero and serves no requests, and none starts a replica:"
+            " set spec.replicas to 1 or more, or spec.scaling.mode to Auto"
+        )
+        return condition(READY, FALSE, SCALED_TO_ZERO, message)
+    if outcome.contested:
+        other = contested(outcome.replicas)
+        return condition(READY, FALSE, other.reason, other.message)
+    return condition(READY, FALSE, "TemplateNotAllowed", "; ".join(outcome.pinned.violations))
+
+
 def _replicas(outcome: PoolOutcome) -> Condition:
     desired, serving = outcome.replicas, len(outcome.ready)
     count = f"{serving}/{desired} replicas ready"
     if serving >= desired:
-        return condition(
-            READY, TRUE, "AllReplicasReady", count if desired else count + _SCALED_TO_ZERO
-        )
+        return condition(READY, TRUE, "AllReplicasReady", count)
     failing = worst(outcome.pods)
     if serving:
         starting = loading(outcome) or "the others are starting"

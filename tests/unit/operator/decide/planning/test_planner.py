@@ -73,6 +73,7 @@ def test_all_conditions_are_set_on_the_first_visit_each_with_a_reason() -> None:
     assert [condition.type for condition in conditions] == [
         "Ready",
         "Progressing",
+        "Reconciling",
         "UpToDate",
         "Scaling",
         "MetricsAvailable",

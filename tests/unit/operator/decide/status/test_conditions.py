@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock_api import names
+from penstock_operator.decide.actions import EventType
 from penstock_operator.observed import Acknowledgement, PodProblem, SchemaSkew
 from tests.unit.operator.decide.world import (
     World,
@@ -42,10 +43,30 @@ def test_a_pool_that_uses_its_devices_has_no_condition_on_them(count: int) -> No
     assert "DevicesUsed" not in [condition.type for condition in known(plan.status.conditions)]
 
 
-def test_a_pool_without_replicas_is_ready_and_reports_that_it_serves_no_requests() -> None:
+def test_a_pool_at_zero_replicas_is_not_ready_and_names_the_remedy() -> None:
     plan = settled(pool=pool(replicas=0)).run()
-    assert reason(plan, "Ready") == "True/AllReplicasReady"
-    assert "serves no requests: set spec.replicas" in message(plan, "Ready")
+    assert reason(plan, "Ready") == "False/ScaledToZero"
+    assert "set spec.replicas to 1 or more" in message(plan, "Ready")
+    assert reason(plan, "Progressing") == "False/Settled"
+    assert plan.events == ()
+
+
+def test_a_pool_that_is_scaled_to_zero_leaves_no_warning() -> None:
+    world = settled()
+    world.edit_spec(replicas=0)
+    plan = world.settle()
+    assert reason(plan, "Ready") == "False/ScaledToZero"
+    assert [event.type for event in plan.events if event.type is EventType.WARNING] == []
+
+
+def test_a_pool_whose_template_starts_no_pod_is_not_reported_as_scaled_to_zero() -> None:
+    world = settled(pool=pool(replicas=0))
+    world.policies = (
+        policy("trusted", bounds={"template": {"allowedImages": ["elsewhere.example/*"]}}),
+    )
+    world.edit_spec(replicas=1)
+    plan = world.run()
+    assert reason(plan, "Ready") == "False/TemplateNotAllowed"
 
 
 def test_a_starting_pool_reports_its_ready_replicas() -> None:
@@ -282,7 +303,7 @@ def test_a_transition_time_changes_only_with_its_status() -> None:
         condition.type: condition.last_transition_time
         for condition in known(world.run().status.conditions)
     }
-    moved = {kind for kind in after if after[kind] != before[kind]}
+    moved = {kind for kind in after if after[kind] != before.get(kind)}
     assert {"Ready", "Progressing"} <= moved
     assert not moved & {"UpToDate", "PolicyApplied"}
 
