@@ -15,6 +15,7 @@ from aiohttp import ClientSession
 
 from penstock_api.certificates import CertificateUnusable, ServerCertificate
 from penstock_api.types.pod_template.container import ImagePullPolicy
+from penstock_api.types.pod_template.security import IdSource
 from penstock_operator import health
 from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events
@@ -189,6 +190,7 @@ def _build(
         image_pull_policy=ImagePullPolicy(config.image_pull_policy)
         if config.image_pull_policy
         else None,
+        pool_ids=IdSource(config.pool_ids),
         peers=config.pool_network_policy,
     )
     named = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN

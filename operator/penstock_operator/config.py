@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from penstock_api.types.pod_template.security import IdSource
 from penstock_api.types.policy import Prometheus
 from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.spec.prometheus import MetricsServer
@@ -16,6 +17,7 @@ from penstock_operator.errors import OperatorConfigError
 
 PREFIX = "PENSTOCK_"
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+POOL_IDS = tuple(IdSource)
 SCOPES = ("Cluster", "Namespaces")
 LOG_FORMATS = ("json", "text")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -34,6 +36,8 @@ class OperatorConfig:
     """Identity in the Lease; unset: the host name."""
     image_pull_policy: str = ""
     """Always | IfNotPresent | Never; empty: the default of Kubernetes."""
+    pool_ids: str = "Fixed"
+    """Fixed | Platform: pods of pools that set no user and group IDs get 65532, or those that the platform assigns."""
     scope: str = "Cluster"
     """Cluster | Namespaces: serves every namespace, or those in `namespaces`."""
     namespaces: str = ""
@@ -93,6 +97,7 @@ class OperatorConfig:
 
 def _checked(config: OperatorConfig) -> OperatorConfig:
     _check_choice("image_pull_policy", config.image_pull_policy, ("", *PULL_POLICIES))
+    _check_choice("pool_ids", config.pool_ids, POOL_IDS)
     _check_choice("log_format", config.log_format, LOG_FORMATS)
     _check_choice("log_level", config.log_level, LOG_LEVELS)
     _check_choice("scope", config.scope, SCOPES)

@@ -9,14 +9,9 @@ from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition, ObservedGeneration
 from penstock_api.pod_contract import BatchSize, QueueDepth
 from penstock_api.types.fields import (
-    ATOMIC_LIST,
-    ATOMIC_MAP,
     SET_LIST,
     Count,
     Image,
-    LabelKey,
-    LabelMap,
-    LabelValue,
     Name,
     list_map,
     rule,
@@ -27,55 +22,7 @@ from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.resources import Resource
 from penstock_api.types.schedules import Schedule
-
-
-class SelectorOperator(StrEnum):
-    """As meta/v1."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-
-
-class SelectorRequirement(ApiModel):
-    """As meta/v1."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
-                "selector key %s with operator %s has %s",
-                "self.key",
-                "self.operator",
-                "self.operator in ['In', 'NotIn'] ? 'no values: add some' : 'values: remove them'",
-            )
-        )
-    )
-    key: LabelKey
-    """Key of the label."""
-    operator: SelectorOperator
-    """Comparison operator."""
-    values: (
-        Annotated[tuple[LabelValue, ...], Field(max_length=64, json_schema_extra=ATOMIC_LIST)]
-        | None
-    ) = None
-    """Values, for In and NotIn."""
-
-
-class LabelSelector(ApiModel):
-    """As meta/v1; empty selects everything."""
-
-    model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
-    match_labels: LabelMap | None = None
-    """Labels that must match."""
-    match_expressions: (
-        Annotated[
-            tuple[SelectorRequirement, ...], Field(max_length=16, json_schema_extra=ATOMIC_LIST)
-        ]
-        | None
-    ) = None
-    """Requirements that must all be met."""
+from penstock_api.types.selectors import LabelSelector
 
 
 class PolicyDefaults(ApiModel):
@@ -136,6 +83,14 @@ class TemplateBounds(ApiModel):
         Annotated[tuple[Name, ...], Field(max_length=64, json_schema_extra=SET_LIST)] | None
     ) = None
     """PriorityClasses that a template may name."""
+    runtime_class_names: (
+        Annotated[tuple[Name, ...], Field(max_length=64, json_schema_extra=SET_LIST)] | None
+    ) = None
+    """RuntimeClasses that a template may name; the cluster's default, by naming none, is always allowed."""
+    scheduler_names: (
+        Annotated[tuple[Name, ...], Field(max_length=64, json_schema_extra=SET_LIST)] | None
+    ) = None
+    """Schedulers that a template may name; default-scheduler is always allowed."""
 
 
 class CandidateBounds(ApiModel):

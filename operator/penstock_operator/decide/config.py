@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock_api.types.pod_template.container import ImagePullPolicy
+from penstock_api.types.pod_template.security import IdSource
 
 Peer = Mapping[str, Any]
 """A NetworkPolicyPeer of networking/v1."""
@@ -28,5 +29,7 @@ class DecideConfig:
     """Image pinned into the template of a pool that names none, at its first render."""
     image_pull_policy: ImagePullPolicy | None = None
     """Pull policy of pools that set none; None leaves it to the API server's default."""
+    pool_ids: IdSource = IdSource.FIXED
+    """Origin of the user and group IDs that a pool leaves unset."""
     peers: PoolPeers | None = None
     """None: the operator creates no NetworkPolicy for pools."""

@@ -153,6 +153,22 @@ BY_SCHEMA = [
         ("container.env[1]", "Duplicate value", '"A"'),
     ),
     Bad(
+        "root-as-user",
+        {"template": {"securityContext": {"runAsUser": 0}}},
+        ("template.securityContext.runAsUser", "0"),
+    ),
+    Bad(
+        "skew-of-zero",
+        {
+            "template": {
+                "topologySpreadConstraints": [
+                    {"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 0}
+                ]
+            }
+        },
+        ("topologySpreadConstraints[0].maxSkew", "0"),
+    ),
+    Bad(
         "bad-taint-effect",
         {"template": {"tolerations": [{"operator": "Exists", "effect": "Never"}]}},
         ("tolerations[0].effect", '"Never"'),
@@ -391,6 +407,54 @@ BY_RULE = [
             }
         },
         ("container.resources", "memory 2Gi > 1024Mi", "lower the request or raise the limit"),
+    ),
+    Bad(
+        "node-requirement-without-values",
+        {
+            "template": {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {"matchExpressions": [{"key": "gpu", "operator": "In"}]}
+                            ]
+                        }
+                    }
+                }
+            }
+        },
+        ("matchExpressions[0]", "key gpu with operator In has 0 values", "need some"),
+    ),
+    Bad(
+        "min-domains-of-a-preference",
+        {
+            "template": {
+                "topologySpreadConstraints": [
+                    {
+                        "topologyKey": "zone",
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                        "maxSkew": 1,
+                        "minDomains": 2,
+                    }
+                ]
+            }
+        },
+        ("topologySpreadConstraints[0]", "minDomains 2", "ScheduleAnyway", "remove it"),
+    ),
+    Bad(
+        "ids-of-the-platform-and-a-user",
+        {"template": {"securityContext": {"ids": "Platform", "runAsUser": 1000, "fsGroup": 5}}},
+        ("template.securityContext", "Platform", "runAsUser, fsGroup", "set ids Fixed"),
+    ),
+    Bad(
+        "claim-of-no-kind",
+        {"template": {"resourceClaims": [{"name": "gpu"}]}},
+        ("resourceClaims[0]", "gpu sets neither", "set exactly one"),
+    ),
+    Bad(
+        "claim-that-the-pod-lacks",
+        {"template": {"container": {"resources": {"claims": [{"name": "gpu"}]}}}},
+        ("spec.template", "resources.claims refers to", "gpu", "add the claim there"),
     ),
     Bad(
         "toleration-of-any-value",

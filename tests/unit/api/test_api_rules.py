@@ -36,8 +36,12 @@ QUANTITIES_BY_NATURE = {
     "actualReplicas",
     "wanted",
     "granted",
+    "maxSkew",
+    "minDomains",
 }
 """Numbers that count things: replicas, rows, requests, pods, devices, generations."""
+IDS = {"runAsUser", "runAsGroup", "fsGroup", "supplementalGroups[]"}
+"""Numbers that name a user or a group, as core/v1."""
 UNITS = re.compile(r"(Milliseconds|[sS]econds|Minutes|Percent|PercentPerMinute|PerSecond)$")
 
 
@@ -124,7 +128,7 @@ def test_numbers_name_their_unit_unless_they_count() -> None:
     bad = []
     for path, _ in of_type("integer"):
         name = path.split(".")[-1].split(" ")[-1]
-        if not UNITS.search(name) and name not in QUANTITIES_BY_NATURE:
+        if not UNITS.search(name) and name not in QUANTITIES_BY_NATURE | IDS:
             bad.append(path)
     assert bad == []
 
@@ -301,5 +305,16 @@ def test_a_template_offers_nothing_that_leaves_the_sandbox() -> None:
         "hostIPC",
         "privileged",
         "capabilities",
-        "securityContext",
     }
+
+
+def test_a_security_context_has_ids_and_nothing_else() -> None:
+    (context,) = [node for _, path, node in own_nodes() if path.endswith("securityContext")]
+    assert set(context["properties"]) == {
+        "ids",
+        "runAsUser",
+        "runAsGroup",
+        "fsGroup",
+        "supplementalGroups",
+    }
+    assert context["properties"]["runAsUser"]["minimum"] == 1, "never root"

@@ -22,6 +22,7 @@ def test_the_required_variables_suffice() -> None:
         ("PENSTOCK_LOG_FORMAT", "xml", "PENSTOCK_LOG_FORMAT must be one of json, text, got 'xml'"),
         ("PENSTOCK_LOG_LEVEL", "loud", "PENSTOCK_LOG_LEVEL must be one of"),
         ("PENSTOCK_IMAGE_PULL_POLICY", "Sometimes", "PENSTOCK_IMAGE_PULL_POLICY must be one of"),
+        ("PENSTOCK_POOL_IDS", "Any", "PENSTOCK_POOL_IDS must be one of Fixed, Platform, got 'Any'"),
         ("PENSTOCK_SCOPE", "Half", "PENSTOCK_SCOPE must be one of Cluster, Namespaces, got 'Half'"),
         ("PENSTOCK_SCOPE", "Namespaces", "PENSTOCK_NAMESPACES must name at least one namespace"),
         (

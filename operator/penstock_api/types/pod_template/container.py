@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.types.fields import ATOMIC_MAP, Name, Quantity, list_map, rule, rules
+from penstock_api.types.pod_template.claims import ContainerResourceClaim
 from penstock_api.types.pod_template.volumes import VolumeMount
 
 RESERVED_ENV_PREFIX = "PENSTOCK_"
@@ -113,6 +114,14 @@ class Resources(ApiModel):
     """Resources that the scheduler reserves."""
     limits: ResourceMap | None = None
     """Resource limits; on a CPU the memory limit bounds the batch cap."""
+    claims: (
+        Annotated[
+            tuple[ContainerResourceClaim, ...],
+            Field(max_length=8, json_schema_extra=list_map("name")),
+        ]
+        | None
+    ) = None
+    """Entries of `template.resourceClaims` that the container uses."""
 
 
 class ContainerTemplate(ApiModel):

@@ -21,7 +21,10 @@ from penstock_api.types.fields import (
     rule,
     rules,
 )
+from penstock_api.types.pod_template.affinity import Affinity, TopologySpreadConstraint
+from penstock_api.types.pod_template.claims import PodResourceClaim
 from penstock_api.types.pod_template.container import ContainerTemplate
+from penstock_api.types.pod_template.security import PodSecurityContext
 from penstock_api.types.pod_template.volumes import LocalObjectReference, Volume
 
 
@@ -86,7 +89,16 @@ class PodTemplate(ApiModel):
                 "container.volumeMounts refers to %s, not in template.volumes: add the volume, or remove the mount",
                 "self.container.volumeMounts.filter(m, !has(self.volumes)"
                 " || !self.volumes.exists(v, v.name == m.name)).map(m, m.name)",
-            )
+            ),
+            rule(
+                "!has(self.container) || !has(self.container.resources)"
+                " || !has(self.container.resources.claims)"
+                " || self.container.resources.claims.all(c, has(self.resourceClaims)"
+                " && self.resourceClaims.exists(r, r.name == c.name))",
+                "container.resources.claims refers to %s, not in template.resourceClaims: add the claim there, or remove it",
+                "self.container.resources.claims.filter(c, !has(self.resourceClaims)"
+                " || !self.resourceClaims.exists(r, r.name == c.name)).map(c, c.name)",
+            ),
         )
     )
     labels: OwnLabelMap | None = None
@@ -100,6 +112,30 @@ class PodTemplate(ApiModel):
         | None
     ) = None
     """Taints that the pods tolerate."""
+    affinity: Affinity | None = None
+    """Rules about nodes, and about other pods to be near to or apart from."""
+    topology_spread_constraints: (
+        Annotated[
+            tuple[TopologySpreadConstraint, ...],
+            Field(max_length=8, json_schema_extra=list_map("topologyKey", "whenUnsatisfiable")),
+        ]
+        | None
+    ) = None
+    """How the pods are spread over zones, nodes or other domains."""
+    scheduler_name: Name | None = None
+    """Scheduler of the pods; defaults to the cluster's default scheduler."""
+    runtime_class_name: Name | None = None
+    """RuntimeClass of the pods, such as nvidia or kata; defaults to the cluster's default."""
+    security_context: PodSecurityContext | None = None
+    """User and group IDs of the pods."""
+    resource_claims: (
+        Annotated[
+            tuple[PodResourceClaim, ...], Field(max_length=8, json_schema_extra=list_map("name"))
+        ]
+        | None
+    ) = None
+    """Claims of devices by dynamic resource allocation, for `container.resources.claims`; set `accelerator.count` to 0 if
+    they replace the accelerator. GPU budgets do not count them."""
     priority_class_name: Name | None = None
     """PriorityClass of the pods."""
     service_account_name: Name | None = None

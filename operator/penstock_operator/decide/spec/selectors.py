@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from penstock_api.types.policy import LabelSelector, SelectorOperator, SelectorRequirement
+from penstock_api.types.selectors import LabelSelector, SelectorOperator, SelectorRequirement
 from penstock_operator.observed import PolicyObject
 
 

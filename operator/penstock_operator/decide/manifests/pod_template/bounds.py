@@ -1,4 +1,4 @@
-"""Bounds of policies on pod templates: allowed images, ServiceAccounts and PriorityClasses.
+"""Bounds of policies on pod templates: allowed images, ServiceAccounts, PriorityClasses, RuntimeClasses and schedulers.
 
 An absent list sets no bound; an empty one allows only the pool's own ServiceAccount; several policies intersect. The
 bounds apply to the rendered template, so that they also apply to a stored one.
@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 from penstock_api.types.policy import TemplateBounds
 from penstock_operator.decide.manifests.metadata import Manifest, child_name
 from penstock_operator.observed import PolicyObject, PoolObject
+
+DEFAULT_SCHEDULER = "default-scheduler"
+"""Written by the API server into a Deployment whose template names no scheduler, from which a template is restored."""
 
 
 def violations(
@@ -34,9 +37,14 @@ def _violations(
     account, accounts = spec["serviceAccountName"], bounds.service_account_names
     if accounts is not None and account not in {*accounts, child_name(pool)}:
         yield _sentence("template.serviceAccountName", account, policy, accounts, "is not among")
-    priority, priorities = spec.get("priorityClassName"), bounds.priority_class_names
-    if priority and priorities is not None and priority not in priorities:
-        yield _sentence("template.priorityClassName", priority, policy, priorities, "is not among")
+    for field, names in (
+        ("priorityClassName", bounds.priority_class_names),
+        ("runtimeClassName", bounds.runtime_class_names),
+        ("schedulerName", bounds.scheduler_names),
+    ):
+        name = spec.get(field)
+        if name and name != DEFAULT_SCHEDULER and names is not None and name not in names:
+            yield _sentence(f"template.{field}", name, policy, names, "is not among")
 
 
 def _images(spec: Manifest) -> Iterable[tuple[str, str]]:

@@ -89,7 +89,12 @@ def _resources(own: Resources, device: ReplicaDevices) -> Manifest:
         given.pop(device.resource_name, None)
     if device.count:
         limits[device.resource_name] = str(device.count)
-    return {k: v for k, v in (("requests", requests), ("limits", limits)) if v}
+    claims = [claim.model_dump(mode="json", exclude_none=True) for claim in own.claims or ()]
+    return {
+        key: value
+        for key, value in (("requests", requests), ("limits", limits), ("claims", claims))
+        if value
+    }
 
 
 def _quantities(given: dict[str, int | str] | None) -> dict[str, str]:

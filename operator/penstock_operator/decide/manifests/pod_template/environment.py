@@ -34,7 +34,8 @@ def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) ->
     device = accelerator(pool)
     cores: Manifest = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1"}}
     # With a device the CPU only feeds it, and contention between torch threads costs more than they gain.
-    threads: Manifest = {"value": "1"} if device.count else {"valueFrom": cores}
+    has_device = device.count or (own.resources and own.resources.claims)
+    threads: Manifest = {"value": "1"} if has_device else {"valueFrom": cores}
     entries: list[Manifest] = [
         {"name": names.ENV_POOL, "value": pool.name},
         _from_pod(names.ENV_NAMESPACE, "metadata.namespace"),

@@ -6,10 +6,16 @@ Policies and live limits do not change it (docs/design/design.md#template-and-li
 from typing import Any
 
 from penstock_api import names
+from penstock_api.types.pod_template.security import IdSource, PodSecurityContext
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pool import PoolSpec
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.manifests.metadata import Manifest, child_name, labels
+from penstock_operator.decide.manifests.metadata import (
+    Manifest,
+    child_name,
+    labels,
+    selector,
+)
 from penstock_operator.decide.manifests.pod_template.container import container
 from penstock_operator.decide.manifests.pod_template.volumes import volumes
 from penstock_operator.observed import PoolObject
@@ -40,15 +46,13 @@ def pod_template(pool: PoolObject, config: DecideConfig) -> Manifest:
         ),
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
+            **_ids(own.security_context or PodSecurityContext(), config.pool_ids),
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "volumes": volumes(pool),
         "containers": [container(pool, config, drain_deadline(pool.spec))],
-        **_placement(own),
+        **_placement(pool, own),
     }
     if own.service_account_name is None:  # a named account sets itself whether tokens are mounted
         spec["automountServiceAccountToken"] = False
@@ -67,7 +71,30 @@ def _metadata(pool: PoolObject, own: PodTemplate) -> Manifest:
     return metadata | ({"annotations": annotations} if annotations else {})
 
 
-def _placement(own: PodTemplate) -> dict[str, Any]:
-    fields = {"node_selector", "tolerations", "priority_class_name", "image_pull_secrets"}
-    given = own.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
+def _ids(own: PodSecurityContext, default: IdSource) -> dict[str, Any]:
+    """Return the user and group IDs: the pool's own, and for the others the fixed ones or none."""
+    fixed: dict[str, Any] = {"runAsUser": USER, "runAsGroup": USER, "fsGroup": USER}
+    given = own.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"ids"})
+    return {**(fixed if (own.ids or default) is IdSource.FIXED else {}), **given}
+
+
+_PLACEMENT = {
+    "node_selector",
+    "tolerations",
+    "affinity",
+    "topology_spread_constraints",
+    "scheduler_name",
+    "runtime_class_name",
+    "priority_class_name",
+    "image_pull_secrets",
+    "resource_claims",
+}
+"""Fields that the pod takes as they are."""
+
+
+def _placement(pool: PoolObject, own: PodTemplate) -> dict[str, Any]:
+    given = own.model_dump(mode="json", by_alias=True, exclude_none=True, include=_PLACEMENT)
+    for constraint in given.get("topologySpreadConstraints", ()):
+        # without a selector a constraint would count no pod
+        constraint.setdefault("labelSelector", {"matchLabels": selector(pool)})
     return {key: value for key, value in given.items() if value}

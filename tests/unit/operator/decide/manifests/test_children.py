@@ -213,14 +213,3 @@ def test_a_pools_labels_never_replace_the_operators() -> None:
     template = manifests(template=own)["Deployment"]["spec"]["template"]
     assert template["metadata"]["labels"]["team"] == "a"
     assert template["metadata"]["labels"][names.LABEL_POOL_UID] == "uid-chat"
-
-
-def test_placement_is_copied_to_the_pod() -> None:
-    own = {
-        "nodeSelector": {"zone": "a"},
-        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
-        "priorityClassName": "high",
-        "imagePullSecrets": [{"name": "regcred"}],
-    }
-    pod = pod_of(template=own)
-    assert {key: pod[key] for key in own} == own

@@ -123,6 +123,9 @@ def test_a_pool_stored_by_an_earlier_version_has_the_inputs_of_its_pinned_templa
         {"accelerator": {"resourceName": "nvidia.com/gpu", "count": 2}},
         {"drain": {"deadlineSeconds": 30}},
         {"template": {"nodeSelector": {"zone": "a"}}},
+        {"template": {"runtimeClassName": "kata"}},
+        {"template": {"schedulerName": "volcano"}},
+        {"template": {"securityContext": {"runAsUser": 1000}}},
         {"template": {"container": {"env": [{"name": "A", "value": "1"}]}}},
         {"model": {"name": "served", "source": {"type": "Module", "module": {"factory": "m:f"}}}},
     ],
@@ -263,9 +266,15 @@ def test_a_deleted_deployment_with_a_forbidden_template_is_not_created_again() -
         ({"priorityClassNames": []}, {}, True),
         ({"priorityClassNames": []}, {"priorityClassName": "high"}, False),
         ({"priorityClassNames": ["high"]}, {"priorityClassName": "high"}, True),
+        ({}, {"runtimeClassName": "kata", "schedulerName": "volcano"}, True),
+        ({"runtimeClassNames": [], "schedulerNames": []}, {}, True),
+        ({"runtimeClassNames": []}, {"runtimeClassName": "kata"}, False),
+        ({"runtimeClassNames": ["kata"]}, {"runtimeClassName": "kata"}, True),
+        ({"schedulerNames": ["yunikorn"]}, {"schedulerName": "volcano"}, False),
+        ({"schedulerNames": []}, {"schedulerName": "default-scheduler"}, True),
     ],
 )
-def test_accounts_and_priorities_are_bounded_where_a_list_is_given(
+def test_names_of_other_objects_are_bounded_where_a_list_is_given(
     bounds: dict[str, Any], template: dict[str, Any], allowed: bool
 ) -> None:
     world = World(
