@@ -50,5 +50,5 @@ def load_model(config: RuntimeConfig, taken: EnginePlacement) -> Model:
         load,
     )
 
-    options = ModelOptions(taken.threads, compile=config.engine.compile)
+    options = ModelOptions(taken.threads, config.engine.dtype, compile=config.engine.compile)
     return load(config.model, config.model_name, config.files_folder, options)

@@ -75,18 +75,29 @@ AnnotationMap = Annotated[
     Field(max_length=32, json_schema_extra=rules(KEYS_RULE, OWN_KEYS_RULE)),
 ]
 Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\s]+$")]
-Quantity = Annotated[
-    int | str,
-    Field(
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "pattern": QUANTITY,
-            "maxLength": 32,
-            "minimum": 0,
-        }
-    ),
-]
+_QUANTITY_EXTRA: dict[str, Any] = {
+    "x-kubernetes-int-or-string": True,
+    "pattern": QUANTITY,
+    "maxLength": 32,
+    "minimum": 0,
+}
+Quantity = Annotated[int | str, Field(json_schema_extra=_QUANTITY_EXTRA)]
 """As apimachinery's resource.Quantity, never negative."""
+
+
+def quantity(field: str, minimum: str, maximum: str) -> Any:
+    """Return the schema of a quantity of bytes from `minimum` to `maximum`; `field` is its name in the message."""
+
+    def compared(limit: str) -> str:
+        return f"quantity(string(self)).compareTo(quantity('{limit}'))"
+
+    bounds = rule(
+        f"{compared(minimum)} >= 0 && {compared(maximum)} <= 0",
+        f"{field} %s is not a size from {minimum} to {maximum}: use a number of bytes, or a unit such as Mi or Gi",
+        "self",
+    )
+    return Field(json_schema_extra={**_QUANTITY_EXTRA, **rules(bounds)})
+
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 ShortText = Annotated[str, Field(max_length=512)]

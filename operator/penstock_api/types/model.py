@@ -19,6 +19,15 @@ class Task(StrEnum):
     CLASSIFICATION = "Classification"
 
 
+class DType(StrEnum):
+    """Data type in which a model computes."""
+
+    AUTO = "Auto"
+    FLOAT32 = "Float32"
+    FLOAT16 = "Float16"
+    BFLOAT16 = "BFloat16"
+
+
 _TASK = "(has({0}.task) ? {0}.task : 'Tensor')"
 _FILES = ("persistentVolumeClaim", "huggingFace", "image", "s3")
 _DIRECTORY_TYPES = "PersistentVolumeClaim, HuggingFace, Image or S3"
@@ -55,6 +64,13 @@ class ModelSpec(ApiModel):
                 _TASK.format("self"),
                 at=".task",
             ),
+            rule(
+                f"!has(self.dtype) || {_TASK.format('self')} != 'Tensor'",
+                "dtype %s is for tasks on texts, but task is %s: a program or factory has its own types; remove dtype",
+                "self.dtype",
+                _TASK.format("self"),
+                at=".dtype",
+            ),
         )
     )
     name: (
@@ -69,5 +85,8 @@ class ModelSpec(ApiModel):
     """Name that clients use; defaults to the name of the pool."""
     task: Task | None = None
     """Task of the model: inference on tensors, text generation, text embeddings or text classification. Defaults to Tensor; immutable."""
+    dtype: DType | None = None
+    """Data type in which the model computes, for tasks on texts. Auto, the default, is the type of the model's files on a GPU; on a CPU
+    Float32, or for TextGeneration the type that is measured to be faster."""
     source: ModelSource
     """Source of the model."""

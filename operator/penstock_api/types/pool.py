@@ -6,24 +6,15 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.types.fields import Image, rule, rules
+from penstock_api.types.fields import rule, rules
 from penstock_api.types.live import MAX_REPLICAS, Batching, Objectives, Scaling, Weight
 from penstock_api.types.model import ModelSpec
-from penstock_api.types.pod_template.container import ImagePullPolicy, KeySelector
+from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.resources import Resource
+from penstock_api.types.runtime import GenerationSpec, RuntimeSpec
 from penstock_api.types.status import PoolStatus
-
-
-class RuntimeSpec(ApiModel):
-    """The runtime container."""
-
-    image: Image | None = None
-    """Image; defaults to the operator's default at the pool's first render, which is then pinned."""
-    image_pull_policy: ImagePullPolicy | None = None
-    """As core/v1; defaults to the operator's setting."""
-
 
 _ONE_DEVICE_RULE = rule(
     "!has(self.count) || self.count <= 1",
@@ -93,18 +84,27 @@ _TOKENS_RULE = rule(
     at=".objectives",
 )
 
+_GENERATION_RULE = rule(
+    "!has(self.generation) || (has(self.model.task) && self.model.task == 'TextGeneration')",
+    "generation is for model.task TextGeneration, but model.task is %s: remove spec.generation",
+    "has(self.model.task) ? self.model.task : 'unset'",
+    at=".generation",
+)
+
 
 class PoolSpec(ApiModel):
     """Desired state of a pool. Unset fields take a policy's default or a built-in one."""
 
-    model_config = ConfigDict(json_schema_extra=rules(_TOKENS_RULE))
+    model_config = ConfigDict(json_schema_extra=rules(_TOKENS_RULE, _GENERATION_RULE))
 
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1
     """Replica count in scaling modes Manual and Recommend, which `kubectl scale` writes. Modes Auto and Hold ignore it."""
     model: ModelSpec
     """Model of the pool. A change triggers a rollout."""
     runtime: RuntimeSpec | None = None
-    """Image of the runtime container. A change triggers a rollout."""
+    """Image and settings of the runtime container. A change triggers a rollout."""
+    generation: GenerationSpec | None = None
+    """Settings of text generation, for task TextGeneration. A change triggers a rollout."""
     accelerator: Accelerator | None = None
     """Device of one replica; defaults to one nvidia.com/gpu. A change triggers a rollout."""
     rollout: RolloutSpec | None = None

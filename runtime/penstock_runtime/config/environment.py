@@ -1,6 +1,7 @@
 """`read_config`: the settings of a pod from the environment, read once; unknown names are errors.
 
-The operator sets the variables of `penstock_api.names` in a pod; the others are for developers and tests.
+The operator sets the variables of `penstock_api.names` in a pod; the others are for developers and tests. `dtype` of the
+model's spec takes precedence over `PENSTOCK_DTYPE`.
 `PENSTOCK_MODEL` alone is enough to run `python -m penstock_runtime` on a laptop.
 """
 
@@ -55,11 +56,16 @@ def read_config(environ: Mapping[str, str]) -> RuntimeConfig:
         if name.startswith("PENSTOCK_") and not _is_service_link(name, value)
     }
     _check_names(ours)
-    ours.setdefault("PENSTOCK_LOG_FORMAT", "json" if names.ENV_POD_UID in ours else "text")
+    ours.setdefault(names.ENV_LOG_FORMAT, "json" if names.ENV_POD_UID in ours else "text")
     values: dict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in ours.items():
         reader = _READERS[_ALIASES.get(name, name)]
         values[reader.group][reader.field] = _parse(name, value, reader.parse)
+    model: ModelSpec = values[""]["model"]
+    if model.dtype is not None:
+        values["engine"]["dtype"] = DType(model.dtype.lower())
+    if dtype := values["engine"].get("dtype"):
+        values["generation.step"]["dtype"] = dtype
     if step := values.pop("generation.step", None):
         values["generation"]["step"] = StepOptions(**step)
     groups = {name: group(**values[name]) for name, group in _GROUPS.items()}
@@ -160,9 +166,9 @@ _GROUPS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 _ALIASES: Final = {
-    "PENSTOCK_STEP": "PENSTOCK_COMPUTE_BACKEND",
+    "PENSTOCK_STEP": names.ENV_COMPUTE_BACKEND,
     "PENSTOCK_STEP_DEPTH": "PENSTOCK_OVERLAP_SCHEDULING",
-    "PENSTOCK_BODY_SECONDS": "PENSTOCK_BODY_TIMEOUT_SECONDS",
+    "PENSTOCK_BODY_SECONDS": names.ENV_BODY_TIMEOUT_SECONDS,
 }
 """Former names of variables, which are still read."""
 
@@ -202,29 +208,30 @@ _READERS: Final[dict[str, _Reader]] = {
     "PENSTOCK_CLIENT_PORT": _Reader("http.client_port", _integer(0, 65_535)),
     "PENSTOCK_CLUSTER_PORT": _Reader("http.cluster_port", _integer(0, 65_535)),
     names.ENV_TLS_FOLDER: _Reader("http.tls_folder", Path),
-    "PENSTOCK_MAX_BODY_BYTES": _Reader("http.max_body_bytes", _integer(1024, 2**40)),
-    "PENSTOCK_BODY_TIMEOUT_SECONDS": _Reader("http.body_timeout_seconds", _at_least(0.1)),
+    names.ENV_MAX_BODY_BYTES: _Reader("http.max_body_bytes", _integer(1024, 2**40)),
+    names.ENV_BODY_TIMEOUT_SECONDS: _Reader("http.body_timeout_seconds", _at_least(0.1)),
     "PENSTOCK_KEEP_ALIVE_SECONDS": _Reader("http.keep_alive_seconds", _at_least(1)),
-    "PENSTOCK_CONNECTION_AGE_SECONDS": _Reader("http.connection_age_seconds", _at_least(0.1)),
+    names.ENV_CONNECTION_AGE_SECONDS: _Reader("http.connection_age_seconds", _at_least(0.1)),
     "PENSTOCK_CONNECTION_REQUESTS": _Reader("http.connection_requests", _integer(1, 2**31)),
     "PENSTOCK_FAST_LANE": _Reader("http.fast_path", _boolean),
-    "PENSTOCK_CLIENT_METRICS": _Reader("http.client_metrics", _boolean),
-    "PENSTOCK_MAX_HELD_BYTES": _Reader("queue.max_held_bytes", _integer(1024, 2**50)),
+    names.ENV_CLIENT_METRICS: _Reader("http.client_metrics", _boolean),
+    names.ENV_MAX_HELD_BYTES: _Reader("queue.max_held_bytes", _integer(1024, 2**50)),
     names.ENV_DRAIN_DEADLINE_SECONDS: _Reader("drain.deadline_seconds", _at_least(0)),
     "PENSTOCK_ACCEPT_SECONDS": _Reader("drain.accept_seconds", _at_least(0)),
     "PENSTOCK_INSECURE_CONTROL": _Reader("auth.insecure_control", _boolean),
     names.ENV_API_KEYS_FILE: _Reader("auth.api_keys_file", Path),
-    "PENSTOCK_TRUSTED_PROXIES": _Reader("auth.trusted_proxies", _networks),
-    "PENSTOCK_COMPUTE_BACKEND": _Reader("generation.step.compute", _member(Compute)),
-    "PENSTOCK_DTYPE": _Reader("generation.step.dtype", _member(DType)),
-    "PENSTOCK_CACHE_BYTES": _Reader("generation.step.cache_bytes", _integer(1, 2**50)),
-    "PENSTOCK_HOST_CACHE_BYTES": _Reader("generation.step.host_cache_bytes", _integer(0, 2**50)),
-    "PENSTOCK_MAX_MODEL_LEN": _Reader("generation.step.max_model_len", _integer(2, 2**31)),
-    "PENSTOCK_MAX_RUNNING": _Reader("generation.step.max_running", _integer(1, MAX_BATCH_SIZE)),
+    names.ENV_TRUSTED_PROXIES: _Reader("auth.trusted_proxies", _networks),
+    names.ENV_COMPUTE_BACKEND: _Reader("generation.step.compute", _member(Compute)),
+    names.ENV_DTYPE: _Reader("engine.dtype", _member(DType)),
+    names.ENV_CACHE_BYTES: _Reader("generation.step.cache_bytes", _integer(1, 2**50)),
+    names.ENV_CACHE_PERCENT: _Reader("generation.step.cache_percent", _integer(1, 95)),
+    names.ENV_HOST_CACHE_BYTES: _Reader("generation.step.host_cache_bytes", _integer(0, 2**50)),
+    names.ENV_MAX_MODEL_LEN: _Reader("generation.step.max_model_len", _integer(2, 2**31)),
+    names.ENV_MAX_RUNNING: _Reader("generation.step.max_running", _integer(1, MAX_BATCH_SIZE)),
     "PENSTOCK_BATCH_INVARIANT": _Reader("generation.step.batch_invariant", _boolean),
     "PENSTOCK_OVERLAP_SCHEDULING": _Reader("generation.step.depth", _integer(0, 1)),
-    "PENSTOCK_MAX_RUN_SECONDS": _Reader("generation.max_run_seconds", _at_least(0.001)),
-    "PENSTOCK_LOG_FORMAT": _Reader("log.format", _one_of("json", "text")),
-    "PENSTOCK_LOG_LEVEL": _Reader("log.level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
-    "PENSTOCK_ACCESS_LOG": _Reader("log.access_log", _boolean),
+    names.ENV_MAX_RUN_SECONDS: _Reader("generation.max_run_seconds", _at_least(0.001)),
+    names.ENV_LOG_FORMAT: _Reader("log.format", _one_of("json", "text")),
+    names.ENV_LOG_LEVEL: _Reader("log.level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
+    names.ENV_ACCESS_LOG: _Reader("log.access_log", _boolean),
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock_api import names
 from penstock_api.types.model import ModelSpec
-from penstock_runtime.engine.continuous.steps.options import StepOptions
+from penstock_runtime.engine.continuous.steps.options import DType, StepOptions
 from penstock_runtime.engine.placement import Placement
 
 Network = IPv4Network | IPv6Network
@@ -54,6 +54,8 @@ class EngineConfig:
 
     placement: Placement | None = None
     """Thread or process of the engine; None: by cores and devices (docs/design/runtime.md#topology)."""
+    dtype: DType = DType.AUTO
+    """Data type in which a model of texts computes; `generation.step` has it too."""
     compile: bool = False
     """Whether torch.compile is used; it needs a compiler in the image and lengthens the start."""
     stuck_seconds: float = 30.0

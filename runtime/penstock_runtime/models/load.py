@@ -6,6 +6,7 @@ from pathlib import Path
 
 from penstock_api.names import MODEL_FOLDER
 from penstock_api.types.model import ModelSpec, Task
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
 from penstock_runtime.models.device.device import pin_threads
 from penstock_runtime.models.device.malloc import keep_freed_memory
@@ -22,6 +23,8 @@ class ModelOptions:
 
     threads: int | None = None
     """Number of torch threads; None: the CPU limit of the cgroup."""
+    dtype: DType = DType.AUTO
+    """Data type of an encoder."""
     compile: bool = False
     """Whether to use torch.compile, which needs a C++ compiler (CPU) and tens of seconds per model; only models
     that are a plain torch call are compiled."""
@@ -40,7 +43,7 @@ def load(
     """
     pin_threads(options.threads)
     keep_freed_memory()
-    model = _load_source(spec, folder)
+    model = _load_source(spec, folder, options.dtype)
     if options.compile:
         _compile(model)
     try:
@@ -52,11 +55,11 @@ def load(
     return model
 
 
-def _load_source(spec: ModelSpec, folder: Path) -> Model:
+def _load_source(spec: ModelSpec, folder: Path, dtype: DType) -> Model:
     source, task = spec.source, spec.task or Task.TENSOR
     if source.files is not None:
         path = folder / (source.files.path or ".")
-        return load_program(path) if task is Task.TENSOR else _load_encoder(path, task)
+        return load_program(path) if task is Task.TENSOR else _load_encoder(path, task, dtype)
     if source.module is not None:
         return load_from_factory(source.module.factory, source.module.arguments or {})
     raise ModelLoadFailed(
@@ -65,12 +68,12 @@ def _load_source(spec: ModelSpec, folder: Path) -> Model:
     )
 
 
-def _load_encoder(folder: Path, task: Task) -> Model:
+def _load_encoder(folder: Path, task: Task, dtype: DType) -> Model:
     from penstock_runtime.models.encoders.load import (  # noqa: PLC0415 - imports transformers on demand
         load_encoder,
     )
 
-    return load_encoder(folder, task)
+    return load_encoder(folder, task, dtype)
 
 
 def _compile(model: Model) -> None:

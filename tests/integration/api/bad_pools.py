@@ -2,6 +2,7 @@
 
 from tests.integration.api.cases import CLAIM, HUGGING_FACE, LONG_NAME, S3, Bad
 
+GENERATING = {"task": "TextGeneration", "source": {**HUGGING_FACE, "module": None}}
 BY_SCHEMA = [
     Bad("no-model", {"model": None}, ("spec.model", "Required")),
     Bad("no-source", {"model": {"source": None}}, ("spec.model.source", "Required")),
@@ -167,6 +168,22 @@ BY_SCHEMA = [
             }
         },
         ("topologySpreadConstraints[0].maxSkew", "0"),
+    ),
+    Bad("unknown-dtype", {"model": {"dtype": "Int8"}}, ("model.dtype", '"Int8"', '"BFloat16"')),
+    Bad(
+        "context-of-one-token",
+        {"model": GENERATING, "generation": {"contextLength": 1}},
+        ("generation.contextLength", "1", "greater than or equal to 2"),
+    ),
+    Bad(
+        "all-of-the-memory",
+        {"model": GENERATING, "generation": {"kvCache": {"freeMemoryPercent": 100}}},
+        ("kvCache.freeMemoryPercent", "100", "95"),
+    ),
+    Bad(
+        "unknown-log-level",
+        {"runtime": {"log": {"level": "INFO"}}},
+        ("runtime.log.level", '"INFO"', '"Info"'),
     ),
     Bad(
         "bad-taint-effect",
@@ -444,7 +461,7 @@ BY_RULE = [
     Bad(
         "ids-of-the-platform-and-a-user",
         {"template": {"securityContext": {"ids": "Platform", "runAsUser": 1000, "fsGroup": 5}}},
-        ("template.securityContext", "Platform", "runAsUser, fsGroup", "set ids Fixed"),
+        ("template.securityContext", "Platform", '["runAsUser", "fsGroup"]', "set ids Fixed"),
     ),
     Bad(
         "claim-of-no-kind",
@@ -455,6 +472,54 @@ BY_RULE = [
         "claim-that-the-pod-lacks",
         {"template": {"container": {"resources": {"claims": [{"name": "gpu"}]}}}},
         ("spec.template", "resources.claims refers to", "gpu", "add the claim there"),
+    ),
+    Bad(
+        "body-of-no-size",
+        {"runtime": {"http": {"maxBodySize": 100}}},
+        ("runtime.http.maxBodySize", "maxBodySize 100", "from 1Ki to 1Ti", "such as Mi"),
+    ),
+    Bad(
+        "body-too-large",
+        {"runtime": {"http": {"maxBodySize": "2Ti"}}},
+        ("runtime.http.maxBodySize", "maxBodySize 2Ti", "from 1Ki to 1Ti"),
+    ),
+    Bad(
+        "proxies-that-are-no-network",
+        {"runtime": {"http": {"trustedProxies": ["10.0.0.0/8", "10.0.0.1/8"]}}},
+        ("trustedProxies[1]", "network 10.0.0.1/8", "without host bits"),
+    ),
+    Bad(
+        "proxies-that-are-no-address",
+        {"runtime": {"http": {"trustedProxies": ["gateway"]}}},
+        ("trustedProxies[0]", "network gateway", "write it as 10.0.0.0/8"),
+    ),
+    Bad(
+        "generation-of-another-task",
+        {"generation": {"contextLength": 4096}},
+        ("spec.generation", "model.task is unset", "remove spec.generation"),
+    ),
+    Bad(
+        "dtype-of-a-program",
+        {"model": {"dtype": "Float16"}},
+        ("spec.model.dtype", "dtype Float16", "task is Tensor", "remove dtype"),
+    ),
+    Bad(
+        "cache-of-two-sizes",
+        {
+            "model": GENERATING,
+            "generation": {"kvCache": {"size": "1Gi", "freeMemoryPercent": 50}},
+        },
+        ("generation.kvCache", "size 1Gi", "freeMemoryPercent 50", "keep one"),
+    ),
+    Bad(
+        "cache-too-small",
+        {"model": GENERATING, "generation": {"kvCache": {"size": "1m"}}},
+        ("generation.kvCache.size", "kvCache.size 1m", "from 1Ki to 1Pi"),
+    ),
+    Bad(
+        "variable-with-a-field",
+        {"template": {"container": {"env": [{"name": "PENSTOCK_DTYPE", "value": "float16"}]}}},
+        ("container.env[0]", "PENSTOCK_DTYPE is reserved", "spec.generation and spec.model.dtype"),
     ),
     Bad(
         "toleration-of-any-value",

@@ -150,7 +150,19 @@ MODULE_SPEC: Object = {
             "module": {**MODULE["module"], "arguments": {"features": "8"}},
         },
     },
-    "runtime": {"image": "localhost/penstock-runtime:dev", "imagePullPolicy": "IfNotPresent"},
+    "runtime": {
+        "image": "localhost/penstock-runtime:dev",
+        "imagePullPolicy": "IfNotPresent",
+        "log": {"level": "Warning", "format": "Json", "access": "Enabled"},
+        "http": {
+            "maxBodySize": "128Mi",
+            "maxRequestMemory": 1073741824,
+            "bodyTimeoutSeconds": 30,
+            "connectionAgeSeconds": 60,
+            "metrics": "Disabled",
+            "trustedProxies": ["10.0.0.0/8", "fd00::/8"],
+        },
+    },
     "accelerator": {"resourceName": "nvidia.com/gpu", "count": 1},
     "rollout": {"strategy": "Replace"},
     "drain": {"deadlineSeconds": 120},
@@ -173,7 +185,23 @@ FETCHED_SPECS = tuple(
         {**S3, "s3": {**S3["s3"], "cache": CLAIMED}},
     )
 )
-POOL_SPECS = (MODULE_SPEC, CLAIM_SPEC, *FETCHED_SPECS)
+GENERATION_SPEC: Object = {
+    "replicas": 1,
+    "model": {
+        "task": "TextGeneration",
+        "dtype": "BFloat16",
+        "source": {"type": "HuggingFace", "huggingFace": {"repository": "owner/chat"}},
+    },
+    "generation": {
+        "contextLength": 32768,
+        "kvCache": {"size": "40Gi", "hostSize": "16Gi"},
+        "maxSequences": 512,
+        "maxRunSeconds": 120,
+        "computeBackend": "Torch",
+    },
+}
+SHARE_SPEC: Object = {**GENERATION_SPEC, "generation": {"kvCache": {"freeMemoryPercent": 60}}}
+POOL_SPECS = (MODULE_SPEC, CLAIM_SPEC, *FETCHED_SPECS, GENERATION_SPEC, SHARE_SPEC)
 
 CONDITION: Object = {
     "type": "Ready",

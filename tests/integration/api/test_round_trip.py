@@ -64,7 +64,17 @@ def test_the_examples_set_every_field(
 @pytest.mark.parametrize(
     "spec",
     full.POOL_SPECS,
-    ids=["module", "claim", "hugging-face", "image", "s3", "hugging-face-2", "s3-2"],
+    ids=[
+        "module",
+        "claim",
+        "hugging-face",
+        "image",
+        "s3",
+        "hugging-face-2",
+        "s3-2",
+        "generation",
+        "share",
+    ],
 )
 def test_a_full_pool_comes_back(api: Api, namespace: str, spec: Object) -> None:
     path = f"{GROUP}/namespaces/{namespace}/inferencepools"

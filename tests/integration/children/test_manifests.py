@@ -13,7 +13,7 @@ from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.pod_template.volumes import SCRATCH_FOLDER
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.convert import child_object
-from tests.integration.api.full import CLAIM_SPEC, MODULE_SPEC
+from tests.integration.api.full import CLAIM_SPEC, GENERATION_SPEC, MODULE_SPEC
 from tests.support.kube import namespaces
 from tests.support.kube.api import Api
 from tests.support.kube.target import Target
@@ -49,6 +49,9 @@ SPECS = {
     "empty": EMPTY_HANDED,
     "module": MODULE_SPEC,
     "claim": CLAIM_SPEC,
+    "generation": GENERATION_SPEC,
+    "platform": {**CPU, "template": {"securityContext": {"ids": "Platform"}}},
+    "own-ids": {**CPU, "template": {"securityContext": {"runAsUser": 1000, "runAsGroup": 0}}},
 }
 
 
@@ -97,7 +100,7 @@ def test_children_are_accepted_and_a_second_pass_writes_nothing(
     assert observed.run().writes == ()
 
 
-@pytest.mark.parametrize("name", ["plain", "cpu", "empty"])
+@pytest.mark.parametrize("name", ["plain", "cpu", "empty", "platform", "own-ids"])
 def test_pods_are_admitted_under_restricted_pod_security(
     api: Api, namespace: str, name: str
 ) -> None:

@@ -36,6 +36,8 @@ QUANTITIES_BY_NATURE = {
     "actualReplicas",
     "wanted",
     "granted",
+    "contextLength",
+    "maxSequences",
     "maxSkew",
     "minDomains",
 }

@@ -116,6 +116,12 @@ def test_service_links_of_the_kubelet_are_not_ours() -> None:
     )
 
 
+def test_the_type_in_the_models_spec_precedes_the_variable() -> None:
+    model = json.dumps({**json.loads(MODEL), "dtype": "Float16"})
+    for variables in ({}, {"PENSTOCK_DTYPE": "float32"}):
+        assert read_config({"PENSTOCK_MODEL": model, **variables}).engine.dtype == "float16"
+
+
 def test_how_a_generative_model_is_loaded_is_read_into_its_options() -> None:
     config = read_config(
         {
@@ -127,5 +133,6 @@ def test_how_a_generative_model_is_loaded_is_read_into_its_options() -> None:
         }
     )
     assert (config.generation.step.dtype, config.generation.step.cache_bytes) == ("bfloat16", 2**20)
+    assert config.engine.dtype == "bfloat16"
     assert config.generation.step.depth == 1
     assert [str(network) for network in config.auth.trusted_proxies] == ["10.0.0.0/8", "fd00::/8"]

@@ -63,7 +63,8 @@ class EnvVar(ApiModel):
         json_schema_extra=rules(
             rule(
                 f"!self.name.startsWith('{RESERVED_ENV_PREFIX}')",
-                f"env name %s is reserved: choose one that does not begin with {RESERVED_ENV_PREFIX}",
+                f"env name %s is reserved: choose one that does not begin with {RESERVED_ENV_PREFIX}; settings of the runtime"
+                " have fields: spec.runtime, spec.generation and spec.model.dtype",
                 "self.name",
             ),
             rule(

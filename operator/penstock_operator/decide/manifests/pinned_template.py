@@ -51,7 +51,16 @@ class Pinned:
 
 def template_inputs(pool: PoolObject) -> str:
     """Return the hash of all inputs of a template except the default image."""
-    fields = {"model", "runtime", "accelerator", "drain", "template", "tls", "api_keys"}
+    fields = {
+        "model",
+        "runtime",
+        "generation",
+        "accelerator",
+        "drain",
+        "template",
+        "tls",
+        "api_keys",
+    }
     spec = pool.spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
     restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT, "")
     return digest([{key: value for key, value in spec.items() if value}, restarted])

@@ -33,7 +33,7 @@ def max_length_of(config: PreTrainedConfig, requested: int | None) -> int:
         raise ModelLoadFailed(
             f"rope type 'longrope' of model type '{text.model_type}' is supported up to its original"
             f" {original} positions, beyond which a long sequence changes the outputs of its batch-mates:"
-            f" set PENSTOCK_MAX_MODEL_LEN to at most {original}, got {longest}"
+            f" set generation.contextLength (PENSTOCK_MAX_MODEL_LEN) to at most {original}, got {longest}"
         )
     return longest
 
@@ -65,11 +65,17 @@ def free_bytes(device: torch.device) -> int:
     return free_memory_bytes()
 
 
+def cache_share(options: StepOptions, device_type: str) -> float:
+    """Return the share of the memory free after loading that the KV cache takes if it has no size."""
+    percent = options.cache_percent
+    return CACHE_SHARE[device_type] if percent is None else percent / 100
+
+
 def fits_float32(folder: Path, options: StepOptions, free: int) -> bool:
     """Return whether the 16-bit weights in `folder`, widened to float32, and the KV cache fit in `free` bytes."""
     stored = sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
     weights = 2 * stored
     cache = options.cache_bytes
     if cache is None:
-        cache = int(max(0, free - weights) * CACHE_SHARE["cpu"])
+        cache = int(max(0, free - weights) * cache_share(options, "cpu"))
     return WEIGHT_COPIES * weights + cache + options.host_cache_bytes <= free

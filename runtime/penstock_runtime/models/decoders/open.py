@@ -16,7 +16,7 @@ from penstock_runtime.models.decoders.backends.registry import ComputeBackend, b
 from penstock_runtime.models.decoders.backends.selection import Measure, select
 from penstock_runtime.models.decoders.backends.step_times import measure_steps
 from penstock_runtime.models.decoders.capacity import (
-    CACHE_SHARE,
+    cache_share,
     fits_float32,
     free_bytes,
     max_length_of,
@@ -142,14 +142,14 @@ def _layout(
     if cache_bytes is None:
         limit = MAX_CACHE_TOKENS // backend.block_tokens * block_bytes
         with_copies = block_bytes + layer_bytes * backend.gathered_layers
-        free = int(free_bytes(device) * CACHE_SHARE[device.type])
+        free = int(free_bytes(device) * cache_share(options, device.type))
         cache_bytes = min(free * block_bytes // with_copies, limit)
     blocks = cache_bytes // block_bytes - backend.spare_blocks
     if blocks < 2:  # one for a prompt and one for its output
         raise ModelLoadFailed(
             f"the KV cache needs at least {(2 + backend.spare_blocks) * block_bytes} bytes,"
             f" but only {cache_bytes} are available:"
-            " give the pod more memory"
+            " give the pod more memory, or raise generation.kvCache"
         )
     return KVSpec(
         block_tokens=backend.block_tokens,

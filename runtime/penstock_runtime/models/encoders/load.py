@@ -11,6 +11,7 @@ import transformers
 
 from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_api.types.model import Task
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
 from penstock_runtime.engine.padding import length_buckets
 from penstock_runtime.models.device.device import backend_of, choose_device
@@ -44,15 +45,15 @@ _UNUSED = ("pooler.",)
 """Weights that an embedding model does not use and may lack."""
 
 
-def load_encoder(folder: Path, task: Task) -> Model:
-    """Return the encoder in `folder`.
+def load_encoder(folder: Path, task: Task, dtype: DType = DType.AUTO) -> Model:
+    """Return the encoder in `folder`, which computes in `dtype` and returns float32.
 
     Raises:
         ModelLoadFailed: the directory is incomplete or not supported; the message names the remedy.
     """
     directory = read_directory(folder)
-    model = _read(directory, task)
     device = choose_device()
+    model = _read(directory, task, _compute_dtype(dtype, device))
     model = model.to(device)
     limits = TextLimits(
         max_tokens=directory.max_tokens,
@@ -64,21 +65,40 @@ def load_encoder(folder: Path, task: Task) -> Model:
     info = _info(directory, task, model, device)
     logits = task is Task.CLASSIFICATION
     plain = PaddedEncoder(TorchModel(info, padded_call(model, head, logits=logits), device), limits)
-    packed = _packed(model, info, head, limits) if device.type == "cpu" else None
-    if packed is None and device.type == "cpu":
-        return _prepacked(model, plain, limits)
-    if packed is None or not _agree(plain, packed, limits, "packed"):
+    if device.type != "cpu":
         return plain
-    return packed
+    if model.dtype != torch.float32:
+        return _checked(plain, limits, dtype)
+    packed = _packed(model, info, head, limits)
+    if packed is None:
+        return _prepacked(model, plain, limits)
+    return packed if _agree(plain, packed, limits, "packed") else plain
 
 
-def _read(directory: EncoderDirectory, task: Task) -> Any:
+def _compute_dtype(dtype: DType, device: torch.device) -> torch.dtype | str:
+    """Return the type of the weights: Auto is that of the files, on a CPU float32."""
+    if dtype is DType.AUTO:
+        return "auto" if device.type == "cuda" else torch.float32
+    return getattr(torch, dtype.value)  # type: ignore[no-any-return]
+
+
+def _checked(plain: PaddedEncoder, limits: TextLimits, dtype: DType) -> PaddedEncoder:
+    """Return `plain` once it has computed in `dtype`, which not every operation of a CPU supports."""
+    try:
+        plain.run(_samples(limits)[0])
+    except RuntimeError as error:
+        raise ModelLoadFailed(
+            f"the model does not compute in {dtype} on a CPU ({describe(error)}): set spec.model.dtype to Float32"
+        ) from error
+    return plain
+
+
+def _read(directory: EncoderDirectory, task: Task, dtype: torch.dtype | str) -> Any:
     kind: Any = (
         transformers.AutoModelForSequenceClassification
         if task is Task.CLASSIFICATION
         else transformers.AutoModel
     )
-    on_gpu = torch.cuda.is_available()
     try:
         model, report = kind.from_pretrained(
             directory.folder,
@@ -86,7 +106,7 @@ def _read(directory: EncoderDirectory, task: Task) -> Any:
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
-            dtype="auto" if on_gpu else torch.float32,
+            dtype=dtype,
         )
     except Exception as error:
         raise ModelLoadFailed(

@@ -3,7 +3,7 @@
 from penstock_api import names
 from penstock_api.types.pod_template.container import ContainerTemplate, Resources
 from penstock_api.types.pod_template.template import PodTemplate
-from penstock_api.types.pool import RuntimeSpec
+from penstock_api.types.runtime import RuntimeSpec
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.environment import (

@@ -9,6 +9,7 @@ from penstock_api.types.model import ModelSpec
 from penstock_api.types.pod_template.container import ContainerTemplate
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.model_source import model_environment
+from penstock_operator.decide.manifests.pod_template.runtime_settings import runtime_settings
 from penstock_operator.decide.manifests.pod_template.volumes import SCRATCH_FOLDER
 from penstock_operator.observed import PoolObject
 
@@ -52,6 +53,7 @@ def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) ->
     if pool.spec.api_keys is not None:
         file = f"{names.API_KEYS_FOLDER}/{names.API_KEYS_FILE}"
         entries.append({"name": names.ENV_API_KEYS_FILE, "value": file})
+    entries += runtime_settings(pool.spec)
     dumped = [
         entry.model_dump(mode="json", by_alias=True, exclude_none=True) for entry in own.env or ()
     ]

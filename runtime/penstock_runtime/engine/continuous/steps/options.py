@@ -36,6 +36,8 @@ class StepOptions:
     """Positions per block. With 16, prefixes are shared in small units and block tables stay short. OpenVINO sets its own."""
     cache_bytes: int | None = None
     """Size of the paged cache; None: a share of the memory that is free after loading."""
+    cache_percent: int | None = None
+    """That share; None: by device."""
     host_cache_bytes: int = 0
     """Size of the host cache for swapping."""
     max_model_len: int | None = None

@@ -24,9 +24,7 @@ from tests.unit.operator.decide.world import (
     written,
 )
 
-EARLIER_OBJECTS = list(
-    yaml.safe_load_all((ROOT / "tests/integration/api/earlier/objects.yaml").read_text())
-)
+EARLIER = ROOT / "tests/integration/api/earlier"
 NEWER = DecideConfig(default_runtime_image="registry.example/penstock-runtime:2")
 
 
@@ -106,12 +104,27 @@ def test_an_edit_of_a_live_field_never_changes_the_template(live: Any) -> None:
     assert len(world.revisions) == 1
 
 
-@pytest.mark.parametrize(("name", "inputs"), [("module", "cd72aea214"), ("claim", "63b8f8dc62")])
-def test_a_pool_stored_by_an_earlier_version_has_the_inputs_of_its_pinned_template(
-    name: str, inputs: str
+@pytest.mark.parametrize(
+    ("version", "name", "inputs"),
+    [
+        ("first", "module", "cd72aea214"),
+        ("first", "claim", "63b8f8dc62"),
+        ("0.1.0", "module", "57aa9aa649"),
+        ("0.1.0", "claim", "4d21868985"),
+        ("0.1.0", "hugging-face", "79a43eaf3c"),
+        ("0.1.0", "image", "eac13f06b1"),
+        ("0.1.0", "s3", "1314aeba8a"),
+        ("0.1.0", "hugging-face-ephemeral", "a8e69ca1b0"),
+        ("0.1.0", "s3-claimed", "4d827b7f2f"),
+        ("0.1.0", "without-a-mode", "7759dda823"),
+    ],
+)
+def test_a_pool_of_an_earlier_version_has_the_inputs_of_its_pinned_template(
+    version: str, name: str, inputs: str
 ) -> None:
-    """The hashes were computed by the first version; another one would roll every pool at the upgrade."""
-    (spec,) = [stored["spec"] for stored in EARLIER_OBJECTS if stored["metadata"]["name"] == name]
+    """These hashes are in stored revisions: another one would roll every pool at the upgrade."""
+    stored = yaml.safe_load_all((EARLIER / version / "objects.yaml").read_text())
+    (spec,) = [item["spec"] for item in stored if item["metadata"]["name"] == name]
     assert template_inputs(replace(pool(), spec=PoolSpec.model_validate(spec))) == inputs
 
 

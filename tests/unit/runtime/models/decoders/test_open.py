@@ -13,7 +13,12 @@ from transformers import Gemma3TextConfig, LlamaConfig, T5Config
 from penstock_runtime.engine.continuous.service_curve import GenerationServiceCurve, GenerationSums
 from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
-from penstock_runtime.models.decoders.capacity import max_length_of
+from penstock_runtime.models.decoders.capacity import (
+    CACHE_SHARE,
+    cache_share,
+    fits_float32,
+    max_length_of,
+)
 from penstock_runtime.models.decoders.load import reject_other_layers
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import GenericDecoder
@@ -84,6 +89,15 @@ def test_a_folder_without_a_model_is_rejected(folder: Path, tmp_path: Path) -> N
         open_step(tmp_path, SMALL, "tiny")
     with pytest.raises(ModelLoadFailed, match="does not load"):
         open_step(edited(folder, tmp_path), SMALL, "tiny")
+
+
+def test_a_cache_takes_the_given_share_of_the_free_memory(folder: Path) -> None:
+    given = StepOptions(Compute.TORCH, DType.FLOAT32, block_tokens=8, cache_percent=5)
+    assert (cache_share(given, "cpu"), cache_share(given, "cuda")) == (0.05, 0.05)
+    assert cache_share(SMALL, "cuda") == CACHE_SHARE["cuda"]
+    free = 1 << 30
+    assert fits_float32(folder, given, free)
+    assert not fits_float32(folder, replace(given, cache_percent=95), 1 << 20)
 
 
 def test_a_cache_without_room_is_rejected_with_the_number(folder: Path) -> None:

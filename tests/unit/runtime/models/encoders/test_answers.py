@@ -9,11 +9,14 @@ import pytest
 import torch
 import transformers
 
-from penstock_api.types.model import ModelSpec
+from penstock_api.types.model import ModelSpec, Task
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.dynamic import warm_up as warming
+from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.device import memory
 from penstock_runtime.models.encoders import load as loading
 from penstock_runtime.models.encoders import model as encoders
+from penstock_runtime.models.encoders.load import load_encoder
 from penstock_runtime.models.encoders.packed import PackedBody
 from penstock_runtime.models.load import ModelOptions, load
 from penstock_runtime.request import Tensor
@@ -51,6 +54,33 @@ def test_rows_of_any_length_get_what_the_untouched_model_says_of_each_alone(
     (got,) = loaded(family, labels=labels).run(inputs).values()
     wanted = reference(directories(family, labels=labels), inputs, labels=labels)
     assert_near(got, wanted, 1e-4)
+
+
+@pytest.mark.parametrize("dtype", [DType.BFLOAT16, DType.FLOAT16])
+@pytest.mark.parametrize("labels", [False, True], ids=["embedding", "classification"])
+def test_a_16_bit_encoder_computes_in_its_type_and_answers_in_float32(
+    directories: Callable[..., Path], dtype: DType, labels: bool
+) -> None:
+    inputs, task = texts(5, 17, 64), Task.CLASSIFICATION if labels else Task.EMBEDDING
+    folder = directories("bert", labels=labels)
+    (got,) = load_encoder(folder, task, dtype).run(inputs).values()
+    wanted = reference(folder, inputs, labels=labels)
+    assert got.dtype == np.float32
+    assert_near(got, wanted, 0.05)
+    assert np.abs(np.subtract(got, wanted)).max() > 1e-5, "rounded to 16 bits"
+
+
+def test_a_type_that_the_model_cannot_compute_in_is_named_with_the_remedy(
+    directories: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("not implemented for 'Half'")
+
+    monkeypatch.setattr(encoders.PaddedEncoder, "run", refuse)
+    with pytest.raises(
+        ModelLoadFailed, match=r"float16 on a CPU .*set spec\.model\.dtype to Float32"
+    ):
+        load_encoder(directories("bert"), Task.EMBEDDING, DType.FLOAT16)
 
 
 @pytest.mark.parametrize(
