@@ -65,7 +65,7 @@ def test_a_minute_of_errors_changes_no_child_and_loses_no_edit(
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool, seconds=60)
-    pool.await_condition("Ready", "True", seconds=60)
+    pool.await_zero(seconds=60)
     before = standing(api, pool)
 
     proxy.fault = fault
@@ -99,7 +99,7 @@ def test_dropped_watches_are_restored_and_miss_no_edit(
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool, seconds=60)
-    pool.await_condition("Ready", "True", seconds=60)
+    pool.await_zero(seconds=60)
     before = standing(api, pool)
 
     until("every kind is watched", lambda: proxy.watches >= KINDS, seconds=30)

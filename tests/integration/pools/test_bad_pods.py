@@ -42,7 +42,7 @@ def test_an_image_that_cannot_be_pulled_is_reported_until_it_is_replaced(
     assert pool.condition("Ready")["reason"] == "ImagePullFailed"
 
     pool.edit({"replicas": 0, "runtime": {"image": "localhost/penstock-busybox:1"}})
-    pool.await_condition("Ready", "True", seconds=40)
+    pool.await_zero(seconds=40)
 
 
 def test_pods_that_do_not_fit_into_the_cluster_are_reported(api: Api, pool: PoolHandle) -> None:

@@ -165,7 +165,7 @@ def test_a_pool_whose_children_are_rejected_affects_no_other(api: Api, namespace
 
     assert until("the rejection is reported", reported, seconds=15) < 10
     good.edit({"batching": {"size": {"max": 7}}})
-    good.await_condition("Ready", "True", seconds=10)
+    good.await_zero(seconds=10)
 
     api.delete(counted)
     await_children(api, bad, seconds=40)

@@ -35,7 +35,7 @@ def test_problems_of_a_pool_and_their_end_appear_in_order(
 
     api.delete(pool.children["Service"])
     await_children(api, pool)
-    pool.await_condition("Ready", "True", seconds=70)
+    pool.await_zero(seconds=70)
     pool.edit({"template": {"annotations": {"example.com/turn": "2"}}})
     until(
         "the new template is reported",

@@ -33,7 +33,7 @@ def test_a_standby_takes_over_at_once_from_a_leader_that_stops(
     with operator.down():
         pool.edit({"batching": {"maxQueueDepth": 78}})
         took = until("the standby leads", lambda: leads(standby), seconds=20)
-        pool.await_condition("Ready", "True", seconds=10)
+        pool.await_zero(seconds=10)
     assert took < 10
     assert not [
         line for line in standby.log().splitlines() if pool.namespace in line and "create" in line
@@ -45,12 +45,12 @@ def test_a_standby_acts_within_twenty_seconds_of_a_leader_that_was_killed(
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool)
-    pool.await_condition("Ready", "True", seconds=20)
+    pool.await_zero(seconds=20)
 
     operator.stop(SIGKILL)
     try:
         pool.edit({"batching": {"maxQueueDepth": 80}})
-        assert pool.await_condition("Ready", "True", seconds=30) < 20
+        assert pool.await_zero(seconds=30) < 20
         assert leads(standby)
     finally:
         operator.start()
@@ -70,7 +70,7 @@ def test_a_leader_suspended_for_half_a_minute_writes_nothing_when_it_resumes(
         other.start()
         until("the successor leads", lambda: leads(other), seconds=30)
         pool.edit({"batching": {"maxQueueDepth": 79}})
-        pool.await_condition("Ready", "True", seconds=10)
+        pool.await_zero(seconds=10)
         time.sleep(10)
         before = generation(api, pool)
 

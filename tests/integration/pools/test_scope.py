@@ -51,7 +51,7 @@ def test_only_the_listed_namespaces_are_served(
             pool.apply(BARE)
         operator.start()
         await_children(api, pools[0])
-        pools[0].await_condition("Ready", "True", seconds=20)
+        pools[0].await_zero(seconds=20)
         pools[0].await_condition("PolicyApplied", "True", seconds=5)
         pools[0].edit({"template": {"annotations": {"example.com/turn": "2"}}})
         pools[0].await_condition("UpToDate", "True", seconds=10)
@@ -71,7 +71,7 @@ def test_policies_without_read_permission_are_reported_as_not_applied(
         pool.apply(BARE)
         operator.start()
         pool.await_condition("PolicyApplied", "Unknown", "PoliciesNotReadable", seconds=20)
-        pool.await_condition("Ready", "True", seconds=20)
+        pool.await_zero(seconds=20)
     assert "rbac.readPolicies" in operator.log()
 
 
@@ -92,7 +92,7 @@ def test_of_two_installations_that_list_a_namespace_one_acts_there(
         alone.apply(BARE)
         for pool in (both, alone):
             await_children(api, pool)
-            pool.await_condition("Ready", "True", seconds=20)
+            pool.await_zero(seconds=20)
         assert holder_of(api, shared).startswith(f"{first}_")
         assert holder_of(api, own).startswith(f"{second}_")
         assert not [
@@ -101,7 +101,7 @@ def test_of_two_installations_that_list_a_namespace_one_acts_there(
 
         holder.stop()
         both.edit({"batching": {"maxQueueDepth": 77}})
-        both.await_condition("Ready", "True", seconds=20)
+        both.await_zero(seconds=20)
         assert holder_of(api, shared).startswith(f"{second}_")
 
 
@@ -114,7 +114,7 @@ def test_an_installation_that_follows_an_uninstalled_one_acts_at_once(
     pool.apply(BARE)
     with stage.installed(home, (served,)) as first:
         first.start()
-        pool.await_condition("Ready", "True", seconds=30)
+        pool.await_zero(seconds=30)
         target.helm("uninstall", "penstock", "--namespace", home)
         first.stop()
     assert "failed to release the Lease" in first.log()
@@ -123,7 +123,7 @@ def test_an_installation_that_follows_an_uninstalled_one_acts_at_once(
         second.start()
         assert until("it acts", lambda: leads(second), seconds=20) < 6
         pool.edit({"batching": {"maxQueueDepth": 77}})
-        assert pool.await_condition("Ready", "True", seconds=20) < 8
+        assert pool.await_zero(seconds=20) < 8
 
 
 @pytest.mark.long
@@ -137,16 +137,16 @@ def test_a_namespace_that_loses_its_role_affects_no_other_and_is_served_again_la
             pool.apply(BARE)
         operator.start()
         for pool in pools:
-            pool.await_condition("Ready", "True", seconds=30)
+            pool.await_zero(seconds=30)
         (binding,) = api.list(BINDINGS.format(lost))
         api.delete(f"{BINDINGS.format(lost)}/{binding['metadata']['name']}")
         until("the loss is reported", lambda: "cannot be read" in operator.log(), seconds=40)
         pools[0].edit({"batching": {"maxQueueDepth": 77}})
-        pools[0].await_condition("Ready", "True", seconds=15)
+        pools[0].await_zero(seconds=15)
 
         api.create(recreation_of(binding))
         pools[1].edit({"batching": {"maxQueueDepth": 78}})
-        pools[1].await_condition("Ready", "True", seconds=60)
+        pools[1].await_zero(seconds=60)
         assert operator.running
 
 

@@ -40,12 +40,12 @@ def test_the_operator_discloses_no_secret(
         await_children(api, pool, seconds=60)
         api.merge(key_path, {"data": {"keys.json": base64.b64encode(MARK.encode()).decode()}})
         pool.edit({"batching": {"maxQueueDepth": 81}})
-        pool.await_condition("Ready", "True", seconds=60)
+        pool.await_zero(seconds=60)
         loud.stop()
         loud.start()  # the Secret is now invalid, so the operator creates new keys
         until("new keys are stored", lambda: MARK not in str(keys(api, key_path)), seconds=60)
         pool.edit({"batching": {"maxQueueDepth": 82}})
-        pool.await_condition("Ready", "True", seconds=60)
+        pool.await_zero(seconds=60)
     finally:
         if loud.running:
             loud.stop()

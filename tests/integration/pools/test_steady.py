@@ -46,7 +46,7 @@ def make(api: Api, namespace: str, number: int) -> list[PoolHandle]:
         pool.apply(BARE)
     for pool in pools:
         await_children(api, pool)
-        pool.await_condition("Ready", "True", seconds=60)
+        pool.await_zero(seconds=60)
     time.sleep(10)
     return pools
 
@@ -68,7 +68,7 @@ def settled(pool: PoolHandle) -> bool:
 def test_an_edit_is_published_within_a_second(api: Api, pool: PoolHandle) -> None:
     pool.apply(BARE)
     await_children(api, pool)
-    pool.await_condition("Ready", "True", seconds=20)
+    pool.await_zero(seconds=20)
     version = api.request("GET", pool.children["ConfigMap"])["metadata"]["resourceVersion"]
 
     pool.edit({"batching": {"maxQueueDepth": 77}})

@@ -136,6 +136,10 @@ class PoolHandle:
 
         return until(f"{self.name}: {replicas} replicas ready", probe, seconds=seconds)
 
+    def await_zero(self, *, seconds: float = 60) -> float:
+        """Wait until the operator reports that the pool's zero replicas are what its spec says."""
+        return self.await_condition("Ready", "False", "ScaledToZero", seconds=seconds)
+
     def await_acknowledged(self, after: int = 0, *, seconds: float = 30) -> float:
         """Wait until every ready pod acknowledged the newest limits, of a generation above `after`."""
 
