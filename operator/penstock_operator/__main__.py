@@ -24,7 +24,7 @@ from penstock_operator.act.rate_limit import TokenBucket, WriteBudget
 from penstock_operator.act.settings_records import SettingsRecords
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
-from penstock_operator.config import OperatorConfig, metrics_server
+from penstock_operator.config import OperatorConfig, metrics_server, variables_of
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.errors import OperatorConfigError
 from penstock_operator.kube import kinds
@@ -67,7 +67,7 @@ them: cycles are few."""
 def main() -> None:
     """Run the operator until a signal ends it."""
     try:
-        config = OperatorConfig.from_env(os.environ)
+        config = OperatorConfig.from_env({**os.environ, **variables_of(sys.argv[1:])})
     except OperatorConfigError as error:
         sys.exit(f"penstock-operator: {error}")
     gc.set_threshold(*GC_THRESHOLDS)

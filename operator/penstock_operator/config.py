@@ -1,9 +1,9 @@
-"""Settings of the operator, read once from the environment at startup; no other module reads the environment."""
+"""Settings of the operator, read once from the environment and the arguments at startup; no other module reads them."""
 
 import json
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ POOL_IDS = tuple(IdSource)
 SCOPES = ("Cluster", "Namespaces")
 LOG_FORMATS = ("json", "text")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+ARGUMENT = re.compile(r"^--([a-z-]+)=(.*)$")
 NAMESPACE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 
 
@@ -93,6 +94,23 @@ class OperatorConfig:
         peers = _peers(values.get("pool_network_policy", ""))
         port = _port(values.get("port", "8080"))
         return _checked(cls(**texts, port=port, pool_network_policy=peers))
+
+
+def variables_of(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the variables for command-line arguments: `--log-level=DEBUG` is `PENSTOCK_LOG_LEVEL`.
+
+    Raises:
+        OperatorConfigError: an argument has another form.
+    """
+    variables = {}
+    for argument in arguments:
+        match = ARGUMENT.match(argument)
+        if match is None:
+            raise OperatorConfigError(
+                f"argument {argument!r} must be --<setting>=<value>, such as --log-level=DEBUG"
+            )
+        variables[_variable(match[1].replace("-", "_"))] = match[2]
+    return variables
 
 
 def _checked(config: OperatorConfig) -> OperatorConfig:

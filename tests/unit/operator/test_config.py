@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock_operator.config import OperatorConfig, metrics_server
+from penstock_operator.config import OperatorConfig, metrics_server, variables_of
 from penstock_operator.errors import OperatorConfigError
 
 REQUIRED = {"PENSTOCK_NAMESPACE": "penstock-system", "PENSTOCK_DEFAULT_RUNTIME_IMAGE": "runtime:1"}
@@ -93,3 +93,20 @@ def test_the_settings_of_prometheus_are_checked_at_start(
     with pytest.raises(OperatorConfigError) as caught:
         metrics_server(OperatorConfig.from_env({**REQUIRED, **HTTPS, **variables}))
     assert str(caught.value).startswith(message)
+
+
+def test_an_argument_is_a_setting_that_precedes_the_variable() -> None:
+    environ = {**REQUIRED, "PENSTOCK_LOG_LEVEL": "ERROR", "PENSTOCK_LOG_FORMAT": "text"}
+    config = OperatorConfig.from_env({**environ, **variables_of(["--log-level=DEBUG"])})
+    assert (config.log_level, config.log_format) == ("DEBUG", "text")
+
+
+@pytest.mark.parametrize("argument", ["--verbose", "-v", "DEBUG", "--Log=1"])
+def test_an_argument_of_another_form_is_rejected_with_an_example(argument: str) -> None:
+    with pytest.raises(OperatorConfigError, match=f"'{argument}' must be .* as --log-level=DEBUG"):
+        variables_of([argument])
+
+
+def test_an_argument_that_is_no_setting_is_rejected_with_the_known_ones() -> None:
+    with pytest.raises(OperatorConfigError, match="PENSTOCK_LOG_LEVL is not a setting; known: "):
+        OperatorConfig.from_env({**REQUIRED, **variables_of(["--log-levl=DEBUG"])})
