@@ -42,7 +42,7 @@ clean-cache: ## Remove what was built and downloaded for the cluster: up to 25 G
 	@$(CLUSTER) clean-cache
 
 .PHONY: tools
-tools: ## Build helm and kubeconform
+tools: ## Build helm, kubeconform and helm-docs
 	@$(CLUSTER) tools
 
 .PHONY: images
@@ -95,6 +95,7 @@ lint: setup tools ## ruff, mypy, import contracts, vocabulary, the charts, stale
 	$(BIN)/python -m tests.audit.vocabulary
 	$(BIN)/penstock-crdgen --check
 	$(CACHE)/bin/helm lint --quiet charts/*
+	@$(CHART_README) --dry-run | diff charts/penstock/README.md - || { echo "charts/penstock/README.md is stale: make chart-readme"; exit 1; }
 
 # an extra's environment of its own, such as $(CACHE)/audit
 EXTRAS := $(CACHE)/audit/complete $(CACHE)/audit-charts/complete $(CACHE)/docs/complete
@@ -128,6 +129,26 @@ DEMO_SECONDS ?= 90
 .PHONY: demo-model
 demo-model: setup ## Train the tiny model of the project's own text, into build/demo-model
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.demo_model build/demo-model --seconds $(DEMO_SECONDS)
+
+CHART_README = $(CACHE)/bin/helm-docs --chart-to-generate charts/penstock --sort-values-order file --log-level warning
+.PHONY: chart-readme
+chart-readme: tools ## Generate charts/penstock/README.md from the comments in values.yaml
+	$(CHART_README)
+
+# the images are yours: OPERATOR_IMAGE=... and RUNTIME_IMAGE=... name them without tag; more by OPTIONS="--set scope=..."
+OPERATOR_IMAGE ?= registry.example/penstock-operator
+RUNTIME_IMAGE ?= registry.example/penstock-runtime
+NAMESPACE ?= penstock-system
+INSTALL_YAML ?= build/install.yaml
+.PHONY: install-yaml
+install-yaml: tools ## Render the chart for kubectl apply: make install-yaml OPERATOR_IMAGE=... RUNTIME_IMAGE=... TAG=...
+	@mkdir -p $(dir $(INSTALL_YAML))
+	@printf '%s\n' 'apiVersion: v1' 'kind: Namespace' 'metadata:' '  name: $(NAMESPACE)' '  labels:' \
+	  '    pod-security.kubernetes.io/enforce: restricted' > $(INSTALL_YAML)
+	@$(CACHE)/bin/helm template penstock charts/penstock --namespace $(NAMESPACE) --no-hooks --kube-version 1.31 \
+	  --set image.repository=$(OPERATOR_IMAGE),image.tag=$(TAG) \
+	  --set runtimeImage.repository=$(RUNTIME_IMAGE),runtimeImage.tag=$(TAG) $(OPTIONS) >> $(INSTALL_YAML)
+	@echo "kubectl apply --server-side --filename $(INSTALL_YAML)"
 
 .PHONY: crds
 crds: setup ## Generate crds/ and the charts' copies from the types

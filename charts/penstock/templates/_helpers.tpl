@@ -1,17 +1,29 @@
-{{/* Name of all objects of this release: the release's name, followed by the chart's if it does not contain it. */}}
+{{/* The chart's name, in object names and labels. */}}
+{{- define "penstock.chart" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 44 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Prefix of all object names: the release's name, followed by the chart's if it does not contain it. */}}
 {{- define "penstock.name" -}}
-{{- if contains .Chart.Name .Release.Name -}}
+{{- $chart := include "penstock.chart" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 44 | trimSuffix "-" -}}
+{{- else if contains $chart .Release.Name -}}
 {{- .Release.Name | trunc 44 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" (.Release.Name | trunc 35 | trimSuffix "-") .Chart.Name -}}
+{{- printf "%s-%s" (.Release.Name | trunc 35 | trimSuffix "-") $chart | trunc 44 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Name of cluster-scoped objects: releases with the same name can coexist in scope Namespaces. */}}
+{{- define "penstock.namespace" -}}
+{{ .Values.namespaceOverride | default .Release.Namespace }}
+{{- end -}}
+
+{{/* Prefix of the names of cluster-scoped objects: releases with the same name can coexist in scope Namespaces. */}}
 {{- define "penstock.clusterName" -}}
 {{- $name := include "penstock.name" . -}}
 {{- if eq .Values.scope "Namespaces" -}}
-{{- $name = printf "%s-%s" $name .Release.Namespace -}}
+{{- $name = printf "%s-%s" $name (include "penstock.namespace" .) -}}
 {{- end -}}
 {{- $name -}}
 {{- end -}}
@@ -21,79 +33,104 @@
 {{- end -}}
 
 {{- define "penstock.serviceAccount" -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
+{{- fail "serviceAccount.create is false and serviceAccount.name is empty: name an existing ServiceAccount, or let the chart create one" -}}
+{{- end -}}
 {{ .Values.serviceAccount.name | default (include "penstock.operator" .) }}
 {{- end -}}
 
 {{- define "penstock.selector" -}}
-app.kubernetes.io/name: penstock
+app.kubernetes.io/name: {{ include "penstock.chart" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
+{{- end -}}
+
+{{/* Labels of every object but the checks': the selector's are among them. */}}
+{{- define "penstock.labels" -}}
+{{ include "penstock.selector" . }}
+{{ include "penstock.releaseLabels" . }}
+{{- end -}}
+
+{{- define "penstock.checkLabels" -}}
+app.kubernetes.io/name: {{ include "penstock.chart" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: check
+{{ include "penstock.releaseLabels" . }}
+{{- end -}}
+
+{{- define "penstock.releaseLabels" -}}
+app.kubernetes.io/part-of: penstock
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ include "penstock.userLabels" . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels from the values, which must not replace the chart's. */}}
+{{- define "penstock.userLabels" -}}
+{{- range $key, $_ := . -}}
+{{- if regexMatch "^(app\\.kubernetes\\.io/(name|instance|component|part-of|managed-by|version)|helm\\.sh/chart)$" $key -}}
+{{- fail (printf "label %s is set by the chart: remove it from commonLabels, podLabels and other labels in the values" $key) -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml . }}
+{{- end -}}
+
+{{/* Labels of an object that has its own, from (list . OWN); the object's own win over the common ones. */}}
+{{- define "penstock.ownLabels" -}}
+{{- $own := include "penstock.userLabels" (last .) | fromYaml -}}
+{{- merge (dict) $own (include "penstock.labels" (first .) | fromYaml) | toYaml -}}
+{{- end -}}
+
+{{/* Member `annotations` of an object, from (list . OWN): the common ones and the object's own, which win. */}}
+{{- define "penstock.annotations" -}}
+{{- $root := first . -}}
+{{- with merge (dict) (last .) $root.Values.commonAnnotations -}}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end -}}
 {{- end -}}
 
 {{/* Subject of the operator in bindings. */}}
 {{- define "penstock.subjects" -}}
 - kind: ServiceAccount
   name: {{ include "penstock.serviceAccount" . }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ include "penstock.namespace" . }}
 {{- end -}}
 
-{{/* Permissions in served namespaces: watch pools and manage their children. No nodes, no Secrets. */}}
-{{- define "penstock.serving" -}}
-- apiGroups: [penstock.dev]
-  resources: [inferencepools]
-  verbs: [get, list, watch]
-- apiGroups: [penstock.dev]
-  resources: [inferencepools/status]
-  verbs: [get, patch, update]
-# For owner references under the admission plugin OwnerReferencesPermissionEnforcement.
-- apiGroups: [penstock.dev]
-  resources: [inferencepools/finalizers]
-  verbs: [update]
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [get, list, watch]
-- apiGroups: [apps]
-  resources: [replicasets]
-  verbs: [get, list, watch]
-# A pool's children. Permission to create Deployments allows running code: protect this ServiceAccount.
-- apiGroups: [apps]
-  resources: [deployments, controllerrevisions]
-  verbs: [get, list, watch, create, patch, update, delete]
-- apiGroups: [""]
-  resources: [services, configmaps, serviceaccounts]
-  verbs: [get, list, watch, create, patch, update, delete]
-- apiGroups: [policy]
-  resources: [poddisruptionbudgets]
-  verbs: [get, list, watch, create, patch, update, delete]
-- apiGroups: [networking.k8s.io]
-  resources: [networkpolicies]
-  verbs: [get, list, watch, create, patch, update, delete]
-- apiGroups: ["", events.k8s.io]
-  resources: [events]
-  verbs: [create, patch]
-{{- end -}}
-
-{{- define "penstock.labels" -}}
-{{ include "penstock.selector" . }}
-app.kubernetes.io/part-of: penstock
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{/* Reference of an image, from (list IMAGE TAG): registry, repository, and the digest or the tag. */}}
+{{- define "penstock.reference" -}}
+{{- $image := first . -}}
+{{- with $image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default (last .) }}{{ end }}
 {{- end -}}
 
 {{- define "penstock.image" -}}
 {{- $why := "image.repository must be set: build operator/Dockerfile, push it, and name it without its tag" -}}
-{{- $repository := required $why .Values.image.repository -}}
-{{- if .Values.image.digest -}}
-{{ $repository }}@{{ .Values.image.digest }}
+{{- $_ := required $why .Values.image.repository -}}
+{{ include "penstock.reference" (list .Values.image .Chart.AppVersion) }}
+{{- end -}}
+
+{{/* The runtime image of pools that name none; defaultRuntimeImage is the alias of runtimeImage. */}}
+{{- define "penstock.runtimeImage" -}}
+{{- $image := .Values.runtimeImage -}}
+{{- $alias := .Values.defaultRuntimeImage -}}
+{{- if and $alias (or $image.registry $image.repository $image.tag $image.digest) -}}
+{{- fail (printf "runtimeImage and its alias defaultRuntimeImage (%s) are both set: keep one, and remove the other, such as by --set defaultRuntimeImage=null" $alias) -}}
+{{- end -}}
+{{- if $alias -}}
+{{ $alias }}
 {{- else -}}
-{{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $why := "runtimeImage.repository must be set: build runtime/Dockerfile, push it, and name it without its tag" -}}
+{{- $_ := required $why $image.repository -}}
+{{ include "penstock.reference" (list $image .Chart.AppVersion) }}
 {{- end -}}
 {{- end -}}
 
 {{/* Peers that may connect to the pods of pools: this operator by its namespace and labels, and the peers in the values. */}}
 {{- define "penstock.poolPeers" -}}
-{{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
+{{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" (include "penstock.namespace" .)) -}}
 {{- $operator := dict "matchLabels" (include "penstock.selector" . | fromYaml) -}}
 {{- $self := dict "namespaceSelector" $namespace "podSelector" $operator -}}
 {{- dict "clusterPort" (prepend .Values.poolNetworkPolicy.scrapers $self) "clientPort" .Values.poolNetworkPolicy.clients | toJson -}}

@@ -59,7 +59,7 @@ def status(places: Places) -> None:
 
 
 def build_tools(places: Places) -> None:
-    """Build helm and kubeconform, fetch prometheus and promtool, and print the folder of all commands."""
+    """Build helm, kubeconform and helm-docs, fetch prometheus and promtool, and print the folder of all commands."""
     for tool in tools.CHART_TOOLS:
         tools.build_tool(places, tool)
     base.link_prometheus(places)

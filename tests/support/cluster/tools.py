@@ -75,6 +75,11 @@ KUBECONFORM = GoTool(
     ),
     ("kubeconform",),
 )
+HELM_DOCS = GoTool(
+    "helm-docs",
+    ("go", "install", *GO_FLAGS, "-s -w", "github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2"),
+    ("helm-docs",),
+)
 KUBE_SCORE = GoTool(
     "kube-score",
     ("go", "install", *GO_FLAGS, "-s -w", "github.com/zegl/kube-score/cmd/kube-score@v1.20.0"),
@@ -95,7 +100,7 @@ GITOPS_HEALTH = GoTool(
 )
 """kstatus, Flux' expressions and Argo CD's interpreter, for the tests of examples/gitops, which build it themselves."""
 CLUSTER_TOOLS = (NODE, CONTAINERD_TOOL)
-CHART_TOOLS = (HELM, KUBECONFORM)
+CHART_TOOLS = (HELM, KUBECONFORM, HELM_DOCS)
 KUBECTL_ROLE = "kubectl"
 
 

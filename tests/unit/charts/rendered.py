@@ -14,28 +14,43 @@ KUBERNETES = "1.36.3"
 
 IMAGES = {
     "image.repository": "registry.example/penstock-operator",
-    "defaultRuntimeImage": "registry.example/penstock-runtime:0.1.0",
+    "runtimeImage.repository": "registry.example/penstock-runtime",
 }
 
 Object = dict[str, Any]
 
 
-def render(chart: Path = CHART, **values: str) -> list[Object]:
-    """Return every object of the chart under `values`; `__` in a name is a dot."""
-    given = IMAGES if chart == CHART else {}
-    wanted = given | {name.replace("__", "."): value for name, value in values.items()}
-    sets = [word for name, value in wanted.items() for word in ("--set", f"{name}={value}")]
+def template(chart: Path, *arguments: str | Path) -> list[Object]:
+    """Return the objects that `helm template` renders."""
     text = Target.from_env().helm(
         "template", "penstock", chart, "--namespace", "penstock-system",
-        "--kube-version", KUBERNETES, *sets,
+        "--kube-version", KUBERNETES, *arguments,
     )  # fmt: skip
     return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
-def rejection(name: str, value: str) -> str:
+def render(chart: Path = CHART, **values: str) -> list[Object]:
+    """Return every object of the chart under `values`, without those of `helm test`; `__` in a name is a dot."""
+    return template(chart, "--skip-tests", *_sets(chart, values))
+
+
+def render_tests(**values: str) -> list[Object]:
+    """Return the objects of `helm test`, the Pod last."""
+    return template(
+        CHART, "--show-only", "templates/tests/installation.yaml", *_sets(CHART, values)
+    )
+
+
+def _sets(chart: Path, values: dict[str, str]) -> list[str]:
+    given = IMAGES if chart == CHART else {}
+    wanted = given | {name.replace("__", "."): value for name, value in values.items()}
+    return [word for name, value in wanted.items() for word in ("--set", f"{name}={value}")]
+
+
+def rejection(name: str, value: str, **others: str) -> str:
     """Return helm's error message for an invalid value."""
     try:
-        render(CHART, **{name: value})
+        render(CHART, **{name: value}, **others)
     except ProgramFailedError as error:
         return str(error)
     raise AssertionError(f"helm accepted {name}={value}")

@@ -63,6 +63,44 @@ def test_a_service_monitor_finds_the_operators_service() -> None:
     assert monitor["metadata"]["labels"]["a"] == "b"
 
 
+def rules_of(kind: str, section: str) -> Object:
+    values = {
+        f"{section}.enabled": "true",
+        f"{section}.relabelings[0].targetLabel": "node",
+        f"{section}.metricRelabelings[0].action": "drop",
+    }
+    spec = only(render(CHART, **values), kind)["spec"]
+    (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
+    relabeled: Object = endpoint
+    return relabeled
+
+
+def test_monitors_relabel_as_the_values_say_after_the_charts_own_rules() -> None:
+    operators = rules_of("ServiceMonitor", "metrics.serviceMonitor")
+    assert operators["relabelings"] == [{"targetLabel": "node"}]
+    pools = rules_of("PodMonitor", "poolMonitor")
+    assert [rule["targetLabel"] for rule in pools["relabelings"]] == ["pool", "__scheme__", "node"]
+    for endpoint in (operators, pools):
+        assert endpoint["metricRelabelings"] == [{"action": "drop"}]
+
+
+def test_the_metadata_for_artifact_hub_names_the_crds_and_valid_examples() -> None:
+    notes = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
+    listed = {
+        (crd["kind"], crd["version"], crd["name"])
+        for crd in yaml.safe_load(notes["artifacthub.io/crds"])
+    }
+    assert listed == {
+        (names.POOL_KIND, names.VERSION, f"{names.POOL_PLURAL}.{names.GROUP}"),
+        (names.POLICY_KIND, names.VERSION, f"{names.POLICY_PLURAL}.{names.GROUP}"),
+    }
+    types: dict[str, type[ApiModel]] = {names.POOL_KIND: PoolSpec, names.POLICY_KIND: PolicySpec}
+    examples = yaml.safe_load(notes["artifacthub.io/crdsExamples"])
+    assert {example["kind"] for example in examples} == set(types)
+    for example in examples:
+        types[example["kind"]].model_validate(example["spec"])
+
+
 def test_a_network_policy_opens_only_the_operators_port() -> None:
     objects = render(networkPolicy__enabled="true")
     spec = only(objects, "NetworkPolicy")["spec"]
@@ -72,32 +110,6 @@ def test_a_network_policy_opens_only_the_operators_port() -> None:
     assert spec["ingress"] == [
         {"ports": [{"protocol": "TCP", "port": 8080}], "from": [{"namespaceSelector": {}}]}
     ]
-
-
-def test_every_value_has_its_place_in_the_schema() -> None:
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
-
-    def walk(section: Object, node: Object, path: str) -> None:
-        assert set(section) <= set(node["properties"]), path
-        assert node["additionalProperties"] is False, path
-        for name, child in section.items():
-            inner = node["properties"][name]
-            if isinstance(child, dict) and "properties" in inner:
-                walk(child, inner, f"{path}.{name}")
-
-    walk(values, schema, "values")
-
-
-def test_every_value_is_explained() -> None:
-    lines = (CHART / "values.yaml").read_text().splitlines()
-    plain = {"podLabels", "podAnnotations", "nodeSelector", "tolerations", "affinity"}
-    plain |= {"topologySpreadConstraints", "priorityClassName"}  # the pod's own words
-    for number, line in enumerate(lines):
-        top = line.split(":")[0]
-        if line[:1].isalpha() and top not in plain:
-            around = "\n".join(lines[max(0, number - 3) : number + 3])
-            assert "#" in around, f"{top} has no comment"
 
 
 @pytest.mark.parametrize("kind", ["pool", "policy"])
@@ -121,7 +133,7 @@ def test_a_packaged_chart_holds_its_crds(tmp_path: Path) -> None:
 
 
 def render_package(package: Path) -> list[Object]:
-    sets = {"image__repository": "x/y", "defaultRuntimeImage": "x/z:1"}
+    sets = {"image__repository": "x/y", "runtimeImage__repository": "x/z"}
     return render(package, **sets)
 
 

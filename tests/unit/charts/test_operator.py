@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_operator.config import OperatorConfig, metrics_server
+from penstock_operator.config import OperatorConfig, metrics_server, variables_of
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
-from tests.unit.charts.rendered import CHART, Object, only, rejection, render
+from tests.unit.charts.rendered import CHART, IMAGES, Object, only, rejection, render, template
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_the_operators_config_takes_every_setting_of_the_chart() -> None:
         prometheus__url="http://prometheus.monitoring:9090",
         logs__format="text",
         logs__level="DEBUG",
-        defaultRuntimeImagePullPolicy="Never",
+        runtimeImage__pullPolicy="Never",
     )
     config = OperatorConfig.from_env(environment(objects))
     assert config.prometheus_url == "http://prometheus.monitoring:9090"
@@ -113,6 +113,93 @@ def test_the_image_is_repository_and_tag_or_digest(plain: list[Object]) -> None:
     assert image == f"registry.example/penstock-operator@{digest}"
 
 
+def runtime_image(objects: list[Object]) -> str:
+    return environment(objects)["PENSTOCK_DEFAULT_RUNTIME_IMAGE"]
+
+
+def test_the_runtime_image_has_the_same_parts(plain: list[Object]) -> None:
+    digest = "sha256:" + "0" * 64
+    assert runtime_image(plain) == "registry.example/penstock-runtime:0.1.0"
+    assert runtime_image(render(runtimeImage__tag="v2")).endswith("runtime:v2")
+    objects = render(runtimeImage__registry="mirror:5000/", runtimeImage__digest=digest)
+    assert runtime_image(objects) == f"mirror:5000/registry.example/penstock-runtime@{digest}"
+
+
+def test_the_alias_of_the_runtime_image_is_still_read() -> None:
+    alias = {"runtimeImage__repository": "", "defaultRuntimeImage": "registry.example/runtime:v9"}
+    objects = render(CHART, **alias, defaultRuntimeImagePullPolicy="Always")
+    assert runtime_image(objects) == "registry.example/runtime:v9"
+    assert environment(objects)["PENSTOCK_IMAGE_PULL_POLICY"] == "Always"
+
+
+def test_a_registry_precedes_the_repository() -> None:
+    objects = render(image__registry="registry.example:5000", image__repository="acme/operator")
+    assert container(objects)["image"] == "registry.example:5000/acme/operator:0.1.0"
+
+
+def test_more_environment_arguments_and_volumes_reach_the_container() -> None:
+    more: Any = {
+        "extraEnv[0].name": "HTTPS_PROXY",
+        "extraEnv[0].value": "http://proxy:3128",
+        "extraVolumes[0].name": "more",
+        "extraVolumes[0].configMap.name": "more",
+        "extraVolumeMounts[0].name": "more",
+        "extraVolumeMounts[0].mountPath": "/more",
+    }
+    objects = render(CHART, extraArgs="{--log-level=DEBUG}", **more)
+    assert environment(objects)["HTTPS_PROXY"] == "http://proxy:3128"
+    settings = {**environment(objects), **variables_of(container(objects)["args"])}
+    assert OperatorConfig.from_env(settings).log_level == "DEBUG"
+    assert mounts(objects) == {"scratch": "/tmp", "more": "/more"}  # noqa: S108
+    assert volumes(objects)["more"]["configMap"] == {"name": "more"}
+    assert "args" not in container(render())
+
+
+OPENSHIFT = ("--api-versions", "security.openshift.io/v1")
+
+
+@pytest.mark.parametrize(
+    ("platform", "arguments", "fixed"),
+    [
+        ("Auto", (), True),
+        ("Auto", OPENSHIFT, False),
+        ("Kubernetes", OPENSHIFT, True),
+        ("OpenShift", (), False),
+    ],
+)
+def test_openshift_assigns_the_ids_of_the_pod(
+    platform: str, arguments: tuple[str, ...], fixed: bool
+) -> None:
+    given = {**IMAGES, "platform": platform, "tls.secretName": "tls"}
+    sets = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    context = pod(template(CHART, *sets, *arguments))["securityContext"]
+    ids = {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532} if fixed else {}
+    assert context == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        **ids,
+    }
+
+
+def test_security_contexts_are_those_of_the_values() -> None:
+    objects = render(
+        podSecurityContext__runAsUser="1000",
+        podSecurityContext__fsGroup="2000",
+        securityContext__readOnlyRootFilesystem="false",
+        tls__secretName="tls",
+    )
+    assert pod(objects)["securityContext"]["runAsUser"] == 1000
+    assert pod(objects)["securityContext"]["fsGroup"] == 2000
+    assert container(objects)["securityContext"]["readOnlyRootFilesystem"] is False
+
+
+def test_an_account_of_ones_own_is_bound_and_not_created() -> None:
+    objects = render(serviceAccount__create="false", serviceAccount__name="acme")
+    assert not [manifest for manifest in objects if manifest["kind"] == "ServiceAccount"]
+    assert pod(objects)["serviceAccountName"] == "acme"
+    assert only(objects, "ClusterRoleBinding")["subjects"][0]["name"] == "acme"
+
+
 def test_selectors_find_the_pods(plain: list[Object]) -> None:
     deployment = only(plain, "Deployment")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -157,7 +244,7 @@ def test_the_pods_own_words_reach_the_pod() -> None:
     assert spec["imagePullSecrets"] == [{"name": "e"}]
 
 
-@pytest.mark.parametrize("name", ["image.repository", "defaultRuntimeImage"])
+@pytest.mark.parametrize("name", ["image.repository", "runtimeImage.repository"])
 def test_an_image_that_is_not_named_is_asked_for(name: str) -> None:
     said = rejection(name, "")
     assert f"{name} must be set: build" in said

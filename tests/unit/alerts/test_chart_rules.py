@@ -1,0 +1,86 @@
+"""The rules as the chart renders them: alerts switched off, thresholds, severities, labels and runbooks."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.alerts.test_rules import RULES, promtool
+from tests.unit.charts.rendered import CHART, Object, only, rejection, render
+
+PLAIN: list[Object] = yaml.safe_load(RULES.read_text())["groups"]
+THRESHOLDS: dict[str, str] = yaml.safe_load(RULES.with_name("thresholds.yaml").read_text())
+SETTINGS = "metrics.prometheusRule"
+
+
+def alerts(groups: list[Object]) -> dict[str, Object]:
+    return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
+
+
+def groups(**values: str) -> list[Object]:
+    """Return the groups of the PrometheusRule; a name that is no setting is an alert's, as `PenstockBehind__for`."""
+    named = {
+        f"{SETTINGS}.{'alerts.' if name.startswith('Penstock') else ''}{name}": value
+        for name, value in values.items()
+    }
+    enabled: Any = {f"{SETTINGS}.enabled": "true", **named}
+    rule_groups: list[Object] = only(render(CHART, **enabled), "PrometheusRule")["spec"]["groups"]
+    return rule_groups
+
+
+@pytest.mark.parametrize("alert", THRESHOLDS)
+def test_a_threshold_replaces_every_comparison_with_the_default_and_nothing_else(
+    alert: str, tmp_path: Path
+) -> None:
+    plain = alerts(PLAIN)[alert]["expr"]
+    number = rf"> {re.escape(THRESHOLDS[alert])}(?![0-9.])"
+    changed = groups(**{f"{alert}__threshold": "7.25"})
+    expression = alerts(changed)[alert]["expr"]
+    assert expression != plain
+    assert expression == re.sub(number, "> 7.25", plain)
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": changed}))
+    assert promtool("check", "rules", file).returncode == 0
+
+
+def test_an_alert_without_a_threshold_has_none_to_change() -> None:
+    alert = f"{SETTINGS}.alerts.PenstockNoLeader"
+    assert "invalid propertyName 'threshold'" in rejection(f"{alert}.threshold", "1")
+
+
+def test_the_schema_knows_every_alert_and_which_have_thresholds() -> None:
+    for alert in alerts(PLAIN):
+        allowed = groups(**{f"{alert}__enabled": "false"})
+        assert set(alerts(PLAIN)) - set(alerts(allowed)) == {alert}
+
+
+def test_without_its_alerts_a_group_is_left_out() -> None:
+    (operators, *_) = PLAIN
+    disabled = {f"{rule['alert']}__enabled": "false" for rule in operators["rules"]}
+    assert [group["name"] for group in groups(**disabled)] == [group["name"] for group in PLAIN[1:]]
+
+
+def test_severity_duration_and_labels_are_an_alerts_own_over_those_of_all() -> None:
+    changed = alerts(
+        groups(
+            alertLabels__team="a",
+            alertLabels__page="no",
+            PenstockBehind__severity="info",
+            PenstockBehind__for="20m",
+            PenstockBehind__labels__page="yes",
+        )
+    )
+    behind, stalled = changed["PenstockBehind"], changed["PenstockLoopStalled"]
+    assert behind["labels"] == {"severity": "info", "team": "a", "page": "yes"}
+    assert behind["for"] == "20m"
+    assert stalled["labels"] == {"severity": "critical", "team": "a", "page": "no"}
+    assert stalled["for"] == alerts(PLAIN)["PenstockLoopStalled"]["for"]
+
+
+def test_runbooks_are_below_the_base_url_by_the_alerts_names() -> None:
+    for name, alert in alerts(groups(runbookBaseUrl="https://runbooks.example/penstock/")).items():
+        plain = alerts(PLAIN)[name]["annotations"]
+        url = f"https://runbooks.example/penstock/{name}"
+        assert alert["annotations"] == {**plain, "runbook_url": url}
