@@ -1,0 +1,62 @@
+"""Envoy's admin interface, on a Unix socket."""
+
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock_gateway.errors import EnvoyUnavailable
+
+REQUEST_SECONDS: Final = 5.0
+ACTIVE_REQUESTS: Final = "envoy_http_downstream_rq_active"
+ADMIN_LISTENER: Final = "admin"
+
+
+class EnvoyAdmin:
+    """Calls to the admin interface; each raises `EnvoyUnavailable` if Envoy does not answer."""
+
+    def __init__(self, socket: Path) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(str(socket)),
+            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def fail_readiness(self) -> None:
+        """Make the readiness listener answer 503."""
+        await self._call("POST", "/healthcheck/fail")
+
+    async def drain_listeners(self) -> None:
+        """Let connections end after their requests; listeners go on accepting."""
+        await self._call("POST", "/drain_listeners?graceful&skip_exit")
+
+    async def quit(self) -> None:
+        """End Envoy's process."""
+        await self._call("POST", "/quitquitquit")
+
+    async def metrics(self) -> str:
+        """Return Envoy's metrics in Prometheus's text format."""
+        return await self._call("GET", "/stats/prometheus?usedonly")
+
+    async def active_requests(self) -> int:
+        """Return the number of requests in flight, streams included."""
+        text = await self._call("GET", "/stats/prometheus?filter=downstream_rq_active")
+        return sum(
+            int(sample.value)
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == ACTIVE_REQUESTS
+            and sample.labels.get("envoy_http_conn_manager_prefix") != ADMIN_LISTENER
+        )
+
+    async def _call(self, method: str, path: str) -> str:
+        try:
+            async with self._session.request(method, f"http://envoy{path}") as answer:
+                answer.raise_for_status()
+                return await answer.text()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise EnvoyUnavailable(f"{method} {path}: {type(error).__name__}: {error}") from error

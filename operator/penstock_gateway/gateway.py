@@ -1,0 +1,115 @@
+"""`Gateway`: what it watches becomes what Envoy is sent."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from penstock_api import names
+from penstock_gateway.config import Settings
+from penstock_gateway.kube.api_server import ApiServer, Resource
+from penstock_gateway.kube.reflector import Reflector
+from penstock_gateway.objects import Pod, Service
+from penstock_gateway.resources.pools import Configuration, Kind, configuration
+from penstock_gateway.snapshot import Snapshot, snapshot
+from penstock_gateway.xds.server import AdsServer
+from penstock_gateway.xds.session import Rejection
+
+log = logging.getLogger(__name__)
+
+SERVICES: Final = Resource("services", Service, names.LABEL_POOL)
+PODS: Final = Resource("pods", Pod, names.LABEL_POOL_UID)
+
+
+class Gateway:
+    """Watches the namespace and delivers its configuration to Envoy; `now` is a monotonic clock."""
+
+    def __init__(self, settings: Settings, api: ApiServer, now: Callable[[], float]) -> None:
+        self._settings = settings
+        self._now = now
+        self._changed = asyncio.Event()
+        self._services = Reflector(api, SERVICES, self._changed.set, now)
+        self._pods = Reflector(api, PODS, self._changed.set, now)
+        self._configuration: Configuration | None = None
+        self._ads = AdsServer(settings.ads_socket)
+        self.snapshot = Snapshot()
+
+    @property
+    def connected(self) -> bool:
+        """Whether an Envoy is connected."""
+        return self._ads.session is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the connected Envoy acknowledged a first snapshot."""
+        return self._ads.ready
+
+    def rejections(self) -> Mapping[tuple[Kind, str], Rejection]:
+        """Return what Envoy rejected, by kind and pool."""
+        return self._ads.rejections()
+
+    def watch_ages(self) -> Mapping[str, float | None]:
+        """Return the seconds since the API server's last answer, by resource; None: there was none."""
+        return {
+            reflector.plural: None
+            if reflector.last_contact is None
+            else self._now() - reflector.last_contact
+            for reflector in (self._services, self._pods)
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of every pool, for people and for the operator."""
+        rejections = self.rejections()
+        return {
+            "ready": self.ready,
+            "envoyConnected": self.connected,
+            "watchAgeSeconds": self.watch_ages(),
+            "pools": {
+                route.pool: {
+                    "port": route.port,
+                    "endpoints": [f"{pod.address}:{pod.port}" for pod in route.endpoints],
+                    "resources": {
+                        kind.name.title(): state.value
+                        for kind, state in self._ads.states(route.pool).items()
+                    },
+                    "rejections": [
+                        {"resource": kind.name.title(), "message": rejection.message}
+                        for (kind, pool), rejection in rejections.items()
+                        if pool == route.pool
+                    ],
+                }
+                for route in self.snapshot.routes.values()
+            },
+            "unroutableServices": dict(self.snapshot.problems),
+        }
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        await self._ads.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._services.run())
+                tasks.create_task(self._pods.run())
+                tasks.create_task(self._deliver())
+        finally:
+            await self._ads.stop()
+
+    async def _deliver(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            services, pods = self._services.objects, self._pods.objects
+            if services is None or pods is None:
+                continue  # nothing is in force that a half-read cluster could contradict
+            fresh = snapshot(services, pods, self._settings)
+            if fresh == self.snapshot and self._configuration is not None:
+                continue
+            self._log_problems(fresh)
+            self.snapshot = fresh
+            self._configuration = configuration(fresh, self._settings, self._configuration)
+            self._ads.replace(self._configuration)
+
+    def _log_problems(self, fresh: Snapshot) -> None:
+        for service, problem in fresh.problems.items():
+            if self.snapshot.problems.get(service) != problem:
+                log.error("Service %s is not routed: %s", service, problem)

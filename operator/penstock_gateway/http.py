@@ -1,0 +1,68 @@
+"""Health, status and metrics of the gateway's controller over HTTP."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from penstock_gateway.config import Settings
+from penstock_gateway.envoy_admin import EnvoyAdmin
+from penstock_gateway.errors import EnvoyUnavailable
+from penstock_gateway.gateway import Gateway
+from penstock_gateway.telemetry import GatewayCollector
+
+
+class StatusServer:
+    """The routes: `/healthz`, `/readyz`, `/status`, `/metrics` and Envoy's own at `/metrics/envoy`."""
+
+    def __init__(self, gateway: Gateway, admin: EnvoyAdmin) -> None:
+        self._gateway = gateway
+        self._admin = admin
+        self._registry = CollectorRegistry()
+        self._registry.register(GatewayCollector(gateway))
+
+    def app(self) -> web.Application:
+        """Return the application."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/status", self._status)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/metrics/envoy", self._envoy_metrics)
+        return app
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        if self._gateway.ready:
+            return web.Response(text="ok")
+        text = "Envoy has not acknowledged a first snapshot: see /status"
+        return web.Response(status=503, text=text)
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.json_response(self._gateway.status())
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        body = generate_latest(self._registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _envoy_metrics(self, _: web.Request) -> web.Response:
+        try:
+            return web.Response(text=await self._admin.metrics())
+        except EnvoyUnavailable as error:
+            return web.Response(status=503, text=str(error))
+
+
+@asynccontextmanager
+async def serving(gateway: Gateway, admin: EnvoyAdmin, settings: Settings) -> AsyncIterator[None]:
+    """Serve the routes on the status port."""
+    runner = web.AppRunner(StatusServer(gateway, admin).app(), access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.status_port).start()
+        yield
+    finally:
+        await runner.cleanup()

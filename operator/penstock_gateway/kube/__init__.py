@@ -1,0 +1,1 @@
+"""The API server: lists and watches of one namespace."""

@@ -1,0 +1,1 @@
+"""Envoy's configuration as plain JSON values, in the words of Envoy's own documentation."""

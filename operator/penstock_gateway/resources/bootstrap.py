@@ -1,0 +1,116 @@
+"""Envoy's bootstrap: its identity, the source of its configuration, and the limits at which it sheds load."""
+
+from typing import Any, Final
+
+from penstock_gateway.config import Settings
+
+Json = dict[str, Any]
+
+ADS_CLUSTER: Final = "penstock-ads"
+_MONITORS: Final = "type.googleapis.com/envoy.extensions.resource_monitors"
+SHED: Final = (
+    ("envoy.overload_actions.shrink_heap", 0.85),
+    ("envoy.overload_actions.disable_http_keepalive", 0.90),
+    ("envoy.overload_actions.stop_accepting_requests", 0.95),
+    ("envoy.overload_actions.stop_accepting_connections", 0.98),
+)
+"""Actions by the share of the heap at which they begin; those in flight are never ended for memory."""
+
+
+def envoy_arguments(settings: Settings) -> tuple[str, ...]:
+    """Return Envoy's command line, after the program.
+
+    A listener that is removed, or drained, closes its connections after their requests and has the drain time to end.
+    """
+    return (
+        "--config-path",
+        str(settings.bootstrap_file),
+        "--disable-hot-restart",
+        "--drain-strategy",
+        "immediate",
+        "--drain-time-s",
+        str(round(settings.drain_seconds)),
+        "--log-format",
+        '{"time": "%Y-%m-%dT%T.%e", "level": "%l", "logger": "%n", "message": "%j"}',
+    )
+
+
+def bootstrap(settings: Settings) -> Json:
+    """Return the bootstrap. The admin interface is a Unix socket: it can change everything and authenticates nothing."""
+    admin = {"pipe": {"path": str(settings.admin_socket), "mode": 0o600}}
+    source = {"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"}
+    return {
+        "node": {"id": settings.pod_name, "cluster": f"{settings.namespace}/{settings.gateway}"},
+        "admin": {"address": admin},
+        "dynamic_resources": {
+            "ads_config": {
+                "api_type": "DELTA_GRPC",
+                "transport_api_version": "V3",
+                "set_node_on_first_message_only": True,
+                "grpc_services": [{"envoy_grpc": {"cluster_name": ADS_CLUSTER}}],
+            },
+            "lds_config": source,
+            "cds_config": source,
+        },
+        "static_resources": {"clusters": [_ads_cluster(settings)]},
+        "stats_config": {"stats_tags": _tags()},
+        "overload_manager": _overload_manager(settings),
+    }
+
+
+def _ads_cluster(settings: Settings) -> Json:
+    address = {"pipe": {"path": str(settings.ads_socket)}}
+    options = {
+        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": {
+            # a server that hangs is connected to again; the configuration in force stays
+            "http2_protocol_options": {
+                "connection_keepalive": {"interval": "30s", "timeout": "10s"}
+            }
+        },
+    }
+    return {
+        "name": ADS_CLUSTER,
+        "type": "STATIC",
+        "connect_timeout": "1s",
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options
+        },
+        "load_assignment": {
+            "cluster_name": ADS_CLUSTER,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
+        },
+    }
+
+
+def _tags() -> list[Json]:
+    """Label `pool` of the metrics of a pool's cluster and listener."""
+    return [
+        {"tag_name": "pool", "regex": r"^cluster\.(([^.]+)\.)"},
+        {"tag_name": "pool", "regex": r"^http\.(([^.]+)\.)"},
+        {"tag_name": "pool", "regex": r"^connection_limit\.(([^.]+)\.)"},
+    ]
+
+
+def _overload_manager(settings: Settings) -> Json:
+    heap = {
+        "@type": f"{_MONITORS}.fixed_heap.v3.FixedHeapConfig",
+        "max_heap_size_bytes": settings.heap_bytes,
+    }
+    connections = {
+        "@type": f"{_MONITORS}.downstream_connections.v3.DownstreamConnectionsConfig",
+        "max_active_downstream_connections": settings.max_connections,
+    }
+    heap_name = "envoy.resource_monitors.fixed_heap"
+    connections_name = "envoy.resource_monitors.global_downstream_max_connections"
+    return {
+        "refresh_interval": "0.25s",
+        "resource_monitors": [
+            {"name": heap_name, "typed_config": heap},
+            {"name": connections_name, "typed_config": connections},
+        ],
+        "actions": [
+            {"name": action, "triggers": [{"name": heap_name, "threshold": {"value": share}}]}
+            for action, share in SHED
+        ],
+    }

@@ -1,0 +1,103 @@
+"""Cluster and endpoints of a pool: whole-request spreading, ejection of dead pods, a bound on retries."""
+
+from typing import Any, Final
+
+from penstock_gateway.snapshot import Route
+
+Json = dict[str, Any]
+
+CONNECT_TIMEOUT: Final = "1s"
+"""A pod is in the same cluster; a connection that takes longer is retried on another pod."""
+IDLE_TIMEOUT: Final = "60s"
+"""Below the 75 s after which pods close silent connections, so that Envoy never writes to one that is closing."""
+UNLIMITED: Final = 1_000_000
+"""Circuit breakers stay out of the way: pods bound their queues, and the listener bounds connections."""
+
+
+def cluster(pool: str) -> Json:
+    """Return the cluster of a pool; its endpoints follow by EDS."""
+    return {
+        "name": pool,
+        "type": "EDS",
+        "eds_cluster_config": {"eds_config": {"ads": {}, "resource_api_version": "V3"}},
+        "connect_timeout": CONNECT_TIMEOUT,
+        "load_balancing_policy": {"policies": [_least_request()]},
+        # a pool without ready pods answers 503 and never sends requests to pods that are not ready
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "outlier_detection": _outlier_detection(),
+        "circuit_breakers": {"thresholds": [_thresholds()]},
+        # a node that loses power sends no reset: its connections end after 30 s
+        "upstream_connection_options": {
+            "tcp_keepalive": {
+                "keepalive_time": 15,
+                "keepalive_interval": 5,
+                "keepalive_probes": 3,
+            }
+        },
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "common_http_protocol_options": {"idle_timeout": IDLE_TIMEOUT},
+                "explicit_http_config": {"http_protocol_options": {}},
+            }
+        },
+    }
+
+
+def endpoints(route: Route) -> Json:
+    """Return the ClusterLoadAssignment of a pool."""
+    return {
+        "cluster_name": route.pool,
+        "endpoints": [
+            {"lb_endpoints": [_endpoint(pod.address, pod.port) for pod in route.endpoints]}
+        ],
+    }
+
+
+def _endpoint(address: str, port: int) -> Json:
+    socket_address = {"address": address, "port_value": port}
+    return {"endpoint": {"address": {"socket_address": socket_address}}}
+
+
+def _least_request() -> Json:
+    """Every pod is compared, since two random choices of eight pods leave a tenth more in the mean."""
+    kind = "envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest"
+    return {
+        "typed_extension_config": {
+            "name": "envoy.load_balancing_policies.least_request",
+            "typed_config": {
+                "@type": f"type.googleapis.com/{kind}",
+                "selection_method": "FULL_SCAN",
+            },
+        }
+    }
+
+
+def _outlier_detection() -> Json:
+    """Eject pods that refuse or reset connections, and none for the status of an answer.
+
+    A client can provoke a 500 or a 503 at will, so statuses would let one client eject every pod of a pool.
+    """
+    return {
+        "split_external_local_origin_errors": True,
+        "consecutive_local_origin_failure": 2,
+        "enforcing_consecutive_local_origin_failure": 100,
+        "enforcing_consecutive_5xx": 0,
+        "enforcing_consecutive_gateway_failure": 0,
+        "enforcing_success_rate": 0,
+        "enforcing_local_origin_success_rate": 0,
+        "interval": "1s",
+        "base_ejection_time": "2s",
+        "max_ejection_time": "10s",
+        "max_ejection_percent": 50,
+    }
+
+
+def _thresholds() -> Json:
+    return {
+        "max_connections": UNLIMITED,
+        "max_pending_requests": UNLIMITED,
+        "max_requests": UNLIMITED,
+        # of two pods one that dies holds half of all requests: retries may at most double the load
+        "retry_budget": {"budget_percent": {"value": 100}, "min_retry_concurrency": 64},
+    }

@@ -1,0 +1,98 @@
+"""`Configuration`: every resource of a snapshot, by pool, so that a resource that Envoy rejects concerns one pool."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from penstock_gateway.config import Settings
+from penstock_gateway.resources.cluster import cluster, endpoints
+from penstock_gateway.resources.listener import listener, readiness_listener
+from penstock_gateway.snapshot import Route, Snapshot
+
+READINESS: Final = "penstock/readiness"
+"""Name of the readiness listener, which no pool can have."""
+
+
+class Kind(StrEnum):
+    """Kinds of resources, each with its type URL, in the order in which a pool's are sent."""
+
+    CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+    ENDPOINTS = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+    LISTENER = "type.googleapis.com/envoy.config.listener.v3.Listener"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource; equal content has an equal version, in every process."""
+
+    kind: Kind
+    name: str
+    body: Mapping[str, Any]
+    version: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        text = json.dumps(self.body, sort_keys=True)
+        object.__setattr__(self, "version", hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+@dataclass(frozen=True, slots=True)
+class PoolResources:
+    """The resources of a pool."""
+
+    route: Route
+    cluster: Resource
+    endpoints: Resource
+    listener: Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The resources of every pool, and the readiness listener."""
+
+    pools: Mapping[str, PoolResources]
+    readiness: Resource
+
+    def find(self, kind: Kind, name: str) -> Resource | None:
+        """Return the resource of a kind and a name."""
+        if name == READINESS:
+            return self.readiness if kind is Kind.LISTENER else None
+        pool = self.pools.get(name)
+        if pool is None:
+            return None
+        return {
+            Kind.CLUSTER: pool.cluster,
+            Kind.ENDPOINTS: pool.endpoints,
+            Kind.LISTENER: pool.listener,
+        }[kind]
+
+    def names(self, kind: Kind) -> list[str]:
+        """Return the names of a kind's resources."""
+        return [*self.pools, READINESS] if kind is Kind.LISTENER else [*self.pools]
+
+
+def configuration(
+    snapshot: Snapshot, settings: Settings, before: Configuration | None = None
+) -> Configuration:
+    """Return the configuration of a snapshot; what did not change is taken from `before`, made with equal settings."""
+    former = before.pools if before else {}
+    pools = {
+        name: former[name]
+        if name in former and former[name].route == route
+        else _pool_resources(route, settings)
+        for name, route in snapshot.routes.items()
+    }
+    body = readiness_listener(READINESS, settings)
+    return Configuration(pools, Resource(Kind.LISTENER, READINESS, body))
+
+
+def _pool_resources(route: Route, settings: Settings) -> PoolResources:
+    pool = route.pool
+    return PoolResources(
+        route,
+        Resource(Kind.CLUSTER, pool, cluster(pool)),
+        Resource(Kind.ENDPOINTS, pool, endpoints(route)),
+        Resource(Kind.LISTENER, pool, listener(pool, route.port, settings)),
+    )

@@ -1,0 +1,58 @@
+"""Metrics of the gateway's controller, computed at each scrape from its state."""
+
+from collections.abc import Iterable
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from penstock_gateway.gateway import Gateway
+
+PREFIX = "penstock_gateway"
+
+
+class GatewayCollector(Collector):
+    """Collects from a `Gateway`."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    @override
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Yield the metrics."""
+        gateway = self._gateway
+        yield _gauge("envoy_connected", "Whether Envoy is connected to ADS", gateway.connected)
+        yield _gauge("ready", "Whether Envoy acknowledged a first snapshot", gateway.ready)
+        endpoints = GaugeMetricFamily(f"{PREFIX}_endpoints", "Pods of a pool", labels=["pool"])
+        for route in gateway.snapshot.routes.values():
+            endpoints.add_metric([route.pool], len(route.endpoints))
+        yield endpoints
+        rejected = GaugeMetricFamily(
+            f"{PREFIX}_rejected_resources",
+            "Resources that Envoy rejected; the last accepted ones are in force",
+            labels=["pool", "kind"],
+        )
+        for kind, pool in gateway.rejections():
+            rejected.add_metric([pool, kind.name.title()], 1)
+        yield rejected
+        unroutable = GaugeMetricFamily(
+            f"{PREFIX}_unroutable_services",
+            "Services that lead here and cannot be routed",
+            labels=["service"],
+        )
+        for service in gateway.snapshot.problems:
+            unroutable.add_metric([service], 1)
+        yield unroutable
+        ages = GaugeMetricFamily(
+            f"{PREFIX}_watch_age_seconds",
+            "Time since the last answer of the API server",
+            labels=["resource"],
+        )
+        for plural, age in gateway.watch_ages().items():
+            if age is not None:
+                ages.add_metric([plural], age)
+        yield ages
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=float(value))

@@ -1,0 +1,1 @@
+"""The Aggregated Discovery Service: incremental (delta) xDS, one resource in a response."""

@@ -1,0 +1,211 @@
+"""`Session`: what one Envoy has in force, what it rejected, and what it is sent next. Pure: no I/O, no clock.
+
+Each response carries one resource, so that Envoy's answer names the pool: a rejected resource leaves that pool's last
+good one in force and delays no other pool. A pool's cluster goes first, its endpoints after the cluster is accepted,
+its listener after both: no request meets a listener without pods. A removed pool goes in the opposite order. The
+readiness listener goes last, after every pool is settled.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+
+from penstock_gateway.resources.pools import READINESS, Configuration, Kind, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRequest:
+    """A request of Envoy: a subscription, an ACK or a NACK of a response, or both."""
+
+    type_url: str
+    subscribe: tuple[str, ...] = ()
+    unsubscribe: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions in force, by name; in the first request of a kind after a connection only."""
+    nonce: str = ""
+    error: str | None = None
+    """Why Envoy rejected the response `nonce`; None: it did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaResponse:
+    """A response with one resource, one removal, or neither."""
+
+    kind: Kind
+    nonce: str
+    resource: Resource | None = None
+    removed: str | None = None
+
+
+class State(StrEnum):
+    """Where a resource is on its way to Envoy."""
+
+    PENDING = "Pending"
+    SENT = "Sent"
+    ACCEPTED = "Accepted"
+    REJECTED = "Rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A version that Envoy rejected, and its reason."""
+
+    version: str
+    message: str
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A resource's versions: in force, on the way, rejected."""
+
+    in_force: str | None = None
+    sent: DeltaResponse | None = None
+    rejected: Rejection | None = None
+
+    def state(self, wanted: str) -> State:
+        """Return the state of version `wanted`."""
+        if self.sent is not None:
+            return State.SENT
+        if self.rejected is not None and self.rejected.version == wanted:
+            return State.REJECTED
+        return State.ACCEPTED if self.in_force == wanted else State.PENDING
+
+
+class Session:
+    """One connection of an Envoy. Nothing is sent before the first configuration, so that nothing is removed either."""
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self._configuration = configuration
+        self._deliveries: dict[tuple[Kind, str], Delivery] = {}
+        self._in_flight: dict[str, tuple[Kind, str] | None] = {}
+        self._subscribed: dict[Kind, set[str]] = {}
+        self._answered: set[Kind] = set()
+        self._nonces = count(1)
+
+    @property
+    def ready(self) -> bool:
+        """Whether Envoy has the readiness listener: it accepted or rejected every resource of a first snapshot."""
+        return self._known(Kind.LISTENER, READINESS).in_force is not None
+
+    def replace(self, configuration: Configuration) -> None:
+        """Deliver `configuration` from now on."""
+        self._configuration = configuration
+
+    def receive(self, request: DeltaRequest) -> None:
+        """Record what Envoy subscribes to, accepted or rejected."""
+        try:
+            kind = Kind(request.type_url)
+        except ValueError:
+            return  # a kind that this server has no resources of
+        if kind not in self._subscribed:
+            self._subscribed[kind] = set()
+            for name, version in request.versions.items():
+                self._deliveries[kind, name] = Delivery(in_force=version)
+        self._subscribed[kind].update(request.subscribe)
+        for name in request.unsubscribe:
+            self._subscribed[kind].discard(name)
+            self._deliveries.pop((kind, name), None)
+        if request.nonce in self._in_flight:
+            self._settle(request)
+
+    def responses(self) -> Iterator[DeltaResponse]:
+        """Yield what can be sent now; each resource has at most one version on the way."""
+        if self._configuration is None:
+            return
+        for kind in Kind:
+            if kind in self._subscribed:
+                yield from self._of_kind(kind, self._configuration)
+
+    def states(self, pool: str) -> Mapping[Kind, State]:
+        """Return the states of a pool's resources."""
+        return {kind: self._state(kind, pool) for kind in Kind}
+
+    def rejections(self) -> Mapping[tuple[Kind, str], Rejection]:
+        """Return the rejected resources that are still wanted, by kind and pool."""
+        return {
+            key: delivery.rejected
+            for key, delivery in self._deliveries.items()
+            if delivery.rejected is not None and self._state(*key) is State.REJECTED
+        }
+
+    def _of_kind(self, kind: Kind, configuration: Configuration) -> Iterator[DeltaResponse]:
+        wanted = configuration.names(kind)
+        for name in {name for of, name in self._deliveries if of is kind}.difference(wanted):
+            if self._known(kind, name) == Delivery(rejected=self._known(kind, name).rejected):
+                del self._deliveries[kind, name]  # Envoy never had it
+            elif self._may_remove(kind, name):
+                yield self._send(kind, name, None)
+        for name in wanted:
+            resource = configuration.find(kind, name)
+            if resource is not None and self._may_send(resource):
+                yield self._send(kind, name, resource)
+        if kind not in self._answered and kind is not Kind.ENDPOINTS:
+            # Envoy starts no further before the first response of a kind, even if it holds nothing
+            self._answered.add(kind)
+            nonce = str(next(self._nonces))
+            self._in_flight[nonce] = None
+            yield DeltaResponse(kind, nonce)
+
+    def _send(self, kind: Kind, name: str, resource: Resource | None) -> DeltaResponse:
+        nonce = str(next(self._nonces))
+        response = DeltaResponse(kind, nonce, resource, None if resource else name)
+        self._deliveries.setdefault((kind, name), Delivery()).sent = response
+        self._in_flight[nonce] = (kind, name)
+        self._answered.add(kind)
+        return response
+
+    def _settle(self, request: DeltaRequest) -> None:
+        key = self._in_flight.pop(request.nonce)
+        delivery = self._deliveries.get(key) if key else None
+        if key is None or delivery is None or delivery.sent is None:
+            return
+        resource, delivery.sent = delivery.sent.resource, None
+        if resource is None:
+            self._deliveries.pop(key)
+        elif request.error is not None:
+            delivery.rejected = Rejection(resource.version, request.error)
+        else:
+            delivery.in_force, delivery.rejected = resource.version, None
+            if resource.kind is Kind.CLUSTER:
+                # a changed cluster waits for its endpoints, even if Envoy has them
+                self._deliveries.pop((Kind.ENDPOINTS, resource.name), None)
+
+    def _may_send(self, resource: Resource) -> bool:
+        if self._state(resource.kind, resource.name) is not State.PENDING:
+            return False
+        if resource.name == READINESS:
+            return all(map(self._settled, self._configuration.pools if self._configuration else ()))
+        if resource.kind is Kind.ENDPOINTS:
+            return resource.name in self._subscribed[Kind.ENDPOINTS]
+        if resource.kind is Kind.LISTENER:
+            return all(
+                self._known(kind, resource.name).in_force is not None
+                for kind in (Kind.CLUSTER, Kind.ENDPOINTS)
+            )
+        return True
+
+    def _may_remove(self, kind: Kind, name: str) -> bool:
+        delivery, listener = self._known(kind, name), self._known(Kind.LISTENER, name)
+        if delivery.sent is not None or kind is Kind.ENDPOINTS:
+            return False  # endpoints go with their cluster
+        return kind is Kind.LISTENER or (listener.sent is None and listener.in_force is None)
+
+    def _settled(self, pool: str) -> bool:
+        """Return whether Envoy answered for every resource of a pool that can be sent."""
+        for kind in Kind:
+            state = self._state(kind, pool)
+            if state is State.REJECTED and self._known(kind, pool).in_force is None:
+                return True  # what depends on it is not sent
+            if state in (State.PENDING, State.SENT):
+                return False
+        return True
+
+    def _state(self, kind: Kind, name: str) -> State:
+        resource = self._configuration.find(kind, name) if self._configuration else None
+        if resource is None:
+            return State.PENDING
+        return self._known(kind, name).state(resource.version)
+
+    def _known(self, kind: Kind, name: str) -> Delivery:
+        return self._deliveries.get((kind, name)) or Delivery()

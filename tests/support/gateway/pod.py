@@ -1,0 +1,87 @@
+"""A pod's client port, as a process: `python -m tests.support.gateway.pod ADDRESS PORT NAME [SLOWNESS]`.
+
+`POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS; `/events?count=3&ms=100` streams; `/headers`
+returns the request's headers; `/status/503` any status; `/seen` the number of other requests so far. It prints
+`listening` once it does. At SIGTERM requests in flight end first, as a runtime's do.
+"""
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+NAME = web.AppKey("name", str)
+SLOWNESS = web.AppKey("slowness", float)
+SEEN = web.AppKey("seen", Counter[str])
+DRAIN_SECONDS = 60.0
+
+
+async def infer(request: web.Request) -> web.Response:
+    """Answer after `ms` milliseconds."""
+    body = await request.read()
+    await asyncio.sleep(request.app[SLOWNESS] * float(request.query.get("ms", "0")) / 1000)
+    return web.json_response({"pod": request.app[NAME], "bytes": len(body)})
+
+
+async def events(request: web.Request) -> web.StreamResponse:
+    """Stream `count` events, one every `ms` milliseconds."""
+    stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await stream.prepare(request)
+    for number in range(int(request.query.get("count", "3"))):
+        await stream.write(f"data: {number}\n\n".encode())
+        await asyncio.sleep(float(request.query.get("ms", "100")) / 1000)
+    await stream.write_eof()
+    return stream
+
+
+async def headers(request: web.Request) -> web.Response:
+    """Return what arrived: the path and the headers."""
+    fields = {name.lower(): value for name, value in request.headers.items()}
+    return web.json_response({"path": request.raw_path, "headers": fields})
+
+
+async def status(request: web.Request) -> web.Response:
+    """Return the status in the path."""
+    return web.Response(status=int(request.match_info["status"]), text=request.app[NAME])
+
+
+async def seen(request: web.Request) -> web.Response:
+    """Return how many other requests arrived, by path."""
+    return web.json_response(request.app[SEEN])
+
+
+@web.middleware
+async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Count a request by its path."""
+    if request.path != "/seen":
+        request.app[SEEN][request.path] += 1
+    return await handler(request)
+
+
+async def main(address: str, port: int, name: str, slowness: float = 1.0) -> None:
+    """Serve until SIGTERM."""
+    app = web.Application(client_max_size=2**30, middlewares=[count])
+    app[NAME] = name
+    app[SLOWNESS] = slowness
+    app[SEEN] = Counter()
+    app.router.add_get("/seen", seen)
+    app.router.add_post("/infer", infer)
+    app.router.add_get("/events", events)
+    app.router.add_post("/status/{status}", status)
+    app.router.add_get("/{any:.*}", headers)
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_SECONDS)
+    await runner.setup()
+    await web.TCPSite(runner, address, port).start()
+    print("listening", flush=True)
+    await stopping.wait()
+    await runner.cleanup()
+
+
+if __name__ == "__main__":
+    address, port, name, *slowness = sys.argv[1:]
+    asyncio.run(main(address, int(port), name, *map(float, slowness)))

@@ -1,0 +1,92 @@
+"""Which Services are routed, to which pods, and why a Service is not."""
+
+import msgspec
+import pytest
+
+from penstock_api import names
+from penstock_gateway.objects import Pod, Service
+from penstock_gateway.snapshot import Endpoint, Route, snapshot
+from tests.support.gateway import api_server
+from tests.unit.gateway.values import SETTINGS, pod, service
+
+
+def test_a_service_that_selects_the_gateway_is_routed_to_the_ready_pods_of_its_pool() -> None:
+    pods = [pod("b-1", "b"), pod("a-2", "a", "10.0.0.2"), pod("a-1", "a", "10.0.0.1")]
+    routed = snapshot([service("a", 10001)], pods, SETTINGS)
+    endpoints = (Endpoint("a-1", "10.0.0.1", 8000), Endpoint("a-2", "10.0.0.2", 8000))
+    assert routed.routes == {"a": Route("a", 10001, endpoints)}
+    assert routed.problems == {}
+
+
+def test_a_service_that_selects_pods_or_another_gateway_is_not_routed() -> None:
+    of_pods = service("a")
+    of_pods.spec.selector.clear()
+    of_pods.spec.selector[names.LABEL_POOL_UID] = "a-uid"
+    routed = snapshot([of_pods, service("b", gateway="another")], [], SETTINGS)
+    assert (routed.routes, routed.problems) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        pod("a-1", "a", ready=False),
+        pod("a-1", "a", deleting=True),
+        pod("a-1", "a", address=""),
+        msgspec.structs.replace(
+            pod("a-1", "a"), status=msgspec.structs.replace(pod("a-1", "a").status, phase="Failed")
+        ),
+    ],
+    ids=["not ready", "deletionTimestamp", "no address", "ended"],
+)
+def test_a_pod_is_an_endpoint_only_while_it_serves(left_out: Pod) -> None:
+    pods = [left_out, pod("a-2", "a", "10.0.0.2")]
+    assert snapshot([service("a")], pods, SETTINGS).routes["a"].endpoints == (
+        Endpoint("a-2", "10.0.0.2"),
+    )
+
+
+def test_pods_of_a_former_pool_with_the_same_name_are_no_endpoints() -> None:
+    own = service("a", **{names.LABEL_POOL_UID: "new-uid"})
+    assert snapshot([own], [pod("a-1", "a")], SETTINGS).routes["a"].endpoints == ()
+    own = service("a", **{names.LABEL_POOL_UID: "a-uid"})
+    assert len(snapshot([own], [pod("a-1", "a")], SETTINGS).routes["a"].endpoints) == 1
+
+
+@pytest.mark.parametrize(
+    ("port", "problem"),
+    [
+        ("http", "targetPort must be a listener's port from 1024 to 65535, got 'http'"),
+        (80, "targetPort must be a listener's port from 1024 to 65535, got 80"),
+        (8091, "targetPort 8091 is a port of the gateway itself"),
+    ],
+)
+def test_a_port_that_is_no_listeners_is_a_problem_of_its_service(
+    port: int | str, problem: str
+) -> None:
+    routed = snapshot([service("a", port), service("b", 10002)], [], SETTINGS)
+    assert list(routed.routes) == ["b"]
+    assert routed.problems["a"].startswith(problem)
+
+
+def test_of_two_pools_with_one_port_the_first_by_name_keeps_it() -> None:
+    routed = snapshot([service("b", 10001), service("a", 10001)], [], SETTINGS)
+    assert list(routed.routes) == ["a"]
+    assert routed.problems == {"b": "targetPort 10001 is already that of pool a: allocate another"}
+
+
+def test_the_service_with_the_pools_own_name_wins() -> None:
+    second = api_server.service("z", 10001)
+    second["metadata"]["name"] = "a-second"
+    routed = snapshot(
+        [msgspec.convert(second, Service), service("z", 10002)], [pod("z-1", "z")], SETTINGS
+    )
+    assert routed.routes["z"].port == 10002
+    assert routed.problems == {"a-second": "another Service already routes pool z: delete this one"}
+
+
+def test_a_pool_that_serves_tls_is_not_routed() -> None:
+    with_tls = api_server.pod("a-1", "a", "10.0.0.1")
+    with_tls["metadata"]["annotations"] = {names.ANNOTATION_SCHEME: "https"}
+    routed = snapshot([service("a")], [msgspec.convert(with_tls, Pod)], SETTINGS)
+    assert routed.routes == {}
+    assert "TLS" in routed.problems["a"]

@@ -1,0 +1,220 @@
+"""The order of deliveries, and a rejection that concerns one pool."""
+
+from penstock_gateway.resources.pools import READINESS, Kind
+from penstock_gateway.xds.session import DeltaRequest, DeltaResponse, Rejection, Session, State
+from tests.unit.gateway.values import made_of, route
+
+A, B = route("a", 10001), route("b", 10002)
+
+
+class Envoy:
+    """The client's side: subscribes as Envoy does, and accepts all but `refused`."""
+
+    def __init__(
+        self, session: Session, refused: frozenset[tuple[Kind, str]] = frozenset()
+    ) -> None:
+        self.session = session
+        self.refused = refused
+        self.log: list[tuple[Kind, str, str | None]] = []
+        """Kind, name, and version; None: removed."""
+
+    def connect(self, versions: dict[Kind, dict[str, str]] | None = None) -> None:
+        """Subscribe to every kind; `versions` are those in force from a former connection."""
+        for kind in (Kind.CLUSTER, Kind.LISTENER):
+            known = (versions or {}).get(kind, {})
+            self.session.receive(DeltaRequest(kind, versions=known))
+        known = (versions or {}).get(Kind.ENDPOINTS, {})
+        if known:
+            self.session.receive(
+                DeltaRequest(Kind.ENDPOINTS, subscribe=tuple(known), versions=known)
+            )
+
+    def settle(self) -> None:
+        """Answer until nothing more is sent."""
+        while responses := list(self.session.responses()):
+            for response in responses:
+                self.answer(response)
+
+    def answer(self, response: DeltaResponse) -> None:
+        """Record a response, and accept or reject it."""
+        error, name = None, response.removed
+        if response.resource is not None:
+            name = response.resource.name
+            if (response.kind, name) in self.refused:
+                error = f"{name} is bad"
+        if name is not None:
+            version = response.resource.version if response.resource else None
+            self.log.append((response.kind, name, version))
+        self.session.receive(DeltaRequest(response.kind, nonce=response.nonce, error=error))
+        if response.kind is Kind.CLUSTER and name and error is None:
+            subscription = (name,) if response.resource else ()
+            gone = () if response.resource else (name,)
+            self.session.receive(DeltaRequest(Kind.ENDPOINTS, subscription, gone))
+
+    def names(self, kind: Kind) -> list[str]:
+        """Return the names that were sent, in order."""
+        return [name for of, name, _ in self.log if of is kind]
+
+
+def connected(session: Session, refused: frozenset[tuple[Kind, str]] = frozenset()) -> Envoy:
+    """Return an Envoy that connected and answered all that was sent."""
+    envoy = Envoy(session, refused)
+    envoy.connect()
+    envoy.settle()
+    return envoy
+
+
+def test_a_listener_follows_its_cluster_and_its_endpoints_and_readiness_comes_last() -> None:
+    envoy = connected(Session(made_of(A)))
+    assert [(kind, name) for kind, name, _ in envoy.log] == [
+        (Kind.CLUSTER, "a"),
+        (Kind.ENDPOINTS, "a"),
+        (Kind.LISTENER, "a"),
+        (Kind.LISTENER, READINESS),
+    ]
+    assert envoy.session.ready
+    assert set(envoy.session.states("a").values()) == {State.ACCEPTED}
+
+
+def test_every_response_has_one_resource() -> None:
+    session = Session(made_of(A, B))
+    Envoy(session).connect()
+    clusters = [sent for sent in session.responses() if sent.kind is Kind.CLUSTER]
+    assert [sent.resource.name for sent in clusters if sent.resource] == ["a", "b"]
+
+
+def test_nothing_is_sent_before_the_first_configuration() -> None:
+    session = Session()
+    envoy = Envoy(session)
+    envoy.connect({Kind.CLUSTER: {"a": "1"}, Kind.LISTENER: {"a": "1"}})
+    envoy.settle()
+    assert envoy.log == []
+    assert not session.ready
+
+
+def test_an_envoy_without_pools_gets_an_empty_response_of_each_kind_so_that_it_starts() -> None:
+    session = Session(made_of())
+    Envoy(session).connect()
+    responses = list(session.responses())
+    assert [(sent.kind, sent.resource is None) for sent in responses] == [
+        (Kind.CLUSTER, True),
+        (Kind.LISTENER, False),
+    ]
+
+
+def test_a_rejected_listener_leaves_the_pools_last_good_one_and_every_other_pool() -> None:
+    session = Session(made_of(A))
+    envoy = connected(session)
+    (in_force,) = (
+        version for kind, name, version in envoy.log if (kind, name) == (Kind.LISTENER, "a")
+    )
+    envoy.refused = frozenset({(Kind.LISTENER, "a")})
+    changed = made_of(route("a", 10003), B)
+    session.replace(changed)
+    envoy.settle()
+    assert session.states("a")[Kind.LISTENER] is State.REJECTED
+    version = changed.pools["a"].listener.version
+    assert session.rejections() == {(Kind.LISTENER, "a"): Rejection(version, "a is bad")}
+    assert set(session.states("b").values()) == {State.ACCEPTED}
+    session.replace(made_of(A, B))
+    envoy.settle()
+    assert session.rejections() == {}
+    assert session.states("a")[Kind.LISTENER] is State.ACCEPTED
+    assert envoy.log[-1][2] != in_force  # the good version is in force still: it was not sent again
+
+
+def test_a_rejected_version_is_not_sent_again() -> None:
+    session = Session(made_of(A))
+    envoy = connected(session, frozenset({(Kind.CLUSTER, "a")}))
+    session.replace(made_of(A, B))
+    envoy.settle()
+    assert envoy.names(Kind.CLUSTER) == ["a", "b"]
+
+
+def test_a_pool_whose_first_cluster_is_rejected_gets_no_listener_and_delays_no_readiness() -> None:
+    session = Session(made_of(A, B))
+    envoy = connected(session, frozenset({(Kind.CLUSTER, "a")}))
+    assert envoy.names(Kind.LISTENER) == ["b", READINESS]
+    assert session.states("a")[Kind.LISTENER] is State.PENDING
+    assert session.ready
+
+
+def test_only_the_endpoints_are_sent_when_pods_change() -> None:
+    session = Session(made_of(A, B))
+    envoy = connected(session)
+    envoy.log.clear()
+    session.replace(made_of(route("a", 10001, ("10.0.0.1", "10.0.0.2")), B))
+    envoy.settle()
+    assert [(kind, name) for kind, name, _ in envoy.log] == [(Kind.ENDPOINTS, "a")]
+
+
+def test_the_newest_version_follows_the_answer_to_the_one_on_the_way() -> None:
+    session = Session(made_of(A))
+    envoy = connected(session)
+    session.replace(made_of(route("a", 10001, ("10.0.0.2",))))
+    (on_the_way,) = session.responses()
+    for number in range(3, 6):
+        session.replace(made_of(route("a", 10001, (f"10.0.0.{number}",))))
+        assert list(session.responses()) == []
+    assert session.states("a")[Kind.ENDPOINTS] is State.SENT
+    envoy.answer(on_the_way)
+    (last,) = session.responses()
+    assert last.resource is not None
+    assert (
+        last.resource.version
+        == made_of(route("a", 10001, ("10.0.0.5",))).pools["a"].endpoints.version
+    )
+
+
+def test_a_changed_cluster_gets_its_endpoints_again() -> None:
+    session = Session(made_of(A))
+    versions = {
+        Kind.CLUSTER: {"a": "older"},
+        Kind.ENDPOINTS: {"a": made_of(A).pools["a"].endpoints.version},
+    }
+    envoy = Envoy(session)
+    envoy.connect(versions)
+    envoy.settle()
+    kinds = [kind for kind, name, _ in envoy.log if name == "a"]
+    assert kinds[0] is Kind.CLUSTER
+    assert Kind.ENDPOINTS in kinds
+
+
+def test_a_removed_pool_loses_its_listener_before_its_cluster() -> None:
+    session = Session(made_of(A, B))
+    envoy = connected(session)
+    envoy.log.clear()
+    session.replace(made_of(B))
+    envoy.settle()
+    assert envoy.log == [(Kind.LISTENER, "a", None), (Kind.CLUSTER, "a", None)]
+    session.replace(made_of(A, B))
+    envoy.settle()
+    assert envoy.names(Kind.LISTENER) == ["a", "a"]
+
+
+def test_a_pool_that_never_got_a_listener_loses_its_cluster() -> None:
+    session = Session(made_of(A, B))
+    envoy = connected(session, frozenset({(Kind.LISTENER, "a")}))
+    envoy.log.clear()
+    session.replace(made_of(B))
+    envoy.settle()
+    assert envoy.log == [(Kind.CLUSTER, "a", None)]
+
+
+def test_a_new_server_sends_only_what_differs_from_what_envoy_has() -> None:
+    former = connected(Session(made_of(A, B)))
+    versions: dict[Kind, dict[str, str]] = {}
+    for kind, name, version in former.log:
+        versions.setdefault(kind, {})[name] = version or ""
+    session = Session(made_of(A))
+    envoy = Envoy(session)
+    envoy.connect(versions)
+    assert session.ready
+    envoy.settle()
+    assert envoy.log == [(Kind.LISTENER, "b", None), (Kind.CLUSTER, "b", None)]
+
+
+def test_a_kind_that_the_server_does_not_have_is_ignored() -> None:
+    session = Session(made_of(A))
+    session.receive(DeltaRequest("type.googleapis.com/envoy.config.route.v3.RouteConfiguration"))
+    assert list(session.responses()) == []
