@@ -74,6 +74,20 @@ AnnotationMap = Annotated[
     dict[str, Annotated[str, Field(max_length=1024)]],
     Field(max_length=32, json_schema_extra=rules(KEYS_RULE, OWN_KEYS_RULE)),
 ]
+Cidr = Annotated[
+    str,
+    Field(
+        min_length=3,
+        max_length=64,
+        json_schema_extra=rules(
+            rule(
+                "isCIDR(self) && cidr(self) == cidr(self).masked()",
+                "network %s is not a CIDR without host bits: write it as 10.0.0.0/8 or fd00::/8",
+                "self",
+            )
+        ),
+    ),
+]
 Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\s]+$")]
 _QUANTITY_EXTRA: dict[str, Any] = {
     "x-kubernetes-int-or-string": True,

@@ -23,6 +23,7 @@ from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.resources import Resource
 from penstock_api.types.schedules import Schedule
 from penstock_api.types.selectors import LabelSelector
+from penstock_api.types.service import ServiceType
 
 
 class PolicyDefaults(ApiModel):
@@ -64,6 +65,9 @@ class WeightBound(ApiModel):
     """Maximum weight of a pool when GPUs are divided."""
 
 
+AnnotationPrefix = Annotated[str, Field(min_length=1, max_length=317)]
+
+
 class TemplateBounds(ApiModel):
     """Values allowed in pod templates. An absent list allows any value; an empty one allows none."""
 
@@ -93,6 +97,20 @@ class TemplateBounds(ApiModel):
     """Schedulers that a template may name; default-scheduler is always allowed."""
 
 
+class ServiceBounds(ApiModel):
+    """Service settings that are allowed. An absent list allows any value."""
+
+    allowed_types: (
+        Annotated[tuple[ServiceType, ...], Field(max_length=8, json_schema_extra=SET_LIST)] | None
+    ) = None
+    """Service types; ClusterIP and Headless are always allowed, and ClusterIP replaces a type that is not."""
+    allowed_annotations: (
+        Annotated[tuple[AnnotationPrefix, ...], Field(max_length=64, json_schema_extra=SET_LIST)]
+        | None
+    ) = None
+    """Allowed prefixes of annotation keys; annotations with other keys are left out."""
+
+
 class CandidateBounds(ApiModel):
     """Bounds that affect the decisions of a control law."""
 
@@ -111,6 +129,8 @@ class PolicyBounds(CandidateBounds):
     """Upper bound of a pool's weight."""
     template: TemplateBounds | None = None
     """Values allowed in pod templates."""
+    service: ServiceBounds | None = None
+    """Service settings that are allowed."""
 
 
 _RESERVED_HEADERS = "^(authorization|host|content-.*|transfer-encoding|connection|cookie|accept.*)$"

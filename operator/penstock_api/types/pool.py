@@ -14,6 +14,7 @@ from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.resources import Resource
 from penstock_api.types.runtime import GenerationSpec, RuntimeSpec
+from penstock_api.types.service import ServiceSpec
 from penstock_api.types.status import PoolStatus
 
 _ONE_DEVICE_RULE = rule(
@@ -117,6 +118,8 @@ class PoolSpec(ApiModel):
     """API keys of the clients; if unset, requests are not authenticated. A change of the reference triggers a rollout."""
     template: PodTemplate | None = None
     """Additions to the pods. A change triggers a rollout."""
+    service: ServiceSpec | None = None
+    """Service of the clients. Live: applied without a restart."""
     objectives: Objectives | None = None
     """Latency objectives. Live: applied without a restart."""
     batching: Batching | None = None

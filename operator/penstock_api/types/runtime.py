@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.pod_contract import MAX_BATCH_SIZE
-from penstock_api.types.fields import ATOMIC_LIST, Image, quantity, rule, rules
+from penstock_api.types.fields import ATOMIC_LIST, Cidr, Image, quantity, rule, rules
 from penstock_api.types.pod_template.container import ImagePullPolicy
 
 
@@ -45,22 +45,6 @@ class RuntimeLog(ApiModel):
     """Whether each request has a line; defaults to Disabled."""
 
 
-Network = Annotated[
-    str,
-    Field(
-        min_length=3,
-        max_length=64,
-        json_schema_extra=rules(
-            rule(
-                "isCIDR(self) && cidr(self) == cidr(self).masked()",
-                "network %s is not a CIDR without host bits: write it as 10.0.0.0/8 or fd00::/8",
-                "self",
-            )
-        ),
-    ),
-]
-
-
 class RuntimeHttp(ApiModel):
     """Requests and connections of the clients."""
 
@@ -77,7 +61,7 @@ class RuntimeHttp(ApiModel):
     metrics: Switch | None = None
     """Whether the client port serves /metrics too; defaults to Enabled."""
     trusted_proxies: (
-        Annotated[tuple[Network, ...], Field(max_length=32, json_schema_extra=ATOMIC_LIST)] | None
+        Annotated[tuple[Cidr, ...], Field(max_length=32, json_schema_extra=ATOMIC_LIST)] | None
     ) = None
     """Networks whose requests may name a tenant and a priority in headers, where clients need no key; defaults to none."""
 

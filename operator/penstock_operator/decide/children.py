@@ -91,7 +91,7 @@ def desired_manifests(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> 
             yield deployment(pool, pinned.template, pinned.inputs, outcome.count, outcome.rollout)
     if outcome.peers is not None:
         yield network_policy(pool, outcome.peers)
-    yield service(pool)
+    yield service(pool, outcome.effective.service)
     yield disruption_budget(pool)
 
 

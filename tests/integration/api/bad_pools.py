@@ -186,6 +186,11 @@ BY_SCHEMA = [
         ("runtime.log.level", '"INFO"', '"Info"'),
     ),
     Bad(
+        "service-of-another-host",
+        {"service": {"type": "ExternalName"}},
+        ("service.type", '"ExternalName"', '"LoadBalancer"'),
+    ),
+    Bad(
         "bad-taint-effect",
         {"template": {"tolerations": [{"operator": "Exists", "effect": "Never"}]}},
         ("tolerations[0].effect", '"Never"'),
@@ -520,6 +525,21 @@ BY_RULE = [
         "variable-with-a-field",
         {"template": {"container": {"env": [{"name": "PENSTOCK_DTYPE", "value": "float16"}]}}},
         ("container.env[0]", "PENSTOCK_DTYPE is reserved", "spec.generation and spec.model.dtype"),
+    ),
+    Bad(
+        "source-ranges-of-an-internal-service",
+        {"service": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}},
+        ("spec.service", "loadBalancerSourceRanges is for type", "ClusterIP", "set that type"),
+    ),
+    Bad(
+        "node-port-of-a-headless-service",
+        {"service": {"type": "Headless", "nodePort": 30080}},
+        ("spec.service", "nodePort is for type", "type is Headless", "remove it"),
+    ),
+    Bad(
+        "reserved-annotation-of-the-service",
+        {"service": {"annotations": {"penstock.dev/applied": "x"}}},
+        ("service.annotations", "penstock.dev/applied", "do not begin with"),
     ),
     Bad(
         "toleration-of-any-value",

@@ -169,6 +169,14 @@ MODULE_SPEC: Object = {
     "tls": {"secretRef": {"name": "chat-tls"}},
     "apiKeys": {"secretRef": {"name": "chat-keys", "key": "keys.json"}},
     "template": TEMPLATE,
+    "service": {
+        "type": "LoadBalancer",
+        "annotations": {"service.beta.kubernetes.io/aws-load-balancer-scheme": "internal"},
+        "loadBalancerClass": "service.k8s.aws/nlb",
+        "loadBalancerSourceRanges": ["10.0.0.0/8"],
+        "externalTrafficPolicy": "Local",
+        "nodePort": 30080,
+    },
     "weight": 100,
     **LIVE,
 }
@@ -316,6 +324,10 @@ POLICY_SPEC: Object = {
             "priorityClassNames": ["inference"],
             "runtimeClassNames": ["nvidia"],
             "schedulerNames": [],
+        },
+        "service": {
+            "allowedTypes": ["LoadBalancer"],
+            "allowedAnnotations": ["service.beta.kubernetes.io/"],
         },
     },
     "gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": 64}],

@@ -103,6 +103,18 @@ def _directory() -> dict[str, object]:
     return {"persistentVolumeClaim": {"path": "minilm"}}
 
 
+def test_the_class_of_a_load_balancer_is_immutable_until_the_type_changes(
+    api: Api, make: Make
+) -> None:
+    path = make({"service": {"type": "LoadBalancer"}})
+    message = rejected(api, path, {"service": {"loadBalancerClass": "example.com/a"}})
+    for word in ("service.loadBalancerClass", "was unset, got example.com/a", "another type first"):
+        assert word in message
+    api.merge(path, {"spec": {"service": {"type": "NodePort"}}})
+    another = {"type": "LoadBalancer", "loadBalancerClass": "example.com/a"}
+    api.merge(path, {"spec": {"service": another}})
+
+
 def test_the_rest_of_the_source_may_change(api: Api, make: Make) -> None:
     path = make({})
     api.merge(path, {"spec": {"model": {"source": {"module": {"arguments": {"features": "16"}}}}}})

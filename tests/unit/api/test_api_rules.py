@@ -39,6 +39,7 @@ QUANTITIES_BY_NATURE = {
     "contextLength",
     "maxSequences",
     "maxSkew",
+    "nodePort",
     "minDomains",
 }
 """Numbers that count things: replicas, rows, requests, pods, devices, generations."""

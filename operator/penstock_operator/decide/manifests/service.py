@@ -1,22 +1,43 @@
 """The Service of a pool's clients."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from penstock_api import names
+from penstock_api.types.service import ServiceSpec, ServiceType
 from penstock_operator.decide.manifests.metadata import Manifest, metadata, selector, service_name
 from penstock_operator.observed import PoolObject
 
 
-def service(pool: PoolObject) -> Manifest:
+def service(pool: PoolObject, given: ServiceSpec) -> Manifest:
     """Return the Service with the client port only, so that exposing a pool never exposes its control API."""
-    port = {
+    port: dict[str, Any] = {
         "name": names.CLIENT_PORT_NAME,
         "port": names.CLIENT_PORT,
         "targetPort": names.CLIENT_PORT_NAME,
         "protocol": "TCP",
         "appProtocol": "http" if pool.spec.tls is None else "https",
     }
+    if given.node_port is not None:
+        port["nodePort"] = given.node_port
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(pool, service_name(pool)),
-        "spec": {"type": "ClusterIP", "selector": selector(pool), "ports": [port]},
+        "metadata": metadata(pool, service_name(pool), given.annotations),
+        "spec": {**_type(given), "selector": selector(pool), "ports": [port]},
     }
+
+
+def _type(given: ServiceSpec) -> dict[str, Any]:
+    """Return the type, and the fields of core/v1 that depend on it."""
+    if given.type is ServiceType.HEADLESS:
+        return {"type": ServiceType.CLUSTER_IP.value, "clusterIP": "None"}
+    kind = (given.type or ServiceType.CLUSTER_IP).value
+    fields = {"load_balancer_class", "load_balancer_source_ranges", "external_traffic_policy"}
+    more = given.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
+    return {"type": kind, **more}
+
+
+def is_headless(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a Service has no address of its own, which the API server lets no update change."""
+    return bool(manifest.get("spec", {}).get("clusterIP") == "None")

@@ -4,7 +4,8 @@ absent                    -> create
 own, as desired           -> no write
 own, different            -> apply, with the UID as precondition; a ControllerRevision is deleted and created again,
                              since the API server compares its data byte for byte, order of keys and escapes
-                             included, and rejects any write that went through JSON
+                             included, and rejects any write that went through JSON; so is a Service that becomes
+                             headless or is no longer, since its address is immutable
 own, being deleted        -> no write: it is created once it is gone
 of another owner          -> never a write: a name conflict
 """
@@ -16,6 +17,7 @@ from penstock_api import names
 from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.manifests.diff import covers, digest
 from penstock_operator.decide.manifests.metadata import Manifest
+from penstock_operator.decide.manifests.service import is_headless
 from penstock_operator.observed import ChildObject, PoolObject
 
 
@@ -46,7 +48,9 @@ def child_write(pool: PoolObject, live: ChildObject | None, desired: Manifest) -
         return ChildWrite(Write.CREATE, manifest["kind"], manifest)
     if live.deleting or foreign(live, pool) or _same(live.manifest, manifest):
         return None
-    if manifest["kind"] == "ControllerRevision":
+    if manifest["kind"] == "ControllerRevision" or is_headless(live.manifest) != is_headless(
+        manifest
+    ):
         return delete(live)
     precondition = {"uid": live.uid}
     if manifest["kind"] == "Deployment":

@@ -136,6 +136,7 @@ def child_writes(
         outcome.count,
         outcome.limits,
         outcome.effective.policy_defaults,
+        outcome.effective.service,
         (outcome.rollout.way, outcome.rollout.gave_up),
         outcome.peers,
         control_keys,

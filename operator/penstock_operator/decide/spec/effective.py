@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from penstock_api.pod_contract import Discipline, Preemption
 from penstock_api.types.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
 from penstock_api.types.pool import PoolSpec
+from penstock_api.types.service import ServiceSpec
 from penstock_api.types.status import BoundedField, PolicyReference
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.bounds import lowered, tightest
@@ -16,6 +17,7 @@ from penstock_operator.decide.spec.policy_defaults import Tie, policy_defaults
 from penstock_operator.decide.spec.ranges import Layers, reconcile
 from penstock_operator.decide.spec.schedules import Opening, highest
 from penstock_operator.decide.spec.selectors import matching
+from penstock_operator.decide.spec.service import granted_service
 from penstock_operator.observed import PolicyObject, PoolObject
 
 GUARDS = frozenset(
@@ -62,6 +64,8 @@ class EffectiveSpec:
     """Fields that the spec or a policy sets, and that a law therefore takes as guards."""
     opening: Opening | None = None
     """Open window of a schedule."""
+    service: ServiceSpec = field(default_factory=ServiceSpec)
+    """Settings of the Service within the bounds."""
 
 
 def effective(
@@ -82,6 +86,7 @@ def effective(
     mode = (pool.spec.scaling and pool.spec.scaling.mode) or ScalingMode.MANUAL
     requested = {"replicas": pool.spec.replicas, **values}
     granted, bounded = lowered(requested, selected, scales=mode is not ScalingMode.MANUAL)
+    service, service_bounded = granted_service(pool.spec.service, selected)
     opening = highest(open_now or {}, selected)
     guarded = frozenset({**spec.defaults, **spec.spec}) & GUARDS
     scheduled, schedule_notes = _scheduled(granted, opening)
@@ -94,7 +99,7 @@ def effective(
         max_queue_depth=int(granted[live_fields.MAX_QUEUE_DEPTH]),
         discipline=Discipline(str(granted[live_fields.DISCIPLINE])),
         preemption=Preemption(str(granted[live_fields.PREEMPTION])),
-        bounded=bounded,
+        bounded=(*bounded, *service_bounded),
         policies=tuple(PolicyReference(name=p.name, generation=p.generation) for p in selected),
         weight=int(granted[live_fields.WEIGHT]),
         replicas_bound=tightest(selected, "replicas"),
@@ -105,6 +110,7 @@ def effective(
         fields=granted,
         guarded=guarded,
         opening=opening,
+        service=service,
     )
 
 
