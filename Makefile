@@ -94,7 +94,7 @@ lint: setup tools ## ruff, mypy, import contracts, vocabulary, the charts, stale
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.audit.vocabulary
 	$(BIN)/penstock-crdgen --check
-	$(CACHE)/bin/helm lint --quiet charts/*
+	$(CACHE)/bin/helm lint --quiet charts/*/
 	@$(CHART_README) --dry-run | diff charts/penstock/README.md - || { echo "charts/penstock/README.md is stale: make chart-readme"; exit 1; }
 
 # an extra's environment of its own, such as $(CACHE)/audit
