@@ -7,6 +7,8 @@
    deadline; the others get the same 503 at once.
 3. Clients that still connect get 503 with `Connection: close` rather than a reset. The listener closes when no request
    is left and no connection was active for a moment.
+4. The process ends right after a readiness probe: the next one comes when the container is gone, and finds no closed
+   port, which would be a Warning Event as well.
 """
 
 import asyncio
@@ -29,6 +31,8 @@ IDLE_SECONDS = 3.0
 """Idle time after which a connection is unlikely to send a request just as it is closed."""
 ANSWER_SECONDS = 2.0
 """Part of the deadline that is reserved for writing the last answers."""
+PROBE_SECONDS = 2.5
+"""Longest wait for the next readiness probe; their period is 2 s."""
 LOOK_SECONDS = 0.02
 
 
@@ -48,7 +52,16 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     pod.admission.fail_all(Failed("this pod is stopping: try again", DRAIN_RETRY_SECONDS))
     await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
     await _until(lambda: _left_alone(pod, clients), pod, deadline)
+    await _next_probe(pod, deadline)
     log.info("drained", extra={"open_connections": clients.open_connections()})
+
+
+async def _next_probe(pod: Pod, deadline: float) -> None:
+    """Wait for the kubelet's next readiness probe; a pod that no kubelet probes waits for none."""
+    last = pod.health.probed_at
+    if last is not None:
+        until = min(pod.now() + PROBE_SECONDS, deadline)
+        await _until(lambda: pod.health.probed_at != last, pod, until)
 
 
 def _left_alone(pod: Pod, clients: ClientServer) -> bool:

@@ -230,8 +230,10 @@ class ClusterServer:
     async def _readyz(self, request: web.Request) -> web.Response:
         """Answer 200 while the pod serves, and to the kubelet also while it drains quietly (docs/design/runtime.md#drain)."""
         health = self._pod.health
-        agent = request.headers.get(hdrs.USER_AGENT, "")
-        if health.ready or (agent.startswith(KUBELET) and self._pod.drains_quietly()):
+        by_kubelet = request.headers.get(hdrs.USER_AGENT, "").startswith(KUBELET)
+        if by_kubelet:
+            health.probed_at = self._pod.now()
+        if health.ready or (by_kubelet and self._pod.drains_quietly()):
             return web.Response(text="ok\n")
         return web.Response(status=503, text=f"{health.stage}\n")
 

@@ -43,6 +43,8 @@ class Health:
         self.death: str | None = None
         self.served = False
         """Whether the pod has ever been in stage Serving."""
+        self.probed_at: float | None = None
+        """Time of the kubelet's last readiness probe, by the pod's clock; None before the first."""
         self.ready = False
         """Whether `/readyz` is 200: the model is warm and the pod is not stopping."""
         self.closing = False

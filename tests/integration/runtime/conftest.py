@@ -64,10 +64,10 @@ class RuntimeProcess:
             time.sleep(0.02)
         raise AssertionError(f"{message!r} was not logged: {self.log.read_text()}")
 
-    def get(self, path: str) -> tuple[int, str]:
+    def get(self, path: str, **headers: str) -> tuple[int, str]:
         """GET a path of the cluster port."""
         request = urllib.request.Request(  # noqa: S310 - loopback
-            self.cluster + path, headers=self.token()
+            self.cluster + path, headers=self.token() | headers
         )
         return _fetch(request)
 

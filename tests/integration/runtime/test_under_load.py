@@ -74,6 +74,18 @@ async def test_no_request_is_lost_while_a_pod_drains_under_load(runtime: Any) ->
     assert set(calm.seen) == {"served"}
 
 
+async def test_the_kubelet_finds_a_draining_pod_ready_and_others_do_not(runtime: Any) -> None:
+    def probe() -> Any:
+        return runtime.get("/readyz", **{"User-Agent": "kube-probe/1.36"})
+
+    assert probe() == (200, "ok\n")
+    runtime.process.send_signal(signal.SIGTERM)
+    for stage in ("Closing", "Draining"):
+        await until(lambda stage=stage: runtime.get("/readyz") == (503, f"{stage}\n"))  # type: ignore[misc]
+        assert probe() == (200, "ok\n")
+    assert await asyncio.to_thread(runtime.stopped, 15) == 0
+
+
 async def test_requests_queued_for_a_slow_model_are_served_before_the_pod_exits(
     launch: Any,
 ) -> None:

@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from penstock_runtime.drain import IDLE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, drain
+from penstock_runtime.drain import (
+    IDLE_SECONDS,
+    LOOK_SECONDS,
+    PROBE_SECONDS,
+    QUIET_SECONDS,
+    drain,
+)
 
 Call = Callable[..., dict[str, Any]]
 
@@ -94,4 +100,40 @@ async def test_a_pod_without_clients_stops_as_soon_as_it_may(start: Any, until: 
     draining = asyncio.create_task(drain(pod.pod, pod.client))
     await until(lambda: pod.pod.health.stage == "Closing")
     pod.clock.move(5.0)
+    await draining
+
+
+async def readiness_probe(pod: Any) -> int:
+    """Send a readiness probe as the kubelet does, a moment after the last one."""
+    pod.clock.move(0.01)
+    headers = {"User-Agent": "kube-probe/1.36"}
+    async with pod.session.get(f"{pod.cluster_url}/readyz", headers=headers) as reply:
+        status: int = reply.status
+        return status
+
+
+async def test_a_pod_ends_right_after_a_readiness_probe(start: Any, until: Any) -> None:
+    pod = await start(accept_seconds=5.0)
+    pod.clock.stop()
+    await readiness_probe(pod)
+    draining = asyncio.create_task(drain(pod.pod, pod.client))
+    await until(lambda: pod.pod.health.stage == "Closing")
+    pod.clock.move(5.0)
+    await until(lambda: pod.pod.health.stage == "Draining")
+    await asyncio.sleep(3 * LOOK_SECONDS)
+    assert not draining.done()
+    assert await readiness_probe(pod) == 200
+    await draining
+
+
+async def test_a_pod_whose_kubelet_is_silent_ends_all_the_same(start: Any, until: Any) -> None:
+    pod = await start(accept_seconds=5.0)
+    pod.clock.stop()
+    await readiness_probe(pod)
+    draining = asyncio.create_task(drain(pod.pod, pod.client))
+    await until(lambda: pod.pod.health.stage == "Closing")
+    pod.clock.move(5.0)
+    await until(lambda: pod.pod.health.stage == "Draining")
+    await asyncio.sleep(3 * LOOK_SECONDS)
+    pod.clock.move(PROBE_SECONDS)
     await draining
