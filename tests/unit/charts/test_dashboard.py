@@ -53,8 +53,8 @@ def test_every_query_is_bound_to_the_chosen_pool_or_is_the_operators() -> None:
             assert bound or panel["title"].startswith("Operator:"), panel["title"]
 
 
-UNITS = {"short", "percentunit", "s", "reqps", "suffix: rows/s"}
-"""Of Grafana, but for rows: its `rps` prints reads per second."""
+UNITS = {"short", "percentunit", "s", "reqps", "ops", "suffix: rows/s", "suffix: tokens/s"}
+"""Of Grafana, but for rows and tokens: its `rps` prints reads per second."""
 
 
 def test_the_axis_of_a_panel_names_what_its_expressions_count() -> None:
