@@ -84,7 +84,8 @@ def metrics_condition(
         )
         return condition("MetricsAvailable", status=True, reason="CurveInconsistent", message=text)
     if signals.source is SignalSource.PROMETHEUS:
-        return condition("MetricsAvailable", status=True, reason="FromPrometheus")
+        text = "signals come from Prometheus"
+        return condition("MetricsAvailable", status=True, reason="FromPrometheus", message=text)
     return condition(
         "MetricsAvailable", status=True, reason="ReadFromPods", message=signals.problem
     )

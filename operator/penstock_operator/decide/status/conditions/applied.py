@@ -34,8 +34,8 @@ def limits_applied(outcome: PoolOutcome) -> Condition:
 
 
 def _problem(outcome: PoolOutcome, pod: PodObject) -> str:
-    """Return why a push to a pod failed; empty before the first attempt."""
+    """Return why a push to a pod failed; empty before the first attempt, and where the pod loaded its model then."""
     if pod.host_network:
         return "it uses the host network, where the operator pushes no limits"
     answer = outcome.view.acknowledgements.get(pod.uid)
-    return answer.problem if answer is not None else ""
+    return answer.problem if answer is not None and answer.loading is None else ""

@@ -54,8 +54,9 @@ def _way_back(outcome: PoolOutcome) -> str:
     if not past or any(pod.revision == current for pod in outcome.ready):
         return ""
     before = max(past, key=number_of).name
+    pods, serve = ("pod", "serves") if outcome.rollout.outdated == 1 else ("pods", "serve")
     kept = (
-        f"; {outcome.rollout.outdated} pods of the previous template still serve"
+        f"; {outcome.rollout.outdated} {pods} of the previous template still {serve}"
         if outcome.rollout.outdated
         else ""
     )
@@ -72,14 +73,19 @@ def _under_way(outcome: PoolOutcome, missing: int) -> tuple[str, str]:
             RolloutSettings.SURGE: "starting one new pod at a time before an old one stops",
             RolloutSettings.REPLACE: "stopping one old pod at a time before a new one starts",
         }
-        message = f"{outcome.rollout.outdated} pods still run an older template"
+        runs = "runs" if outcome.rollout.outdated == 1 else "run"
+        message = f"{_pods(outcome.rollout.outdated)} still {runs} an older template"
         return "RollingOut", f"{message}: {how[outcome.rollout.way]}"
     if missing:
-        return "Scaling", f"{len(outcome.pods)} pods, {outcome.replicas} desired"
+        return "Scaling", f"{_pods(len(outcome.pods))}, {outcome.replicas} desired"
     load = loading(outcome)
     return "Starting", f"{len(outcome.ready)}/{outcome.replicas} replicas ready" + (
         f"; {load}" if load else ""
     )
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def up_to_date(outcome: PoolOutcome) -> Condition:

@@ -103,7 +103,8 @@ def _replicas(outcome: PoolOutcome) -> Condition:
     load = loading(outcome)
     if load is not None:
         return condition(READY, FALSE, MODEL_LOADING, f"{count}; {load}")
-    return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; waiting for the first pod")
+    first = f"pod {outcome.pods[0].name} is starting" if outcome.pods else "no pod exists yet"
+    return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; {first}")
 
 
 def deployment_condition(outcome: PoolOutcome, type: str) -> dict[str, str]:

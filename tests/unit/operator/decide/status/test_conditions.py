@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock_api import names
+from penstock_api.pod_contract import Loading, LoadStage
 from penstock_operator.decide.actions import EventType
 from penstock_operator.observed import Acknowledgement, PodProblem, SchemaSkew
 from tests.unit.operator.decide.world import (
@@ -221,6 +222,32 @@ def test_a_pod_on_the_nodes_network_is_named_and_never_called() -> None:
     plan = world.run()
     assert reason(plan, "LimitsApplied") == "False/PodsUnreachable"
     assert "host network" in message(plan, "LimitsApplied")
+
+
+def test_a_pod_that_became_ready_after_the_last_push_is_waited_for_and_not_called_unreachable() -> (
+    None
+):
+    world = settled(pool=pool(replicas=2))
+    loading = Loading(stage=LoadStage.STARTING)
+    answer = Acknowledgement(None, None, "responded 503: the model is being loaded", loading)
+    world.acknowledgements["uid-chat-2"] = answer
+    assert reason(world.run(), "LimitsApplied") == "False/Waiting"
+
+
+def test_messages_count_one_pod_as_one() -> None:
+    world = settled()
+    world.edit_spec(replicas=3)
+    assert message(world.settle(), "Progressing") == "1 pod, 3 desired"
+    world.edit_spec(replicas=1, template={"labels": {"v": "2"}})
+    assert message(world.settle(), "Progressing").startswith("1 pod still runs an older template")
+
+
+def test_a_pool_that_waits_for_its_first_replica_names_its_pod() -> None:
+    world = settled()
+    world.pods = ()
+    assert message(world.run(), "Ready") == "0/1 replicas ready; no pod exists yet"
+    world.pods = (pod("chat-1", ready=False),)
+    assert message(world.run(), "Ready") == "0/1 replicas ready; pod chat-1 is starting"
 
 
 def test_a_loading_pod_does_not_delay_the_condition() -> None:
