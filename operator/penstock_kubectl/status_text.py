@@ -107,11 +107,15 @@ def service(subject: PoolContext) -> Iterator[Fact]:
 def _objectives(law: LawSettings) -> str:
     """Return the objectives as text."""
     known = (
-        ("request", law.objective_milliseconds),
-        ("first token", law.first_token_milliseconds),
-        ("token", law.output_token_milliseconds),
+        ("request", law.objective_milliseconds, law.late.request),
+        ("first token", law.first_token_milliseconds, law.late.first_token),
+        ("token", law.output_token_milliseconds, law.late.output_token),
     )
-    parts = [f"{what} {value} ms" for what, value in known if value is not None]
+    parts = [
+        f"{what} {value} ms for {100 * (1 - late):g} %"
+        for what, value, late in known
+        if value is not None
+    ]
     return f"objective: {', '.join(parts)}" if parts else "no objective"
 
 

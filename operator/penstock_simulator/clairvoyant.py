@@ -29,7 +29,6 @@ from penstock_simulator.scenario import Routing, Scenario
 from penstock_simulator.simulation import RunRecord, simulate
 
 SLOT_SECONDS = 30.0
-ATTAINED = 0.99
 ROUNDS, ROUNDS_AGAIN = 7, 4
 SHARES, SHARES_AGAIN = (0.05, 8.0), (0.4, 2.5)
 """Range of the allowed misses that is searched, since the table is inexact; AGAIN: around the result of another cold
@@ -77,7 +76,9 @@ class Clairvoyant:
         return best
 
     def _allowed(self, scenario: Scenario) -> float:
-        return (1 - ATTAINED) * float((self._arrivals >= scenario.warm_up_seconds).sum())
+        return scenario.settings.late.request * float(
+            (self._arrivals >= scenario.warm_up_seconds).sum()
+        )
 
     def _table(self, scenario: Scenario, cap: int) -> Table:
         key = (cap, scenario.routing, scenario.seed)
@@ -98,14 +99,14 @@ class Clairvoyant:
             counts = early(cheapest(scenario, table, share * allowed), lead)
             run = _run(scenario, arrivals, cap, counts)
             tried = VerifiedSchedule(counts, cap, outcome(run))
-            if tried.outcome.attainment < ATTAINED:
+            if tried.outcome.attainment < scenario.target:
                 high = share
                 learn(table, counts, _misses(run, len(counts)))
                 tried = _repaired(scenario, arrivals, tried) if index == rounds - 1 else tried
             else:
                 low = share
                 self._shares[cap, lead] = share
-            if tried.outcome.attainment >= ATTAINED and _cheaper(tried, best):
+            if tried.outcome.attainment >= scenario.target and _cheaper(tried, best):
                 best = tried
         return best
 
@@ -143,7 +144,7 @@ def _repaired(scenario: Scenario, arrivals: Times, tried: VerifiedSchedule) -> V
     for _ in range(REPAIRS):
         run = _run(scenario, arrivals, tried.cap, tuple(counts.tolist()))
         tried = VerifiedSchedule(tuple(counts.tolist()), tried.cap, outcome(run))
-        if tried.outcome.attainment >= ATTAINED:
+        if tried.outcome.attainment >= scenario.target:
             break
         worst = np.argsort(_misses(run, len(counts)))[-max(1, len(counts) // 10) :]
         counts[worst] = np.minimum(counts[worst] + 1, top)
@@ -231,6 +232,6 @@ HOUR = 3600.0
 
 
 def fluid_gpu_hours(scenario: Scenario, requests: int) -> float:
-    """Return the GPU-hours that 99 % of `requests` take if every batch is full and no replica ever waits."""
+    """Return the GPU-hours that the share of `requests` that must be on time takes if every batch is full and no replica ever waits."""
     service, top = scenario.service, scenario.settings.size_max
-    return ATTAINED * requests * (service.a / top + service.c) / HOUR
+    return scenario.target * requests * (service.a / top + service.c) / HOUR

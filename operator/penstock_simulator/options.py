@@ -4,13 +4,20 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock_operator.decide.spec.law_settings import LawSettings
+from pydantic import ValidationError
+
+from penstock_api.types.live import DEFAULT_PERCENT, Objective, ObjectiveMetric
+from penstock_operator.decide.spec.law_settings import LateShares, LawSettings
+from penstock_operator.decide.spec.objectives import Target
 from penstock_simulator.arrivals import MEAN_REPLICAS
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import ClientBehavior, ColdStarts, Loss, Routing, Scenario
 
 CURVE = (100.0, 10.0)
 """Illustrative curve in milliseconds, used for the simulated figures of docs/design/control-law.md#findings."""
+
+
+METRIC = ObjectiveMetric.REQUEST_LATENCY
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,6 +37,12 @@ def parser() -> argparse.ArgumentParser:
     )
     simulate.add_argument(
         "--objective-ms", type=int, default=1000, help="request latency that counts as on time"
+    )
+    simulate.add_argument(
+        "--percent",
+        type=_percent,
+        default=DEFAULT_PERCENT,
+        help="percentage of requests that must be on time, 50 to 99.9",
     )
     simulate.add_argument("--cap-max", type=int, default=32, help="largest batch any law may use")
     simulate.add_argument("--window-ms", type=int, default=5, help="batching window")
@@ -68,6 +81,13 @@ def parser() -> argparse.ArgumentParser:
     return command_line
 
 
+def _percent(text: str) -> int | str:
+    try:
+        return Objective(metric=METRIC, milliseconds=1, percent=text).percent or DEFAULT_PERCENT
+    except ValidationError as error:
+        raise argparse.ArgumentTypeError(error.errors()[0]["msg"]) from None
+
+
 def _pair(text: str) -> tuple[float, float]:
     try:
         first, second = (float(part) for part in text.split(","))
@@ -89,6 +109,7 @@ def settings(args: argparse.Namespace) -> LawSettings:
     """Return the settings of the law; others are the built-in values of a pool."""
     return LawSettings(
         objective_milliseconds=args.objective_ms,
+        late=LateShares(Target(args.objective_ms, args.percent).late_share),
         size_min=1,
         size_max=args.cap_max,
         max_queue_delay_milliseconds=args.window_ms,

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_simulator.pods.routing import Times
 from penstock_simulator.simulation import RunRecord, reversals
 
@@ -35,6 +36,8 @@ class RunSummary:
     most_replicas: int
     mean_cap: float
     reversals_per_hour: float
+    target: float = 1 - LATE_SHARE
+    """Attainment that the objective requires."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
@@ -64,6 +67,7 @@ def outcome(run: RunRecord) -> RunSummary:
         most_replicas=max((tick.devices for tick in run.moments), default=0),
         mean_cap=float(np.mean([tick.cap for tick in run.moments])) if run.moments else 0.0,
         reversals_per_hour=reversals(run.moments) / hours,
+        target=run.scenario.target,
     )
 
 

@@ -82,3 +82,8 @@ class Scenario:
         """Return D; without an objective a request is on time while its client waits."""
         milliseconds = self.settings.objective_milliseconds
         return self.clients.timeout_seconds if milliseconds is None else milliseconds / 1000.0
+
+    @property
+    def target(self) -> float:
+        """Return the share of requests that must be on time, 0 to 1."""
+        return 1 - self.settings.late.request

@@ -7,7 +7,6 @@ from rich.table import Table
 
 from penstock_simulator.outcome import RunSummary
 
-ATTAINED = 0.99
 FIGURES = ("attained", "worst 5 min", "GPU-h", "p50 ms", "p99 ms", "mean", "most", "cap", "turns/h")
 """Columns of `cells`: mean and most are replicas, cap is the mean cap."""
 
@@ -35,7 +34,7 @@ def grid(
             heading, justify="left" if index < min(2, attained) else "right", no_wrap=True
         )
     for row, result in zip(rows, outcomes, strict=True):
-        style = "green" if result.attainment >= ATTAINED else "red"
+        style = "green" if result.attainment >= result.target else "red"
         row[attained] = f"[{style}]{row[attained]}[/]"
         view.add_row(*row)
     return view

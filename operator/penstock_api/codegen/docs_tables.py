@@ -41,7 +41,7 @@ def _value(node: Schema) -> str:
     if "enum" in node:
         return " \\| ".join(f"`{value}`" for value in node["enum"])
     if node.get("x-kubernetes-int-or-string"):
-        return "quantity"
+        return "percentage" if "maximum" in node else "quantity"
     if node["type"] == "array":
         keys = ", ".join(node.get("x-kubernetes-list-map-keys", ()))
         return f"list, at most {node['maxItems']}" + (f", by {keys}" if keys else "")

@@ -1,9 +1,10 @@
 """Live fields of a pool, changed without a restart, and their subset that a policy can default."""
 
+import re
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.pod_contract import (
@@ -32,6 +33,35 @@ class ObjectiveMetric(StrEnum):
     """Mean time between tokens after the first, for pools that generate text."""
 
 
+DEFAULT_PERCENT = 99
+_PERCENT = r"^[5-9][0-9](\.[0-9])?$"
+
+
+def _shortest(percent: int | str) -> int | str:
+    """Return a percentage as an integer if it is one, else as a decimal string."""
+    text = str(percent)
+    if re.fullmatch(_PERCENT, text) is None:
+        raise ValueError(f"must be 50 to 99.9 with at most one decimal, got {text!r}")
+    whole, _, tenths = text.partition(".")
+    return int(whole) if tenths in ("", "0") else text
+
+
+ObjectivePercent = Annotated[
+    int | str,
+    AfterValidator(_shortest),
+    Field(
+        json_schema_extra={
+            "x-kubernetes-int-or-string": True,
+            "pattern": _PERCENT,
+            "maxLength": 4,
+            "minimum": 50,
+            "maximum": 99,
+        }
+    ),
+]
+"""From 50 to 99.9: an integer, or a string with one decimal, because the API has no floats."""
+
+
 class Objective(ApiModel):
     """A latency objective: the law limits batches, or steps of generation, and computes the replica count to meet it."""
 
@@ -39,6 +69,8 @@ class Objective(ApiModel):
     """Latency that is measured."""
     milliseconds: Annotated[int, Field(ge=1, le=3_600_000)]
     """Upper limit of the latency."""
+    percent: ObjectivePercent | None = None
+    """Percentage of requests that must be within the limit: 50 to 99.9, with a decimal as a string such as "99.9"; defaults to 99."""
 
 
 class BatchingMode(StrEnum):

@@ -220,7 +220,7 @@ class Rollback(ApiModel):
     """Rollback of live settings that worsen a pool's attainment."""
 
     mode: RollbackMode
-    """OnObjectiveMiss: an edit is rolled back if attainment falls by more than one point at similar demand."""
+    """OnObjectiveMiss: an edit is rolled back if, at similar demand, attainment falls by more than 100 minus the objective's percent: one point by default."""
     window_seconds: Annotated[int, Field(ge=60, le=86_400)] | None = None
     """Time over which attainment is measured, before the edit and after every pod acknowledged it; defaults to 600."""
 

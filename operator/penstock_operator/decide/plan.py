@@ -8,6 +8,7 @@ from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.actions import ChildWrite, EventNote, LimitsPush
 from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.scaling.failure import LawFailure
+from penstock_operator.decide.spec.objectives import LATE_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class PlanFigures:
     objective_good: float = 0.0
     """Requests on time since this process first observed the pool."""
     objective_total: float = 0.0
+    objective_target: float = 1 - LATE_SHARE
+    """Share of requests that the strictest objective requires to be on time."""
 
 
 @dataclass(frozen=True, slots=True)

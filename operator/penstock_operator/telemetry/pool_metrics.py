@@ -82,8 +82,12 @@ SERIES: tuple[Series, ...] = (
     Series("reversals_total", "Reversals of the granted count: up after down, or down after up.",
            lambda row: row.reversals, counts=True),
     Series("objective_good_total",
-           "Requests completed within every objective of the pool; all completed ones if it has none.",
+           "Requests completed within every objective of the pool; all completed ones if it has none. Lateness under"
+           " an objective of a lower percent than the strictest counts in proportion.",
            lambda row: row.good, counts=True),
+    Series("objective_target_ratio",
+           "Share of requests that the strictest objective of the pool requires to be on time.",
+           lambda row: row.figures.objective_target),
     Series("objective_requests_total",
            "Requests that ended with any outcome or were rejected for lack of capacity, excluding client errors.",
            lambda row: row.requests, counts=True),

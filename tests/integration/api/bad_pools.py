@@ -96,6 +96,14 @@ BY_SCHEMA = [
         {"objectives": [{"metric": "RequestLatency", "milliseconds": 0}]},
         ("spec.objectives[0].milliseconds", "0"),
     ),
+    *(
+        Bad(
+            f"objective-for-{percent}-percent",
+            {"objectives": [{"metric": "RequestLatency", "milliseconds": 5, "percent": percent}]},
+            ("spec.objectives[0].percent", str(percent)),
+        )
+        for percent in (49, 100, 99.5, "99.95", "most")
+    ),
     Bad(
         "objective-twice",
         {"objectives": [{"metric": "RequestLatency", "milliseconds": n} for n in (5, 6)]},

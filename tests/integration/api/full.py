@@ -14,7 +14,7 @@ from tests.integration.api.cases import (
 TIME = "2026-01-01T00:00:00Z"
 
 LIVE: Object = {
-    "objectives": [{"metric": "RequestLatency", "milliseconds": 1000}],
+    "objectives": [{"metric": "RequestLatency", "milliseconds": 1000, "percent": "99.5"}],
     "batching": {
         "mode": "Recommend",
         "size": {"min": 2, "max": 32},

@@ -30,7 +30,6 @@ from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaLedger, Quota
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.decision import ScalingOutcome, checkpoint_data, conclude
 from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
-from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.decide.status.conditions import all_conditions
 from penstock_operator.decide.status.events import pool_events
@@ -156,17 +155,11 @@ def decide_pool(
     return outcome, PlannerState(
         scaling=scaling_state,
         limits=limits,
-        attainment=advance(before.attainment, view.signals.samples, _objectives(spec.law)),
+        attainment=advance(before.attainment, view.signals.samples, Objectives.of(spec.law)),
         rollback_watch=rollback.watch,
         rollback_record=rollback.record,
         shadow=shadow,
         contest=contested.writes,
-    )
-
-
-def _objectives(law: LawSettings) -> Objectives:
-    return Objectives(
-        law.objective_milliseconds, law.first_token_milliseconds, law.output_token_milliseconds
     )
 
 

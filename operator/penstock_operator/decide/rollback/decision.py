@@ -12,7 +12,7 @@ from penstock_operator.decide.rollback.trial import (
     evaluate,
     register,
 )
-from penstock_operator.decide.scaling.signals.attainment import Attainment
+from penstock_operator.decide.scaling.signals.attainment import Attainment, Objectives
 from penstock_operator.decide.spec.bounds import lowered, tightest
 from penstock_operator.decide.spec.effective import EffectiveSpec, in_force
 from penstock_operator.decide.spec.live_fields import WEIGHT, Value
@@ -62,7 +62,8 @@ def decide_rollback(
     requested = _settings(spec)
     mark = CounterMark(measured.now, measured.attainment.good, measured.attainment.total)
     watch, own_record = state
-    observation = RollbackObservation(mark, window, measured.acknowledged)
+    late_share = Objectives.of(spec.law).late_share
+    observation = RollbackObservation(mark, window, measured.acknowledged, late_share)
     record, watch = register(own_record or read_record(stored), watch, requested, observation)
     record, watch = evaluate(record, watch, requested, observation)
     if record.rolled_back != requested.digest():

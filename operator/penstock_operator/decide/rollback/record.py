@@ -45,11 +45,11 @@ class Settings:
     guarded: tuple[str, ...] = ()
 
     @property
-    def objectives(self) -> dict[str, int]:
-        """Return the objectives by path, in milliseconds."""
-        return {key: int(value) for key, value in self.fields.items() if key.startswith(OBJECTIVE)}
+    def objectives(self) -> dict[str, Value]:
+        """Return the objectives by path."""
+        return {key: value for key, value in self.fields.items() if key.startswith(OBJECTIVE)}
 
-    def with_objectives(self, objectives: Mapping[str, int]) -> "Settings":
+    def with_objectives(self, objectives: Mapping[str, Value]) -> "Settings":
         """Return these settings with other objectives."""
         own = {key: value for key, value in self.fields.items() if not key.startswith(OBJECTIVE)}
         return Settings({**own, **objectives}, self.guarded)

@@ -1,7 +1,8 @@
 """The trial of an edit under `OnObjectiveMiss`: measured against the window before it, then accepted or rolled back. Pure.
 
 The window after begins when every Ready pod has acknowledged the settings. It is compared with the last window in
-which the accepted settings were in force, at demand within 20 %; attainment more than one point lower is a miss.
+which the accepted settings were in force, at demand within 20 %; attainment lower by more than the share that may miss the
+objective (one point at 99 percent) is a miss.
 Where demand differs the comparison is repeated with the next window, up to three; an edit that cannot be compared by
 then is accepted. So is an edit that comes with a tighter objective, or during whose trial the objective tightens:
 the attainment before is not comparable.
@@ -10,12 +11,12 @@ the attainment before is not comparable.
 from dataclasses import dataclass, replace
 
 from penstock_operator.decide.rollback.record import Record, Score, Settings
+from penstock_operator.decide.spec.objectives import LATE_SHARE, Target
 
-MAX_ATTAINMENT_LOSS = 0.01
 MAX_DEMAND_CHANGE = 0.2
 MAX_WINDOWS = 3
 MIN_REQUESTS = 50
-"""Fewer requests in a window do not resolve one point of attainment."""
+"""Fewer requests in a window do not resolve one point of attainment; a stricter objective needs more in proportion."""
 SETTLING_SECONDS = 10.0
 """Two ticks after publication, in which an acknowledgement may still be that of the previous limits."""
 MARKS_PER_WINDOW = 20
@@ -54,6 +55,13 @@ class RollbackObservation:
     """Seconds."""
     acknowledged: bool
     """Whether every Ready pod acknowledged the published limits."""
+    late_share: float = LATE_SHARE
+    """Share of requests that may miss the objective, 0 to 1."""
+
+    @property
+    def min_requests(self) -> float:
+        """Return the requests that a window needs."""
+        return MIN_REQUESTS * max(LATE_SHARE / self.late_share, 1.0)
 
 
 def register(
@@ -93,16 +101,19 @@ def evaluate(
     after = score(watch.since, observation.now)
     if after.seconds < observation.window:
         return record, watch
-    if not _comparable(record.before, after) and watch.windows + 1 < MAX_WINDOWS:
+    if not _comparable(record.before, after, observation) and watch.windows + 1 < MAX_WINDOWS:
         return record, replace(watch, since=observation.now, windows=watch.windows + 1)
-    verdict = _verdict(record, record.before, after, requested)
+    verdict = _verdict(record, after, requested, observation)
     return verdict, RollbackWatch(begun=observation.now.time)
 
 
-def _verdict(record: Record, before: Score, after: Score, requested: Settings) -> Record:
-    kept = after.attainment >= before.attainment - MAX_ATTAINMENT_LOSS
-    if kept or not _comparable(before, after):
-        return Record(requested, before=after if after.total >= MIN_REQUESTS else None)
+def _verdict(
+    record: Record, after: Score, requested: Settings, observation: RollbackObservation
+) -> Record:
+    before = record.before
+    kept = before is None or after.attainment >= before.attainment - observation.late_share
+    if before is None or kept or not _comparable(before, after, observation):
+        return Record(requested, before=after if after.total >= observation.min_requests else None)
     return replace(record, trial="", rolled_back=record.trial, why=_why(before, after))
 
 
@@ -125,7 +136,10 @@ def _with_objectives(
         trial=now if record.trial == then else record.trial,
         rolled_back=now if record.rolled_back == then else record.rolled_back,
     )
-    if all(metric in accepted and accepted[metric] <= objectives[metric] for metric in objectives):
+    if all(
+        metric in accepted and Target.read(value).admits(Target.read(accepted[metric]))
+        for metric, value in objectives.items()
+    ):
         return moved, replace(watch, since=None)
     return replace(moved, before=None), RollbackWatch()
 
@@ -174,12 +188,12 @@ def _window_before(
     if not marks:
         return None
     before = score(marks[0], observation.now)
-    measured = before.seconds >= observation.window / 2 and before.total >= MIN_REQUESTS
+    measured = before.seconds >= observation.window / 2 and before.total >= observation.min_requests
     return before if measured else None
 
 
-def _comparable(before: Score, after: Score) -> bool:
-    if after.total < MIN_REQUESTS:
+def _comparable(before: Score, after: Score, observation: RollbackObservation) -> bool:
+    if after.total < observation.min_requests:
         return False
     return abs(after.demand - before.demand) <= MAX_DEMAND_CHANGE * before.demand
 

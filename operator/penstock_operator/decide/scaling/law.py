@@ -80,6 +80,8 @@ class DemandOutlook:
     curve: CurveInUse
     p99_ratio: float = 1.0
     """The 99th percentile of t / (a + c*b)."""
+    tail_ratio: float = 1.0
+    """The ratio t / (a + c*b) that as large a share of batches exceeds as the objective allows of requests."""
     dispersion: float | None = None
     """Variance over mean of a pod's arrivals, in rows; None if latency is not predicted."""
     unevenness: float = 0.0

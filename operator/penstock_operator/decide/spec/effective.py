@@ -11,8 +11,9 @@ from penstock_api.types.service import ServiceSpec
 from penstock_api.types.status import BoundedField, PolicyReference
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.bounds import lowered, tightest
-from penstock_operator.decide.spec.law_settings import Guards, LawSettings
+from penstock_operator.decide.spec.law_settings import Guards, LateShares, LawSettings
 from penstock_operator.decide.spec.live_fields import Fields, Value
+from penstock_operator.decide.spec.objectives import LATE_SHARE, Target
 from penstock_operator.decide.spec.policy_defaults import Tie, policy_defaults
 from penstock_operator.decide.spec.ranges import Layers, reconcile
 from penstock_operator.decide.spec.schedules import Opening, highest
@@ -153,14 +154,24 @@ def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:
 def _law(values: Fields, guarded: frozenset[str]) -> LawSettings:
     """Return the settings of the law; a guard is a `guarded` field at the value in force."""
 
-    def objective(metric: ObjectiveMetric) -> int | None:
+    def target(metric: ObjectiveMetric) -> Target | None:
         value = values.get(live_fields.OBJECTIVE + metric.value)
-        return None if value is None else int(value)
+        return None if value is None else Target.read(value)
 
+    def milliseconds(target: Target | None) -> int | None:
+        return None if target is None else target.milliseconds
+
+    def late(target: Target | None) -> float:
+        return LATE_SHARE if target is None else target.late_share
+
+    request = target(ObjectiveMetric.REQUEST_LATENCY)
+    first_token = target(ObjectiveMetric.TIME_TO_FIRST_TOKEN)
+    output_token = target(ObjectiveMetric.TIME_PER_OUTPUT_TOKEN)
     return LawSettings(
-        objective_milliseconds=objective(ObjectiveMetric.REQUEST_LATENCY),
-        first_token_milliseconds=objective(ObjectiveMetric.TIME_TO_FIRST_TOKEN),
-        output_token_milliseconds=objective(ObjectiveMetric.TIME_PER_OUTPUT_TOKEN),
+        objective_milliseconds=milliseconds(request),
+        first_token_milliseconds=milliseconds(first_token),
+        output_token_milliseconds=milliseconds(output_token),
+        late=LateShares(late(request), late(first_token), late(output_token)),
         size_min=int(values[live_fields.SIZE_MIN]),
         size_max=int(values[live_fields.SIZE_MAX]),
         max_queue_delay_milliseconds=int(values[live_fields.MAX_QUEUE_DELAY]),

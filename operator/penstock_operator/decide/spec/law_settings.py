@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from penstock_operator.decide.spec.objectives import LATE_SHARE
+
 
 @dataclass(frozen=True, slots=True)
 class Guards:
@@ -11,6 +13,15 @@ class Guards:
     high_percent: int | None = None
     target_per_replica: int | None = None
     stabilization_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LateShares:
+    """Share of requests that may miss each objective, 0 to 1: 0.01 at 99 percent."""
+
+    request: float = LATE_SHARE
+    first_token: float = LATE_SHARE
+    output_token: float = LATE_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +45,11 @@ class LawSettings:
     """Objective TimeToFirstToken of pools that generate text."""
     output_token_milliseconds: int | None = None
     """Objective TimePerOutputToken of pools that generate text."""
+    late: LateShares = field(default_factory=LateShares)
+
+    @property
+    def batch_late_share(self) -> float:
+        """Return the share of batches, or of answers' steps, that may exceed the time that the objective leaves them."""
+        if self.output_token_milliseconds is not None:
+            return self.late.output_token
+        return self.late.request

@@ -1,17 +1,16 @@
 """Live fields as a flat map from path to value, such as `scaling.minReplicas` -> 1, so that precedence is a union of maps.
 
-Paths are those of the API below `spec`; an objective is `objectives.<metric>` in milliseconds. Values are integers
-and enum strings, so that a map survives JSON.
+Paths are those of the API below `spec`; an objective is `objectives.<metric>` with the value of `objectives.Target`.
+Values are integers and strings, so that a map survives JSON.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from penstock_api.types.live import Objective, ScalingAlgorithm
 from penstock_api.types.policy import PolicyDefaults
 from penstock_api.types.pool import PoolSpec
+from penstock_operator.decide.spec.objectives import Target
 
 Value = int | str
 Fields = Mapping[str, Value]
@@ -74,7 +73,7 @@ def _walk(prefix: str, tree: Mapping[str, Any]) -> list[tuple[str, Value]]:
 
 
 def _objectives(objectives: tuple[Objective, ...]) -> dict[str, Value]:
-    return {OBJECTIVE + item.metric.value: item.milliseconds for item in objectives}
+    return {OBJECTIVE + item.metric.value: Target.of(item).as_field() for item in objectives}
 
 
 def plausible(field: str, value: object) -> bool:
@@ -84,12 +83,14 @@ def plausible(field: str, value: object) -> bool:
     """
     tree: object = value
     path = field.split(".")
-    if field.startswith(OBJECTIVE):
-        tree = {"objectives": [{"metric": path[-1], "milliseconds": value}]}
-    else:
-        for key in reversed(path):
-            tree = {key: tree}
     try:
+        if field.startswith(OBJECTIVE):
+            target = Target.read(str(value))
+            limits = {"milliseconds": target.milliseconds, "percent": target.percent}
+            tree = {"objectives": [{"metric": path[-1], **limits}]}
+        else:
+            for key in reversed(path):
+                tree = {key: tree}
         return live_fields(PolicyDefaults.model_validate(tree)) == {field: value}
-    except ValidationError:
+    except ValueError:  # a ValidationError of pydantic is one
         return False

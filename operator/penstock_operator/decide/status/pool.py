@@ -11,7 +11,7 @@ from penstock_operator.decide.manifests.pod_template.environment import accelera
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.pool_outcome import PoolOutcome
-from penstock_operator.decide.scaling.signals.attainment import Attainment
+from penstock_operator.decide.scaling.signals.attainment import Attainment, Objectives
 
 MAX_POLICIES, MAX_BOUNDED, MAX_ACCELERATORS = 64, 32, 8
 """Maximum lengths of these lists in the schema."""
@@ -98,4 +98,5 @@ def figures(outcome: PoolOutcome, attained: Attainment) -> PlanFigures:
         signal_age_seconds=seen.signal_age_seconds,
         objective_good=attained.good,
         objective_total=attained.total,
+        objective_target=1 - Objectives.of(outcome.effective.law).late_share,
     )

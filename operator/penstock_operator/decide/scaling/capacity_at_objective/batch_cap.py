@@ -65,8 +65,8 @@ class PlanInput:
     memory_bound: int | None
     settled: bool
     """Whether every Ready pod has acknowledged the published cap."""
-    settled_p99_seconds: float | None
-    """99th percentile of batch time since then, over a full window; None if unknown."""
+    settled_tail_seconds: float | None
+    """Tail of batch time since then, over a full window; None if unknown."""
     starting: bool
     """Whether requested replicas are not Ready yet."""
     backlog_per_pod: float
@@ -82,7 +82,7 @@ def spare_seconds(settings: LawSettings) -> float | None:
 
 
 def max_batch_seconds(settings: LawSettings, steps: float | None) -> float | None:
-    """Return the longest allowed batch time at its 99th percentile, in seconds; None without an objective for it.
+    """Return the longest allowed tail of batch time, in seconds; None without an objective for it.
 
     Two batches fit RequestLatency. In generation a step takes the time of a token, and an answer's `steps` half of RequestLatency.
     """
@@ -204,17 +204,17 @@ def _lowered(plan: BatchPlan, best: int, term: CapReason, now: float) -> BatchPl
 
 def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     """Return the plan with its back-off updated from measured batch time, at most once a window and not during a bridge."""
-    longest, p99 = max_batch_seconds(seen.settings, seen.model.steps), seen.settled_p99_seconds
+    longest, tail = max_batch_seconds(seen.settings, seen.model.steps), seen.settled_tail_seconds
     if (
         longest is None
-        or p99 is None
+        or tail is None
         or plan.bridge is not None
         or now - plan.judged < DOWN_SECONDS
     ):
         return plan
-    if p99 > longest:
+    if tail > longest:
         trust = max(plan.trust * BACK_OFF, MIN_TRUST)
-    elif p99 < longest * SPARE:
+    elif tail < longest * SPARE:
         trust = min(plan.trust / BACK_OFF, 1.0) if now - plan.raised >= UP_SECONDS else plan.trust
     else:
         return plan

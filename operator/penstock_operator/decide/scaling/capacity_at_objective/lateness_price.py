@@ -7,6 +7,9 @@ beyond the allowed share, so that in the long run no larger share is late, whate
 The count minimizes n + price * E[demand * share late], both in replicas, over the distribution of demands. So lateness is
 avoided where that is cheap, as in a schedule made with the whole trace known; a fixed share at every moment would be dear in
 high traffic, when pods are many and unequally busy.
+
+Price and allowed share are stored as under an objective of 99 percent. Under another one lateness counts `strictness` times: latencies have
+a nearly exponential tail, so the price at which a share is late is inverse to that share.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +23,11 @@ from penstock_operator.decide.scaling.signals.attainment import (
     advance,
     is_new,
 )
+from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_operator.observed import PodSample, PoolSignals, is_measured, measured
 
 ALLOWED_SHARE = 0.006
-"""Allowed share of late requests in the long run: the objective's 1 %, with a margin."""
+"""Allowed share of late requests in the long run under an objective of 99 percent: its 1 %, with a margin."""
 INITIAL_PRICE = 40.0
 """Price of all requests being late, in replicas per replica's worth of demand. The initial value is conservative: new traffic
 has not shown its bursts yet, and the price falls slowly without any."""
@@ -47,10 +51,25 @@ class Lateness:
     lateness_price: float = field(default_factory=lambda: INITIAL_PRICE)
 
 
+def strictness(late_share: float) -> float:
+    """Return how many times stricter an objective is than 99 percent, for the share of requests that may miss it."""
+    return LATE_SHARE / late_share
+
+
+def late_beyond(late: float, total: float, late_share: float) -> float:
+    """Return how many of `late` requests exceed the allowed share of `total`, as under an objective of 99 percent."""
+    strict = strictness(late_share)
+    return late * strict - ALLOWED_SHARE * total
+
+
 def count_late(
-    before: Lateness, signals: PoolSignals, objective_milliseconds: int | None, now: float
+    before: Lateness,
+    signals: PoolSignals,
+    objective_milliseconds: int | None,
+    now: float,
+    late_share: float = LATE_SHARE,
 ) -> tuple[Lateness, float | None]:
-    """Return the counts after this round, and the requests late beyond `ALLOWED_SHARE`, in seconds' worth of requests.
+    """Return the counts after this round, and the requests `late_beyond` the allowed share, in seconds' worth of requests.
 
     The latter is negative if fewer were late, and None if the pods publish no counts or there is no objective.
     """
@@ -69,7 +88,7 @@ def count_late(
     typical = rate if before.typical is None else before.typical + share * (rate - before.typical)
     late = total - (counted.good - before.counted.good)
     after = replace(before, counted=counted, typical=typical, time=now)
-    return after, (late - ALLOWED_SHARE * total) / typical
+    return after, late_beyond(late, total, late_share) / typical
 
 
 def _sound(sample: PodSample) -> bool:

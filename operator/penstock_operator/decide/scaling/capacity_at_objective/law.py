@@ -27,10 +27,11 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.model impor
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
-    ALLOWED_SHARE,
     Lateness,
     cheapest_count,
+    late_beyond,
     reprice,
+    strictness,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.observations import (
     Tick,
@@ -204,7 +205,7 @@ def _plan_input(state: CapacityState, tick: Tick, curve: CapacityModel) -> PlanI
         model=curve,
         memory_bound=tick.memory_bound,
         settled=state.settled_since is not None,
-        settled_p99_seconds=tick.settled.batch_p99_seconds,
+        settled_tail_seconds=tick.settled.batch_tail_seconds,
         starting=tick.demand.ready < tick.observed.replicas,
         backlog_per_pod=tick.load.backlog / max(tick.demand.sampled, 1),
     )
@@ -263,7 +264,8 @@ def _expected(
     likely = forecast.likely_demands(state.forecaster, expected)
     demands = [(chance, demand / each) for chance, demand in likely]
     minimum = max(expected / each / UTILIZATION, MIN_COUNT)
-    count = cheapest_count(demands, minimum, state.lateness.lateness_price, late)
+    price = state.lateness.lateness_price * strictness(tick.observed.settings.late.request)
+    count = cheapest_count(demands, minimum, price, late)
     return expected, expected / each / count
 
 
@@ -276,7 +278,8 @@ def _priced(state: CapacityState, tick: Tick, curve: CapacityModel, busy: float)
         predicted = late_share(state, tick, curve, state.plan.cap or 1)
         if predicted is None:
             return state.lateness
-        late = (predicted(max(tick.demand.ready, 1)).at(busy) - ALLOWED_SHARE) * TICK_SECONDS
+        share = predicted(max(tick.demand.ready, 1)).at(busy)
+        late = late_beyond(share, 1.0, tick.observed.settings.late.request) * TICK_SECONDS
     return reprice(state.lateness, late)
 
 
@@ -352,6 +355,7 @@ def _outlook(state: CapacityState, curve: CapacityModel, inputs: CountInput) -> 
         demand=inputs.forecast,
         curve=curve_in_use(curve, state.plan.cap or 1),
         p99_ratio=curve.p99_ratio,
+        tail_ratio=curve.tail_ratio,
         dispersion=state.dispersion if curve.steps is None else None,
         unevenness=state.unevenness,
         overhead_seconds=overhead,

@@ -23,7 +23,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_f
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand, load
 from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
-    LATE_SHARE,
     MIN_RHO,
     LateShares,
     TrafficShape,
@@ -75,14 +74,20 @@ def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
     steps = state.step_curves.of_revision(revision)
     windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
     settled = now if state.settled_since is None else state.settled_since
+    late = observed.settings.late
+    beyond = observed.settings.batch_late_share if steps else late.request
     return Tick(
         observed=observed,
         now=now,
         windows=windows,
         demand=demand(observed.pods, windows, state.windows.gone, store_now),
         load=load(observed.pods, windows, state.windows.gone, store_now, float(observed.cap or 1)),
-        settled=service(observed.pods, windows, store_now, since=store_now - (now - settled)),
-        model=decode_capacity(steps) if steps else model(state.curves.of_revision(revision)),
+        settled=service(
+            observed.pods, windows, store_now, since=store_now - (now - settled), beyond=beyond
+        ),
+        model=decode_capacity(steps, beyond)
+        if steps
+        else model(state.curves.of_revision(revision), beyond),
         startup_seconds=p90_seconds(state.startup, now),
     )
 
@@ -117,7 +122,8 @@ def late_share(
     if limit is None:
         return None
     intercept, dispersion = curve.intercept(cap), state.dispersion / cap
-    if predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit).at(MIN_RHO) > LATE_SHARE:
+    least = predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit).at(MIN_RHO)
+    if least > tick.observed.settings.late.request:
         return None
 
     def late(pods: float) -> LateShares:
@@ -139,11 +145,11 @@ def predicted_p99_seconds(
 
 
 def _limit(tick: Tick, curve: CapacityModel, cap: int) -> float | None:
-    """Return the objective in t(cap) at its 99th percentile."""
+    """Return the objective in tails of t(cap)."""
     spare, seconds = spare_seconds(tick.observed.settings), curve.seconds(cap)
     if spare is None or not seconds or curve.steps is not None:
         return None
-    return spare / (seconds * curve.p99_ratio)
+    return spare / (seconds * curve.tail_ratio)
 
 
 def _slowness(state: CapacityState, uid: str, curve: CapacityModel) -> float:

@@ -66,8 +66,13 @@ class CapacityState:
 def with_samples(state: CapacityState, observed: LawInput, now: float) -> CapacityState:
     """Return the state with this round's samples and with changes of cap and count since the last tick."""
     windows = advance_windows(state.windows, observed.signals, observed.pods, now)
+    settings = observed.settings
     lateness, late = count_late(
-        state.lateness, observed.signals, observed.settings.objective_milliseconds, now
+        state.lateness,
+        observed.signals,
+        settings.objective_milliseconds,
+        now,
+        settings.late.request,
     )
     since = state.settled_since if observed.cap == state.cap else None
     if since is None and observed.cap is not None and observed.all_acknowledged():

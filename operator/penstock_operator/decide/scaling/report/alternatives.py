@@ -67,14 +67,14 @@ def _judged(replicas: int, cap: int, outlook: DemandOutlook, settings: LawSettin
     )
     ends = predict.p99(traffic.intercept, traffic.dispersion, rho)
     p99 = outlook.overhead_seconds + typical * ends if isfinite(ends) else None
-    verdict = _verdict(traffic, rho, typical, outlook, settings)
+    verdict = _verdict(traffic, rho, seconds * outlook.tail_ratio, outlook, settings)
     return Alternative(replicas, cap, rho, p99, verdict)
 
 
 def _verdict(
     traffic: predict.TrafficShape,
     rho: float,
-    typical: float,
+    tail: float,
     outlook: DemandOutlook,
     settings: LawSettings,
 ) -> Verdict:
@@ -82,6 +82,7 @@ def _verdict(
     if settings.objective_milliseconds is None:
         return Verdict.NOT_PREDICTED
     spare = settings.objective_milliseconds / 1000 - outlook.overhead_seconds
-    if spare <= 0 or rho > predict.largest_rho(traffic, spare / typical):
+    late = settings.late.request
+    if spare <= 0 or rho > predict.largest_rho(traffic, spare / tail, late):
         return Verdict.MISSES_OBJECTIVE
     return Verdict.MEETS_OBJECTIVE

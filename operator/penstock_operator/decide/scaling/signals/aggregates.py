@@ -13,13 +13,14 @@ from penstock_operator.decide.scaling.signals.counters import (
     per_second,
     total,
 )
-from penstock_operator.decide.scaling.signals.service_curve import batch_p99_seconds
+from penstock_operator.decide.scaling.signals.service_curve import batch_tail_seconds
 from penstock_operator.decide.scaling.signals.windows import (
     Window,
     full_window,
     lost_rates,
     sample_age,
 )
+from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_operator.observed import UtilizationSource
 
 
@@ -62,10 +63,13 @@ class MeasuredService:
     duty_source: UtilizationSource | None
     sums: CurveSumsTuple | None
     """Service-curve sums over all Ready pods; None if no batch ended."""
-    batch_p99_seconds: float | None
+    batch_tail_seconds: float | None
+    """Batch time that as large a share of batches exceeds as the objective allows of requests."""
     out_of_memory_splits: float
     pod_seconds: float = 0.0
     """Total length of the windows."""
+    batch_p99_seconds: float | None = None
+    """99th percentile of batch time, for the status."""
 
 
 def demand(
@@ -105,9 +109,16 @@ def demand(
 
 
 def service(
-    pods: Sequence[LawPod], windows: Mapping[str, Window], store_now: float, since: float
+    pods: Sequence[LawPod],
+    windows: Mapping[str, Window],
+    store_now: float,
+    since: float,
+    beyond: float = LATE_SHARE,
 ) -> MeasuredService:
-    """Return the service of Ready pods since `since` (by the samples' clock), from full windows only."""
+    """Return the service of Ready pods since `since` (by the samples' clock), from full windows only.
+
+    `beyond` is the share of batches above `batch_tail_seconds`.
+    """
     used = [
         window
         for pod in pods
@@ -123,7 +134,8 @@ def service(
         duty=sum(value for value, _ in duties) / len(duties) if duties else None,
         duty_source=_least([source for _, source in duties]),
         sums=sums,
-        batch_p99_seconds=batch_p99_seconds(buckets(grown), sums),
+        batch_tail_seconds=batch_tail_seconds(buckets(grown), sums, beyond),
+        batch_p99_seconds=batch_tail_seconds(buckets(grown), sums),
         out_of_memory_splits=grown.counters.get("out_of_memory_splits", 0.0),
         pod_seconds=sum(window[-1].time - window[0].time for window in used),
     )

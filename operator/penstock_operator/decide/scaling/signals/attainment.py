@@ -1,6 +1,7 @@
 """Attainment: the number of requests within the objectives, from the pods' counters. Pure.
 
-A request is good if it completed within every objective; of several objectives the one missed most often counts. The total
+A request is good if it completed within every objective; of several objectives the one missed most often counts, relative to
+the share that may miss it: late requests under an objective of 90 percent count a tenth of those under 99 percent. The total
 includes every end of a request and refusals for lack of capacity, but no client errors. Counters are differenced per pod UID,
 so that a pod that goes away subtracts nothing and a restarted pod starts from zero.
 """
@@ -9,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from penstock_operator.decide.spec.law_settings import LateShares, LawSettings
+from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_operator.observed import PodSample, measured
 
 Buckets = Sequence[tuple[float, float]]
@@ -27,6 +30,40 @@ class Objectives:
     """Time to first token, of requests that generate text."""
     output_token: int | None = None
     """Time per output token, of requests that generate text."""
+    late: LateShares = field(default_factory=LateShares)
+
+    @classmethod
+    def of(cls, law: LawSettings) -> "Objectives":
+        """Return the objectives of the settings in force."""
+        return cls(
+            law.objective_milliseconds,
+            law.first_token_milliseconds,
+            law.output_token_milliseconds,
+            law.late,
+        )
+
+    @property
+    def late_share(self) -> float:
+        """Return the smallest share that may miss an objective, 0 to 1, which the counts are compared with."""
+        return min(self._late_shares)
+
+    @property
+    def weights(self) -> tuple[float, float, float]:
+        """Return the weight of lateness of each metric."""
+        strictest = self.late_share
+        late = self.late
+        return (
+            strictest / late.request,
+            strictest / late.first_token,
+            strictest / late.output_token,
+        )
+
+    @property
+    def _late_shares(self) -> list[float]:
+        limits = (self.request, self.first_token, self.output_token)
+        shares = (self.late.request, self.late.first_token, self.late.output_token)
+        used = [share for limit, share in zip(limits, shares, strict=True) if limit is not None]
+        return used or [LATE_SHARE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +131,10 @@ def _grown(before: PodSample, after: PodSample, objectives: Objectives) -> tuple
     total = (after.requests_settled or 0.0) - (before.requests_settled or 0.0)
     begun, ended = _histograms(before, objectives), _histograms(after, objectives)
     late = [
-        (whole - within(now, limit)) - (before_whole - within(then, limit))
-        for (then, before_whole, limit), (now, whole, _) in zip(begun, ended, strict=True)
+        weight * ((whole - within(now, limit)) - (before_whole - within(then, limit)))
+        for (then, before_whole, limit), (now, whole, _), weight in zip(
+            begun, ended, objectives.weights, strict=True
+        )
     ]
     completed = ended[0][1] - begun[0][1]
     if total < 0 or completed < 0 or min(late) < 0:

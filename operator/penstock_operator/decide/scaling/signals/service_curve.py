@@ -1,6 +1,6 @@
 """The service curve: the time of a batch as a function of its size, from the counters that pods publish. Pure.
 
-`t(b) = a + c*b` by least squares, from differences of sums alone, without labels or buckets. The 99th percentile comes from
+`t(b) = a + c*b` by least squares, from differences of sums alone, without labels or buckets. A percentile comes from
 histogram buckets and is bounded by the sums.
 """
 
@@ -10,6 +10,7 @@ from math import inf, isfinite, sqrt
 
 from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
+from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_operator.observed import MEASURED_MAX, measured
 
 AnySums = CurveSums | CurveSumsTuple
@@ -123,15 +124,17 @@ def quantile(q: float, buckets: Sequence[tuple[float, float]]) -> float | None:
     return None
 
 
-def batch_p99_seconds(buckets: Sequence[tuple[float, float]], sums: AnySums | None) -> float | None:
-    """Return the 99th percentile of batch time in seconds.
+def batch_tail_seconds(
+    buckets: Sequence[tuple[float, float]], sums: AnySums | None, beyond: float = LATE_SHARE
+) -> float | None:
+    """Return the batch time in seconds that a share `beyond` of batches exceeds: the 99th percentile for 0.01.
 
-    Interpolation can be wrong by a bucket's width. By Cantelli's inequality a 99th percentile is at most mean + sqrt(99) standard
-    deviations, so the smaller of the two is the better estimate.
+    Interpolation can be wrong by a bucket's width. By Cantelli's inequality a p-quantile is at most mean + sqrt(p / (1 - p))
+    standard deviations, so the smaller of the two is the better estimate.
     """
-    guessed = quantile(0.99, buckets)
+    guessed = quantile(1 - beyond, buckets)
     if guessed is None or sums is None or sums.batches <= 0:
         return guessed
     mean = sums.seconds / sums.batches
     variance = max(sums.seconds_squared / sums.batches - mean**2, 0.0)
-    return measured(min(guessed, mean + sqrt(99.0 * variance)))
+    return measured(min(guessed, mean + sqrt((1 - beyond) / beyond * variance)))

@@ -1,9 +1,10 @@
 """The batch cap of UtilizationBand (docs/design/control-law.md#utilizationband). Pure.
 
-Down one step: duty above the band **and** (p99 batch time above the target, or memory pressure).
+Down one step: duty above the band **and** (tail batch time above the target, or memory pressure). The tail is the 99th
+percentile under an objective of 99 percent.
 Up one step: (duty below the band, or more than half a cap waiting per replica) **and** t(cap + 1) within
 the target. A step is 25 %, at least 1. A step up ends at the last size predicted to meet the target; the prediction includes
-the measured spread (p99 over t(cap)), so that the step is not taken back at once.
+the measured spread (tail over t(cap)), so that the step is not taken back at once.
 """
 
 from dataclasses import dataclass
@@ -54,10 +55,10 @@ def predicted_seconds(seen: CapInput, rows: int) -> float | None:
     """Return the batch time predicted for a cap of `rows`; None without batches."""
     expected = batch_seconds(seen.service.sums, rows)
     now = batch_seconds(seen.service.sums, seen.cap)
-    p99 = seen.service.batch_p99_seconds
-    if expected is None or now is None or now <= 0 or p99 is None:
+    tail = seen.service.batch_tail_seconds
+    if expected is None or now is None or now <= 0 or tail is None:
         return expected
-    return expected * max(1.0, p99 / now)
+    return expected * max(1.0, tail / now)
 
 
 def next_cap(seen: CapInput) -> CapMove:
@@ -77,8 +78,8 @@ def next_cap(seen: CapInput) -> CapMove:
 
 
 def _too_much(seen: CapInput) -> CapReason | None:
-    target, p99 = batch_target_seconds(seen.settings), seen.service.batch_p99_seconds
-    if target is not None and p99 is not None and p99 > target:
+    target, tail = batch_target_seconds(seen.settings), seen.service.batch_tail_seconds
+    if target is not None and tail is not None and tail > target:
         return CapReason.BATCH_TIME
     over_bound = seen.memory_bound is not None and seen.cap > seen.memory_bound
     if seen.service.out_of_memory_splits > 0 or over_bound:
@@ -90,8 +91,9 @@ def _down(seen: CapInput, term: CapReason, busy: str) -> CapMove:
     cap = clamp_cap(seen.cap - step_size(seen.cap), seen.settings)
     if term is CapReason.BATCH_TIME:
         target = batch_target_seconds(seen.settings)
-        p99 = seen.service.batch_p99_seconds
-        why = f"{busy} and the p99 batch time is {_ms(p99)}, over {_ms(target)}"
+        tail = seen.service.batch_tail_seconds
+        percent = 100 * (1 - seen.settings.late.request)
+        why = f"{busy} and the p{percent:g} batch time is {_ms(tail)}, over {_ms(target)}"
     else:
         why = f"{busy} and memory is tight"
     if cap >= seen.cap:

@@ -132,12 +132,13 @@ def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
     store_now = store_time(observed.signals, now)
     seen = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
     since = store_now - (now - (now if state.settled_since is None else state.settled_since))
+    beyond = observed.settings.late.request
     return _Tick(
         observed=observed,
         now=now,
         demand=demand(observed.pods, seen, state.windows.gone, store_now),
-        service=service(observed.pods, seen, store_now, since=0.0),
-        settled=service(observed.pods, seen, store_now, since=since),
+        service=service(observed.pods, seen, store_now, since=0.0, beyond=beyond),
+        settled=service(observed.pods, seen, store_now, since=since, beyond=beyond),
         available=False,
     )
 

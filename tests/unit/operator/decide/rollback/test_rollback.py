@@ -136,6 +136,31 @@ def test_an_edit_without_a_loss_is_accepted() -> None:
     assert case.run(3 * WINDOW).cap == 2
 
 
+@pytest.mark.parametrize(
+    ("percent", "on_time", "cap"),
+    [(99, 0.985, 16), (95, 0.96, 2), (95, 0.94, 16), ("99.9", 0.996, 16), ("99.9", 0.9995, 2)],
+)
+def test_the_loss_that_rolls_back_is_the_share_that_may_miss_the_objective(
+    percent: int | str, on_time: float, cap: int
+) -> None:
+    objectives = [{"metric": "RequestLatency", "milliseconds": 500, "percent": percent}]
+    case = edited(measured_pool(objectives=objectives), on_time, **BAD)
+    assert case.run(3 * WINDOW).cap == cap
+
+
+def test_an_edit_that_raises_the_percentage_is_accepted_with_it() -> None:
+    stricter = [{"metric": "RequestLatency", "milliseconds": 500, "percent": "99.9"}]
+    case = edited(measured_pool(), 0.7, objectives=stricter, **BAD)
+    assert case.run(3 * WINDOW).cap == 2, "attainment before it cannot be compared"
+
+
+def test_a_trial_goes_on_under_a_lower_percentage() -> None:
+    looser = [{"metric": "RequestLatency", "milliseconds": 500, "percent": 95}]
+    case = edited(measured_pool(), 0.7, **BAD).run(30)
+    case.world.edit_spec(objectives=looser)
+    assert case.run(3 * WINDOW).cap == 16
+
+
 def test_a_trial_is_reported_on_the_pool() -> None:
     case = edited(measured_pool(), 0.7, **BAD).run(20)
     assert "the settings are on trial" in message(case.world.run(), "PolicyApplied")

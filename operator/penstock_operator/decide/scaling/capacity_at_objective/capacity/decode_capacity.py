@@ -12,9 +12,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curve
     MIN_BATCHES_TO_JUDGE,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
-    MAX_P99_RATIO,
-    NORMAL_P99,
     CapacityModel,
+    tail_ratio,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import PodSteps
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
@@ -29,6 +28,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_f
 )
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
+from penstock_operator.decide.spec.objectives import LATE_SHARE
 
 MIN_ENDS = 8.0
 """Completed answers that an estimate of their length needs."""
@@ -40,8 +40,11 @@ MIN_RUNNING = 4.0
 """Counted running sequences that an estimate of their cache usage needs."""
 
 
-def decode_capacity(pods: Sequence[PodSteps]) -> CapacityModel | None:
-    """Return the model of these pods together; None if the time of a step or the length of an answer is unknown."""
+def decode_capacity(pods: Sequence[PodSteps], beyond: float = LATE_SHARE) -> CapacityModel | None:
+    """Return the model of these pods together; None if the time of a step or the length of an answer is unknown.
+
+    `beyond` is the share of answers whose mean step time is above the tail.
+    """
     known = add_steps((pod.known, 1.0) for pod in pods)
     answers = add_answers((pod.answers, 1.0) for pod in pods)
     step_time_fit = fit(known)
@@ -55,14 +58,16 @@ def decode_capacity(pods: Sequence[PodSteps]) -> CapacityModel | None:
     error = step_time_fit.slope_error(prompts, context)
     row = ServiceCurve(pause * step_time_fit.a, pause * each, known.d / known.n, pause * error)
     steps = max(answers.d / answers.ends, 1.0)
+    deviation = _deviation(step_time_fit, known, steps)
     return CapacityModel(
         lines=(row,),
         sums=_as_batches(known),
-        p99_ratio=_p99_ratio(step_time_fit, known, steps),
+        tail_ratio=tail_ratio(deviation, 1.0, beyond),
         largest=max(pod.largest for pod in pods),
         r_squared=step_time_fit.r_squared,
         steps=steps,
         max_rows=_cached_rows(answers),
+        p99_ratio=tail_ratio(deviation, 1.0, LATE_SHARE),
     )
 
 
@@ -96,14 +101,13 @@ def _as_batches(steps: StepSums) -> CurveSumsTuple:
     return CurveSumsTuple(0, steps.n, steps.d, steps.dd, steps.t, steps.dt, steps.tt)
 
 
-def _p99_ratio(step_time_fit: StepTimeFit, known: StepSums, steps: float) -> float:
-    """Return the 99th percentile of an answer's mean step time over t(b).
+def _deviation(step_time_fit: StepTimeFit, known: StepSums, steps: float) -> float:
+    """Return the standard deviation of an answer's mean step time, relative to it.
 
     The objective is on that mean, over which noise averages out. Outliers of single steps, which a smaller batch does not
     shorten, must not shrink the batch.
     """
-    spread = step_time_fit.sigma / (known.t / known.n) / sqrt(steps)
-    return min(max(1 + NORMAL_P99 * spread, 1.0), MAX_P99_RATIO)
+    return step_time_fit.sigma / (known.t / known.n) / sqrt(steps)
 
 
 def _cached_rows(answers: AnswerSums) -> float:

@@ -7,7 +7,9 @@ pool then reports that its capacity is uncertain (`off_curve`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf
+from statistics import NormalDist
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
     PodCurve,
@@ -23,14 +25,24 @@ from penstock_operator.decide.scaling.signals.service_curve import (
     batch_seconds,
     r_squared,
 )
+from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_operator.observed import measured
 
 MAX_EXTRAPOLATION = 1.25
 """Maximum planned batch over the largest measured one."""
-NORMAL_P99 = 2.326
-"""Standard deviations to the 99th percentile of a normal variable."""
-MAX_P99_RATIO = 3.0
+MAX_TAIL_RATIO = 3.0
 """Upper bound of the ratio: a larger one is not noise around a curve."""
+
+
+@cache
+def normal_quantile(beyond: float) -> float:
+    """Return the standard deviations that a share `beyond` of a normal variable exceeds, to three decimals: 2.326 for 0.01."""
+    return round(NormalDist().inv_cdf(1 - beyond), 3)
+
+
+def tail_ratio(sigma: float, typical: float, beyond: float) -> float:
+    """Return the ratio to the `typical` time that a share `beyond` of times exceeds, at least 1; `sigma` is their deviation."""
+    return min(max(1 + normal_quantile(beyond) * sigma / typical, 1.0), MAX_TAIL_RATIO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +51,16 @@ class CapacityModel:
 
     lines: tuple[ServiceCurve, ...]
     sums: CurveSumsTuple
-    p99_ratio: float
-    """q: the 99th percentile of t / (a + c*b), at least 1."""
+    tail_ratio: float
+    """q: the ratio t / (a + c*b) that as large a share of batches exceeds as the objective allows of requests, at least 1."""
     largest: float
     r_squared: float | None = None
     steps: float | None = None
     """Steps of an answer in generation; None for one-shot batches, which complete all their rows."""
     max_rows: float = inf
     """Maximum rows of a batch that fit in the cache, whatever the cap."""
+    p99_ratio: float = 1.0
+    """The 99th percentile of t / (a + c*b), at least 1, for the status."""
 
     @property
     def identified(self) -> bool:
@@ -79,20 +93,20 @@ class CapacityModel:
         return min(max((single - (whole - single) / (rows - 1)) / whole, 0.0), 1.0)
 
     def largest_within(self, seconds: float, top: int) -> int:
-        """Return the largest batch, up to `top`, that takes at most `seconds` at its 99th percentile; 0 if there is none."""
+        """Return the largest batch, up to `top`, of which enough take at most `seconds`; 0 if there is none."""
         low, high = 0, top
         while low < high:
             middle = (low + high + 1) // 2
             time = self.seconds(middle)
-            if time is not None and time * self.p99_ratio <= seconds:
+            if time is not None and time * self.tail_ratio <= seconds:
                 low = middle
             else:
                 high = middle - 1
         return low
 
 
-def model(curves: Sequence[PodCurve]) -> CapacityModel | None:
-    """Return the model of these pods together; None without batches.
+def model(curves: Sequence[PodCurve], beyond: float = LATE_SHARE) -> CapacityModel | None:
+    """Return the model of these pods together; None without batches. `beyond` is the share of batches above the tail.
 
     The lines are fitted to the data alone, to data and prior, and to the prior alone, where each determines the slope.
     """
@@ -104,12 +118,14 @@ def model(curves: Sequence[PodCurve]) -> CapacityModel | None:
     if both.batches <= 0 or both.cost_units <= 0:
         return None
     lines = tuple(fitted for sums in (data, both, prior) if (fitted := fit_line(sums)) is not None)
+    sigma, typical = _noise(data if data.batches else both)
     return CapacityModel(
         lines=lines,
         sums=both,
-        p99_ratio=_p99_ratio(data if data.batches else both),
+        tail_ratio=tail_ratio(sigma, typical, beyond),
         largest=max(curve.largest for curve in curves),
         r_squared=r_squared(both),
+        p99_ratio=tail_ratio(sigma, typical, LATE_SHARE),
     )
 
 
@@ -122,11 +138,10 @@ def curve_in_use(model: CapacityModel, rows: int) -> CurveInUse:
     return CurveInUse(a, c, model.r_squared if line else None, mean, model.largest)
 
 
-def _p99_ratio(sums: CurveSumsTuple) -> float:
+def _noise(sums: CurveSumsTuple) -> tuple[float, float]:
+    """Return the standard deviation of batch times around their line, and the mean batch time; (0, 1) if unknown."""
     sigma, typical = spread(sums, fit_line(sums)), sums.seconds / sums.batches
-    if sigma is None or typical <= 0:
-        return 1.0
-    return min(max(1 + NORMAL_P99 * sigma / typical, 1.0), MAX_P99_RATIO)
+    return (0.0, 1.0) if sigma is None or typical <= 0 else (sigma, typical)
 
 
 BUSY = 0.95

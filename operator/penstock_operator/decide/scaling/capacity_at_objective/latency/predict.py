@@ -13,9 +13,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table im
     RHOS,
     TABLE,
 )
+from penstock_operator.decide.spec.objectives import LATE_SHARE
 
-LATE_SHARE = 0.01
-"""The share of requests that may miss the objective."""
 BEYOND_P99 = 0.01
 MIN_RHO = 0.05
 OVERLOADED = 1000
@@ -63,8 +62,8 @@ def _at(curve: Sequence[float], rho: float) -> float:
     return _between(curve[place], curve[place + 1], share)
 
 
-def largest_rho(load: TrafficShape, limit: float) -> float:
-    """Return the largest rho at which at most 1 % of requests take longer than `limit` t(cap); 0 if there is none.
+def largest_rho(load: TrafficShape, limit: float, late: float = LATE_SHARE) -> float:
+    """Return the largest rho at which at most a share `late` of requests takes longer than `limit` t(cap); 0 if there is none.
 
     Pods are unequally busy: a pod's rate is the mean times a gamma variable. A pod's latency is assumed to have an exponential
     tail, P(latency > L) = 0.01 ^ (L / p99).
@@ -76,6 +75,7 @@ def largest_rho(load: TrafficShape, limit: float) -> float:
             round(load.unevenness, 3),
         ),
         _steps(limit),
+        late,
     )
 
 
@@ -172,14 +172,14 @@ def _steps(value: float) -> float:
 
 
 @lru_cache(maxsize=8192)
-def _largest_rho(load: TrafficShape, limit: float) -> float:
+def _largest_rho(load: TrafficShape, limit: float, late: float) -> float:
     curve = _curve(load.intercept, load.dispersion)
-    if _late(curve, load.unevenness, MIN_RHO, limit) > LATE_SHARE:
+    if _late(curve, load.unevenness, MIN_RHO, limit) > late:
         return 0.0
     low, high = MIN_RHO, 1.0
     for _ in range(STEPS):
         middle = (low + high) / 2
-        if _late(curve, load.unevenness, middle, limit) <= LATE_SHARE:
+        if _late(curve, load.unevenness, middle, limit) <= late:
             low = middle
         else:
             high = middle

@@ -11,7 +11,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityA
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
-from penstock_operator.decide.spec.law_settings import Guards
+from penstock_operator.decide.spec.law_settings import Guards, LateShares
 from penstock_operator.observed import PodSample, SignalSource
 from tests.unit.operator.decide.scaling.world import SETTINGS, World
 
@@ -92,6 +92,19 @@ def test_without_an_objective_capacity_is_that_of_the_knee_of_the_curve() -> Non
     assert 30 <= world.last.cap <= 34
     assert world.last.cap_term == CapReason.KNEE
     assert world.replicas in {3, 4}
+
+
+def under(late: float) -> World:
+    """Return a pool that ran with a share `late` of requests allowed to be late; batch times vary by 5 %."""
+    settings = replace(ROOMY, objective_milliseconds=600, late=LateShares(late))
+    return pool(rate=300.0, replicas=6, settings=settings).run(900)
+
+
+def test_a_stricter_percentage_takes_smaller_batches_and_more_capacity() -> None:
+    loose, plain, strict = under(0.1), under(0.01), under(0.001)
+    assert loose.last.cap > strict.last.cap
+    capacity = [sum(world.counts()[60:]) for world in (loose, plain, strict)]
+    assert capacity[0] < capacity[1] < capacity[2]
 
 
 def test_an_infeasible_objective_adds_no_replicas_for_its_own_sake() -> None:

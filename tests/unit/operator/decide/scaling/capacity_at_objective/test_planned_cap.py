@@ -23,7 +23,7 @@ SEEN = PlanInput(
     model=CURVE,
     memory_bound=None,
     settled=True,
-    settled_p99_seconds=None,
+    settled_tail_seconds=None,
     starting=False,
     backlog_per_pod=0.0,
 )
@@ -44,7 +44,7 @@ def test_the_first_known_curve_sets_the_cap_at_once() -> None:
 
 
 def test_noisy_batches_leave_less_room() -> None:
-    noisy = replace(CURVE, p99_ratio=1.2)
+    noisy = replace(CURVE, tail_ratio=1.2)
     assert planned(model=noisy).cap == 27, "(0.4455 / 1.2 - 0.1) / 0.01"
 
 
@@ -120,13 +120,13 @@ def test_small_changes_of_the_fit_do_not_lower_the_cap() -> None:
 
 def test_batch_time_over_half_the_objective_backs_off_once_a_window() -> None:
     plan = planned(now=1000.0)
-    plan = planned(plan, 1100.0, settled_p99_seconds=0.6)
+    plan = planned(plan, 1100.0, settled_tail_seconds=0.6)
     assert (plan.cap, plan.term) == (30, CapReason.BACK_OFF)
-    assert planned(plan, 1120.0, settled_p99_seconds=0.6).cap == 30
-    plan = planned(plan, 1130.0, settled_p99_seconds=0.6)
+    assert planned(plan, 1120.0, settled_tail_seconds=0.6).cap == 30
+    plan = planned(plan, 1130.0, settled_tail_seconds=0.6)
     assert plan.cap == 27
     for minute in range(1, 12):
-        plan = planned(plan, 1130.0 + 61 * minute, settled_p99_seconds=0.3)
+        plan = planned(plan, 1130.0 + 61 * minute, settled_tail_seconds=0.3)
     assert plan.cap == 34, "trust returns with good batches"
 
 
@@ -192,5 +192,5 @@ def test_a_bridge_without_a_backlog_is_given_back_though_a_replica_never_starts(
 
 def test_the_bridge_is_no_reason_to_back_off() -> None:
     plan = replace(planned(), bridge=64)
-    after = planned(plan, 1100.0, starting=True, backlog_per_pod=400.0, settled_p99_seconds=0.8)
+    after = planned(plan, 1100.0, starting=True, backlog_per_pod=400.0, settled_tail_seconds=0.8)
     assert after.trust == 1.0

@@ -54,6 +54,13 @@ def test_the_largest_utilisation_falls_with_bursts_unevenness_and_a_tighter_limi
     assert largest_rho(TrafficShape(0.25, 0.03, 0.0), 0.01) == 0
 
 
+def test_the_largest_utilisation_falls_with_the_share_that_may_be_late() -> None:
+    traffic = TrafficShape(0.25, 0.2, 0.05)
+    shares = [largest_rho(traffic, 2.4, late) for late in (0.1, 0.05, 0.01, 0.001)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > largest_rho(traffic, 2.4) == shares[2] > shares[3]
+
+
 @pytest.mark.parametrize("unevenness", [2.0, 20.0, 85.0, 100.0, 110.0, 1e4, 1e9])
 def test_the_more_skewed_the_traffic_the_more_of_it_meets_an_overloaded_pod(
     unevenness: float,

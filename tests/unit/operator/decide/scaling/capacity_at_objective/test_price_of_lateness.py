@@ -13,6 +13,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     Lateness,
     cheapest_count,
     count_late,
+    late_beyond,
     reprice,
 )
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
@@ -34,6 +35,14 @@ def test_lateness_beyond_the_allowed_share_is_in_seconds_of_traffic() -> None:
     assert late == 0.0, "nothing can be said of one sample"
     _, late = looked(first, sample(6.0, 600.0, 550.0), now=10.0)
     assert late == pytest.approx(0.5 - 5 * ALLOWED_SHARE)
+
+
+def test_a_stricter_percentage_makes_the_same_lateness_count_more() -> None:
+    assert late_beyond(0.006, 1.0, 0.01) == 0.0
+    assert late_beyond(0.03, 1.0, 0.05) == pytest.approx(0.0)
+    assert late_beyond(0.0006, 1.0, 0.001) == pytest.approx(0.0)
+    assert late_beyond(0.01, 1.0, 0.001) > late_beyond(0.01, 1.0, 0.01) > 0
+    assert late_beyond(0.01, 1.0, 0.05) < 0
 
 
 def test_the_same_samples_twice_say_nothing_new() -> None:

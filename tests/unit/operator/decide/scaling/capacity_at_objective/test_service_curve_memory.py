@@ -132,5 +132,5 @@ def test_q_is_the_noise_around_the_curve() -> None:
     pod = Pod()
     for i in range(40):
         pod.run(4, 8, 12, 16, extra=0.02 if i % 2 else -0.02)
-    assert 1.1 < pod.scrape().p99_ratio < 1.4
-    assert Pod().scrape().p99_ratio < 1.05
+    assert 1.1 < pod.scrape().tail_ratio < 1.4
+    assert Pod().scrape().tail_ratio < 1.05

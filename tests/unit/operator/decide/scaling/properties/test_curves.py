@@ -38,8 +38,8 @@ from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple, LatencyCounts, Point
 from penstock_operator.decide.scaling.signals.service_curve import (
-    batch_p99_seconds,
     batch_seconds,
+    batch_tail_seconds,
     fit,
     quantile,
     r_squared,
@@ -98,7 +98,7 @@ def test_quantiles_rise_and_stay_inside_their_buckets(
     buckets: tuple[tuple[float, float], ...], shares: tuple[float, float], sums: CurveSumsTuple
 ) -> None:
     low, high = (quantile(share, buckets) for share in sorted(shares))
-    assert sound(low, high, batch_p99_seconds(buckets, sums))
+    assert sound(low, high, batch_tail_seconds(buckets, sums))
     assert low is None or high is None or low <= high * (1 + 1e-9)
 
 
@@ -131,7 +131,7 @@ def test_a_model_says_times_and_capacities_that_are_some(
 def bears_questions(curve_model: CapacityModel, rows: int) -> None:
     seconds, capacity = curve_model.seconds(rows), curve_model.capacity(rows)
     assert sound(seconds, capacity, curve_model.largest)
-    assert 1 <= curve_model.p99_ratio <= 3
+    assert 1 <= curve_model.tail_ratio <= 3
     assert 0 <= curve_model.intercept(rows) <= 1
     seen = curve_in_use(curve_model, rows)
     assert sound(seen.a, seen.c, seen.mean_rows, seen.largest_rows)

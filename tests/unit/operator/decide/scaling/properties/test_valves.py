@@ -103,7 +103,7 @@ MODELS = st.builds(
     CapacityModel,
     lines=LINES,
     sums=BATCH_SUMS,
-    p99_ratio=st.floats(1, 3),
+    tail_ratio=st.floats(1, 3),
     largest=MEASURED,
     steps=st.one_of(st.none(), st.floats(1, 1e5)),
     max_rows=st.one_of(st.just(inf), st.floats(1, 1e4)),
@@ -114,7 +114,7 @@ PLAN_INPUT = st.builds(
     model=MODELS,
     memory_bound=st.one_of(st.none(), CAPS),
     settled=st.booleans(),
-    settled_p99_seconds=MAYBE,
+    settled_tail_seconds=MAYBE,
     starting=st.booleans(),
     backlog_per_pod=MEASURED,
 )
@@ -160,7 +160,7 @@ SERVICE = st.builds(
     duty=st.one_of(st.none(), st.floats(0, 1)),
     duty_source=st.none(),
     sums=st.one_of(st.none(), ALL_SUMS.filter(lambda sums: sums.batches > 0)),
-    batch_p99_seconds=MAYBE,
+    batch_tail_seconds=MAYBE,
     out_of_memory_splits=MEASURED,
 )
 

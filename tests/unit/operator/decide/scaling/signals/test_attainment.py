@@ -11,6 +11,7 @@ from penstock_operator.decide.scaling.signals.attainment import (
     advance,
     within,
 )
+from penstock_operator.decide.spec.law_settings import LateShares
 from penstock_operator.observed import GenerationSample, PodSample
 
 ON_TIME = Objectives(1000)
@@ -85,6 +86,23 @@ def test_a_sample_without_these_counters_is_skipped() -> None:
 @pytest.mark.parametrize(("limit", "count"), [(0.25, 5), (0.5, 10), (3.0, 30), (inf, 40)])
 def test_requests_within_a_limit(limit: float, count: float) -> None:
     assert within(tuple(zip(BUCKETS, (10, 20, 30, 40), strict=True)), limit) == count
+
+
+def test_lateness_counts_in_proportion_to_what_the_strictest_objective_allows() -> None:
+    """10 of 100 late under 90 percent spend as much of what is allowed as 1 under 99 percent."""
+    before = replace(sample("a", 0, (0,) * 4, 0), generation=GenerationSample(1, ()))
+    buckets = tuple(zip(BUCKETS, (0, 90, 100, 100), strict=True))
+    after = replace(
+        sample("a", 5, (100,) * 4, 100),
+        generation=GenerationSample(1, (), first_token_buckets=buckets),
+    )
+    late = LateShares(request=0.01, first_token=0.1)
+    loose, alone = Objectives(1000, 1000, late=late), Objectives(first_token=1000, late=late)
+    for objectives, good in ((Objectives(1000, 1000), 90), (loose, 99), (alone, 90)):
+        attainment = advance(advance(Attainment(), [before], objectives), [after], objectives)
+        assert attainment.good == pytest.approx(good)
+        assert attainment.total == 100
+    assert (loose.late_share, alone.late_share, Objectives().late_share) == (0.01, 0.1, 0.01)
 
 
 def test_of_several_objectives_the_most_missed_counts() -> None:

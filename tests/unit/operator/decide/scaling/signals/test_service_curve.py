@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import (
-    batch_p99_seconds,
     batch_seconds,
+    batch_tail_seconds,
     fit,
     quantile,
 )
@@ -101,14 +101,21 @@ def test_the_sums_sharpen_a_p99_guessed_from_wide_buckets() -> None:
     sums = sums_of([(1, 0.051)] * 100)
     buckets = ((0.05, 0.0), (0.1, 100.0), (inf, 100.0))
     assert quantile(0.99, buckets) == pytest.approx(0.0995)
-    assert batch_p99_seconds(buckets, sums) == pytest.approx(0.051, rel=1e-3)
+    assert batch_tail_seconds(buckets, sums) == pytest.approx(0.051, rel=1e-3)
+
+
+def test_the_tail_follows_the_share_beyond_it() -> None:
+    buckets = ((0.1, 900.0), (0.2, 950.0), (0.3, 990.0), (0.4, 999.0), (inf, 1000.0))
+    tails = [batch_tail_seconds(buckets, None, beyond) for beyond in (0.1, 0.05, 0.01, 0.001)]
+    assert tails == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert batch_tail_seconds(buckets, None) == tails[2]
 
 
 @given(times=st.lists(st.floats(0.001, 1.9), min_size=1, max_size=200))
 def test_the_sharpened_p99_is_never_below_the_bucket_that_holds_it(times: list[float]) -> None:
     bounds = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, inf)
     buckets = tuple((bound, float(sum(t <= bound for t in times))) for bound in bounds)
-    p99 = batch_p99_seconds(buckets, sums_of((1, t) for t in times))
+    p99 = batch_tail_seconds(buckets, sums_of((1, t) for t in times))
     exact = sorted(times)[-(-99 * len(times) // 100) - 1]
     low = max((bound for bound in (0.0, *bounds) if bound < exact), default=0.0)
     assert p99 is not None

@@ -11,6 +11,7 @@ from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     next_cap,
     step_size,
 )
+from penstock_operator.decide.spec.law_settings import LateShares
 from penstock_operator.observed import UtilizationSource
 from tests.unit.operator.decide.scaling.signals.test_service_curve import sums_of
 from tests.unit.operator.decide.scaling.world import SETTINGS
@@ -23,7 +24,7 @@ AT_16 = CapInput(
     memory_bound=None,
     waiting_per_replica=1.0,
     service=MeasuredService(
-        0.7, UtilizationSource.NVML, CURVE, batch_p99_seconds=0.120, out_of_memory_splits=0.0
+        0.7, UtilizationSource.NVML, CURVE, batch_tail_seconds=0.120, out_of_memory_splits=0.0
     ),
 )
 """T = 0.45 * (505 - 5) = 225 ms: 37 rows."""
@@ -42,14 +43,14 @@ def seen(
     [
         (seen(), 16, "InBand"),
         (seen(duty=0.95), 16, "InBand"),
-        (seen(duty=0.7, batch_p99_seconds=0.3), 16, "InBand"),
-        (seen(duty=0.95, batch_p99_seconds=0.3), 12, "BatchTime"),
-        (seen(duty=0.90, batch_p99_seconds=0.3), 16, "InBand"),
-        (seen(duty=None, batch_p99_seconds=0.3), 16, "InBand"),
+        (seen(duty=0.7, batch_tail_seconds=0.3), 16, "InBand"),
+        (seen(duty=0.95, batch_tail_seconds=0.3), 12, "BatchTime"),
+        (seen(duty=0.90, batch_tail_seconds=0.3), 16, "InBand"),
+        (seen(duty=None, batch_tail_seconds=0.3), 16, "InBand"),
         (seen(duty=0.95, out_of_memory_splits=1.0), 12, "MemoryPressure"),
         (seen(duty=0.7, out_of_memory_splits=1.0), 16, "InBand"),
         (seen(duty=0.95, bound=10), 12, "MemoryPressure"),
-        (seen(duty=0.95, batch_p99_seconds=0.3, cap=1), 1, "SizeMin"),
+        (seen(duty=0.95, batch_tail_seconds=0.3, cap=1), 1, "SizeMin"),
         (seen(waiting=8.0), 16, "InBand"),
         (seen(waiting=8.1), 20, "Waiting"),
         (seen(waiting=None, duty=0.4), 20, "LowDuty"),
@@ -60,8 +61,8 @@ def seen(
         (seen(waiting=99.0, cap=64), 64, "SizeMax"),
         (seen(waiting=99.0, cap=34), 37, "Waiting"),
         (seen(waiting=99.0, cap=37), 37, "BatchTimeTarget"),
-        (seen(waiting=30.0, sums=None, batch_p99_seconds=None), 16, "BatchTimeTarget"),
-        (seen(waiting=30.0, duty=0.95, batch_p99_seconds=0.3), 12, "BatchTime"),
+        (seen(waiting=30.0, sums=None, batch_tail_seconds=None), 16, "BatchTimeTarget"),
+        (seen(waiting=30.0, duty=0.95, batch_tail_seconds=0.3), 12, "BatchTime"),
     ],
 )
 def test_one_step(figures: CapInput, cap: int, term: str) -> None:
@@ -71,13 +72,20 @@ def test_one_step(figures: CapInput, cap: int, term: str) -> None:
 
 def test_the_spread_just_measured_is_expected_of_a_larger_batch_too() -> None:
     """p99 is 1.7 * t(16), so 20 rows may take 238 ms at p99, over 225; 18 rows 221 ms."""
-    move = next_cap(seen(waiting=30.0, batch_p99_seconds=0.120 * 1.7))
+    move = next_cap(seen(waiting=30.0, batch_tail_seconds=0.120 * 1.7))
     assert move.cap == 18
+
+
+@pytest.mark.parametrize(("late", "said"), [(0.01, "p99 "), (0.05, "p95 "), (0.001, "p99.9 ")])
+def test_the_reason_names_the_percentile_of_the_objective(late: float, said: str) -> None:
+    figures = seen(duty=0.95, batch_tail_seconds=0.3)
+    settings = replace(figures.settings, late=LateShares(late))
+    assert f"the {said}batch time is 300 ms" in next_cap(replace(figures, settings=settings)).why
 
 
 def test_without_an_objective_no_prediction_is_needed() -> None:
     free = replace(
-        seen(waiting=30.0, sums=None, batch_p99_seconds=None),
+        seen(waiting=30.0, sums=None, batch_tail_seconds=None),
         settings=replace(SETTINGS, objective_milliseconds=None),
     )
     assert next_cap(free).cap == 20
