@@ -1,4 +1,4 @@
-"""The real API server accepts the examples of docs and chart under strict validation."""
+"""The real API server accepts the examples of docs, chart and examples/ under strict validation."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import yaml
 
 from tests.support.kube.api import Api
 from tests.support.kube.install import ROOT
-from tests.unit.api.examples import examples, name_of
+from tests.unit.api.examples import examples, files, name_of
 
 pytestmark = pytest.mark.integration
 
@@ -18,7 +18,7 @@ SAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("manifest", [*examples(), *SAMPLES], ids=name_of)
+@pytest.mark.parametrize("manifest", [*examples(), *files().values(), *SAMPLES], ids=name_of)
 def test_an_example_is_accepted(api: Api, namespace: str, manifest: dict[str, Any]) -> None:
     query = "fieldValidation=Strict&dryRun=All"
     path = f"{GROUP}/namespaces/{namespace}/inferencepools"

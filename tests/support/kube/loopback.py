@@ -16,16 +16,17 @@ async def listening(
     app: web.Application,
     *,
     shutdown_seconds: float,
+    host: str = "127.0.0.1",
     logger: logging.Logger = server_logger,
 ) -> AsyncIterator[str]:
-    """Serve `app` on a free port of the running loop and yield its URL; open connections get `shutdown_seconds` to end."""
+    """Serve `app` on a free port of `host` and yield its URL; open connections get `shutdown_seconds` to end."""
     runner = web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=shutdown_seconds)
     await runner.setup()
     server = runner.server
     assert server is not None
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        await web.TCPSite(runner, host, 0).start()
+        yield f"http://{host}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
         await asyncio.sleep(0)  # lets connections that were just accepted start their handler

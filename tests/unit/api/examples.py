@@ -1,6 +1,7 @@
-"""The manifests that the docs show."""
+"""The manifests that the docs and examples/ show."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -25,6 +26,13 @@ def examples() -> list[dict[str, Any]]:
         for document in documents
         if isinstance(document, dict) and document.get("kind") in KINDS
     ]
+
+
+def files() -> dict[Path, dict[str, Any]]:
+    """Return the pools and policies of examples/ by file, each of which has one."""
+    folder = ROOT / "examples"
+    paths = sorted([*folder.glob("*.yaml"), *folder.glob("pools/*.yaml")])
+    return {path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def name_of(manifest: dict[str, Any]) -> str:

@@ -19,9 +19,10 @@ LFS_FROM = 2**16
 
 @dataclass
 class Hub:
-    """One repository `owner/tiny` at one commit."""
+    """One repository at one commit."""
 
     files: Mapping[str, bytes]
+    repository: str = "owner/tiny"
     token: str | None = None
     """Bearer token; requests without it are rejected."""
     cut_after: int | None = None
@@ -39,10 +40,12 @@ class Hub:
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._door])
-        app.router.add_get("/api/models/owner/tiny", self._info)
-        app.router.add_get("/api/models/owner/tiny/revision/{revision}", self._info)
-        app.router.add_get("/api/models/owner/tiny/tree/{revision}", self._tree)
-        app.router.add_route("*", "/owner/tiny/resolve/{revision}/{path:.*}", self._resolve)
+        app.router.add_get(f"/api/models/{self.repository}", self._info)
+        app.router.add_get(f"/api/models/{self.repository}/revision/{{revision}}", self._info)
+        app.router.add_get(f"/api/models/{self.repository}/tree/{{revision}}", self._tree)
+        app.router.add_route(
+            "*", f"/{self.repository}/resolve/{{revision}}/{{path:.*}}", self._resolve
+        )
         app.router.add_get("/cdn/{path:.*}", self._cdn)
         return app
 
@@ -63,7 +66,7 @@ class Hub:
         if request.match_info.get("revision", "main") not in ("main", SHA):
             return web.Response(status=404, headers={"X-Error-Code": "RevisionNotFound"})
         siblings = [{"rfilename": path} for path in self.files]
-        return web.json_response({"id": "owner/tiny", "sha": SHA, "siblings": siblings})
+        return web.json_response({"id": self.repository, "sha": SHA, "siblings": siblings})
 
     async def _tree(self, request: web.Request) -> web.Response:
         return web.json_response([entry(path, body) for path, body in self.files.items()])
@@ -119,13 +122,13 @@ def entry(path: str, body: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(hub: Hub) -> Iterator[Hub]:
-    """Serve it on loopback from its own thread."""
+def serving(hub: Hub, host: str = "127.0.0.1") -> Iterator[Hub]:
+    """Serve it from its own thread, on loopback or at another address of this machine."""
     loop, started = asyncio.new_event_loop(), threading.Event()
     ended = asyncio.Event()
 
     async def serve() -> None:
-        async with listening(hub.app(), shutdown_seconds=1) as hub.url:
+        async with listening(hub.app(), shutdown_seconds=1, host=host) as hub.url:
             started.set()
             await ended.wait()
         await asyncio.sleep(0.1)  # transports that were closed end in the loop's next rounds
