@@ -1,11 +1,18 @@
+{{/* Non-empty where the platform assigns the IDs of pods. */}}
+{{- define "penstock.platformIds" -}}
+{{- $served := .Capabilities.APIVersions.Has "security.openshift.io/v1" -}}
+{{- if or (eq .Values.platform "OpenShift") (and $served (eq .Values.platform "Auto")) -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{/* Security context of the pods: OpenShift assigns UID, GID and fsGroup from the namespace's range. */}}
 {{- define "penstock.podSecurityContext" -}}
 {{- $context := deepCopy .Values.podSecurityContext -}}
 {{- if and .Values.tls.secretName (not (hasKey $context "fsGroup")) -}}
 {{- $_ := set $context "fsGroup" 65532 -}}
 {{- end -}}
-{{- $served := .Capabilities.APIVersions.Has "security.openshift.io/v1" -}}
-{{- if or (eq .Values.platform "OpenShift") (and $served (eq .Values.platform "Auto")) -}}
+{{- if include "penstock.platformIds" . -}}
 {{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" -}}
 {{- end -}}
 {{- toYaml $context -}}
@@ -62,6 +69,10 @@ containers:
       fieldPath: metadata.name
 - name: PENSTOCK_DEFAULT_RUNTIME_IMAGE
   value: {{ include "penstock.runtimeImage" . | quote }}
+{{- if include "penstock.platformIds" . }}
+- name: PENSTOCK_POOL_IDS
+  value: Platform
+{{- end }}
 {{- with .Values.runtimeImage.pullPolicy | default .Values.defaultRuntimeImagePullPolicy }}
 - name: PENSTOCK_IMAGE_PULL_POLICY
   value: {{ . }}

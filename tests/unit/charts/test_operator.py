@@ -172,13 +172,16 @@ def test_openshift_assigns_the_ids_of_the_pod(
 ) -> None:
     given = {**IMAGES, "platform": platform, "tls.secretName": "tls"}
     sets = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    context = pod(template(CHART, *sets, *arguments))["securityContext"]
+    objects = template(CHART, *sets, *arguments)
+    context = pod(objects)["securityContext"]
     ids = {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532} if fixed else {}
     assert context == {
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
         **ids,
     }
+    variables = {entry["name"]: entry.get("value") for entry in container(objects)["env"]}
+    assert variables.get("PENSTOCK_POOL_IDS") == (None if fixed else "Platform")
 
 
 def test_security_contexts_are_those_of_the_values() -> None:
