@@ -19,7 +19,7 @@ CHANGED_FILE = Path(__file__).with_name("changed.yaml")
 CHANGED: Object = yaml.safe_load(CHANGED_FILE.read_text())
 DEFAULTS: Object = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: Object = json.loads((CHART / "values.schema.json").read_text())
-EARLIER = ROOT / "tests" / "integration" / "api" / "earlier"
+EARLIER = ROOT / "tests" / "integration" / "api" / "earlier" / "0.1.0"
 
 
 def leaves(section: Object, path: str = "") -> Iterator[tuple[str, Any]]:
