@@ -31,7 +31,9 @@ def main(arguments: Sequence[str]) -> int:
     rendered = charts.render(target, OUT)
     findings = {
         "pip-audit": vulnerabilities(bills),
-        "kubeconform": charts.malformed(target, rendered, OUT),
+        "kubeconform": charts.malformed(
+            target, [rendered, *charts.render_others(target, OUT)], OUT
+        ),
         "kube-score": charts.scored(rendered),
         "checkov": charts.checked(rendered),
         "cyclonus": charts.misreached(rendered, OUT),

@@ -6,6 +6,7 @@ The findings that each tool ignores are accepted; docs/design/audits.md gives th
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from tests.audit.schemas import write_schemas
 from tests.support.cluster.commands import output
 from tests.support.cluster.places import CHECKOUT, Places
 from tests.support.cluster.tools import CYCLONUS, KUBE_SCORE, KUBERNETES, GoTool, build_tool
+from tests.support.kube.monitoring import monitoring_crds
 from tests.support.kube.target import Target
 
 CHART = CHECKOUT / "charts" / "penstock"
+CHANGED = CHECKOUT / "tests" / "unit" / "charts" / "changed.yaml"
 OPTIONS = (
     "metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true",
     "metrics.dashboard.enabled=true", "poolMonitor.enabled=true", "networkPolicy.enabled=true",
@@ -26,9 +29,6 @@ OPTIONS = (
     "poolAuthorities.configMapName=authorities", "image.repository=registry.example/operator",
     "defaultRuntimeImage=registry.example/runtime:1",
 )  # fmt: skip
-PROMETHEUS_OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
-"""A Go module that contains the CRDs of ServiceMonitor, PodMonitor and PrometheusRule."""
-MONITORING = ("servicemonitors", "podmonitors", "prometheusrules")
 IGNORED_BY_KUBE_SCORE = (
     "--ignore-container-cpu-limit", "--ignore-test", "container-image-pull-policy",
     "--ignore-test", "pod-networkpolicy",
@@ -37,7 +37,7 @@ IGNORED_BY_CHECKOV = "CKV_K8S_11,CKV_K8S_15,CKV_K8S_38,CKV_K8S_43"
 
 
 def render(target: Target, folder: Path) -> Path:
-    """Write the rendered chart, followed by the samples; return the file."""
+    """Write the chart with all options, followed by the samples; return the file."""
     sets = [word for option in OPTIONS for word in ("--set", option)]
     sets += [word for setting in reach.settings() for word in ("--set-json", setting)]
     named = ("-n", "system", "--kube-version", KUBERNETES)
@@ -48,22 +48,26 @@ def render(target: Target, folder: Path) -> Path:
     return rendered
 
 
-def malformed(target: Target, rendered: Path, folder: Path) -> bool:
-    """Validate the chart by kubeconform against the API server's schemas; return whether it has an error."""
+def render_others(target: Target, folder: Path) -> list[Path]:
+    """Write the chart with its defaults, and with every value changed; return the files."""
+    images = ("--set", "image.repository=x/operator,runtimeImage.repository=x/runtime")
+    files = []
+    for name, values in (("defaults", images), ("changed", ("--values", CHANGED))):
+        text = target.helm("template", "penstock", CHART, "--kube-version", KUBERNETES, *values)
+        files.append(folder / f"chart-{name}.yaml")
+        files[-1].write_text(text)
+    return files
+
+
+def malformed(target: Target, rendered: Sequence[Path], folder: Path) -> bool:
+    """Validate the manifests by kubeconform against the API server's schemas; return whether one has an error."""
     openapi = json.loads(target.kubectl("get", "--raw", "/openapi/v2"))
-    crds = [*(CHECKOUT / "crds").glob("*.yaml"), *_monitoring()]
+    crds = [*(CHECKOUT / "crds").glob("*.yaml"), *monitoring_crds()]
     schemas = folder / "schemas"
     print(f"{write_schemas(openapi, crds, schemas)} schemas from the API server and CRDs")
     location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     options = ("-strict", "-summary", "-schema-location", location)
-    return _complains(target.programs / "kubeconform", *options, rendered)
-
-
-def _monitoring() -> list[Path]:
-    """Return the CRDs of the Prometheus Operator, which the test cluster does not have."""
-    module = output(["go", "mod", "download", "-json", PROMETHEUS_OPERATOR], timeout_seconds=300)
-    folder = Path(json.loads(module)["Dir"]) / "example" / "prometheus-operator-crd"
-    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in MONITORING]
+    return _complains(target.programs / "kubeconform", *options, *rendered)
 
 
 def scored(rendered: Path) -> bool:

@@ -39,8 +39,8 @@ def of_crds(crds: Iterable[Path]) -> Iterator[tuple[Json, Json]]:
         for version in spec["versions"]:
             named = {"group": spec["group"], "kind": spec["names"]["kind"]}
             schema = _strict(version["schema"]["openAPIV3Schema"])
-            for own in ("apiVersion", "kind", "metadata"):
-                schema["properties"].setdefault(own, {})
+            # a CRD declares the members of metadata that its rules refer to, not all of them
+            schema["properties"] |= {own: {} for own in ("apiVersion", "kind", "metadata")}
             yield {**named, "version": version["name"]}, schema
 
 

@@ -141,30 +141,6 @@ def test_a_release_of_another_name_adopts_the_resources_of_an_uninstalled_one(
         api.delete(f"{path}/kept")
 
 
-def test_the_chart_with_every_option_passes_strict_validation(
-    target: Target, namespace: str
-) -> None:
-    sets = [word for setting in SETTINGS for word in ("--set", setting)]
-    options = (
-        "replicas=2",
-        "networkPolicy.enabled=true",
-        "rbac.aggregatePoolEdit=true",
-        "prometheus.url=http://prometheus:9090",
-        "podLabels.a=b",
-        "priorityClassName=x",
-    )
-    sets += [word for option in options for word in ("--set", option)]
-    version = target.api().request("GET", "/version")["gitVersion"]
-    text = target.helm(
-        "template", "try", CHART, "--namespace", namespace, "--kube-version", version, *sets
-    )
-    output = target.kubectl(
-        "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict",
-        "--namespace", namespace, "--filename", "-", stdin=text,
-    )  # fmt: skip
-    assert len(output.splitlines()) == text.count("\nkind: ")
-
-
 NEEDED_PERMISSIONS = (
     "watch penstock.dev/inferencepools",
     "patch penstock.dev/inferencepools/status",

@@ -24,6 +24,19 @@ def namespace(api: Api, prefix: str) -> Iterator[str]:
         delete_namespace(api, name)
 
 
+@contextmanager
+def named_namespace(api: Api, name: str, prefix: str) -> Iterator[None]:
+    """Create a namespace of this name, without pod security, and start its deletion at the end."""
+    path = f"/api/v1/namespaces/{name}"
+    until(f"an older namespace {name} gone", lambda: api.get(path) is None, seconds=120)
+    head = {"apiVersion": "v1", "kind": "Namespace"}
+    api.create({**head, "metadata": {"name": name, "labels": {LABEL: prefix}}})
+    try:
+        yield
+    finally:
+        delete_namespace(api, name)
+
+
 def delete_namespace(api: Api, name: str) -> None:
     """Delete a namespace and end its pods at once; no client is left that a drain could serve."""
     api.delete(f"/api/v1/namespaces/{name}")

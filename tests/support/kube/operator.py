@@ -7,9 +7,7 @@ from tests.support.kube.install import CHART, OPERATOR_NAMESPACE, RELEASE
 from tests.support.kube.pools import is_ready, until
 from tests.support.kube.target import Target
 
-PODS = (
-    f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods?labelSelector=app.kubernetes.io/name%3Dpenstock"
-)
+PODS = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods?labelSelector=app.kubernetes.io/component%3Doperator"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments"
 
 

@@ -51,3 +51,8 @@ def test_our_own_kinds_are_strict_too() -> None:
     spec = schemas["InferencePool"]["properties"]["spec"]
     assert spec["additionalProperties"] is False
     assert spec["properties"]["tls"]["additionalProperties"] is False
+
+
+def test_the_metadata_of_our_own_kinds_may_have_labels() -> None:
+    for _, schema in of_crds((ROOT / "crds").glob("*.yaml")):
+        assert schema["properties"]["metadata"] == {}
