@@ -25,6 +25,8 @@ class PlanFigures:
     """Whether Ready pods have no signals."""
     contested: bool
     """Whether another writer keeps changing the Deployment's replicas."""
+    stalled: bool
+    """Whether the pool cannot reach its spec without help."""
     demand: float | None
     """Rows per second."""
     forecast: float | None

@@ -61,6 +61,8 @@ SERIES: tuple[Series, ...] = (
            lambda row: row.figures.at_limit),
     Series("signals_absent", "1 while Ready pods have no signals.",
            lambda row: row.figures.signals_absent),
+    Series("stalled", "1 while the pool cannot reach its spec without help (condition Stalled).",
+           lambda row: row.figures.stalled),
     Series("replicas_contested", "1 while another writer keeps changing the replica count.",
            lambda row: row.figures.contested),
     Series("demand_rows_per_second", "Rows received, including rejected ones.",

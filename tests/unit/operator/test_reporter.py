@@ -13,7 +13,7 @@ from tests.unit.operator.decide.world import World, pod, settled
 
 NAME = {"namespace": "team-a", "pool": "chat"}
 FIGURES = PlanFigures(
-    desired=2, granted=2, at_limit=False, signals_absent=False, contested=False, demand=10.0,
+    desired=2, granted=2, at_limit=False, signals_absent=False, contested=False, stalled=False, demand=10.0,
     forecast=12.0, forecast_error=-1.5, utilization=0.6, imbalance=1.1, startup_seconds=30.0,
     signal_age_seconds=2.0,
 )  # fmt: skip

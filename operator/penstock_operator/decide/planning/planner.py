@@ -32,6 +32,7 @@ from penstock_operator.decide.scaling.decision import ScalingOutcome, checkpoint
 from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.decide.status.conditions import all_conditions
+from penstock_operator.decide.status.conditions.kstatus import is_stalled
 from penstock_operator.decide.status.events import pool_events
 from penstock_operator.decide.status.policies import policy_plans
 from penstock_operator.decide.status.pool import figures, pool_status
@@ -110,7 +111,7 @@ def plan_pool(
         ),
         active=is_active(outcome, busy, now),
         record=rollback.record.as_json() if rollback.record is not None else None,
-        figures=figures(outcome, state.attainment),
+        figures=figures(outcome, state.attainment, stalled=is_stalled(conditions)),
         checkpoint=checkpoint_write,
         law_failure=outcome.scaling.failure,
     )

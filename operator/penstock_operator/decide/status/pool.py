@@ -80,7 +80,7 @@ def _batch(outcome: PoolOutcome) -> BatchStatus | None:
     )
 
 
-def figures(outcome: PoolOutcome, attained: Attainment) -> PlanFigures:
+def figures(outcome: PoolOutcome, attained: Attainment, *, stalled: bool) -> PlanFigures:
     """Return the values of one pool's metrics."""
     decision, seen = outcome.scaling.decision, outcome.scaling.decision.observations
     return PlanFigures(
@@ -89,6 +89,7 @@ def figures(outcome: PoolOutcome, attained: Attainment) -> PlanFigures:
         at_limit=outcome.scaling.scaling_status.bound_by in LIMITS,
         signals_absent=bool(outcome.ready) and not decision.metrics_available,
         contested=outcome.contested,
+        stalled=stalled,
         demand=seen.rows_per_second,
         forecast=seen.forecast_rows_per_second,
         forecast_error=seen.forecast_miss,

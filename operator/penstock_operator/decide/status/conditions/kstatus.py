@@ -5,6 +5,8 @@ Both are abnormal-true: at most one of them is present, and neither once the poo
 `minReplicas` is no part of the spec, so that a pool that serves and scales with its load counts as reconciled.
 """
 
+from collections.abc import Iterable
+
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_api.types.live import ScalingMode
 from penstock_operator.decide.manifests.replica_conflict import contested
@@ -37,6 +39,11 @@ def kstatus(
     cause = ready if _is_unready(ready) else progressing
     abnormal = STALLED if _needs_help(outcome, cause, now) else RECONCILING
     return (condition(abnormal, TRUE, cause.reason, cause.message),)
+
+
+def is_stalled(conditions: Iterable[Condition]) -> bool:
+    """Return whether the condition Stalled is among a pool's conditions."""
+    return any(item.type == STALLED for item in conditions)
 
 
 def _rejected_edit(outcome: PoolOutcome) -> Condition | None:

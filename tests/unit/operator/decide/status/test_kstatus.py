@@ -42,6 +42,11 @@ def test_a_serving_pool_whose_edit_a_policy_forbids_is_ready_and_stalled() -> No
     assert "elsewhere.example/runtime:1" in message(plan, "Stalled")
 
 
+@pytest.mark.parametrize(("state", "stalled"), [("model fault", True), ("rolling", False)])
+def test_the_metric_follows_the_condition(state: str, *, stalled: bool) -> None:
+    assert STATES[state].world().run().figures.stalled is stalled
+
+
 def test_conditions_of_a_first_visit_carry_the_observed_generation() -> None:
     plan = STATES["rolling"].world().run()
     observed = {item.observed_generation for item in plan.status.conditions or ()}
