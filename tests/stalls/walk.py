@@ -15,11 +15,11 @@ from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.protocols.control.routes import MAX_BODY_BYTES
 from penstock_runtime.serving.limits import FIRST_LIMITS
 from penstock_runtime.telemetry.metrics import Exposition
-from tests.integration.runtime.conftest import RuntimeProcess, start
 from tests.stalls import shapes
 from tests.stalls.probe import Probe
 from tests.stalls.shapes import RequestShape
 from tests.support.encoders.directories import write
+from tests.support.runtime.process import RuntimeProcess, start
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 _MODULE: Final = {

@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from tests.integration.runtime.test_generation_placements import generating
-from tests.integration.runtime.test_placements import BODY, QUICK, alive, engines, infer
+from tests.integration.runtime.test_placements import BODY, QUICK, alive, infer
+from tests.support.runtime.process import engines
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 SOON = "3"

@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 
 from tests.integration.runtime.test_every_generation_ends import SOURCE
-from tests.integration.runtime.test_placements import alive, children, engines
+from tests.integration.runtime.test_placements import alive
+from tests.support.runtime.process import children, engines
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 SCHEMA = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}

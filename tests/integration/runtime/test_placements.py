@@ -10,22 +10,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.runtime.process import children
+
 BODY = {"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 8], "data": [1] * 8}]}
 QUICK = {"a_milliseconds": "2", "c_milliseconds": "0"}
-
-
-def children(pid: int) -> list[int]:
-    files = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(pid) for file in files for pid in file.read_text().split()]
-
-
-def engines(pid: int) -> list[int]:
-    """Return the children that run an engine, without the fork server of grammars."""
-    return [
-        child
-        for child in children(pid)
-        if b"penstock_runtime.engine.link." in Path(f"/proc/{child}/cmdline").read_bytes()
-    ]
 
 
 def alive(pid: int) -> bool:

@@ -17,7 +17,8 @@ import pytest
 
 from penstock_api.certificates import CERTIFICATE_FILE, KEY_FILE
 from penstock_api.names import ENV_TLS_FOLDER
-from tests.integration.runtime.conftest import QUICK, START_SECONDS
+from tests.integration.runtime.conftest import QUICK
+from tests.support.runtime.process import START_SECONDS
 from tests.unit.operator.net.certificates import Authority
 
 KEY = "mark-of-a-good-api-key"
