@@ -17,21 +17,27 @@ auto: Any = AutoModelForCausalLM
 Logits = Callable[[list[int]], torch.Tensor]
 
 
-def teacher(folder: Path, dtype: torch.dtype) -> Logits:
-    """Return what gives the logits (tokens, vocabulary) after each of some ids, in float64."""
-    model = auto.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
+CPU = torch.device("cpu")
+
+
+def teacher(folder: Path, dtype: torch.dtype, device: torch.device = CPU) -> Logits:
+    """Return what gives the logits (tokens, vocabulary) after each of some ids, in float64 on the CPU."""
+    model = auto.from_pretrained(folder, dtype=dtype, attn_implementation="eager").to(device)
 
     def logits(ids: list[int]) -> torch.Tensor:
         with torch.inference_mode():
-            last: torch.Tensor = model(torch.tensor([ids])).logits[0].double()
+            given = torch.tensor([ids], device=device)
+            last: torch.Tensor = model(given).logits[0].double().cpu()
         return last
 
     return logits
 
 
-def measured_eps(folder: Path, dtype: torch.dtype, scale: int = 1) -> float:
-    """Return the most that this dtype moves a logit, over all reference answers."""
-    exact, rounded = teacher(folder, torch.float64), teacher(folder, dtype)
+def measured_eps(
+    folder: Path, dtype: torch.dtype, scale: int = 1, device: torch.device = CPU
+) -> float:
+    """Return the most that this dtype moves a logit on `device`, over all reference answers."""
+    exact, rounded = teacher(folder, torch.float64), teacher(folder, dtype, device)
     answers = references(folder, torch.float64, scale)
     whole = [[*prompt, *answer] for prompt, answer in zip(prompts(scale), answers, strict=True)]
     return max(float((exact(ids) - rounded(ids)).abs().max()) for ids in whole)

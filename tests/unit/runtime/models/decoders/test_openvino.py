@@ -18,11 +18,12 @@ from penstock_runtime.engine.continuous.steps.options import Compute, DType, Ste
 from penstock_runtime.engine.continuous.steps.runner import StepThread, ThreadRunner
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.open import open_step
+from penstock_runtime.models.decoders.openvino.backend import computes_bfloat16
 from penstock_runtime.models.decoders.packing import positions_of
 from penstock_runtime.models.decoders.step import TorchStep
 from tests.unit.runtime.engine.continuous.scenarios import Scenario, Tally, prompts, references
 from tests.unit.runtime.models.decoders.teacher import accepts, mean_errors, measured_eps, teacher
-from tests.unit.runtime.models.decoders.tiny_models import HAS_BFLOAT16, VOCABULARY, save
+from tests.unit.runtime.models.decoders.tiny_models import VOCABULARY, save
 
 OPTIONS = StepOptions(
     Compute.OPENVINO, DType.FLOAT32, cache_bytes=1 << 20, host_cache_bytes=1 << 20
@@ -41,7 +42,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module", params=DTYPES)
 def step(request: pytest.FixtureRequest, folder: Path) -> TorchStep:
-    if request.param is DType.BFLOAT16 and not HAS_BFLOAT16:
+    if request.param is DType.BFLOAT16 and not computes_bfloat16():
         pytest.skip("this processor has no instructions for bfloat16")
     return open_step(folder, replace(OPTIONS, dtype=request.param), "tiny")
 

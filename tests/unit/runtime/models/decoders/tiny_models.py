@@ -19,13 +19,10 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from penstock_runtime.models.decoders.openvino.backend import computes_bfloat16
-
 quiet: Any = logging
 auto: Any = AutoModelForCausalLM
 
 VOCABULARY = 128
-HAS_BFLOAT16 = computes_bfloat16()
 _COMMON: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,

@@ -17,7 +17,7 @@ from penstock_runtime.models.decoders import warm_up
 from penstock_runtime.models.decoders.backends import registry as backends
 from penstock_runtime.models.decoders.capacity import CACHE_SHARE
 from penstock_runtime.models.decoders.open import open_step
-from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
+from penstock_runtime.models.decoders.packing import positions_of
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.decoders.torch_decoders import cuda_graph_decoder
 from penstock_runtime.models.decoders.torch_decoders.cuda_graph_decoder import (
@@ -30,10 +30,10 @@ from penstock_runtime.models.device.cuda_graphs import Named, Replay
 from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 from tests.unit.runtime.engine.continuous.fifo import FifoScheduler
 from tests.unit.runtime.engine.continuous.scenarios import Scenario, references
-from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, VOCABULARY, save
+from tests.unit.runtime.models.decoders.decode_steps import BLOCK_TOKENS, decodes, fill
+from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, save
 from tests.unit.runtime.models.decoders.tracing_recorder import TracingRecorder
 
-BLOCK_TOKENS = 8
 OPTIONS = StepOptions(
     dtype=DType.FLOAT64,
     cache_bytes=1 << 20,
@@ -68,25 +68,6 @@ def unrecorded(folder: Path) -> tuple[TorchStep, CudaGraphDecoder]:
     decoder = decoder_of(step)
     decoder._replays.clear()
     return step, decoder
-
-
-def decodes(contexts: list[int], seed: int = 0, blocks: int = 60) -> PackedBatch:
-    """Return a step of one token a row, each behind so many positions, over scattered blocks."""
-    chance = np.random.default_rng(seed)
-    each = [-(-(context + 1) // BLOCK_TOKENS) for context in contexts]
-    free = chance.permutation(blocks).astype(np.int32)
-    tables = np.zeros((len(contexts), max(each)), np.int32)
-    for row, count in enumerate(each):
-        tables[row, :count], free = free[:count], free[count:]
-    ids = chance.integers(0, VOCABULARY, len(contexts))
-    starts = np.arange(len(contexts) + 1)
-    return positions_of(ids, tables, np.array(contexts), starts, BLOCK_TOKENS)
-
-
-def fill(step: TorchStep) -> None:
-    generator = torch.Generator().manual_seed(1)
-    for layer in step._store.layers:
-        layer.copy_(torch.randn(layer.shape, generator=generator, dtype=layer.dtype))
 
 
 def test_shapes_are_few_and_cover_the_requested_rows() -> None:

@@ -14,11 +14,12 @@ from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCo
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.models.decoders.open import open_step
+from penstock_runtime.models.decoders.openvino.backend import computes_bfloat16
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.decoders.torch_decoders.one_token import OneTokenDecoder
 from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 from tests.unit.runtime.engine.continuous.scenarios import RECOMPUTE, SWAP
-from tests.unit.runtime.models.decoders.tiny_models import HAS_BFLOAT16, VOCABULARY, save
+from tests.unit.runtime.models.decoders.tiny_models import VOCABULARY, save
 
 OWN = [
     np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
@@ -48,7 +49,7 @@ BACKENDS = [
 @pytest.fixture(scope="module", params=BACKENDS, ids="-".join)
 def step(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TorchStep:
     compute, dtype, family = request.param
-    if (compute, dtype) == (Compute.OPENVINO, DType.BFLOAT16) and not HAS_BFLOAT16:
+    if (compute, dtype) == (Compute.OPENVINO, DType.BFLOAT16) and not computes_bfloat16():
         pytest.skip("this processor has no instructions for bfloat16")
     folder: Path = save(family, tmp_path_factory.mktemp(family))
     options = StepOptions(
