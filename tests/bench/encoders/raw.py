@@ -23,6 +23,7 @@ from penstock_runtime.models.encoders.load import load_encoder
 from penstock_runtime.request import Tensor
 from tests.bench.encoders.subjects import BATCH, NUMBER, SUBJECTS, Subject
 
+CPU = torch.device("cpu")
 Run = Callable[[dict[str, Tensor]], object]
 Rates = tuple[float, float]
 """Rows a second by wall-clock time, and by processor time, which is robust on a shared machine."""
@@ -76,19 +77,19 @@ def _again(batches: list[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
     return itertools.cycle(batches)
 
 
-def _transformers(folder: Path, *, prepacked: bool) -> Run:
+def _transformers(folder: Path, *, prepacked: bool, device: torch.device = CPU) -> Run:
     model: Any = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
-    model.requires_grad_(requires_grad=False)
+    model.requires_grad_(requires_grad=False).to(device)
     if prepacked:
         prepack(model)
 
     def run(inputs: dict[str, Tensor]) -> object:
-        ids, mask = (torch.from_numpy(inputs[name]) for name in (IDS, MASK))
+        ids, mask = (torch.from_numpy(inputs[name]).to(device) for name in (IDS, MASK))
         with torch.inference_mode():
             hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
             real = mask[:, :, None].float()
             pooled = (hidden * real).sum(1) / real.sum(1)
-            return torch.nn.functional.normalize(pooled, dim=1)
+            return torch.nn.functional.normalize(pooled, dim=1).cpu()
 
     return run
 

@@ -24,11 +24,6 @@ from tests.bench.generation.workload import Work, WorkSize, work
 OUT = Path("build/bench/generation-device.json")
 MODELS = Path("build/bench/models")
 BATCHES = (1, 8, 64)
-SHAPES = {
-    "1B": models.LlamaShape("1B", hidden=2048, layers=16, heads=32, kv_heads=8, feed_forward=8192),
-    "tiny": models.LlamaShape("tiny", hidden=64, layers=2, heads=4, kv_heads=2, feed_forward=128),
-}
-"""Shapes by name; the tiny one tests the bench on a CPU in seconds."""
 SIZE = WorkSize(prompt=8, answer=256, rounds=1, repeats=3)
 QUICK = WorkSize(prompt=8, answer=32, rounds=1, repeats=1)
 
@@ -129,11 +124,11 @@ def main() -> int:
         prog="python -m tests.bench.generation.device", description=__doc__
     )
     parser.add_argument("--device", type=torch.device, default=choose_device())
-    parser.add_argument("--model", choices=SHAPES, default="1B")
+    parser.add_argument("--model", choices=models.DEVICE_SHAPES, default="1B")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
-    folder = models.write(SHAPES[args.model], MODELS)
+    folder = models.write(models.DEVICE_SHAPES[args.model], MODELS)
     size = QUICK if args.quick else SIZE
     report = json.dumps(measure(folder, args.dtype, args.device, size), indent=1)
     OUT.parent.mkdir(parents=True, exist_ok=True)

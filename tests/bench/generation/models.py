@@ -1,4 +1,4 @@
-"""The two random-weight Llamas that every peer loads, written once below build/."""
+"""The random-weight Llamas that every peer loads, written once below build/."""
 
 import shutil
 from dataclasses import dataclass
@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from transformers import LlamaConfig
 
-auto: Any = transformers.AutoModelForCausalLM
+CPU = torch.device("cpu")
 VOCABULARY = 8192
 
 
@@ -30,12 +28,26 @@ SHAPES = (
     LlamaShape("61M", hidden=768, layers=8, heads=12, kv_heads=4, feed_forward=2048),
 )
 
+DEVICE_SHAPES = {
+    "1B": LlamaShape("1B", hidden=2048, layers=16, heads=32, kv_heads=8, feed_forward=8192),
+    "tiny": LlamaShape("tiny", hidden=64, layers=2, heads=4, kv_heads=2, feed_forward=128),
+}
+"""Shapes for a GPU by name; the tiny one tests the bench on a CPU in seconds."""
 
-def write(shape: LlamaShape, below: Path) -> Path:
-    """Return the folder of the model, written if it is not there."""
+
+def write(
+    shape: LlamaShape,
+    below: Path,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device = CPU,
+) -> Path:
+    """Return the folder of the model, written if it is not there; `device` draws the weights."""
     folder = below / f"llama-{shape.name}"
     if (folder / "config.json").exists():
         return folder
+    from transformers import AutoModelForCausalLM, LlamaConfig  # seconds, not needed to find it
+
+    auto: Any = AutoModelForCausalLM
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
@@ -51,6 +63,8 @@ def write(shape: LlamaShape, below: Path) -> Path:
     )
     half = below / f"{folder.name}.part"
     shutil.rmtree(half, ignore_errors=True)
-    auto.from_config(config).save_pretrained(half)
+    with device:
+        model = auto.from_config(config, dtype=dtype)
+    model.save_pretrained(half)
     half.rename(folder)
     return folder

@@ -1,7 +1,7 @@
-"""Minimal memory reads of a decode step, and the bandwidth that measured steps reached by them."""
+"""Minimal memory reads of a decode step and operations of a prompt, and the rates that measured steps reached by them."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -71,19 +71,40 @@ def decoding(reports: Iterable[StepReport], rows: int, read: Footprint) -> Decod
     return Decoding(rows, len(steps), median(took), bytes_read / sum(took) / 1e9)
 
 
+def prompt_operations(folder: Path, tokens: int) -> float:
+    """Return the floating-point operations of a prompt of `tokens` in the Llama in `folder`, causal attention included.
+
+    The head is left out: it computes one position per prompt.
+    """
+    config = json.loads((folder / "config.json").read_text())
+    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    head_size = config.get("head_dim") or hidden // config["num_attention_heads"]
+    queries = config["num_attention_heads"] * head_size
+    keys = config["num_key_value_heads"] * head_size
+    weights = 2 * hidden * (queries + keys) + 3 * hidden * config["intermediate_size"]
+    return float(layers * (2 * tokens * weights + 2 * tokens * tokens * queries))
+
+
+def matrix_rate(device: torch.device, dtype: torch.dtype, size: int = 8192) -> float:
+    """Return the floating-point operations per second of a product of two square matrices, the best of some repeats."""
+    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    left @ right
+    return 2 * size**3 / min(_timed(lambda: left @ right, device) for _ in range(REPEATS))
+
+
 def bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
     """Return the GB/s that a copy of `size` bytes reads and writes on `device`, the best of some repeats."""
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
-    best = min(_copied(source, target) for _ in range(REPEATS))
+    best = min(_timed(lambda: target.copy_(source), device) for _ in range(REPEATS))
     return 2 * size / best / 1e9
 
 
-def _copied(source: torch.Tensor, target: torch.Tensor) -> float:
-    _wait(source.device)
+def _timed(call: Callable[[], object], device: torch.device) -> float:
+    _wait(device)
     began = now()
-    target.copy_(source)
-    _wait(source.device)
+    call()
+    _wait(device)
     return now() - began
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from penstock_runtime.engine.continuous.messages import StepReport
 from tests.bench.generation import device, models, roofline
@@ -18,7 +19,7 @@ READ = Footprint(weights=1_000_000, kv_token=1_000)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return models.write(device.SHAPES["tiny"], tmp_path_factory.mktemp("models"))
+    return models.write(models.DEVICE_SHAPES["tiny"], tmp_path_factory.mktemp("models"))
 
 
 def test_a_step_reads_every_weight_but_the_embedding_and_its_rows_keys_and_values(
@@ -33,7 +34,7 @@ def test_a_step_reads_every_weight_but_the_embedding_and_its_rows_keys_and_value
 
 
 def test_an_embedding_that_is_the_head_too_is_read(folder: Path, tmp_path: Path) -> None:
-    model: Any = models.auto.from_pretrained(folder)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
     model.config.tie_word_embeddings = True
     model.tie_weights()
     model.save_pretrained(tmp_path)

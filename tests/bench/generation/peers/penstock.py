@@ -45,6 +45,8 @@ class Peer:
     """
 
     compute = Compute.AUTO
+    budget = BUDGET
+    """Tokens per step."""
 
     def __init__(self, folder: Path, dtype: str, device: torch.device | None = None) -> None:
         options = StepOptions(self.compute, DType(dtype), cache_bytes=CACHE_BYTES)
@@ -59,7 +61,7 @@ class Peer:
         limits = GenerationLimits(
             generation=1,
             max_batch_size=work.concurrency,
-            max_batched_tokens=max(BUDGET, work.concurrency),
+            max_batched_tokens=max(self.budget, work.concurrency),
             max_queue_depth=len(work.requests),
             discipline=Discipline.PRIORITY,
             preemption=Preemption.LOWER_PRIORITY,
