@@ -208,6 +208,18 @@ bench-generation-peers: setup ## Install the foreign peers of bench-generation, 
 bench-generation: setup ## Compare generation with its peers: make bench-generation OPTIONS=--quick
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.generation $(OPTIONS)
 
+.PHONY: gpu
+gpu: setup ## Prove on a GPU what needs one, within 9 minutes (tests/gpu/run.sh runs without a venv): OPTIONS="--only nvml"
+	@bash tests/gpu/run.sh $(OPTIONS)
+
+.PHONY: gpu-rehearsal
+gpu-rehearsal: setup ## The same code on a CPU, with tiny sizes
+	@OMP_NUM_THREADS=1 bash tests/gpu/run.sh --rehearse $(OPTIONS)
+
+.PHONY: gpu-bundle
+gpu-bundle: setup ## Fill build/gpu-bundle with the packages that a bare GPU machine lacks, at most 40 MiB
+	@$(BIN)/python -m tests.gpu.bundle
+
 .PHONY: bench-generation-device
 bench-generation-device: setup ## Decode with a 1B-class Llama on the GPU: share of its memory bandwidth, ratio to generate_batch
 	@$(BIN)/python -m tests.bench.generation.device $(OPTIONS)
