@@ -1,6 +1,6 @@
 """`GatherAttention`: gathers each row's keys and values from their blocks and calls SDPA."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -23,8 +23,24 @@ class _Part:
     """Queries per row."""
     slots: torch.Tensor
     """[rows, longest]: slots of the keys."""
-    masks: Masks
-    """Masks of shape [rows, queries, longest]; positions ahead of a query are future tokens or padding."""
+    at: torch.Tensor
+    """[rows, queries]: positions of the queries."""
+    begins: bool
+    """Whether it is one row's chunk from position 0 on, so that the keys are the queries' own and a mask is not needed."""
+    _masks: Masks | None = field(default=None, init=False)
+
+    def mask(self, rule: LayerRule) -> torch.Tensor | None:
+        """Return the mask [rows, 1, queries, longest] of a layer: True where a query attends; None: plainly causal.
+
+        Positions ahead of a query are future tokens or padding.
+        """
+        unwindowed = rule.window is None or rule.window >= self.queries
+        if self.begins and unwindowed and rule.softcap is None:
+            return None
+        if self._masks is None:
+            keys = torch.arange(self.slots.shape[1], device=self.at.device)
+            self._masks = Masks(self.at[:, :, None] - keys)
+        return self._masks.of(rule.window)[:, None]
 
 
 class GatherAttention(AttentionBackend):
@@ -78,7 +94,8 @@ class GatherAttention(AttentionBackend):
             rows=len(rows),
             queries=queries,
             slots=torch.from_numpy(slots).to(self._device),
-            masks=Masks(torch.from_numpy(at[:, :, None] - keys).to(self._device)),
+            at=torch.from_numpy(at).to(self._device),
+            begins=len(rows) == 1 and int(packed.contexts[rows[0]]) == queries,
         )
 
     @override
@@ -101,6 +118,6 @@ class GatherAttention(AttentionBackend):
             shape = (part.rows, part.queries, heads.query, heads.size)
             queries = query[part.tokens].view(shape).transpose(1, 2)
             gathered = (keys[part.slots].transpose(1, 2), values[part.slots].transpose(1, 2))
-            attended = attend(queries, *gathered, part.masks.of(rule.window)[:, None], rule)
+            attended = attend(queries, *gathered, part.mask(rule), rule)
             out[part.tokens] = attended.transpose(1, 2).reshape(-1, heads.query, heads.size)
         return out.view(len(out), -1)

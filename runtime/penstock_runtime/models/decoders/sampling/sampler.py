@@ -74,8 +74,14 @@ def _largest(logits: torch.Tensor) -> tuple[list[int], list[int]]:
     """
     if logits.device.type == "cpu":
         return _largest_of(logits.numpy())
+    return _largest_on_device(logits)
+
+
+def _largest_on_device(logits: torch.Tensor) -> tuple[list[int], list[int]]:
+    """Return the same with one copy to the host, which waits for the step."""
     values, where = logits.max(-1)
-    return where.tolist(), torch.nonzero(~torch.isfinite(values)).flatten().tolist()
+    ids, finite = torch.stack((where, torch.isfinite(values).long())).tolist()
+    return ids, [row for row, good in enumerate(finite) if not good]
 
 
 def _largest_of(logits: NDArray[np.float32] | NDArray[np.float64]) -> tuple[list[int], list[int]]:

@@ -14,7 +14,11 @@ from penstock_runtime.models.decoders.sampling.logits_processors import (
     keep_nucleus,
     penalize,
 )
-from penstock_runtime.models.decoders.sampling.sampler import sample
+from penstock_runtime.models.decoders.sampling.sampler import (
+    _largest_of,
+    _largest_on_device,
+    sample,
+)
 
 DRAWS = 4000
 
@@ -171,3 +175,9 @@ def test_logprobs_are_the_models_own_before_any_processor() -> None:
     assert logprob.chosen == pytest.approx(wanted[0].item())
     assert [token for token, _ in logprob.top] == [1, 2]
     assert logprob.top[0][1] == pytest.approx(wanted[1].item())
+
+
+def test_a_device_finds_the_same_largest_and_broken_rows_as_the_host() -> None:
+    rows = [[1.0, 2.0, 2.0], [math.nan, 1.0, 0.0], [-math.inf] * 3, [0.0, math.inf, 1.0]]
+    logits = torch.tensor(rows)
+    assert _largest_on_device(logits) == _largest_of(logits.numpy()) == ([1, 0, 0, 1], [1, 2, 3])
