@@ -30,6 +30,9 @@ from tests.gpu.plan import (
 from tests.gpu.record import Outcome, Record
 from tests.gpu.table import succeeded, table
 
+LOG_CHARACTERS = 4000
+"""Kept of the end of each pod's log."""
+
 
 def main() -> int:
     """Run all parts; the exit status is 0 if all are complete and all checks hold."""
@@ -127,12 +130,19 @@ def _title(folder: Path) -> str:
     return f"Penstock on {name}, {facts['date']}, torch {facts['packages']['torch']}, transformers {facts['packages']['transformers']}"
 
 
+def _pod_logs(folder: Path) -> str:
+    """Return the end of each pod's log."""
+    logs = ((log.parent.name, log.read_text(errors="replace")) for log in sorted(folder.glob("pod-*/log")))  # fmt: skip
+    return "".join(f"{name}\n{text[-LOG_CHARACTERS:]}\n" for name, text in logs)
+
+
 def _keep(folder: Path, records: dict[str, Any]) -> None:
     """Write everything so far into one file with its table, and copy both and the picture to $OUT if that is set."""
     machine = folder / "machine.json"
     whole = {"machine": _read(machine) if machine.exists() else None, "parts": records}
     (folder / "gpu.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     (folder / "gpu.txt").write_text(table(records) + "\n", encoding="utf-8")
+    (folder / "gpu.pods.txt").write_text(_pod_logs(folder), encoding="utf-8")
     out = os.environ.get("OUT")
     if out:
         for file in folder.glob("gpu.*"):

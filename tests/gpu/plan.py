@@ -34,13 +34,13 @@ class Part:
 
 
 PARTS = (
-    Part("exactness", "generation: exact on the device, recorded steps included", 90, 4),
+    Part("exactness", "generation: exact on the device, recorded steps included", 85, 4),
     Part("generation", "generation: bandwidth, peers, prefill, attention", 120, 16),
     Part("one_shot", "one-shot batches: memory, transfers, graphs, rates", 75, 8),
     Part("served", "the pod as served: streams, overload, ends", 100, 16),
     Part("law", "the law's inputs: the service curve and what it predicts", 45, 4),
     Part("nvml", "duty and memory by NVML", 30, 2),
-    Part("shared", "two models on one card", 30, 16),
+    Part("shared", "two models on one card", 35, 16),
 )
 
 

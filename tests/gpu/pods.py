@@ -45,7 +45,6 @@ def generating(
         PENSTOCK_MODEL_FOLDER=str(model.resolve()),
         PENSTOCK_COMPUTE_BACKEND="Torch",
         PENSTOCK_CACHE_BYTES=str(setting.size(CACHE_BYTES, 1 << 24)),
-        PENSTOCK_ACCEPT_SECONDS=setting.size("2", "0.2"),
         **more,
     )  # fmt: skip
 
@@ -64,9 +63,24 @@ def pod(
         name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
     }
     path = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
-    ours = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    accept = setting.size("2", "0.2")
+    ours = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PENSTOCK_ACCEPT_SECONDS": accept}
     environment: dict[str, Any] = {**inherited, **ours, **more}
     return start(folder, model=model, limits=limits, program=program, **environment)
+
+
+def ready(pods: list[RuntimeProcess]) -> None:
+    """Wait until all are ready.
+
+    Raises:
+        RuntimeError: a pod ended, or was not ready in time; the message has the end of its log.
+    """
+    for each in pods:
+        try:
+            each.ready()
+        except AssertionError as error:
+            lines = each.log.read_text().strip().splitlines() or ["no log"]
+            raise RuntimeError(f"{each.folder.name} is not ready: {lines[-1]}") from error
 
 
 def generation_limits(running: int, waiting: int) -> dict[str, Any]:

@@ -18,4 +18,5 @@ fi
 export PYTHONPATH=$path${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 # many processes share the cores, and small models on contending threads take many times as long
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-exec "$python" -m tests.gpu "$@"
+log=${OUT:-build}/gpu.log
+"$python" -m tests.gpu "$@" 2>&1 | tee "$log"

@@ -14,7 +14,7 @@ from tests.bench.fit.model import compared, fitted, grown
 from tests.bench.fit.traffic import Measured, poisson, send
 from tests.gpu.modules import BURNER, FEATURES
 from tests.gpu.plan import Setting
-from tests.gpu.pods import ended, pod
+from tests.gpu.pods import ended, pod, ready
 from tests.gpu.record import Record
 from tests.support.load.samples import sample_requests
 from tests.support.runtime.process import RuntimeProcess
@@ -45,7 +45,7 @@ def run(setting: Setting, record: Record) -> None:
     with ended() as pods:
         process = pod(setting, model, limits)
         pods.append(process)
-        process.ready()
+        ready(pods)
         measured = {rows: _batch_seconds(process, rows, setting) for rows in SIZES}
         capacity = min(CAP / measured[CAP], MAX_RATE)
         record.figure("capacity at the cap", capacity, f"rows/s at {CAP} rows a batch")
@@ -56,7 +56,7 @@ def run(setting: Setting, record: Record) -> None:
             record.figure(f"curve at {rows} rows: relative error", abs(error), f"{1e3 * seconds:.2f} ms measured", ERROR, at_most=True)  # fmt: skip
         for load in setting.size(LOADS, LOADS[:1]):
             with record.section(f"p99 at load {load:g}"):
-                times = poisson(load * capacity, setting.size(7.0, 1.0), seed=round(100 * load))
+                times = poisson(load * capacity, setting.size(6.0, 1.0), seed=round(100 * load))
                 _compare(service, send(_url(process), times), load, record)
 
 
@@ -92,7 +92,7 @@ def _calibrated(
 ) -> ServiceModel:
     """Fit the curve to batches of many sizes, under half the capacity."""
     before = _curve(process)
-    ran = send(_url(process), poisson(0.5 * capacity, setting.size(6.0, 2.0), seed=100))
+    ran = send(_url(process), poisson(0.5 * capacity, setting.size(5.0, 2.0), seed=100))
     service = fitted(grown(before, _curve(process)), ran, CAP)
     record.figure("curve: a", 1e3 * service.a, "ms")
     record.figure("curve: c", 1e3 * service.c, "ms a row")

@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from penstock_api.types.model import Task
 from penstock_runtime.engine.model import Model
-from penstock_runtime.models.device.cuda_graphs import Graphs, recorder_of
+from penstock_runtime.models.device.cuda_graphs import Graphs
 from penstock_runtime.models.device.staging import DeviceStaging
 from penstock_runtime.models.encoders.directory import IDS, MASK
 from penstock_runtime.models.encoders.load import load_encoder
@@ -18,13 +18,13 @@ from penstock_runtime.models.python_factory import load_from_factory
 from penstock_runtime.models.torch_model import TorchModel, Wrapping
 from penstock_runtime.request import Tensor
 from tests.bench.encoders.raw import Run, _rate, _transformers
-from tests.bench.encoders.subjects import EMBEDDER, NUMBER, SUBJECTS, Subject
+from tests.bench.encoders.subjects import EMBEDDER, ENCODER, NUMBER, SUBJECTS, Subject
 from tests.gpu.compiled import compare_compiled
 from tests.gpu.memory import measure_memory
 from tests.gpu.modules import BURNER, FEATURES
 from tests.gpu.plan import Setting
 from tests.gpu.record import Record
-from tests.unit.runtime.models.decoders.tracing_recorder import TracingRecorder
+from tests.gpu.recording import recorder_for
 
 BATCHES = (1, 8, 32, 64)
 RATE = 0.95
@@ -51,10 +51,9 @@ def run(setting: Setting, record: Record) -> None:
                 _graphs(subject.name, model.inner, setting, record)
             raw = _transformers(folder, prepacked=False, device=setting.device)
             _rates(subject, model, raw, setting, record)
-    for subject in SUBJECTS:
-        if subject.name in encoders:
-            with record.section(f"transfers of the {subject.name}"):
-                _transfers(subject, encoders[subject.name], setting, record)
+    if ENCODER.name in encoders:  # whose rows have one length, so that a batch is one run
+        with record.section("transfers"):
+            _transfers(ENCODER, encoders[ENCODER.name], setting, record)
     with record.section("compilers"):
         if setting.deadline - time.monotonic() > setting.size(COMPILE_SECONDS, 0.0):
             _compiled(encoders, setting, record)
@@ -78,7 +77,7 @@ def _module(setting: Setting) -> TorchModel:
     model = load_from_factory(BURNER, arguments)
     assert isinstance(model, TorchModel)
     if not setting.on_cuda:
-        model._run = Graphs(model._named, recorder_of(setting.device) or TracingRecorder())
+        model._run = Graphs(model._named, recorder_for(setting))
     return model
 
 

@@ -13,7 +13,7 @@ from tests.gpu import streams
 from tests.gpu.exhausted_pod import TRIGGER
 from tests.gpu.llama import answers, decode_work, model_folder
 from tests.gpu.plan import Setting
-from tests.gpu.pods import ended, generating, generation_limits
+from tests.gpu.pods import ended, generating, generation_limits, ready
 from tests.gpu.record import Record
 from tests.gpu.streams import Stream, StreamEnd
 from tests.support.runtime.process import RuntimeProcess, engines
@@ -40,8 +40,7 @@ def run(setting: Setting, record: Record) -> None:
         )  # fmt: skip
         pods += [process, thread]
         began = time.monotonic()
-        for pod in pods:
-            pod.ready()
+        ready(pods)
         record.figure("two pods at once, from start to ready", time.monotonic() - began, "s")
         peak = 0.0
         for name, pod in (("Process", process), ("Thread", thread)):

@@ -9,7 +9,7 @@ from tests.gpu import streams
 from tests.gpu.llama import decode_work, model_folder
 from tests.gpu.modules import BURNER
 from tests.gpu.plan import Setting
-from tests.gpu.pods import ended, generating, generation_limits, pod
+from tests.gpu.pods import ended, generating, generation_limits, pod, ready
 from tests.gpu.record import Record
 from tests.gpu.streams import StreamEnd
 from tests.support.runtime.process import RuntimeProcess
@@ -37,10 +37,9 @@ def run(setting: Setting, record: Record) -> None:
         writer = generating(model_folder(setting), setting, generation_limits(count, count))
         one_shot = pod(setting, {"name": "one-shot", "source": {"type": "Module", "module": module}}, limits)  # fmt: skip
         pods += [writer, one_shot]
-        for each in pods:
-            each.ready()
+        ready(pods)
         record.check("both pods are ready on one device", holds=True)
-        seconds = setting.size(3.0, 0.5)
+        seconds = setting.size(2.5, 0.5)
         alone = _streamed(writer, count, setting), _sent(one_shot, seconds)
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(_sent, one_shot, seconds)

@@ -84,7 +84,7 @@ def test_everything_is_kept_where_out_says(
     monkeypatch.setenv("OUT", str(out))
     record = run._part(PART, started, 1.0, {}, rehearse=False)
     run._keep(started, {"law": record})
-    assert {file.name for file in out.iterdir()} == {"gpu.json", "gpu.txt"}
+    assert {file.name for file in out.iterdir()} == {"gpu.json", "gpu.txt", "gpu.pods.txt"}
     assert json.loads((out / "gpu.json").read_text())["parts"]["law"]["outcome"] == "cut off"
 
 
