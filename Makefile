@@ -154,20 +154,25 @@ install-yaml: tools ## Render the chart for kubectl apply: make install-yaml OPE
 crds: setup ## Generate crds/ and the charts' copies from the types
 	$(BIN)/penstock-crdgen
 
+# the public traces of the bench, or where they are already
+TRACES ?= $(firstword $(wildcard ../shared/traces) build/traces)
+.PHONY: traces
+traces: setup ## Fetch the public traces of the bench of laws, and check and convert them: some 60 MB
+	@$(BIN)/python -m tests.bench.traces "$(TRACES)"
+
 # any file of arrival times; CURVE is t(b) = a + c*b in milliseconds; more by OPTIONS="--cold-median 180 --routing power-of-two"
 LAW ?= CapacityAtObjective keda-queue-5
 CURVE ?= 100,10
 SEED ?= 1
 .PHONY: simulate
-simulate: setup ## Run laws over a trace: make simulate TRACE=file LAW="CapacityAtObjective hpa-70" CURVE=100,10
-	@test -n "$(TRACE)" || { echo "say which trace: make simulate TRACE=file"; exit 2; }
-	@$(BIN)/python -m penstock_simulator simulate --trace "$(TRACE)" --law $(LAW) --curve "$(CURVE)" --seed $(SEED) $(OPTIONS)
+simulate: setup ## Run laws over a trace, or a synthetic one: make simulate TRACE=file LAW="CapacityAtObjective hpa-70" CURVE=100,10
+	@test -n "$(TRACE)" || $(BIN)/python -m tests.bench.traces.synthetic build/traces/synthetic
+	@$(BIN)/python -m penstock_simulator simulate --trace "$(or $(TRACE),build/traces/synthetic/waves.txt)" --law $(LAW) --curve "$(CURVE)" --seed $(SEED) $(OPTIONS)
 
 .PHONY: bench-fit
 bench-fit: setup ## Fit the simulator's service model from a run of the real runtime, and print the two side by side
 	@$(BIN)/python -m tests.bench.fit $(OPTIONS)
 
-TRACES ?= ../shared/traces
 .PHONY: bench-control
 bench-control: setup ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick
 	@$(BIN)/python -m tests.bench.control --traces "$(TRACES)" $(OPTIONS)

@@ -22,21 +22,25 @@ from tests.bench.control import (
     units,
 )
 from tests.bench.control.jobs import Result, Unit, attained, run_units
+from tests.bench.traces import synthetic
 
 OUT = Path("build/bench/control.json")
 WIDTH = 110
+SYNTHETIC = Path("build/traces/synthetic")
+SYNTHETIC_LINES = Path("build/bench/control.synthetic.runs.jsonl")
+STAND_INS = "synthetic traces stand in, whose figures are not those of the docs; `make traces` fetches the public ones"
 
 
 def main() -> int:
-    """Run the bench; the exit status is 1 only if a trace is missing."""
+    """Run the bench, on synthetic traces where the public ones are missing."""
     args = _arguments()
     size = plan.QUICK if args.quick else plan.WHOLE
     console = Console()
     console.width = max(console.width, WIDTH)
     missing = [name for name in plan.TRACES.values() if not (args.traces / name).is_file()]
     if missing:
-        console.print(f"no {', '.join(missing)} in {args.traces}: set TRACES=folder")
-        return 1
+        console.print(f"no {', '.join(missing)} in {args.traces}: {STAND_INS}")
+        args.traces, store.LINES = synthetic.write(SYNTHETIC), SYNTHETIC_LINES
     console.print(
         f"commit {commits.head()}; {'quick' if args.quick else 'whole'} form: {size.budget}"
     )
