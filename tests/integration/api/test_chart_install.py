@@ -17,7 +17,7 @@ from tests.support.kube.target import Target
 pytestmark = pytest.mark.integration
 
 CHANGED = ROOT / "tests" / "unit" / "charts" / "changed.yaml"
-EARLIER = Path(__file__).with_name("earlier")
+EARLIER = Path(__file__).with_name("earlier") / "0.1.0"
 POLICIES = "/apis/penstock.dev/v1alpha1/inferencepolicies"
 CRD = "CustomResourceDefinition"
 
