@@ -52,8 +52,11 @@ def _column(name: str, kind: str, path: str, description: str, *, wide: bool = F
     return {**shown, "priority": 1} if wide else shown
 
 
-def _condition(name: str, type: str, member: str, description: str) -> Schema:
-    return _column(name, "string", f'.status.conditions[?(@.type=="{type}")].{member}', description)
+def _condition(
+    name: str, type: str, member: str, description: str, *, wide: bool = False
+) -> Schema:
+    path = f'.status.conditions[?(@.type=="{type}")].{member}'
+    return _column(name, "string", path, description, wide=wide)
 
 
 _AGE = _column("Age", "date", ".metadata.creationTimestamp", "Time since creation.")
@@ -65,12 +68,33 @@ POOL = CustomResource(
     scope="Namespaced",
     categories=("all", "penstock"),
     columns=(
-        _condition("Ready", "Ready", "status", "Whether the pool serves requests."),
-        _column("Replicas", "integer", ".status.replicas", "Pods that exist."),
+        _column("Model", "string", ".status.model", "Name that clients use for the model."),
+        _column(
+            "Ready", "string", ".status.readyReplicasOf", "Ready replicas of the requested ones."
+        ),
         _column("Batch", "integer", ".status.batch.cap", "The published batch cap, in rows."),
-        _column("GPUs", "integer", ".status.accelerators[0].used", "Devices that its pods use."),
-        _condition("Reason", "Ready", "reason", "Reason of the Ready condition."),
+        _column("Mode", "string", ".status.scalingMode", "The scaling mode in force."),
+        _column(
+            "On-Time%",
+            "string",
+            ".status.scaling.onTimePercent",
+            "Percentage of requests of the last 10 minutes that met the objectives.",
+        ),
+        _column(
+            "Limited-By",
+            "string",
+            ".status.scaling.boundBy",
+            "Constraint that keeps the replica count from the requested one.",
+        ),
         _AGE,
+        _condition("Reason", "Ready", "reason", "Reason of the Ready condition.", wide=True),
+        _column(
+            "GPUs",
+            "integer",
+            ".status.accelerators[0].used",
+            "Devices that its pods use.",
+            wide=True,
+        ),
         _column(
             "Desired",
             "integer",
@@ -78,7 +102,7 @@ POOL = CustomResource(
             "Replica count that the control law computed.",
             wide=True,
         ),
-        _column("Serving", "integer", ".status.readyReplicas", "Pods that are Ready.", wide=True),
+        _column("URL", "string", ".status.url", "Base URL inside the cluster.", wide=True),
         _column("Image", "string", ".status.template.image", "The pinned image.", wide=True),
     ),
     scale={
@@ -97,8 +121,30 @@ POLICY = CustomResource(
         _column("Priority", "integer", ".spec.priority", "Precedence for defaults and metrics."),
         _column("Pools", "integer", ".status.matchedPools", "Pools that the selectors match."),
         _condition("Accepted", "Accepted", "status", "Whether the operator applies the policy."),
-        _condition("Reason", "Accepted", "reason", "Reason of the Accepted condition."),
+        _condition(
+            "Conflicted",
+            "Conflicted",
+            "status",
+            "Whether another policy of equal priority sets other defaults.",
+        ),
+        _column(
+            "GPUs", "integer", ".status.budgets[0].used", "Devices in use under the first budget."
+        ),
+        _condition(
+            "Exhausted",
+            "BudgetExhausted",
+            "status",
+            "Whether pools request more devices than the budgets grant.",
+        ),
         _AGE,
+        _condition("Reason", "Accepted", "reason", "Reason of the Accepted condition.", wide=True),
+        _column(
+            "Wanted",
+            "integer",
+            ".status.budgets[0].wanted",
+            "Devices that the pools request under the first budget.",
+            wide=True,
+        ),
     ),
 )
 

@@ -60,6 +60,8 @@ class ScalingStatus(ApiModel):
     """Demand of the busiest pod divided by the mean, at least 1."""
     predicted_p99_milliseconds: Decimal | None = None
     """Predicted 99th percentile of latency at the current demand and count."""
+    on_time_percent: Decimal | None = None
+    """Percentage of requests of the last 10 minutes that met the objectives; absent without an objective or requests."""
     startup_p90_seconds: Decimal | None = None
     """90th percentile of start-up time, from binding to Ready."""
     cap_term: ShortText | None = None

@@ -8,7 +8,7 @@ from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition, ObservedGeneration
 from penstock_api.pod_contract import Generation
 from penstock_api.types.decision import LastDecision, ScalingStatus
-from penstock_api.types.fields import Count, Decimal, Name, ShortText, list_map
+from penstock_api.types.fields import Count, Decimal, Name, ShortText, Word, list_map
 
 
 class TemplateStatus(ApiModel):
@@ -64,6 +64,18 @@ class BoundedField(ApiModel):
     """Policy with the bound."""
 
 
+class EffectiveField(ApiModel):
+    """A live field with the value in force, and where it comes from."""
+
+    field: Annotated[str, Field(min_length=1, max_length=253)]
+    """Path of the field below spec."""
+    value: ShortText
+    """Value in force."""
+    origin: ShortText
+    """Spec, BuiltIn, PolicyDefault, Bound or Schedule with the policy's name, Adjusted (to the other end of its range),
+    Kept (while policies conflict), or Rollback."""
+
+
 class CandidateDecision(ApiModel):
     """Decision of a policy's candidate for this pool, which is never applied."""
 
@@ -96,8 +108,16 @@ class PoolStatus(ApiModel):
     """Pods that are Ready."""
     desired_replicas: Count | None = None
     """Replica count of the control law in modes Auto and Recommend; in Manual and Hold the count in effect."""
+    ready_replicas_of: Annotated[str, Field(max_length=32)] | None = None
+    """Ready replicas of the requested ones, such as 1/4."""
     selector: ShortText | None = None
     """Label selector of the pods, for the scale subresource."""
+    model: ShortText | None = None
+    """Name that clients use for the model."""
+    url: ShortText | None = None
+    """Base URL of the pool inside the cluster, which clients of the OpenAI API use with its path."""
+    scaling_mode: Word | None = None
+    """Scaling mode in force."""
     template: TemplateStatus | None = None
     """The pinned pod template."""
     accelerators: (
@@ -124,6 +144,13 @@ class PoolStatus(ApiModel):
         | None
     ) = None
     """Fields that a policy's bound reduced."""
+    effective: (
+        Annotated[
+            tuple[EffectiveField, ...], Field(max_length=64, json_schema_extra=list_map("field"))
+        ]
+        | None
+    ) = None
+    """Live fields with their values in force and their origins."""
     conditions: (
         Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=list_map("type"))]
         | None

@@ -44,11 +44,14 @@ FLOORS: Mapping[str, float] = {
     "utilizationTargetPercent": 5.0,
     "imbalance": 0.1,
     "predictedP99Milliseconds": 10.0,
+    "onTimePercent": 0.1,
     "startupP90Seconds": 5.0,
     "replicaHours": 0.5,
     "actualReplicaHours": 0.5,
 }
 """Absolute change below which a sample counts as unchanged."""
+REMAINDERS = frozenset({"onTimePercent"})
+"""Percentages near 100, of which the remainder is compared: 99.0 is twice as late as 99.5."""
 DECIDED = ("algorithm", "cap", "replicas")
 """Fields of a decision whose change is written immediately."""
 
@@ -140,6 +143,8 @@ def _changed(key: str, old: object, new: object) -> bool:
     if old is None or new is None or key not in FLOORS:
         return old != new and key != "holdUntil"
     before, after = float(str(old)), float(str(new))
+    if key in REMAINDERS:
+        before, after = 100 - before, 100 - after
     return abs(after - before) > max(FLOORS[key], DEAD_BAND * abs(before))
 
 

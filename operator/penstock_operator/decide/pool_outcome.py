@@ -50,6 +50,8 @@ class PoolOutcome:
     """Sources that the NetworkPolicy admits; None without a NetworkPolicy."""
     contested: bool = False
     """Whether the operator backs off because another writer keeps changing the replicas."""
+    on_time: float | None = None
+    """Share of the last minutes' requests that met the objectives; None without an objective or requests."""
     pods: tuple[PodObject, ...] = ()
     """Pods that are not terminating."""
     ready: tuple[PodObject, ...] = ()

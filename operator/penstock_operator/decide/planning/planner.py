@@ -132,6 +132,9 @@ def decide_pool(
     started = deployed is not None or not conflicts
     limits = publish(desired, drafted.published, view, transitions) if started else None
     staying = tuple(pod for pod in view.pods if not pod.terminating)
+    objectives = Objectives.of(spec.law)
+    attainment = advance(before.attainment, view.signals.samples, objectives)
+    on_time = before.on_time.add(now, attainment)
     outcome = PoolOutcome(
         view=view,
         effective=spec,
@@ -150,13 +153,15 @@ def decide_pool(
         on_trial=rollback.record is not None and bool(rollback.record.trial),
         peers=drafted.peers,
         contested=contested.backs_off,
+        on_time=on_time.share if objectives.any else None,
         pods=staying,
         ready=tuple(pod for pod in staying if pod.ready),
     )
     return outcome, PlannerState(
         scaling=scaling_state,
         limits=limits,
-        attainment=advance(before.attainment, view.signals.samples, Objectives.of(spec.law)),
+        attainment=attainment,
+        on_time=on_time,
         rollback_watch=rollback.watch,
         rollback_record=rollback.record,
         shadow=shadow,

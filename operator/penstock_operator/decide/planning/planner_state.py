@@ -7,7 +7,7 @@ from penstock_operator.decide.planning.memoized import MemoizedInputs
 from penstock_operator.decide.planning.shadow import Shadow
 from penstock_operator.decide.rollback.record import Record
 from penstock_operator.decide.rollback.trial import RollbackWatch
-from penstock_operator.decide.scaling.signals.attainment import Attainment
+from penstock_operator.decide.scaling.signals.attainment import Attainment, OnTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class PlannerState:
     """Time until which the pool's passes are at the fast tick because of earlier activity."""
     attainment: Attainment = field(default_factory=Attainment)
     """Counts of requests on time and of all requests."""
+    on_time: OnTime = field(default_factory=OnTime)
+    """Attainment of the last minutes, for the status."""
     checkpointed_at: float | None = None
     """Time of the last checkpoint decision; None at the pool's first pass."""
     memoized: MemoizedInputs = field(default_factory=MemoizedInputs)

@@ -97,7 +97,7 @@ def _pinned(
         or policy.spec.rollback.mode is not RollbackMode.ON_OBJECTIVE_MISS
     ]
     values: Mapping[str, Value] = {**spec.fields, **accepted.fields}
-    granted, _ = lowered(values, strict, scales=True)
+    granted, _ = lowered(values, strict)
     pinned = in_force(spec, granted, frozenset(accepted.guarded))
     return replace(pinned, replicas_bound=tightest(strict, "replicas"))
 

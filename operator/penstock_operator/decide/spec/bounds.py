@@ -33,12 +33,9 @@ def tightest(policies: Sequence[PolicyObject], name: str) -> int | None:
 
 
 def lowered(
-    requested: Fields, policies: Sequence[PolicyObject], *, scales: bool
+    requested: Fields, policies: Sequence[PolicyObject]
 ) -> tuple[dict[str, Value], tuple[BoundedField, ...]]:
-    """Return `requested` within the bounds, and each lowered field with its policy.
-
-    Fields of `scaling` are reported only where they have an effect (`scales`).
-    """
+    """Return `requested` within the bounds, and each lowered field with its policy."""
     granted, bounded = dict(requested), []
     for name, paths in _BOUNDS.items():
         bounds = _bounds(policies, name)
@@ -46,7 +43,7 @@ def lowered(
             bound, policy = min(bounds)
             value = int(requested[field])
             granted[field] = min(value, bound)
-            if value > bound and (scales or not field.startswith("scaling.")):
+            if value > bound:
                 bounded.append(
                     BoundedField(
                         field=f"spec.{field}", asked=str(value), granted=str(bound), policy=policy

@@ -8,18 +8,28 @@ from penstock_api.pod_contract import Discipline, Preemption
 from penstock_api.types.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.service import ServiceSpec
-from penstock_api.types.status import BoundedField, PolicyReference
+from penstock_api.types.status import BoundedField, EffectiveField, PolicyReference
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.bounds import lowered, tightest
 from penstock_operator.decide.spec.law_settings import Guards, LateShares, LawSettings
 from penstock_operator.decide.spec.live_fields import Fields, Value
 from penstock_operator.decide.spec.objectives import LATE_SHARE, Target
+from penstock_operator.decide.spec.origins import (
+    BUILT_IN,
+    ROLLBACK,
+    SPEC,
+    effective_fields,
+    layer_origins,
+    schedule_origin,
+)
 from penstock_operator.decide.spec.policy_defaults import Tie, policy_defaults
 from penstock_operator.decide.spec.ranges import Layers, reconcile
 from penstock_operator.decide.spec.schedules import Opening, highest
 from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.decide.spec.service import granted_service
 from penstock_operator.observed import PolicyObject, PoolObject
+
+SCALING_MODE, BATCHING_MODE = live_fields.MODES
 
 GUARDS = frozenset(
     {
@@ -61,6 +71,10 @@ class EffectiveSpec:
     """Values of the policies in force now, which stay when a tie appears."""
     fields: Mapping[str, Value] = field(default_factory=dict)
     """All live fields by path, after bounds and before schedules: the effective revision."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Origin of each of `fields` and of the modes, before schedules and rollback."""
+    reported: tuple[EffectiveField, ...] = ()
+    """Live fields and modes with the values in force and their origins, for the status."""
     guarded: frozenset[str] = frozenset()
     """Fields that the spec or a policy sets, and that a law therefore takes as guards."""
     opening: Opening | None = None
@@ -86,7 +100,17 @@ def effective(
     values, notes = reconcile(spec)
     mode = (pool.spec.scaling and pool.spec.scaling.mode) or ScalingMode.MANUAL
     requested = {"replicas": pool.spec.replicas, **values}
-    granted, bounded = lowered(requested, selected, scales=mode is not ScalingMode.MANUAL)
+    granted, lower = lowered(requested, selected)
+    bounded = tuple(
+        item
+        for item in lower
+        if mode is not ScalingMode.MANUAL or not item.field.startswith("spec.scaling.")
+    )
+    batching_mode = (pool.spec.batching and pool.spec.batching.mode) or BatchingMode.AUTO
+    origins = {
+        **layer_origins(spec, defaults, requested, lower),
+        **_mode_origins(pool.spec),
+    }
     service, service_bounded = granted_service(pool.spec.service, selected)
     opening = highest(open_now or {}, selected)
     guarded = frozenset({**spec.defaults, **spec.spec}) & GUARDS
@@ -95,7 +119,7 @@ def effective(
         law=_law(scheduled, guarded),
         algorithm=ScalingAlgorithm(str(granted[live_fields.ALGORITHM])),
         scaling_mode=mode,
-        batching_mode=(pool.spec.batching and pool.spec.batching.mode) or BatchingMode.AUTO,
+        batching_mode=batching_mode,
         replicas=int(granted["replicas"]),
         max_queue_depth=int(granted[live_fields.MAX_QUEUE_DEPTH]),
         discipline=Discipline(str(granted[live_fields.DISCIPLINE])),
@@ -109,6 +133,11 @@ def effective(
         notes=(*notes, *schedule_notes),
         policy_defaults=dict(defaults.values),
         fields=granted,
+        origins=origins,
+        reported=effective_fields(
+            {**scheduled, SCALING_MODE: mode.value, BATCHING_MODE: batching_mode.value},
+            _with_schedule(origins, granted, scheduled, opening),
+        ),
         guarded=guarded,
         opening=opening,
         service=service,
@@ -118,6 +147,11 @@ def effective(
 def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> EffectiveSpec:
     """Return `spec` with other values in force than the requested ones; modes, weight and notes are its own."""
     scheduled, _ = _scheduled(dict(values), spec.opening)
+    modes = {SCALING_MODE: spec.scaling_mode.value, BATCHING_MODE: spec.batching_mode.value}
+    origins = {
+        path: spec.origins[path] if value == spec.fields.get(path) else ROLLBACK
+        for path, value in values.items()
+    }
     return replace(
         spec,
         law=_law(scheduled, guarded),
@@ -125,7 +159,28 @@ def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> Ef
         max_queue_depth=int(values[live_fields.MAX_QUEUE_DEPTH]),
         discipline=Discipline(str(values[live_fields.DISCIPLINE])),
         preemption=Preemption(str(values[live_fields.PREEMPTION])),
+        reported=effective_fields(
+            {**scheduled, **modes},
+            {**spec.origins, **_with_schedule(origins, values, scheduled, spec.opening)},
+        ),
     )
+
+
+def _mode_origins(spec: PoolSpec) -> dict[str, str]:
+    return {
+        SCALING_MODE: SPEC if spec.scaling and spec.scaling.mode else BUILT_IN,
+        BATCHING_MODE: SPEC if spec.batching and spec.batching.mode else BUILT_IN,
+    }
+
+
+def _with_schedule(
+    origins: Mapping[str, str], before: Fields, after: Fields, opening: Opening | None
+) -> Mapping[str, str]:
+    """Return the origins after an open schedule raised the minimum."""
+    raised = before[live_fields.MIN_REPLICAS] != after[live_fields.MIN_REPLICAS]
+    if opening is None or not raised:
+        return origins
+    return {**origins, live_fields.MIN_REPLICAS: schedule_origin(opening)}
 
 
 def _scheduled(

@@ -51,7 +51,7 @@ BUILT_IN: Fields = {
 }
 """Values of the live fields that neither pool nor policy sets; objectives have none (docs/design/design.md#precedence)."""
 
-_MODES = ("scaling.mode", "batching.mode")
+MODES = ("scaling.mode", "batching.mode")
 """Modes never come from a policy, where one edit would switch every pool."""
 
 
@@ -60,7 +60,7 @@ def live_fields(source: PoolSpec | PolicyDefaults) -> dict[str, Value]:
     given = source.model_dump(
         mode="json", by_alias=True, exclude_none=True, include={"scaling", "batching", WEIGHT}
     )
-    flat = {path: value for path, value in _walk("", given) if path not in _MODES}
+    flat = {path: value for path, value in _walk("", given) if path not in MODES}
     return flat | _objectives(source.objectives or ())
 
 

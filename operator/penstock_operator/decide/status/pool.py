@@ -4,17 +4,22 @@ from datetime import UTC, datetime
 
 from penstock_api import names
 from penstock_api.conditions import Condition, merge
+from penstock_api.types.model import Task
 from penstock_api.types.status import AcceleratorStatus, BatchStatus, PoolStatus, TemplateStatus
 from penstock_operator.decide.budgets.devices import devices_in_use, runtime_container
 from penstock_operator.decide.limits import acknowledged
+from penstock_operator.decide.manifests.metadata import service_name
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.pool_outcome import PoolOutcome
+from penstock_operator.decide.scaling.report.status import decimal
 from penstock_operator.decide.scaling.signals.attainment import Attainment, Objectives
+from penstock_operator.observed import PoolObject
 
 MAX_POLICIES, MAX_BOUNDED, MAX_ACCELERATORS = 64, 32, 8
 """Maximum lengths of these lists in the schema."""
+OPENAI_TASKS = frozenset({Task.TEXT_GENERATION, Task.EMBEDDING})
 LIMITS = frozenset({"MaxReplicas", "Policy", "GpuBudget", "Cluster"})
 """Reasons in `boundBy` for which a pool has fewer replicas than it requests."""
 
@@ -31,18 +36,32 @@ def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: fl
         observed_generation=pool.generation,
         replicas=len(outcome.pods),
         ready_replicas=len(outcome.ready),
+        ready_replicas_of=f"{len(outcome.ready)}/{outcome.replicas}",
         desired_replicas=outcome.scaling.desired_replicas,
         selector=f"{names.LABEL_POOL_UID}={pool.uid}",
+        model=pool.spec.model.name or pool.name,
+        url=url(pool),
+        scaling_mode=outcome.effective.scaling_mode.value,
         template=_template(outcome),
         accelerators=accelerators(outcome),
         batch=_batch(outcome),
         policies=outcome.effective.policies[:MAX_POLICIES],
         bounded=outcome.bounded[:MAX_BOUNDED],
+        effective=outcome.effective.reported,
         conditions=merge(pool.status.conditions or (), conditions, pool.generation, rfc3339(now)),
-        scaling=outcome.scaling.scaling_status,
+        scaling=outcome.scaling.scaling_status.model_copy(
+            update={"on_time_percent": decimal(outcome.on_time, 100.0)}
+        ),
         last_decision=outcome.scaling.last_decision,
         candidate=outcome.candidate,
     )
+
+
+def url(pool: PoolObject) -> str:
+    """Return the base URL of a pool's clients inside the cluster: with `/v1` for tasks of the OpenAI API."""
+    scheme = "http" if pool.spec.tls is None else "https"
+    path = "/v1" if pool.spec.model.task in OPENAI_TASKS else ""
+    return f"{scheme}://{service_name(pool)}.{pool.namespace}.svc:{names.CLIENT_PORT}{path}"
 
 
 def _template(outcome: PoolOutcome) -> TemplateStatus | None:

@@ -54,6 +54,16 @@ def test_samples_wait_a_minute_whatever_their_change() -> None:
     assert worth_writing(current, desired, NOW - 60, NOW)
 
 
+def on_time(percent: str) -> Json:
+    return status(scaling={"source": "Pods", "onTimePercent": percent})
+
+
+def test_the_share_on_time_is_judged_by_what_is_late() -> None:
+    assert not worth_writing(on_time("99.0"), on_time("99.1"), None, NOW)
+    assert worth_writing(on_time("99.5"), on_time("99.2"), None, NOW)
+    assert not worth_writing(on_time("60.0"), on_time("63.0"), None, NOW)
+
+
 def test_samples_inside_their_dead_band_are_never_written() -> None:
     current = status(scaling={"source": "Pods", "rowsPerSecond": "100", "signalAgeSeconds": "1.5"})
     desired = status(scaling={"source": "Pods", "rowsPerSecond": "109", "signalAgeSeconds": "9.0"})

@@ -17,6 +17,9 @@ from penstock_operator.observed import PodSample, measured
 Buckets = Sequence[tuple[float, float]]
 """(upper bound in seconds, cumulative count), ascending."""
 
+ON_TIME_SECONDS = 600.0
+"""Window of `OnTime`: long enough for some hundred requests of a quiet pool, short enough to show an incident."""
+ON_TIME_MARKS = 20
 SILENT_POD_SECONDS = 300.0
 """Time without samples after which a pod is forgotten."""
 
@@ -41,6 +44,11 @@ class Objectives:
             law.output_token_milliseconds,
             law.late,
         )
+
+    @property
+    def any(self) -> bool:
+        """Return whether there is an objective."""
+        return (self.request, self.first_token, self.output_token) != (None, None, None)
 
     @property
     def late_share(self) -> float:
@@ -74,6 +82,27 @@ class Attainment:
     total: float = 0.0
     last: Mapping[str, PodSample] = field(default_factory=dict)
     """The newest sample of each pod that was counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnTime:
+    """Attainment over the last `ON_TIME_SECONDS`."""
+
+    marks: tuple[tuple[float, float, float], ...] = ()
+    """(time, good, total), a twentieth of the window apart."""
+    share: float | None = None
+    """Requests on time over all that ended; None without requests."""
+
+    def add(self, now: float, counted: Attainment) -> "OnTime":
+        """Return the attainment up to now."""
+        edge = now - ON_TIME_SECONDS
+        later = [place for place, (time, _, _) in enumerate(self.marks) if time > edge]
+        first = later[0] - 1 if later and later[0] > 0 else 0
+        marks = self.marks[first:] if later else self.marks[-1:]
+        if not marks or now - marks[-1][0] >= ON_TIME_SECONDS / ON_TIME_MARKS:
+            marks = (*marks, (now, counted.good, counted.total))
+        good, total = counted.good - marks[0][1], counted.total - marks[0][2]
+        return OnTime(marks, good / total if total > 0 else None)
 
 
 def advance(before: Attainment, samples: Iterable[PodSample], objectives: Objectives) -> Attainment:

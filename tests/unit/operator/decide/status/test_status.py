@@ -1,6 +1,8 @@
 """Status of pools and policies, and the Events of pools."""
 
 from dataclasses import replace
+from math import inf
+from typing import Any
 
 import pytest
 
@@ -8,8 +10,10 @@ from penstock_api.types.policy import PolicyStatus
 from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.observed import (
     PodProblem,
+    PodSample,
     PolicyObject,
     PoolLabels,
+    PoolObject,
     PoolSignals,
     SignalSource,
 )
@@ -28,6 +32,73 @@ def test_the_scale_subresource_reads_count_and_selector() -> None:
     assert (status.replicas, status.ready_replicas, status.desired_replicas) == (2, 2, 2)
     assert status.selector == "penstock.dev/pool-uid=uid-chat"
     assert status.observed_generation == 1
+
+
+def text_pool(task: str, **more: Any) -> PoolObject:
+    claim = {
+        "type": "PersistentVolumeClaim",
+        "persistentVolumeClaim": {"claimName": "c", "path": "m"},
+    }
+    return pool(model={"task": task, "source": claim, "name": "llama"}, **more)
+
+
+@pytest.mark.parametrize(
+    ("subject", "url"),
+    [
+        (pool(), "http://chat.team-a.svc:8000"),
+        (text_pool("Classification"), "http://chat.team-a.svc:8000"),
+        (text_pool("Embedding"), "http://chat.team-a.svc:8000/v1"),
+        (
+            text_pool("TextGeneration", tls={"secretRef": {"name": "certificate"}}),
+            "https://chat.team-a.svc:8000/v1",
+        ),
+    ],
+    ids=["tensors", "classification", "embedding", "text"],
+)
+def test_the_url_has_the_scheme_and_the_path_that_clients_need(
+    subject: PoolObject, url: str
+) -> None:
+    assert World(pool=subject).run().status.url == url
+
+
+def test_the_model_is_named_as_clients_name_it() -> None:
+    assert World().run().status.model == "chat"
+    assert World(pool=text_pool("Embedding")).run().status.model == "llama"
+
+
+def test_ready_replicas_are_shown_of_the_requested_ones() -> None:
+    world = settled(pool=pool(replicas=2))
+    world.edit_spec(replicas=4)
+    assert world.run().status.ready_replicas_of == "2/4"
+
+
+def ended(world: World, good: float, total: float) -> World:
+    """Count requests of the pool's pod, of which `good` took less than half a second."""
+    buckets = ((0.5, good), (inf, total))
+    sample = PodSample(
+        world.pods[0].uid, world.now, requests_settled=total, request_duration_buckets=buckets
+    )
+    world.signals = PoolSignals(SignalSource.PODS, (sample,))
+    world.settle()
+    return world
+
+
+def test_the_share_on_time_is_of_the_last_ten_minutes() -> None:
+    objectives = [{"metric": "RequestLatency", "milliseconds": 500}]
+    world = ended(settled(pool=pool(objectives=objectives)), 0, 0)
+    late = [ended(world, 50 * i, 100 * i).run().status for i in range(1, 25)][-1]
+    assert known(late.scaling).on_time_percent == "50.0"
+    for i in range(1, 140):
+        ended(world, 1200 + 100 * i, 2400 + 100 * i)
+    assert known(world.run().status.scaling).on_time_percent == "100.0"
+
+
+def test_without_an_objective_or_requests_no_share_is_on_time() -> None:
+    objectives = [{"metric": "RequestLatency", "milliseconds": 500}]
+    quiet = ended(ended(settled(pool=pool(objectives=objectives)), 5, 5), 5, 5)
+    free = ended(ended(settled(), 0, 0), 5, 10)
+    for world in (quiet, free):
+        assert known(world.run().status.scaling).on_time_percent is None
 
 
 def test_devices_of_terminating_and_surge_pods_count_until_they_are_released() -> None:
