@@ -100,6 +100,7 @@ async def report_unreadable(statuses: Statuses, pool: Unreadable) -> None:
     status = PoolStatus(
         observed_generation=pool.generation,
         conditions=merge((), (ready, stalled), pool.generation, now),
+        unset_scaling_mode=pool.unset_scaling_mode,
     )
     try:
         await statuses.write_unreadable(pool, status)

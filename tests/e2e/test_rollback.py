@@ -42,7 +42,7 @@ async def test_an_edit_that_makes_requests_late_is_rolled_back(
     policy: None, make_pool: MakePool, figure: Figure
 ) -> None:
     objectives = [{"metric": "RequestLatency", "milliseconds": 1000}]
-    pool = make_pool(a=40, c=5, objectives=objectives, **batching(GOOD))
+    pool = make_pool(a=40, c=5, objectives=objectives, scaling={"mode": "Manual"}, **batching(GOOD))
     pool.await_ready(1)
     async with Load(pool.url(), pool.name, rate=RATE) as load:
         for _ in range(WINDOW + 30):

@@ -53,7 +53,7 @@ ObjectivePercent = Annotated[
         json_schema_extra={
             "x-kubernetes-int-or-string": True,
             "pattern": _PERCENT,
-            "maxLength": 4,
+            "maxLength": 8,
             "minimum": 50,
             "maximum": 99,
         }
@@ -204,7 +204,18 @@ class Scaling(ScalingDefaults):
     """Control of the replica count."""
 
     mode: ScalingMode | None = None
-    """Auto: the law sets the count. Recommend: the law only records its decisions. Hold: the current count is kept. Manual: spec.replicas. Defaults to Manual."""
+    """Auto: the law sets the count. Recommend: the law only records its decisions. Hold: the current count is kept. Manual:
+    spec.replicas. Defaults to Auto if the pool itself sets an objective or scaling.maxReplicas, else to Manual; pools
+    that earlier releases served default to Manual (status.unsetScalingMode)."""
+
+
+class UnsetScalingMode(StrEnum):
+    """Meaning of an unset `scaling.mode`, which a pool keeps from the operator's first pass on."""
+
+    BY_TARGET = "ByTarget"
+    """Auto if the spec sets an objective or `scaling.maxReplicas`, else Manual."""
+    MANUAL = "Manual"
+    """Manual: an earlier release served the pool, or the served CRD cannot store the meaning."""
 
 
 Objectives = Annotated[

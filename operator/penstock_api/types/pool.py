@@ -130,9 +130,16 @@ class PoolSpec(ApiModel):
     """Weight of the pool when a GPU budget or the cluster is short of devices; a policy can bound it. Live; defaults to 100."""
 
 
-_NEW_MODE = (
-    "(has(self.spec.scaling) && has(self.spec.scaling.mode) ? self.spec.scaling.mode : 'Manual')"
+_TARGET = (
+    "(has(self.spec.objectives) && self.spec.objectives.size() > 0)"
+    " || (has(self.spec.scaling) && has(self.spec.scaling.maxReplicas))"
 )
+_BY_TARGET = "has(self.status) && has(self.status.unsetScalingMode) && self.status.unsetScalingMode == 'ByTarget'"
+_NEW_MODE = (
+    "(has(self.spec.scaling) && has(self.spec.scaling.mode) ? self.spec.scaling.mode"
+    f" : ({_BY_TARGET} && ({_TARGET}) ? 'Auto' : 'Manual'))"
+)
+"""As `decide/spec/scaling_mode.py`."""
 _OLD_MODE = _NEW_MODE.replace("self.", "oldSelf.")
 _READY = "(has(self.status) && has(self.status.readyReplicas) ? self.status.readyReplicas : 0)"
 

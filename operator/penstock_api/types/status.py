@@ -118,6 +118,9 @@ class PoolStatus(ApiModel):
     """Base URL of the pool inside the cluster, which clients of the OpenAI API use with its path."""
     scaling_mode: Word | None = None
     """Scaling mode in force."""
+    unset_scaling_mode: Word | None = None
+    """Meaning of an unset scaling.mode: ByTarget (Auto with an objective or maxReplicas in the spec, else Manual), or
+    Manual for pools that earlier releases served; it never changes."""
     template: TemplateStatus | None = None
     """The pinned pod template."""
     accelerators: (

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from penstock_api.types.live import UnsetScalingMode
 from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events
 from penstock_operator.act.pod_limits import PodControl
@@ -53,6 +54,10 @@ class PoolActs:
             NotLeading: this process lost the Lease; nothing more was written.
         """
         results = ActResults()
+        if _stores_first(plan, view):
+            await self._status(plan, results, now)
+            if results.failure is not None:
+                return results
         _, _, results.acknowledgements, _ = await asyncio.gather(
             self._status(plan, results, now),
             self._children(plan, view, results, should_retry),
@@ -113,6 +118,12 @@ class PoolActs:
                 return
             else:
                 _log_write(plan, write, key)
+
+
+def _stores_first(plan: PoolPlan, view: PoolView) -> bool:
+    """Return whether the status comes before the children: it has the meaning of an unset mode for the first time."""
+    decided = plan.status.unset_scaling_mode == UnsetScalingMode.BY_TARGET
+    return decided and view.pool.status.unset_scaling_mode is None
 
 
 def _log_write(plan: PoolPlan, write: ChildWrite, key: ChildKey) -> None:

@@ -229,6 +229,7 @@ POOL_STATUS: Object = {
     "model": "served-name",
     "url": "http://good.team-a.svc:8000",
     "scalingMode": "Auto",
+    "unsetScalingMode": "ByTarget",
     "effective": [
         {"field": "scaling.maxReplicas", "value": "4", "origin": "Bound prod"},
         {"field": "objectives.RequestLatency", "value": "500 ms for 99 %", "origin": "Spec"},

@@ -10,6 +10,7 @@ from tests.support.kube.api import Api, ApiError
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., str]
+OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 500}]
 
 
 @pytest.fixture
@@ -18,13 +19,19 @@ def make(api: Api, namespace: str) -> Iterator[Make]:
     root = f"/apis/penstock.dev/v1alpha1/namespaces/{namespace}/inferencepools"
     paths: list[str] = []
 
-    def create(spec: Object, ready: int = 0) -> str:
+    def create(spec: Object, ready: int = 0, unset_mode: str | None = None) -> str:
         name = f"pool-{len(paths)}"
         path = f"{root}/{name}"
         api.delete(path)
         api.request("POST", root, pool(spec, name))
         paths.append(path)
-        status = {"replicas": ready, "readyReplicas": ready, "selector": "penstock.dev/pool-uid=x"}
+        status: Object = {
+            "replicas": ready,
+            "readyReplicas": ready,
+            "selector": "penstock.dev/pool-uid=x",
+        }
+        if unset_mode is not None:
+            status["unsetScalingMode"] = unset_mode
         api.merge(f"{path}/status", {"status": status})
         return path
 
@@ -58,6 +65,31 @@ def test_leaving_auto_does_not_collapse_the_pool(
 def test_dropping_the_mode_is_leaving_auto_too(api: Api, make: Make) -> None:
     path = make(mode("Auto"), ready=8)
     assert "Manual would shrink the pool from 8" in rejected(api, path, {"scaling": None})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"objectives": OBJECTIVES}, {"scaling": {"maxReplicas": 8}}],
+    ids=["objective", "maximum"],
+)
+def test_removing_what_makes_an_unset_mode_auto_is_leaving_auto_too(
+    api: Api, make: Make, spec: Object
+) -> None:
+    path = make(spec, ready=8, unset_mode="ByTarget")
+    without = dict.fromkeys(spec)
+    assert "Manual would shrink the pool from 8" in rejected(api, path, without)
+    assert "Manual would shrink" in rejected(api, path, mode("Manual"))
+    api.merge(path, {"spec": mode("Hold")})
+    api.merge(path, {"spec": {"replicas": 8, "scaling": {"mode": None}}})
+    api.merge(path, {"spec": without})
+
+
+def test_an_objective_of_a_pool_of_an_earlier_release_comes_and_goes(api: Api, make: Make) -> None:
+    for meaning in ("Manual", None):
+        path = make({"objectives": OBJECTIVES}, ready=8, unset_mode=meaning)
+        api.merge(path, {"spec": {"objectives": None}})
+        api.merge(path, {"spec": {"objectives": OBJECTIVES}})
+        api.merge(path, {"spec": mode("Manual")})
 
 
 def test_leaving_auto_with_a_replica_count_in_the_same_edit_is_allowed(

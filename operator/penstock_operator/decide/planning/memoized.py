@@ -84,7 +84,8 @@ def applied_policies(
     pool = view.pool
     settings = view.children.get(("ConfigMap", child_name(pool)))
     key = (
-        pool.spec, pool.labels, view.namespace_labels, observed.policies, settings, open_now.copy()
+        pool.spec, pool.status.unset_scaling_mode, pool.labels, view.namespace_labels,
+        observed.policies, settings, open_now.copy(),
     )  # fmt: skip
 
     def compute() -> AppliedPolicies:

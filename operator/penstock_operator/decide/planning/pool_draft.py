@@ -24,6 +24,7 @@ from penstock_operator.decide.rollback.decision import (
 )
 from penstock_operator.decide.scaling.decision import Proposal, propose
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
+from penstock_operator.decide.spec.scaling_mode import with_unset_mode
 from penstock_operator.decide.spec.schedules import Opening
 from penstock_operator.observed import Observed, PolicyObject, PoolView
 
@@ -73,6 +74,7 @@ class PassContext:
 def draft(view: PoolView, law_state: object | None, context: PassContext) -> PoolDraft:
     """Return the draft of one pool; `law_state` is that of its last plan, None at its first pass."""
     observed, config, now = context.observed, context.config, context.now
+    view = with_unset_mode(view, observed.pool_schema)
     state = planner_state(law_state)
     applied = memoized.applied_policies(state.memoized.policies, view, observed, context.open_now)
     policies = applied.value.policies

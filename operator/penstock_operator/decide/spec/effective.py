@@ -15,21 +15,20 @@ from penstock_operator.decide.spec.law_settings import Guards, LateShares, LawSe
 from penstock_operator.decide.spec.live_fields import Fields, Value
 from penstock_operator.decide.spec.objectives import LATE_SHARE, Target
 from penstock_operator.decide.spec.origins import (
-    BUILT_IN,
     ROLLBACK,
-    SPEC,
     effective_fields,
     layer_origins,
-    schedule_origin,
+    own_fields,
+    own_origins,
+    with_schedule,
 )
 from penstock_operator.decide.spec.policy_defaults import Tie, policy_defaults
 from penstock_operator.decide.spec.ranges import Layers, reconcile
+from penstock_operator.decide.spec.scaling_mode import scaling_mode
 from penstock_operator.decide.spec.schedules import Opening, highest
 from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.decide.spec.service import granted_service
 from penstock_operator.observed import PolicyObject, PoolObject
-
-SCALING_MODE, BATCHING_MODE = live_fields.MODES
 
 GUARDS = frozenset(
     {
@@ -98,7 +97,7 @@ def effective(
     defaults = policy_defaults(selected, previous or {})
     spec = live_fields_of(pool.spec, defaults.values)
     values, notes = reconcile(spec)
-    mode = (pool.spec.scaling and pool.spec.scaling.mode) or ScalingMode.MANUAL
+    mode = scaling_mode(pool)
     requested = {"replicas": pool.spec.replicas, **values}
     granted, lower = lowered(requested, selected)
     bounded = tuple(
@@ -107,11 +106,11 @@ def effective(
         if mode is not ScalingMode.MANUAL or not item.field.startswith("spec.scaling.")
     )
     batching_mode = (pool.spec.batching and pool.spec.batching.mode) or BatchingMode.AUTO
+    service, service_bounded = granted_service(pool.spec.service, selected)
     origins = {
         **layer_origins(spec, defaults, requested, lower),
-        **_mode_origins(pool.spec),
+        **own_origins(pool.spec, service_bounded),
     }
-    service, service_bounded = granted_service(pool.spec.service, selected)
     opening = highest(open_now or {}, selected)
     guarded = frozenset({**spec.defaults, **spec.spec}) & GUARDS
     scheduled, schedule_notes = _scheduled(granted, opening)
@@ -135,8 +134,8 @@ def effective(
         fields=granted,
         origins=origins,
         reported=effective_fields(
-            {**scheduled, SCALING_MODE: mode.value, BATCHING_MODE: batching_mode.value},
-            _with_schedule(origins, granted, scheduled, opening),
+            {**scheduled, **own_fields(mode, batching_mode, service)},
+            with_schedule(origins, granted, scheduled, opening),
         ),
         guarded=guarded,
         opening=opening,
@@ -147,7 +146,7 @@ def effective(
 def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> EffectiveSpec:
     """Return `spec` with other values in force than the requested ones; modes, weight and notes are its own."""
     scheduled, _ = _scheduled(dict(values), spec.opening)
-    modes = {SCALING_MODE: spec.scaling_mode.value, BATCHING_MODE: spec.batching_mode.value}
+    own = own_fields(spec.scaling_mode, spec.batching_mode, spec.service)
     origins = {
         path: spec.origins[path] if value == spec.fields.get(path) else ROLLBACK
         for path, value in values.items()
@@ -160,27 +159,10 @@ def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> Ef
         discipline=Discipline(str(values[live_fields.DISCIPLINE])),
         preemption=Preemption(str(values[live_fields.PREEMPTION])),
         reported=effective_fields(
-            {**scheduled, **modes},
-            {**spec.origins, **_with_schedule(origins, values, scheduled, spec.opening)},
+            {**scheduled, **own},
+            {**spec.origins, **with_schedule(origins, values, scheduled, spec.opening)},
         ),
     )
-
-
-def _mode_origins(spec: PoolSpec) -> dict[str, str]:
-    return {
-        SCALING_MODE: SPEC if spec.scaling and spec.scaling.mode else BUILT_IN,
-        BATCHING_MODE: SPEC if spec.batching and spec.batching.mode else BUILT_IN,
-    }
-
-
-def _with_schedule(
-    origins: Mapping[str, str], before: Fields, after: Fields, opening: Opening | None
-) -> Mapping[str, str]:
-    """Return the origins after an open schedule raised the minimum."""
-    raised = before[live_fields.MIN_REPLICAS] != after[live_fields.MIN_REPLICAS]
-    if opening is None or not raised:
-        return origins
-    return {**origins, live_fields.MIN_REPLICAS: schedule_origin(opening)}
 
 
 def _scheduled(

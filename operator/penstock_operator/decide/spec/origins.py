@@ -2,13 +2,24 @@
 
 from collections.abc import Iterable, Mapping
 
+from penstock_api.types.live import BatchingMode, ScalingMode
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.service import ServiceSpec, ServiceType
 from penstock_api.types.status import BoundedField, EffectiveField
-from penstock_operator.decide.spec.live_fields import OBJECTIVE, Fields, Value
+from penstock_operator.decide.spec.live_fields import (
+    MIN_REPLICAS,
+    MODES,
+    OBJECTIVE,
+    Fields,
+    Value,
+)
 from penstock_operator.decide.spec.objectives import Target
 from penstock_operator.decide.spec.policy_defaults import Defaults
 from penstock_operator.decide.spec.ranges import Layers
 from penstock_operator.decide.spec.schedules import Opening
 
+SCALING_MODE, BATCHING_MODE = MODES
+SERVICE_TYPE = "service.type"
 SPEC, BUILT_IN, ADJUSTED, KEPT, ROLLBACK = "Spec", "BuiltIn", "Adjusted", "Kept", "Rollback"
 
 
@@ -43,9 +54,37 @@ def effective_fields(
     )
 
 
-def schedule_origin(opening: Opening) -> str:
-    """Return the origin of a floor that a schedule raised."""
-    return f"Schedule {opening.policy}/{opening.schedule}"
+def own_fields(
+    scaling: ScalingMode, batching: BatchingMode, service: ServiceSpec
+) -> dict[str, Value]:
+    """Return the live fields that no policy defaults."""
+    kind = service.type or ServiceType.CLUSTER_IP
+    return {
+        SCALING_MODE: scaling.value,
+        BATCHING_MODE: batching.value,
+        SERVICE_TYPE: kind.value,
+    }
+
+
+def own_origins(spec: PoolSpec, bounded: Iterable[BoundedField]) -> dict[str, str]:
+    """Return the origins of `own_fields`; `bounded` are the fields of the Service that policies reduced."""
+    policy = {item.field: item.policy for item in bounded}.get(f"spec.{SERVICE_TYPE}")
+    given = {
+        SCALING_MODE: spec.scaling and spec.scaling.mode,
+        BATCHING_MODE: spec.batching and spec.batching.mode,
+        SERVICE_TYPE: spec.service and spec.service.type,
+    }
+    origins = {path: SPEC if value else BUILT_IN for path, value in given.items()}
+    return {**origins, SERVICE_TYPE: f"Bound {policy}"} if policy else origins
+
+
+def with_schedule(
+    origins: Mapping[str, str], before: Fields, after: Fields, opening: Opening | None
+) -> Mapping[str, str]:
+    """Return the origins after an open schedule raised the minimum."""
+    if opening is None or before[MIN_REPLICAS] == after[MIN_REPLICAS]:
+        return origins
+    return {**origins, MIN_REPLICAS: f"Schedule {opening.policy}/{opening.schedule}"}
 
 
 def _text(path: str, value: Value) -> str:

@@ -42,6 +42,7 @@ def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: fl
         model=pool.spec.model.name or pool.name,
         url=url(pool),
         scaling_mode=outcome.effective.scaling_mode.value,
+        unset_scaling_mode=pool.status.unset_scaling_mode,
         template=_template(outcome),
         accelerators=accelerators(outcome),
         batch=_batch(outcome),

@@ -36,6 +36,8 @@ class Unreadable:
     name: str
     generation: int
     message: str
+    unset_scaling_mode: str | None = None
+    """As in its status, which keeps it."""
 
 
 @dataclass(slots=True)
@@ -167,8 +169,14 @@ class ObjectStore:
             self.unreadable.pop(uid, None)
         except ValidationError as error:
             self.pools.pop(uid, None)
+            unset_mode = (raw.get("status") or {}).get("unsetScalingMode")
             self.unreadable[uid] = Unreadable(
-                uid, meta["namespace"], meta["name"], meta.get("generation", 0), _first_error(error)
+                uid,
+                meta["namespace"],
+                meta["name"],
+                meta.get("generation", 0),
+                _first_error(error),
+                unset_mode,
             )
         return convert.digest(
             [meta.get(key) for key in ("generation", "labels", "annotations", "deletionTimestamp")]

@@ -19,7 +19,7 @@ def shown(spec: EffectiveSpec) -> dict[str, Shown]:
 
 def test_every_live_field_and_both_modes_are_reported_once_and_in_order() -> None:
     paths = [item.field for item in of(pool()).reported]
-    assert paths == sorted({*BUILT_IN, *MODES, "replicas"})
+    assert paths == sorted({*BUILT_IN, *MODES, "replicas", "service.type"})
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,14 @@ def test_every_live_field_and_both_modes_are_reported_once_and_in_order() -> Non
         ({}, (), "replicas", ("1", "Spec")),
         ({"scaling": {"mode": "Hold"}}, (), "scaling.mode", ("Hold", "Spec")),
         ({"weight": 7}, (), "weight", ("7", "Spec")),
+        ({}, (), "service.type", ("ClusterIP", "BuiltIn")),
+        ({"service": {"type": "NodePort"}}, (), "service.type", ("NodePort", "Spec")),
+        (
+            {"service": {"type": "NodePort"}},
+            (policy("prod", bounds={"service": {"allowedTypes": ["LoadBalancer"]}}),),
+            "service.type",
+            ("ClusterIP", "Bound prod"),
+        ),
         (
             {},
             (policy("prod", defaults={"batching": {"maxQueueDepth": 9}}),),

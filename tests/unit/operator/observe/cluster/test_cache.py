@@ -111,6 +111,12 @@ def test_a_spec_of_a_newer_schema_is_unreadable() -> None:
     assert "pool-1" in store.pools
 
 
+def test_an_unreadable_pool_keeps_the_meaning_of_an_unset_mode() -> None:
+    store, raw = ObjectStore(), raw_objects.pool(scaling={"mode": "Telepathy"})
+    store.upsert(kinds.POOL, {**raw, "status": {"unsetScalingMode": "ByTarget"}})
+    assert store.unreadable["pool-1"].unset_scaling_mode == "ByTarget"
+
+
 def test_a_pod_belongs_to_a_pool_by_its_owners_and_not_by_its_label() -> None:
     store = ObjectStore()
     store.upsert(kinds.DEPLOYMENT, raw_objects.deployment("d", "pool-1"))

@@ -1,0 +1,81 @@
+"""The order of a plan's writes: a meaning that must outlive a crash is stored before any child exists."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from penstock_api.types.status import PoolStatus
+from penstock_operator.act.children import Children
+from penstock_operator.act.events import Events
+from penstock_operator.act.executor import ActResults, PoolActs
+from penstock_operator.act.pod_limits import PodControl
+from penstock_operator.act.settings_records import SettingsRecords
+from penstock_operator.act.status import Statuses
+from penstock_operator.errors import Unavailable
+from tests.unit.operator.decide.world import World, pool
+
+OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 500}]
+
+
+@dataclass
+class Recorded:
+    """Stands for the API server: records the order of writes, and fails those of the status on request."""
+
+    order: list[str] = field(default_factory=list)
+    available: bool = True
+
+    async def write_pool(self, uid: str, desired: PoolStatus, now: float) -> bool:
+        await asyncio.sleep(0)
+        if not self.available:
+            raise Unavailable(503, "ServiceUnavailable", "no answer")
+        self.order.append("status")
+        return True
+
+    async def write(self, view: Any, write: Any) -> None:
+        self.order.append(write.kind)
+
+    async def push(self, pushes: Any) -> dict[str, Any]:
+        return {}
+
+    async def keep(self, uid: str, record: str | None) -> None:
+        pass
+
+    def add(self, pool: Any, note: Any, now: float) -> None:
+        pass
+
+    async def write_due(self, pool: Any, now: float) -> None:
+        pass
+
+
+def act(server: Recorded, world: World) -> ActResults:
+    acts = PoolActs(
+        cast("Children", server),
+        cast("Statuses", server),
+        cast("Events", server),
+        cast("SettingsRecords", server),
+    )
+    view, plan = world.view(), world.run()
+    control = cast("PodControl", server)
+    return asyncio.run(acts.act(plan, view, control, lambda _: True, world.now))
+
+
+def test_the_status_of_a_new_pool_is_stored_before_its_first_child() -> None:
+    server = Recorded()
+    act(server, World(pool=pool(objectives=OBJECTIVES)))
+    assert server.order[0] == "status"
+    assert "Deployment" in server.order
+
+
+def test_a_new_pool_gets_no_child_while_its_status_cannot_be_stored() -> None:
+    server = Recorded(available=False)
+    results = act(server, World(pool=pool(objectives=OBJECTIVES)))
+    assert server.order == []
+    assert results.failure is not None
+
+
+def test_children_of_a_known_pool_do_not_wait_for_its_status() -> None:
+    known = pool(objectives=OBJECTIVES)
+    for status in (PoolStatus(unset_scaling_mode="ByTarget"), PoolStatus(selector="x")):
+        server = Recorded(available=False)
+        act(server, World(pool=replace(known, status=status)))
+        assert "Deployment" in server.order
