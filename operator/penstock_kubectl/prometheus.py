@@ -9,13 +9,18 @@ from penstock_kubectl.history import History, TimeRange
 from penstock_kubectl.pool_context import PoolContext
 from penstock_operator.decide.spec.prometheus import metrics_server
 
-WHERE = "no Prometheus is known for this pool: set --prometheus URL to see its history"
+WHERE = (
+    "the operator queries no Prometheus for this pool (status.prometheusUrl is absent): set --prometheus URL to see"
+    " its history"
+)
 
 
 def url_of(subject: PoolContext, requested: str | None) -> str | None:
-    """Return the URL: as requested, else from the policies, else the last source of the pool's signals."""
+    """Return the URL: as requested, else that of the operator; of an earlier operator what policies and samples name."""
     if requested:
         return requested
+    if subject.pool.status.prometheus_url is not None:
+        return subject.pool.status.prometheus_url
     server = metrics_server(subject.pool, subject.namespace_labels, subject.policies, None)
     if server is not None:
         return server.url

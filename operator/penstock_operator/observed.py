@@ -204,6 +204,8 @@ class PoolSignals:
     """Time of the query by the clock of Prometheus, from which ages are computed. None: the operator's clock."""
     url: str = ""
     """URL of the Prometheus that answered; empty for another source."""
+    server: str = ""
+    """URL of the Prometheus that is configured for the pool, whether or not it answered; empty if none is."""
 
 
 @dataclass(frozen=True, slots=True)

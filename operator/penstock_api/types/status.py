@@ -116,6 +116,8 @@ class PoolStatus(ApiModel):
     """Name that clients use for the model."""
     url: ShortText | None = None
     """Base URL of the pool inside the cluster, which clients of the OpenAI API use with its path."""
+    prometheus_url: ShortText | None = None
+    """URL of the Prometheus that the operator queries for the pool, whether or not it answers; absent without one."""
     scaling_mode: Word | None = None
     """Scaling mode in force."""
     unset_scaling_mode: Word | None = None

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 
@@ -56,7 +56,8 @@ class Observer:
         targets = [self._pods_of(pool) for pool in stale]
         by_pool = await observe_signals(self.session, targets, now, self.queries, self.pods_session)
         for target in targets:
-            signals = by_pool[target.uid]
+            server = "" if target.server is None else target.server.url
+            signals = replace(by_pool[target.uid], server=server)
             self.state.of(target.uid).record_signals(signals, now)
             matters = target.server is not None or signals.source is SignalSource.NONE
             if signals.problem and matters and target.pods:

@@ -228,6 +228,7 @@ POOL_STATUS: Object = {
     "desiredReplicas": 3,
     "model": "served-name",
     "url": "http://good.team-a.svc:8000",
+    "prometheusUrl": "http://prometheus.monitoring:9090",
     "scalingMode": "Auto",
     "unsetScalingMode": "ByTarget",
     "effective": [

@@ -95,6 +95,18 @@ def test_history_comes_from_the_prometheus_of_the_installation(
     assert stage.queries
 
 
+def test_history_comes_from_the_prometheus_that_the_operator_queries_even_while_pods_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = deepcopy(pool())
+    stored["status"] |= {"prometheusUrl": PROMETHEUS}
+    stored["status"]["scaling"] |= {"source": "Pods"}
+    stage = Stage(stored, [], [10.0] * 60)
+    assert run(stage, tmp_path, "--last", "15m") == 0
+    assert "The last 15 min" in capsys.readouterr().out
+    assert stage.queries
+
+
 def test_without_a_prometheus_the_page_says_how_to_name_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

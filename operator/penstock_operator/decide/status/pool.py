@@ -41,6 +41,7 @@ def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: fl
         selector=f"{names.LABEL_POOL_UID}={pool.uid}",
         model=pool.spec.model.name or pool.name,
         url=url(pool),
+        prometheus_url=outcome.view.signals.server or None,
         scaling_mode=outcome.effective.scaling_mode.value,
         unset_scaling_mode=pool.status.unset_scaling_mode,
         template=_template(outcome),

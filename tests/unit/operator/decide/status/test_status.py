@@ -137,6 +137,14 @@ def test_the_status_names_the_prometheus_that_signals_come_from() -> None:
     assert known(world.run().status.scaling).prometheus_url is None
 
 
+def test_the_status_names_the_prometheus_that_is_queried_even_while_it_does_not_answer() -> None:
+    world, url = settled(), "http://prometheus.monitoring:9090"
+    world.signals = PoolSignals(SignalSource.PODS, problem="no answer", server=url)
+    assert world.run().status.prometheus_url == url
+    world.signals = PoolSignals(SignalSource.PODS)
+    assert world.run().status.prometheus_url is None
+
+
 def test_the_status_shows_the_published_cap_and_its_generation() -> None:
     world = settled(pool=pool(batching={"mode": "Fixed", "size": {"max": 12}}))
     batch = known(world.run().status.batch)
