@@ -17,7 +17,7 @@ from tests.support.kube.pools import until
 pytestmark = pytest.mark.integration
 
 EARLIER = Path(__file__).parent / "earlier"
-VERSIONS = sorted(folder.name for folder in EARLIER.iterdir())
+VERSIONS = sorted(folder.name for folder in EARLIER.iterdir() if folder.is_dir())
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 STORED_BY_THE_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "namespace")
 

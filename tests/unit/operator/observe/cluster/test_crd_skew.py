@@ -16,7 +16,7 @@ from penstock_operator.observed import AS_BUILT, SchemaSkew
 
 ROOT = Path(__file__).parents[5]
 EARLIER = ROOT / "tests" / "integration" / "api" / "earlier"
-VERSIONS = sorted(folder.name for folder in EARLIER.iterdir())
+VERSIONS = sorted(folder.name for folder in EARLIER.iterdir() if folder.is_dir())
 
 
 def schema(file: Path) -> dict[str, Any]:
