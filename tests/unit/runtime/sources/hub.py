@@ -29,6 +29,8 @@ class Hub:
     """Break every transfer of a large file after so many bytes."""
     spoil: bool = False
     """Send another content than announced."""
+    redirects: bool = True
+    """Redirect large files to another host name, as the hub does; False: answer with them, as small mirrors do."""
     down: bool = False
     """Answer 503 to all."""
     chunk_bytes: int = 2**16
@@ -80,6 +82,11 @@ class Hub:
         if "lfs" not in metadata:
             self.sent += [(path, 0, len(body))] if request.method == "GET" else []
             return web.Response(body=body, headers=headers)
+        if not self.redirects:
+            self.sent += [(path, 0, len(body))] if request.method == "GET" else []
+            return web.Response(
+                body=body, headers={**headers, "ETag": f'"{metadata["lfs"]["oid"]}"'}
+            )
         headers |= {
             "X-Linked-ETag": f'"{metadata["lfs"]["oid"]}"',
             "X-Linked-Size": str(len(body)),

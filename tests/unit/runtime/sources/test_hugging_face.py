@@ -61,6 +61,14 @@ def test_without_a_cache_in_the_spec_the_pods_own_space_is_filled(
     assert (config.files_folder / "config.json").is_file()
 
 
+def test_a_mirror_that_answers_with_large_files_itself_is_read(
+    hub: Hub, configured: Configure
+) -> None:
+    hub.redirects = False
+    config = configured("huggingFace", repository="owner/tiny", path=".")
+    assert fetched(config) >= {"config.json", "model.safetensors"}
+
+
 def test_one_program_of_a_repository_is_fetched_alone(hub: Hub, configured: Configure) -> None:
     config = configured("huggingFace", repository="owner/tiny", path="sub/model.pt2")
     assert fetched(config) == {"sub/model.pt2"}
