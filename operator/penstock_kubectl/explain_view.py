@@ -54,17 +54,24 @@ def _head(subject: PoolContext) -> Panel:
 
 def _conditions(subject: PoolContext) -> RenderableType:
     conditions = subject.pool.status.conditions or ()
-    wrong = [condition for condition in conditions if not _good(condition)]
+    wrong = {
+        (condition.reason, condition.message): condition
+        for condition in reversed(conditions)  # the first of several with the same words stays
+        if not _good(condition)
+    }
     if not wrong:
         return Text("all conditions healthy", style="green")
     table = Table(title="Unhealthy conditions", title_justify="left", show_header=False, box=None)
-    for condition in wrong:
+    for condition in reversed(wrong.values()):
         state = f"{condition.type} {condition.status.value}"
         table.add_row(f"[yellow]{state}[/]", escape(condition.reason), escape(condition.message))
     return table
 
 
 def _good(condition: Condition) -> bool:
+    """Return whether a condition needs no attention; Progressing is good once it is settled, not where it is stuck."""
+    if condition.type == "Progressing":
+        return condition.reason in ("Settled", "Blocked")
     good_when_false = condition.type in GOOD_WHEN_FALSE
     return condition.status is (ConditionStatus.FALSE if good_when_false else ConditionStatus.TRUE)
 

@@ -9,8 +9,8 @@ from penstock_kubectl.pool_context import PoolContext
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.law_settings import LawSettings
 
-GOOD_WHEN_FALSE = frozenset({"Progressing", "BudgetLimited"})
-"""Conditions that are healthy when False."""
+GOOD_WHEN_FALSE = frozenset({"BudgetLimited", "Stalled", "Reconciling"})
+"""Conditions that are healthy when False, or absent."""
 BOUND_BY = {
     "MaxReplicas": "spec.scaling.maxReplicas",
     "Policy": "a policy's bound on replicas",

@@ -135,3 +135,32 @@ def test_a_kubeconfig_that_is_none_is_one_line(
 ) -> None:
     assert main(["explain", "chat", "--kubeconfig", str(tmp_path / "none")]) == 1
     assert "the kubeconfig has no usable cluster" in capsys.readouterr().err
+
+
+def test_a_rollout_that_is_stuck_is_shown_once_with_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = deepcopy(pool())
+    conditions = subject["status"]["conditions"]
+    stuck = {"reason": "ImagePullFailed", "message": "pod chat-2: not found"}
+    conditions[1] |= stuck
+    conditions.insert(2, {**conditions[1], "type": "Stalled", "status": "True"})
+    assert run(Stage(subject, [], []), tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "Progressing False" in said
+    assert said.count("ImagePullFailed") == 1
+
+
+def test_a_pool_at_zero_replicas_is_shown_with_its_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = deepcopy(pool())
+    subject["status"]["conditions"][0] |= {
+        "status": "False",
+        "reason": "ScaledToZero",
+        "message": "set spec.replicas to 1 or more",
+    }
+    assert run(Stage(subject, [], []), tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "Ready False" in said
+    assert "set spec.replicas to 1 or more" in said
