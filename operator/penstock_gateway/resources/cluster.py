@@ -22,8 +22,13 @@ def cluster(pool: str) -> Json:
         "eds_cluster_config": {"eds_config": {"ads": {}, "resource_api_version": "V3"}},
         "connect_timeout": CONNECT_TIMEOUT,
         "load_balancing_policy": {"policies": [_least_request()]},
-        # a pool without ready pods answers 503 and never sends requests to pods that are not ready
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "common_lb_config": {
+            # a pool without ready pods answers 503 and never sends requests to pods that are not ready
+            "healthy_panic_threshold": {"value": 0},
+            # Merged for a second, an ejection would come too late: a dead pod has the least requests in flight, so the
+            # full scan chooses it for every request, and for every retry, until it is ejected.
+            "update_merge_window": "0s",
+        },
         "outlier_detection": _outlier_detection(),
         "circuit_breakers": {"thresholds": [_thresholds()]},
         # a node that loses power sends no reset: its connections end after 30 s
@@ -87,8 +92,8 @@ def _outlier_detection() -> Json:
         "enforcing_success_rate": 0,
         "enforcing_local_origin_success_rate": 0,
         "interval": "1s",
-        "base_ejection_time": "2s",
-        "max_ejection_time": "10s",
+        "base_ejection_time": "5s",
+        "max_ejection_time": "30s",
         "max_ejection_percent": 50,
     }
 

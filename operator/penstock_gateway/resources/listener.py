@@ -18,7 +18,7 @@ HEADERS_TIMEOUT: Final = "10s"
 IDLE_TIMEOUT: Final = "600s"
 """Of a client's connection without requests."""
 STREAMS_PER_CONNECTION: Final = 256
-RETRIES: Final = 3
+RETRIES: Final = 5
 _TYPES: Final = "type.googleapis.com/envoy.extensions"
 _MANAGER: Final = "filters.network.http_connection_manager.v3.HttpConnectionManager"
 
@@ -28,8 +28,9 @@ def listener(pool: str, port: int, settings: Settings) -> Json:
     manager = {
         **_hardened(settings),
         "stat_prefix": pool,
-        "route_config": {"name": pool, "virtual_hosts": [_virtual_host(pool, settings)]},
+        "route_config": {"name": pool, "virtual_hosts": [_virtual_host(pool)]},
         "http_filters": [
+            # reads a body whole, up to the limit: no pod waits for a slow client, and any body can be sent again
             _extension(
                 "envoy.filters.http.buffer",
                 "filters.http.buffer.v3.Buffer",
@@ -125,7 +126,7 @@ def _hardened(settings: Settings) -> Json:
     }
 
 
-def _virtual_host(pool: str, settings: Settings) -> Json:
+def _virtual_host(pool: str) -> Json:
     """Return the virtual host of a pool: no deadline of the gateway's own, retries before the first byte alone."""
     previous_hosts = _extension(
         "envoy.retry_host_predicates.previous_hosts",
@@ -134,7 +135,6 @@ def _virtual_host(pool: str, settings: Settings) -> Json:
     return {
         "name": pool,
         "domains": ["*"],
-        "request_body_buffer_limit": settings.max_body_bytes,
         "request_headers_to_remove": ["x-envoy-internal", "x-envoy-external-address"],
         "routes": [
             {

@@ -151,6 +151,9 @@ class Session:
         nonce = str(next(self._nonces))
         response = DeltaResponse(kind, nonce, resource, None if resource else name)
         self._deliveries.setdefault((kind, name), Delivery()).sent = response
+        if kind is Kind.CLUSTER:
+            # Envoy waits for the endpoints of a changed cluster, even if it has them, and answers only then
+            self._deliveries.pop((Kind.ENDPOINTS, name), None)
         self._in_flight[nonce] = (kind, name)
         self._answered.add(kind)
         return response
@@ -160,6 +163,8 @@ class Session:
         delivery = self._deliveries.get(key) if key else None
         if key is None or delivery is None or delivery.sent is None:
             return
+        if delivery.sent.nonce != request.nonce:
+            return  # an answer to a version that a later one replaced
         resource, delivery.sent = delivery.sent.resource, None
         if resource is None:
             self._deliveries.pop(key)
@@ -167,9 +172,6 @@ class Session:
             delivery.rejected = Rejection(resource.version, request.error)
         else:
             delivery.in_force, delivery.rejected = resource.version, None
-            if resource.kind is Kind.CLUSTER:
-                # a changed cluster waits for its endpoints, even if Envoy has them
-                self._deliveries.pop((Kind.ENDPOINTS, resource.name), None)
 
     def _may_send(self, resource: Resource) -> bool:
         if self._state(resource.kind, resource.name) is not State.PENDING:

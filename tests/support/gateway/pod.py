@@ -1,7 +1,7 @@
 """A pod's client port, as a process: `python -m tests.support.gateway.pod ADDRESS PORT NAME [SLOWNESS]`.
 
 `POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS; `/events?count=3&ms=100` streams; `/headers`
-returns the request's headers; `/status/503` any status; `/seen` the number of other requests so far. It prints
+returns the request's headers; `/status/503` any status; `/seen` the number of requests by path, `/peak` the most in flight at a time. It prints
 `listening` once it does. At SIGTERM requests in flight end first, as a runtime's do.
 """
 
@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler
 NAME = web.AppKey("name", str)
 SLOWNESS = web.AppKey("slowness", float)
 SEEN = web.AppKey("seen", Counter[str])
+IN_FLIGHT = web.AppKey("in_flight", list[int])
 DRAIN_SECONDS = 60.0
 
 
@@ -53,12 +54,24 @@ async def seen(request: web.Request) -> web.Response:
     return web.json_response(request.app[SEEN])
 
 
+async def peak(request: web.Request) -> web.Response:
+    """Return the most requests that were in flight at a time."""
+    in_flight = request.app[IN_FLIGHT]
+    return web.json_response(max(in_flight))
+
+
 @web.middleware
 async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Count a request by its path."""
-    if request.path != "/seen":
-        request.app[SEEN][request.path] += 1
-    return await handler(request)
+    if request.path in ("/seen", "/peak"):
+        return await handler(request)
+    request.app[SEEN][request.path] += 1
+    in_flight = request.app[IN_FLIGHT]
+    in_flight.append(in_flight[-1] + 1)
+    try:
+        return await handler(request)
+    finally:
+        in_flight.append(in_flight[-1] - 1)
 
 
 async def main(address: str, port: int, name: str, slowness: float = 1.0) -> None:
@@ -66,8 +79,11 @@ async def main(address: str, port: int, name: str, slowness: float = 1.0) -> Non
     app = web.Application(client_max_size=2**30, middlewares=[count])
     app[NAME] = name
     app[SLOWNESS] = slowness
+    in_flight: list[int] = [0]
     app[SEEN] = Counter()
+    app[IN_FLIGHT] = in_flight
     app.router.add_get("/seen", seen)
+    app.router.add_get("/peak", peak)
     app.router.add_post("/infer", infer)
     app.router.add_get("/events", events)
     app.router.add_post("/status/{status}", status)

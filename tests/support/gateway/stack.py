@@ -55,20 +55,20 @@ class Stack:
     async def start_controller(self) -> None:
         """Start the controller."""
         program = ("-m", "penstock_gateway")
-        self.controller = await self._start("controller", sys.executable, *program)
+        self.controller = await self.start("controller", sys.executable, *program)
 
     async def start_envoy(self) -> None:
         """Write the bootstrap and start Envoy."""
         words = (sys.executable, "-m", "penstock_gateway", "bootstrap")
-        writer = await self._start("bootstrap", *words)
+        writer = await self.start("bootstrap", *words)
         assert await writer.wait() == 0, self.log("bootstrap")
         arguments = envoy_arguments(Settings.from_env(self._environ()))
         more = ("--concurrency", "1", "--log-level", "warning")
-        self.envoy = await self._start("envoy", str(envoy_binary()), *arguments, *more)
+        self.envoy = await self.start("envoy", str(envoy_binary()), *arguments, *more)
 
     async def start_pod(self, name: str, *, pool: str = "demo", slowness: float = 1.0) -> None:
         """Start a pod, and publish it as Ready."""
-        self.pods[name] = await self._start(
+        self.pods[name] = await self.start(
             name, sys.executable, "-m", "tests.support.gateway.pod",
             self.address(name), str(names.CLIENT_PORT), name, str(slowness),
         )  # fmt: skip
@@ -89,6 +89,12 @@ class Stack:
         """A session for requests of the test itself."""
         assert self.session is not None
         return self.session
+
+    async def pod_reply(self, name: str, path: str) -> Any:
+        """Return a pod's answer to a GET that does not pass the gateway."""
+        url = f"http://{self.address(name)}:{names.CLIENT_PORT}{path}"
+        async with self.client.get(url) as answer:
+            return await answer.json()
 
     async def metrics(self, path: str = "/metrics") -> str:
         """Return the controller's metrics, or Envoy's at `/metrics/envoy`."""
@@ -168,7 +174,8 @@ class Stack:
             **self.settings,
         }
 
-    async def _start(self, name: str, *words: str) -> Process:
+    async def start(self, name: str, *words: str) -> Process:
+        """Start a process with the gateway's environment, and its output in a log."""
         with (self.folder / f"{name}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *words, stdout=log, stderr=log, env={**os.environ, **self._environ()}

@@ -1,10 +1,18 @@
 """The order of deliveries, and a rejection that concerns one pool."""
 
-from penstock_gateway.resources.pools import READINESS, Kind
+from dataclasses import replace
+
+from penstock_gateway.resources.pools import READINESS, Configuration, Kind, Resource
 from penstock_gateway.xds.session import DeltaRequest, DeltaResponse, Rejection, Session, State
 from tests.unit.gateway.values import made_of, route
 
 A, B = route("a", 10001), route("b", 10002)
+
+
+def with_cluster(configuration: Configuration) -> Configuration:
+    """Return the configuration with another cluster of pool `a`."""
+    cluster = Resource(Kind.CLUSTER, "a", {"name": "a", "connect_timeout": "9s"})
+    return replace(configuration, pools={"a": replace(configuration.pools["a"], cluster=cluster)})
 
 
 class Envoy:
@@ -166,18 +174,27 @@ def test_the_newest_version_follows_the_answer_to_the_one_on_the_way() -> None:
     )
 
 
-def test_a_changed_cluster_gets_its_endpoints_again() -> None:
+def test_a_changed_cluster_is_followed_by_its_endpoints_without_waiting_for_an_answer() -> None:
     session = Session(made_of(A))
-    versions = {
-        Kind.CLUSTER: {"a": "older"},
-        Kind.ENDPOINTS: {"a": made_of(A).pools["a"].endpoints.version},
-    }
-    envoy = Envoy(session)
-    envoy.connect(versions)
-    envoy.settle()
-    kinds = [kind for kind, name, _ in envoy.log if name == "a"]
-    assert kinds[0] is Kind.CLUSTER
-    assert Kind.ENDPOINTS in kinds
+    endpoints = made_of(A).pools["a"].endpoints.version
+    versions = {Kind.CLUSTER: {"a": "older"}, Kind.ENDPOINTS: {"a": endpoints}}
+    Envoy(session).connect(versions)
+    sent = [response.kind for response in session.responses() if response.resource]
+    assert sent[:2] == [Kind.CLUSTER, Kind.ENDPOINTS]
+    assert session.states("a")[Kind.ENDPOINTS] is State.SENT
+
+
+def test_the_answer_to_replaced_endpoints_is_not_that_to_the_later_ones() -> None:
+    session = Session(made_of(A))
+    envoy = connected(session)
+    session.replace(made_of(route("a", 10001, ("10.0.0.2",))))
+    (replaced,) = session.responses()
+    session.replace(with_cluster(made_of(route("a", 10001, ("10.0.0.3",)))))
+    _, later = session.responses()
+    envoy.answer(replaced)
+    assert session.states("a")[Kind.ENDPOINTS] is State.SENT
+    envoy.answer(later)
+    assert session.states("a")[Kind.ENDPOINTS] is State.ACCEPTED
 
 
 def test_a_removed_pool_loses_its_listener_before_its_cluster() -> None:
