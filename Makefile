@@ -197,6 +197,10 @@ bench-scale: setup cluster ## Start-up, ticks, memory and writes of the operator
 bench-http: setup ## Compare the server with its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
 	@$(BIN)/python -m tests.bench.http $(OPTIONS)
 
+.PHONY: bench-gateway
+bench-gateway: setup ## Eight emulated pods by connection, by the gateway and by an oracle: OPTIONS=--quick takes 12 minutes
+	@$(BIN)/python -m tests.bench.gateway $(OPTIONS)
+
 .PHONY: bench-stalls
 bench-stalls: setup ## How long /healthz waits while each route reads its largest bodies: OPTIONS="--only chat"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.stalls $(OPTIONS)

@@ -1,0 +1,183 @@
+"""`make bench-gateway`: eight emulated pods by connection, by the gateway and by an oracle; and what Envoy costs."""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import mean, quantiles
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock_api import names
+from tests.bench.gateway.clients import ByConnection, ByGateway, ByOracle, Client, open_loop
+from tests.bench.gateway.emulated_pods import REQUESTS_PER_SECOND, PodKind
+from tests.support.gateway import api_server
+from tests.support.gateway.stack import Stack, stack
+
+PODS = 8
+LOADS = (0.80, 0.88)
+PORT = 10001
+POOLS = 500
+console = Console(width=120)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="40 s a run instead of 180 s")
+    options = parser.parse_args()
+    seconds = 40.0 if options.quick else 180.0
+    console.print(
+        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {seconds:.0f} s a run"
+    )
+    asyncio.run(_run(seconds))
+    console.print(f"load average {os.getloadavg()[0]:.1f} at the end")
+
+
+async def _run(seconds: float) -> None:
+    for kind in (PodKind.BATCHING, PodKind.CONTINUOUS):
+        async with _gateway(kind, PODS) as gateway:
+            console.print(await _balance(gateway, kind, seconds))
+    async with _gateway(PodKind.INSTANT, 1) as gateway:
+        console.print(await _cost(gateway, seconds / 4))
+    async with _gateway(PodKind.INSTANT, 1) as gateway:
+        console.print(await _many_pools(gateway))
+
+
+@asynccontextmanager
+async def _gateway(kind: PodKind, pods: int) -> AsyncIterator[Stack]:
+    async with stack() as gateway:
+        words = ("-m", "tests.bench.gateway.emulated_pods", kind, gateway.network, str(pods))
+        gateway.pods["pods"] = await gateway.start("pods", sys.executable, *words)
+        await gateway.until(lambda: "listening" in gateway.log("pods"))
+        await gateway.api.put("services", api_server.service("demo", PORT))
+        for number in range(pods):
+            pod = api_server.pod(f"pod-{number}", "demo", f"{gateway.network}.{10 + number}")
+            await gateway.api.put("pods", pod)
+        await gateway.start_controller()
+        await gateway.start_envoy()
+        await gateway.until_ready()
+        await gateway.until_endpoints(pods)
+        yield gateway
+
+
+async def _balance(gateway: Stack, kind: PodKind, seconds: float) -> Table:
+    addresses = [f"{gateway.network}.{10 + number}" for number in range(PODS)]
+    table = Table(
+        "load",
+        "client",
+        "requests",
+        "mean, ms",
+        "p99, ms",
+        "mean by oracle's",
+        title=f"{kind} pods",
+    )
+    for load in LOADS:
+        clients: dict[str, Client] = {
+            "oracle": ByOracle(addresses, names.CLIENT_PORT),
+            "gateway": ByGateway(gateway.host, PORT),
+            "connection": ByConnection(addresses, names.CLIENT_PORT),
+        }
+        best = 0.0
+        for name, client in clients.items():
+            rate = load * PODS * REQUESTS_PER_SECOND
+            latencies = await open_loop(client, rate, seconds, seed=1, body=b"{}")
+            best = best or mean(latencies)
+            figures = (f"{value:.0f}" for value in (1000 * mean(latencies), 1000 * _p99(latencies)))
+            table.add_row(
+                f"{load:.0%}", name, str(len(latencies)), *figures, f"{mean(latencies) / best:.3f}"
+            )
+    return table
+
+
+async def _cost(gateway: Stack, seconds: float) -> Table:
+    table = Table(
+        "body",
+        "rate",
+        "path",
+        "p50, ms",
+        "p99, ms",
+        "Envoy's CPU a request",
+        "memory",
+        title="Cost of Envoy, one pod that answers at once",
+    )
+    envoy = _pid(gateway)
+    for size in (1024, 65536):
+        for rate in (100.0, 400.0):
+            for name, client in (
+                ("direct", ByGateway(f"{gateway.network}.10", names.CLIENT_PORT)),
+                ("gateway", ByGateway(gateway.host, PORT)),
+            ):
+                before = _cpu_seconds(envoy)
+                latencies = await open_loop(client, rate, seconds, seed=2, body=b"x" * size)
+                used = (_cpu_seconds(envoy) - before) / len(latencies)
+                cost = (f"{1e6 * used:.0f} us", f"{_memory_bytes(envoy) / 2**20:.0f} MiB")
+                cuts = quantiles(latencies, n=100)
+                row = (f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}")
+                table.add_row(
+                    f"{size // 1024} KiB",
+                    f"{rate:.0f}/s",
+                    name,
+                    *row,
+                    *(cost if name == "gateway" else ("", "")),
+                )
+    return table
+
+
+async def _many_pools(gateway: Stack) -> Table:
+    table = Table(
+        "pools",
+        "all acknowledged after, s",
+        "one endpoint in force after, ms",
+        "Envoy's memory",
+        title="Many pools",
+    )
+    begin = time.monotonic()
+    for number in range(POOLS):
+        await gateway.api.put("services", api_server.service(f"pool-{number}", 20000 + number))
+    await gateway.until_status(lambda status: _accepted(status, POOLS))
+    whole = time.monotonic() - begin
+    begin = time.monotonic()
+    await gateway.api.put("pods", api_server.pod("late-1", "pool-7", f"{gateway.network}.10"))
+    url = gateway.url("/infer", 20007)
+    while True:
+        async with gateway.client.post(url) as answer:
+            if answer.status == 200:
+                break
+    in_force = time.monotonic() - begin
+    memory = _memory_bytes(_pid(gateway)) / 2**20
+    table.add_row(str(POOLS), f"{whole:.2f}", f"{1000 * in_force:.0f}", f"{memory:.0f} MiB")
+    return table
+
+
+def _accepted(status: dict[str, dict[str, dict[str, dict[str, str]]]], pools: int) -> bool:
+    states = [set(pool["resources"].values()) == {"Accepted"} for pool in status["pools"].values()]
+    return len(states) > pools and all(states)
+
+
+def _p99(latencies: Iterable[float]) -> float:
+    return quantiles(latencies, n=100)[98]
+
+
+def _pid(gateway: Stack) -> int:
+    assert gateway.envoy is not None
+    return gateway.envoy.pid
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory_bytes(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Clients that differ in the pod that a request reaches: by connection, by the gateway, or by an oracle."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+CONNECTION_SECONDS = 20.0
+"""Age at which a client's connection is replaced, as pods close it behind a plain Service."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """A keep-alive connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    expires: float
+
+    async def post(self, body: bytes) -> int:
+        """Send a request, and return the status of its answer."""
+        head = f"POST /infer HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
+        self.writer.write(head.encode() + body)
+        answer = await self.reader.readuntil(b"\r\n\r\n")
+        fields = answer.lower().split(b"\r\n")
+        (length,) = (
+            int(line.split(b":")[1]) for line in fields if line.startswith(b"content-length:")
+        )
+        await self.reader.readexactly(length)
+        return int(answer[9:12])
+
+
+@dataclass(slots=True)
+class Target:
+    """Idle connections to one address, the last used first."""
+
+    address: str
+    port: int
+    idle: list[Connection] = field(default_factory=list)
+
+    async def post(self, body: bytes) -> int:
+        """Send a request on an idle connection, or on a new one."""
+        connection = self.idle.pop() if self.idle else await self.connect()
+        status = await connection.post(body)
+        if time.monotonic() < connection.expires:
+            self.idle.append(connection)
+        else:
+            connection.writer.close()
+        return status
+
+    async def connect(self) -> Connection:
+        reader, writer = await asyncio.open_connection(self.address, self.port)
+        age = CONNECTION_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311
+        return Connection(reader, writer, time.monotonic() + age)
+
+
+class ByGateway:
+    """Every request goes to the gateway."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._target = Target(address, port)
+
+    async def post(self, body: bytes) -> int:
+        """Send a request."""
+        return await self._target.post(body)
+
+
+class ByConnection:
+    """A plain Service: a connection leads to a random pod for its life, and requests take the last idle connection."""
+
+    def __init__(self, addresses: Sequence[str], port: int) -> None:
+        self._addresses = addresses
+        self._port = port
+        self._idle: list[Connection] = []
+
+    async def post(self, body: bytes) -> int:
+        """Send a request."""
+        if self._idle:
+            connection = self._idle.pop()
+        else:
+            address = random.choice(self._addresses)  # noqa: S311
+            connection = await Target(address, self._port).connect()
+        status = await connection.post(body)
+        if time.monotonic() < connection.expires:
+            self._idle.append(connection)
+        else:
+            connection.writer.close()
+        return status
+
+
+class ByOracle:
+    """Every request goes to the pod with the least requests in flight, known exactly."""
+
+    def __init__(self, addresses: Sequence[str], port: int) -> None:
+        self._targets = [Target(address, port) for address in addresses]
+        self._in_flight: Counter[str] = Counter()
+
+    async def post(self, body: bytes) -> int:
+        """Send a request."""
+        shuffled = random.sample(self._targets, len(self._targets))
+        target = min(shuffled, key=lambda target: self._in_flight[target.address])
+        self._in_flight[target.address] += 1
+        try:
+            return await target.post(body)
+        finally:
+            self._in_flight[target.address] -= 1
+
+
+Client = ByGateway | ByConnection | ByOracle
+
+
+async def open_loop(
+    client: Client, rate: float, seconds: float, seed: int, body: bytes
+) -> list[float]:
+    """Send Poisson arrivals and return the latencies in seconds, counted from the arrival.
+
+    Raises:
+        RuntimeError: a request was answered with another status than 200.
+    """
+    arrivals = random.Random(seed)  # noqa: S311
+    latencies: list[float] = []
+    begin = time.monotonic()
+
+    async def send(at: float) -> None:
+        status = await client.post(body)
+        if status != 200:
+            raise RuntimeError(f"status {status}")
+        latencies.append(time.monotonic() - at)
+
+    at = begin
+    async with asyncio.TaskGroup() as tasks:
+        while (at := at + arrivals.expovariate(rate)) < begin + seconds:
+            await asyncio.sleep(max(0.0, at - time.monotonic()))
+            tasks.create_task(send(at))
+    return latencies

@@ -1,0 +1,96 @@
+"""Pods with a known service time, in one process: `python -m tests.bench.gateway.emulated_pods KIND NETWORK COUNT`.
+
+`Batching`: a batch of b requests takes 200 + 25 b ms, b at most 8. `Continuous`: a step of n sequences takes
+20 + 2.5 n ms, n at most 8, and a request needs 5 to 15 steps. Either serves 20 requests/s at most. `Instant` answers at once.
+Sleeping pods share a core without slowing each other, so the differences between balancers remain.
+"""
+
+import asyncio
+import random
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from aiohttp import web
+
+from penstock_api import names
+
+CAP = 8
+REQUESTS_PER_SECOND = 20.0
+"""Capacity of a pod of either kind."""
+
+
+class PodKind(StrEnum):
+    """How a pod serves."""
+
+    BATCHING = "Batching"
+    CONTINUOUS = "Continuous"
+    INSTANT = "Instant"
+
+
+@dataclass(slots=True)
+class _Request:
+    steps: int
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Pod:
+    """A pod's queue and engine."""
+
+    def __init__(self, kind: PodKind, seed: int) -> None:
+        self._kind = kind
+        self._random = random.Random(seed)  # noqa: S311
+        self._waiting: deque[_Request] = deque()
+        self._arrived = asyncio.Event()
+
+    async def serve(self, request: web.Request) -> web.Response:
+        """Answer once the engine has computed the request."""
+        await request.read()
+        if self._kind is not PodKind.INSTANT:
+            own = _Request(self._random.randint(5, 15))
+            self._waiting.append(own)
+            self._arrived.set()
+            await own.done.wait()
+        return web.Response(text="ok")
+
+    async def run(self) -> None:
+        """Compute forever."""
+        running: list[_Request] = []
+        while True:
+            if not self._waiting and not running:
+                self._arrived.clear()
+                await self._arrived.wait()
+            if self._kind is PodKind.BATCHING:
+                batch = [self._waiting.popleft() for _ in range(min(CAP, len(self._waiting)))]
+                await asyncio.sleep(0.2 + 0.025 * len(batch))
+                for request in batch:
+                    request.done.set()
+                continue
+            while self._waiting and len(running) < CAP:
+                running.append(self._waiting.popleft())
+            await asyncio.sleep(0.02 + 0.0025 * len(running))
+            for request in running:
+                request.steps -= 1
+                if not request.steps:
+                    request.done.set()
+            running = [request for request in running if request.steps]
+
+
+async def main(kind: PodKind, network: str, count: int) -> None:
+    """Serve `count` pods on consecutive addresses."""
+    engines = set()
+    for number in range(count):
+        pod = Pod(kind, number)
+        app = web.Application(client_max_size=2**24)
+        app.router.add_post("/infer", pod.serve)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, f"{network}.{10 + number}", names.CLIENT_PORT).start()
+        engines.add(asyncio.create_task(pod.run()))
+    print("listening", flush=True)
+    await asyncio.gather(*engines)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(PodKind(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
