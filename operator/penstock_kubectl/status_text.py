@@ -95,6 +95,7 @@ def service(subject: PoolContext) -> Iterator[Fact]:
         _unit(scaling.predicted_p99_milliseconds, "ms"),
         _objectives(spec.law),
     )
+    yield "on time", _unit(scaling.on_time_percent, "%"), "of the last 10 minutes' requests"
     allowed = scaling.batch_time_target_milliseconds
     yield (
         "p99 batch time",

@@ -98,6 +98,7 @@ STATUS: Object = {
         "effectiveUtilizationPercent": "92.4",
         "utilizationTargetPercent": "80.0",
         "predictedP99Milliseconds": "1210.0",
+        "onTimePercent": "98.7",
         "startupP90Seconds": "42.0",
         "replicasTerm": "MaxReplicas",
         "capTerm": "Objective",
