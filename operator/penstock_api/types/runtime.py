@@ -40,7 +40,7 @@ class RuntimeLog(ApiModel):
     level: LogLevel | None = None
     """Least severity that is logged; defaults to Info."""
     format: LogFormat | None = None
-    """Format of a line; defaults to Json."""
+    """Format of a line; defaults to `Json`."""
     access: Switch | None = None
     """Whether each request has a line; defaults to Disabled."""
 

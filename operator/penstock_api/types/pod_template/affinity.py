@@ -50,7 +50,7 @@ class NodeSelectorRequirement(ApiModel):
         )
     )
     key: LabelKey
-    """Key of the node's label, or metadata.name in matchFields."""
+    """Key of the node's label, or `metadata.name` for a field of the node."""
     operator: NodeSelectorOperator
     """Comparison operator."""
     values: (

@@ -125,7 +125,7 @@ class PodTemplate(ApiModel):
     scheduler_name: Name | None = None
     """Scheduler of the pods; defaults to the cluster's default scheduler."""
     runtime_class_name: Name | None = None
-    """RuntimeClass of the pods, such as nvidia or kata; defaults to the cluster's default."""
+    """RuntimeClass of the pods, such as `nvidia` or `kata`; defaults to the cluster's default."""
     security_context: PodSecurityContext | None = None
     """User and group IDs of the pods."""
     resource_claims: (
