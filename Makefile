@@ -228,7 +228,3 @@ gpu-rehearsal: setup ## The same code on a CPU, with tiny sizes
 .PHONY: gpu-bundle
 gpu-bundle: setup ## Fill build/gpu-bundle with the packages that a bare GPU machine lacks, at most 40 MiB
 	@$(BIN)/python -m tests.gpu.bundle
-
-.PHONY: bench-generation-device
-bench-generation-device: setup ## Decode with a 1B-class Llama on the GPU: share of its memory bandwidth, ratio to generate_batch
-	@$(BIN)/python -m tests.bench.generation.device $(OPTIONS)

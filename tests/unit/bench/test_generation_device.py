@@ -1,6 +1,5 @@
 """The bench on a device: what a step must read is counted by hand, and shares and ratios are of what was measured."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from penstock_runtime.engine.continuous.messages import StepReport
 from tests.bench.generation import device, models, roofline
-from tests.bench.generation.peers import penstock, transformers_batch
+from tests.bench.generation.peers import penstock
 from tests.bench.generation.roofline import Footprint, decoding, footprint
 from tests.bench.generation.workload import WorkSize
 
@@ -62,34 +61,29 @@ def test_a_copy_is_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert roofline.bandwidth(torch.device("cpu"), 1 << 10) == pytest.approx(2 * 1024 / 1e9)
 
 
-def test_the_bench_runs_on_a_cpu_and_reports_why_a_peer_is_absent(
+def test_a_line_is_the_best_rate_and_the_share_of_the_last_works_reads(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "bandwidth", lambda _device: 10.0)
-    monkeypatch.setattr(device, "BATCHES", (1, 3))
     monkeypatch.setattr(penstock, "CACHE_BYTES", 1 << 22)
-    monkeypatch.setattr(device, "peers", lambda *_: "not here")
-    size = WorkSize(prompt=8, answer=6, rounds=1, repeats=1)
-    measured: Any = device.measure(folder, "float32", torch.device("cpu"), size)
-    assert json.loads(json.dumps(measured)) == measured
-    assert (measured["device"], measured["peer_absent"]) == ("cpu", "not here")
-    assert [line["batch"] for line in measured["lines"]] == [1, 3]
-    for line in measured["lines"]:
-        assert line["decoding"]["steps"] == 5
-        assert line["share_of_bandwidth"] == line["decoding"]["gb_per_second"] / 10.0
-        assert (line["peers"], line["ratio"]) == (None, None)
+    ours = device.RecordedPeer(folder, "float32", torch.device("cpu"))
+    size = WorkSize(prompt=8, answer=6, rounds=1, repeats=2)
+    measured = device.line(ours, 3, size, READ, 10.0)
+    assert measured.decoding is not None
+    assert (measured.decoding.rows, measured.decoding.steps) == (3, 5)
+    assert measured.share_of_bandwidth == measured.decoding.gb_per_second / 10.0
+    assert measured.tokens_per_second > 0
 
 
-def test_a_ratio_is_ours_over_the_peers() -> None:
-    assert device.Line(1, None, None, 300.0, 150.0).ratio == 2.0
-    assert device.Line(1, None, None, 300.0, None).ratio is None
-
-
-def test_a_peer_that_does_not_run_reports_the_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_operations_of_a_prompt_are_its_matrices_and_the_lower_triangle_of_attention(
+    folder: Path,
 ) -> None:
-    def absent(*_: object) -> None:
-        raise ValueError("no such kernel")
+    hidden, wide, kv = 64, 128, 32
+    weights = 2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * wide
+    per_layer = 2 * 10 * weights + 2 * 10 * 10 * hidden
+    assert roofline.prompt_operations(folder, 10) == 2 * per_layer
 
-    monkeypatch.setattr(transformers_batch, "Peer", absent)
-    assert "no such kernel" in str(device.peers(folder, "float32", "cpu", device.QUICK))
+
+def test_the_rate_of_matrices_counts_a_product_and_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([float(at) for at in range(2 * roofline.REPEATS)])
+    monkeypatch.setattr(roofline, "now", lambda: next(times))
+    assert roofline.matrix_rate(torch.device("cpu"), torch.float32, 8) == 2 * 8**3
