@@ -72,7 +72,7 @@ def _clear(folder: Path) -> None:
     """Remove an earlier run's results; models of random weights stay."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in (*folder.glob("*.json"), *folder.glob("gpu.*")):
-        file.unlink()
+        file.unlink(missing_ok=True)
     for pod in folder.glob("pod-*"):
         shutil.rmtree(pod, ignore_errors=True)
 
@@ -97,7 +97,8 @@ def _part(
             record = _read(file)
         record |= {"outcome": outcome, "why": why}
         file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        print(f"  {outcome}: {why}", flush=True)
+    if record["why"]:
+        print(f"  {record['outcome']}: {record['why']}", flush=True)
     return record
 
 

@@ -13,7 +13,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 
 from tests.gpu.plan import PARTS, Part, Setting
-from tests.gpu.record import Outcome, Record
+from tests.gpu.record import Outcome, Record, package_missing
+
+WHOLE = "the part itself"
 
 
 def main() -> int:
@@ -31,17 +33,23 @@ def main() -> int:
     setting = Setting(device, given.rehearse, given.folder, deadline)
     record = Record(part.name, given.folder / f"{part.name}.json", rehearsal=given.rehearse)
     record.write()
-    lacking = _lacking(part, setting)
-    if lacking:
-        record.end(Outcome.MISSING, lacking)
+    missing = lacking(part, setting)
+    if missing:
+        record.end(Outcome.MISSING, missing)
         return 0
-    with record.section("the part itself"):
-        importlib.import_module(f"tests.gpu.parts.{part.name}").run(setting, record)
-    record.end(Outcome.FAILED if record.failures else Outcome.COMPLETE)
+    try:
+        module = importlib.import_module(f"tests.gpu.parts.{part.name}")
+    except ImportError as error:
+        record.end(Outcome.MISSING, package_missing(error))
+        return 0
+    with record.section(WHOLE):
+        module.run(setting, record)
+    failed = record.failures or WHOLE in record.missing
+    record.end(Outcome.FAILED if failed else Outcome.COMPLETE)
     return 0
 
 
-def _lacking(part: Part, setting: Setting) -> str:
+def lacking(part: Part, setting: Setting) -> str:
     """Return what this machine lacks for the part; empty if nothing."""
     if setting.rehearsal:
         return ""

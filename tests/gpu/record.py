@@ -96,7 +96,7 @@ class Record:
         try:
             yield
         except ImportError as error:
-            self.leave_out(name, f"a package is missing ({describe(error)}): run `make gpu-bundle`")
+            self.leave_out(name, package_missing(error))
         except Exception as error:  # noqa: BLE001  a library may raise anything on a new device
             self.failures[name] = describe(error)
             print(f"  {name}: FAILED, {describe(error)}", flush=True)
@@ -135,6 +135,11 @@ def describe(error: BaseException, limit: int = 300) -> str:
     """Return `Type: first line of its message`; nothing but the standard library is needed to report."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"[:limit]
+
+
+def package_missing(error: ImportError) -> str:
+    """Return what is missing, and the remedy."""
+    return f"a package is missing ({describe(error)}): run `make gpu-bundle`"
 
 
 def line(figure: Figure) -> str:

@@ -101,3 +101,13 @@ def test_a_wheel_is_unpacked_and_its_size_counted(tmp_path: Path) -> None:
     bundled = bundle.unpacked(wheel, tmp_path / "bundle")
     assert bundled == bundle.Bundled(wheel.name, 1.0)
     assert (tmp_path / "bundle" / "thing" / "__init__.py").stat().st_size == 2**20
+
+
+def test_a_second_run_clears_the_results_of_the_first_and_keeps_its_models(tmp_path: Path) -> None:
+    for name in ("law.json", "gpu.json", "gpu.png", "models/llama/config.json", "pod-1/log"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    run._clear(tmp_path)
+    left = [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()]
+    assert left == ["models/llama/config.json"]
