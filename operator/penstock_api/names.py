@@ -51,6 +51,23 @@ ANNOTATION_POLICY_DEFAULTS: Final = f"{GROUP}/policy-defaults"
 ANNOTATION_SCHEME: Final = f"{GROUP}/scheme"
 """On pods with TLS on both ports: `https`, read by scrapers and the operator."""
 
+# The gateway of a namespace.
+GATEWAY_NAME: Final = "penstock-gateway"
+"""Name of every object of the gateway, and value of LABEL_GATEWAY."""
+GATEWAY_UID: Final = "gateway"
+"""Value of LABEL_POOL_UID on the gateway's objects: they belong to no single pool, and the operator watches by that label."""
+ANNOTATION_GATEWAY_PORT: Final = f"{GROUP}/gateway-port"
+"""On a pool's Service: port of the pool's listener in the gateway; present while the gateway has to listen."""
+ANNOTATION_GATEWAY_LEFT: Final = f"{GROUP}/gateway-left-at"
+"""On a pool's Service: Unix seconds at which it began to select the pods again; the listener closes later."""
+GATEWAY_STATUS_PORT: Final = 8091
+"""Port of the gateway's controller: health, metrics and status."""
+GATEWAY_READINESS_PORT: Final = 8090
+"""Port of Envoy's own `/readyz`."""
+GATEWAY_PORTS: Final = (20_000, 29_999)
+"""First and last port of the pools' listeners in a gateway."""
+PATH_GATEWAY_STATUS: Final = "/status"
+
 # Ports of a pool's pods.
 CLIENT_PORT: Final = 8000
 CLIENT_PORT_NAME: Final = "http"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from penstock_api.envoy import BOOTSTRAP_FILE, SOCKET_FOLDER
 from penstock_gateway.errors import GatewayConfigError
 
 PREFIX: Final = "PENSTOCK_"
@@ -44,7 +45,7 @@ class Settings:
     """Port of this process: health, metrics and status."""
     readiness_port: int = 8090
     """Port of Envoy's own `/readyz`, open from the first acknowledged snapshot on."""
-    socket_folder: str = "/run/penstock"
+    socket_folder: str = SOCKET_FOLDER
     """Folder that both containers share: the sockets of ADS and of Envoy's admin interface, and the bootstrap."""
     api_server: str = ""
     """URL of the API server; unset: that of the cluster."""
@@ -85,7 +86,7 @@ class Settings:
     @property
     def bootstrap_file(self) -> Path:
         """Envoy's bootstrap, in JSON."""
-        return Path(self.socket_folder) / "envoy.json"
+        return Path(self.socket_folder) / BOOTSTRAP_FILE
 
     @property
     def reserved_ports(self) -> frozenset[int]:

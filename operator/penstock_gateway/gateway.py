@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from penstock_api import names
@@ -11,7 +13,7 @@ from penstock_gateway.kube.api_server import ApiServer, Resource
 from penstock_gateway.kube.reflector import Reflector
 from penstock_gateway.objects import Pod, Service
 from penstock_gateway.resources.pools import Configuration, Kind, configuration
-from penstock_gateway.snapshot import Snapshot, snapshot
+from penstock_gateway.snapshot import Snapshot, draining, snapshot
 from penstock_gateway.xds.server import AdsServer
 from penstock_gateway.xds.session import Rejection
 
@@ -19,6 +21,19 @@ log = logging.getLogger(__name__)
 
 SERVICES: Final = Resource("services", Service, names.LABEL_POOL)
 PODS: Final = Resource("pods", Pod, names.LABEL_POOL_UID)
+
+
+def leaving(
+    before: Mapping[str, float],
+    former: Collection[str],
+    routed: Collection[str],
+    now: float,
+    drain_seconds: float,
+) -> dict[str, float]:
+    """Return the time at which the cluster of each pool that is not `routed` any more is removed."""
+    ends = {pool: now + drain_seconds for pool in former if pool not in routed}
+    ends |= {pool: end for pool, end in before.items() if end > now and pool not in routed}
+    return ends
 
 
 class Gateway:
@@ -32,6 +47,8 @@ class Gateway:
         self._pods = Reflector(api, PODS, self._changed.set, now)
         self._configuration: Configuration | None = None
         self._ads = AdsServer(settings.ads_socket)
+        self._leaving: Mapping[str, float] = {}
+        """Time at which the cluster of a pool without a listener is removed, by pool."""
         self.snapshot = Snapshot()
 
     @property
@@ -96,18 +113,33 @@ class Gateway:
 
     async def _deliver(self) -> None:
         while True:
-            await self._changed.wait()
-            self._changed.clear()
+            await self._next_change()
             services, pods = self._services.objects, self._pods.objects
             if services is None or pods is None:
                 continue  # nothing is in force that a half-read cluster could contradict
             fresh = snapshot(services, pods, self._settings)
+            self._leaving = leaving(
+                self._leaving,
+                self.snapshot.routes,
+                fresh.routes,
+                self._now(),
+                self._settings.drain_seconds,
+            )
+            fresh = replace(fresh, draining=draining(self._leaving, pods))
             if fresh == self.snapshot and self._configuration is not None:
                 continue
             self._log_problems(fresh)
             self.snapshot = fresh
             self._configuration = configuration(fresh, self._settings, self._configuration)
             self._ads.replace(self._configuration)
+
+    async def _next_change(self) -> None:
+        """Wait for a change of the cluster, or for the time at which a pool's connections have ended."""
+        end = min(self._leaving.values(), default=None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if end is None else max(0.0, end - self._now())):
+                await self._changed.wait()
+        self._changed.clear()
 
     def _log_problems(self, fresh: Snapshot) -> None:
         for service, problem in fresh.problems.items():

@@ -15,26 +15,10 @@ class Metadata(Struct, frozen=True):
     deletion: str | UnsetType = field(name="deletionTimestamp", default=UNSET)
 
 
-class ServicePort(Struct, frozen=True):
-    """A port of a Service; the target is a number, or the name of a container's port."""
-
-    port: int
-    name: str = ""
-    target: int | str = field(name="targetPort", default=0)
-
-
-class ServiceSpec(Struct, frozen=True):
-    """Spec of a Service."""
-
-    selector: dict[str, str] = {}
-    ports: tuple[ServicePort, ...] = ()
-
-
 class Service(Struct, frozen=True):
-    """A Service."""
+    """A Service; which pods it selects does not matter here."""
 
     metadata: Metadata
-    spec: ServiceSpec = ServiceSpec()
 
 
 class PodCondition(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`Snapshot`: the pools that lead to this gateway, each with its listener's port and the pods that serve it."""
+"""`Snapshot`: the pools that this gateway routes, each with its listener's port and the pods that serve it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -39,8 +39,10 @@ class Snapshot:
 
     routes: Mapping[str, Route] = field(default_factory=dict)
     """By the name of the pool."""
+    draining: Mapping[str, Route] = field(default_factory=dict)
+    """Pools without a listener any more, whose connections still end, by name."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """Services that lead here and are not routed, by name, with the reason and the remedy."""
+    """Services that announce a listener and are not routed, by name, with the reason and the remedy."""
 
 
 class Unroutable(Exception):
@@ -48,21 +50,20 @@ class Unroutable(Exception):
 
 
 def snapshot(services: Iterable[Service], pods: Iterable[Pod], settings: Settings) -> Snapshot:
-    """Return the routes of the Services whose selector is this gateway's label.
+    """Return the routes of the Services that announce a listener's port in `penstock.dev/gateway-port`.
 
+    The operator announces the port before the Service selects the gateway, and a while longer than it does, so that a
+    client meets a listener at every moment of a change.
     A Service belongs to the pool of its label `penstock.dev/pool`, and so do pods; with `penstock.dev/pool-uid` on the
     Service, only pods of that very pool. A Service that cannot be routed is a problem of its own and of no other.
     """
     of_pool = defaultdict(list)
     for pod in pods:
         of_pool[pod.metadata.labels.get(names.LABEL_POOL, "")].append(pod)
-    selector = {names.LABEL_GATEWAY: settings.gateway}
-    leading_here = [
-        service for service in services if service.spec.selector == selector and _pool(service)
-    ]
+    announcing = [service for service in services if _announced(service) and _pool(service)]
     routes: dict[str, Route] = {}
     problems: dict[str, str] = {}
-    for service in sorted(leading_here, key=_own_name_first):
+    for service in sorted(announcing, key=_own_name_first):
         try:
             route = _route(service, of_pool[_pool(service)], settings.reserved_ports)
             _check_conflicts(route, routes)
@@ -70,7 +71,21 @@ def snapshot(services: Iterable[Service], pods: Iterable[Pod], settings: Setting
             problems[service.metadata.name] = str(problem)
         else:
             routes[route.pool] = route
-    return Snapshot(routes, problems)
+    return Snapshot(routes, problems=problems)
+
+
+def draining(pools: Iterable[str], pods: Iterable[Pod]) -> dict[str, Route]:
+    """Return the routes of pools without a listener: their pods, for requests on connections that are still open."""
+    routes = {}
+    known = list(pods)
+    for pool in pools:
+        own = (pod for pod in known if pod.metadata.labels.get(names.LABEL_POOL) == pool)
+        routes[pool] = Route(pool, 0, _endpoints(own))
+    return routes
+
+
+def _endpoints(pods: Iterable[Pod]) -> tuple[Endpoint, ...]:
+    return tuple(sorted(Endpoint(pod.metadata.name, pod.status.ip) for pod in pods if pod.serves))
 
 
 def _pool(service: Service) -> str:
@@ -86,22 +101,23 @@ def _route(service: Service, pods: list[Pod], reserved_ports: frozenset[int]) ->
     own = [pod for pod in pods if uid in (None, pod.metadata.labels.get(names.LABEL_POOL_UID))]
     if any(pod.metadata.annotations.get(names.ANNOTATION_SCHEME) == HTTPS for pod in own):
         raise Unroutable("the gateway does not support pods that serve TLS: select the pods")
-    endpoints = sorted(Endpoint(pod.metadata.name, pod.status.ip) for pod in own if pod.serves)
-    return Route(_pool(service), _listener_port(service, reserved_ports), tuple(endpoints))
+    return Route(_pool(service), _listener_port(service, reserved_ports), _endpoints(own))
+
+
+def _announced(service: Service) -> str | None:
+    return service.metadata.annotations.get(names.ANNOTATION_GATEWAY_PORT)
 
 
 def _listener_port(service: Service, reserved_ports: frozenset[int]) -> int:
-    targets = [port.target for port in service.spec.ports if port.name == names.CLIENT_PORT_NAME]
-    if not targets:
-        raise Unroutable(f"the Service has no port named {names.CLIENT_PORT_NAME}: add it")
-    target = targets[0]
-    if not isinstance(target, int) or not MIN_PORT <= target <= MAX_PORT:
+    text = _announced(service) or ""
+    port = int(text) if text.isascii() and text.isdecimal() else 0
+    if not MIN_PORT <= port <= MAX_PORT:
         raise Unroutable(
-            f"targetPort must be a listener's port from {MIN_PORT} to {MAX_PORT}, got {target!r}"
+            f"{names.ANNOTATION_GATEWAY_PORT} must be a listener's port from {MIN_PORT} to {MAX_PORT}, got {text!r}"
         )
-    if target in reserved_ports:
-        raise Unroutable(f"targetPort {target} is a port of the gateway itself: allocate another")
-    return target
+    if port in reserved_ports:
+        raise Unroutable(f"port {port} is a port of the gateway itself: allocate another")
+    return port
 
 
 def _check_conflicts(route: Route, routes: Mapping[str, Route]) -> None:
@@ -110,5 +126,5 @@ def _check_conflicts(route: Route, routes: Mapping[str, Route]) -> None:
     for other in routes.values():
         if other.port == route.port:
             raise Unroutable(
-                f"targetPort {route.port} is already that of pool {other.pool}: allocate another"
+                f"port {route.port} is already that of pool {other.pool}: allocate another"
             )

@@ -17,24 +17,6 @@ SHED: Final = (
 """Actions by the share of the heap at which they begin; those in flight are never ended for memory."""
 
 
-def envoy_arguments(settings: Settings) -> tuple[str, ...]:
-    """Return Envoy's command line, after the program.
-
-    A listener that is removed, or drained, closes its connections after their requests and has the drain time to end.
-    """
-    return (
-        "--config-path",
-        str(settings.bootstrap_file),
-        "--disable-hot-restart",
-        "--drain-strategy",
-        "immediate",
-        "--drain-time-s",
-        str(round(settings.drain_seconds)),
-        "--log-format",
-        '{"time": "%Y-%m-%dT%T.%e", "level": "%l", "logger": "%n", "message": "%j"}',
-    )
-
-
 def bootstrap(settings: Settings) -> Json:
     """Return the bootstrap. The admin interface is a Unix socket: it can change everything and authenticates nothing."""
     admin = {"pipe": {"path": str(settings.admin_socket), "mode": 0o600}}

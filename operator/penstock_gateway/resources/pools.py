@@ -54,12 +54,16 @@ class Configuration:
 
     pools: Mapping[str, PoolResources]
     readiness: Resource
+    draining: Mapping[str, PoolResources] = field(default_factory=dict)
+    """Pools whose listener is removed; its open connections need the cluster until they end."""
 
     def find(self, kind: Kind, name: str) -> Resource | None:
         """Return the resource of a kind and a name."""
         if name == READINESS:
             return self.readiness if kind is Kind.LISTENER else None
         pool = self.pools.get(name)
+        if pool is None and kind is not Kind.LISTENER:
+            pool = self.draining.get(name)
         if pool is None:
             return None
         return {
@@ -70,22 +74,26 @@ class Configuration:
 
     def names(self, kind: Kind) -> list[str]:
         """Return the names of a kind's resources."""
-        return [*self.pools, READINESS] if kind is Kind.LISTENER else [*self.pools]
+        return [*self.pools, READINESS] if kind is Kind.LISTENER else [*self.pools, *self.draining]
 
 
 def configuration(
     snapshot: Snapshot, settings: Settings, before: Configuration | None = None
 ) -> Configuration:
     """Return the configuration of a snapshot; what did not change is taken from `before`, made with equal settings."""
-    former = before.pools if before else {}
-    pools = {
-        name: former[name]
-        if name in former and former[name].route == route
-        else _pool_resources(route, settings)
-        for name, route in snapshot.routes.items()
-    }
+    former = {**before.draining, **before.pools} if before else {}
+
+    def resources(routes: Mapping[str, Route]) -> dict[str, PoolResources]:
+        return {
+            name: former[name]
+            if name in former and former[name].route == route
+            else _pool_resources(route, settings)
+            for name, route in routes.items()
+        }
+
     body = readiness_listener(READINESS, settings)
-    return Configuration(pools, Resource(Kind.LISTENER, READINESS, body))
+    readiness = Resource(Kind.LISTENER, READINESS, body)
+    return Configuration(resources(snapshot.routes), readiness, resources(snapshot.draining))
 
 
 def _pool_resources(route: Route, settings: Settings) -> PoolResources:

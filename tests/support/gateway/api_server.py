@@ -133,13 +133,14 @@ async def serving() -> AsyncIterator[ApiServer]:
         await server.stop()
 
 
-def service(pool: str, port: int | str, gateway: str = "test", **labels: str) -> Json:
-    """Return a pool's Service that leads to a gateway."""
-    client = {"name": names.CLIENT_PORT_NAME, "port": names.CLIENT_PORT, "targetPort": port}
-    return {
-        "metadata": {"name": pool, "labels": {names.LABEL_POOL: pool, **labels}},
-        "spec": {"selector": {names.LABEL_GATEWAY: gateway}, "ports": [client]},
+def service(pool: str, port: int | str, **labels: str) -> Json:
+    """Return a pool's Service that announces a listener."""
+    metadata = {
+        "name": pool,
+        "labels": {names.LABEL_POOL: pool, **labels},
+        "annotations": {names.ANNOTATION_GATEWAY_PORT: str(port)},
     }
+    return {"metadata": metadata}
 
 
 def pod(name: str, pool: str, address: str, *, ready: bool = True, deleting: bool = False) -> Json:

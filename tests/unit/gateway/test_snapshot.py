@@ -5,12 +5,12 @@ import pytest
 
 from penstock_api import names
 from penstock_gateway.objects import Pod, Service
-from penstock_gateway.snapshot import Endpoint, Route, snapshot
+from penstock_gateway.snapshot import Endpoint, Route, draining, snapshot
 from tests.support.gateway import api_server
 from tests.unit.gateway.values import SETTINGS, pod, service
 
 
-def test_a_service_that_selects_the_gateway_is_routed_to_the_ready_pods_of_its_pool() -> None:
+def test_a_service_that_announces_a_port_is_routed_to_the_ready_pods_of_its_pool() -> None:
     pods = [pod("b-1", "b"), pod("a-2", "a", "10.0.0.2"), pod("a-1", "a", "10.0.0.1")]
     routed = snapshot([service("a", 10001)], pods, SETTINGS)
     endpoints = (Endpoint("a-1", "10.0.0.1", 8000), Endpoint("a-2", "10.0.0.2", 8000))
@@ -18,11 +18,10 @@ def test_a_service_that_selects_the_gateway_is_routed_to_the_ready_pods_of_its_p
     assert routed.problems == {}
 
 
-def test_a_service_that_selects_pods_or_another_gateway_is_not_routed() -> None:
-    of_pods = service("a")
-    of_pods.spec.selector.clear()
-    of_pods.spec.selector[names.LABEL_POOL_UID] = "a-uid"
-    routed = snapshot([of_pods, service("b", gateway="another")], [], SETTINGS)
+def test_a_service_that_announces_no_port_is_not_routed() -> None:
+    plain = service("a")
+    plain.metadata.annotations.clear()
+    routed = snapshot([plain], [pod("a-1", "a")], SETTINGS)
     assert (routed.routes, routed.problems) == ({}, {})
 
 
@@ -55,9 +54,12 @@ def test_pods_of_a_former_pool_with_the_same_name_are_no_endpoints() -> None:
 @pytest.mark.parametrize(
     ("port", "problem"),
     [
-        ("http", "targetPort must be a listener's port from 1024 to 65535, got 'http'"),
-        (80, "targetPort must be a listener's port from 1024 to 65535, got 80"),
-        (8091, "targetPort 8091 is a port of the gateway itself"),
+        (
+            "http",
+            "penstock.dev/gateway-port must be a listener's port from 1024 to 65535, got 'http'",
+        ),
+        (80, "penstock.dev/gateway-port must be a listener's port from 1024 to 65535, got '80'"),
+        (8091, "port 8091 is a port of the gateway itself"),
     ],
 )
 def test_a_port_that_is_no_listeners_is_a_problem_of_its_service(
@@ -71,7 +73,7 @@ def test_a_port_that_is_no_listeners_is_a_problem_of_its_service(
 def test_of_two_pools_with_one_port_the_first_by_name_keeps_it() -> None:
     routed = snapshot([service("b", 10001), service("a", 10001)], [], SETTINGS)
     assert list(routed.routes) == ["a"]
-    assert routed.problems == {"b": "targetPort 10001 is already that of pool a: allocate another"}
+    assert routed.problems == {"b": "port 10001 is already that of pool a: allocate another"}
 
 
 def test_the_service_with_the_pools_own_name_wins() -> None:
@@ -90,3 +92,8 @@ def test_a_pool_that_serves_tls_is_not_routed() -> None:
     routed = snapshot([service("a")], [msgspec.convert(with_tls, Pod)], SETTINGS)
     assert routed.routes == {}
     assert "TLS" in routed.problems["a"]
+
+
+def test_a_draining_pool_keeps_the_pods_that_serve() -> None:
+    pods = [pod("a-1", "a", "10.0.0.1"), pod("a-2", "a", ready=False), pod("b-1", "b")]
+    assert draining(["a"], pods) == {"a": Route("a", 0, (Endpoint("a-1", "10.0.0.1"),))}
