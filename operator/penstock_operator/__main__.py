@@ -25,7 +25,7 @@ from penstock_operator.act.settings_records import SettingsRecords
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
 from penstock_operator.config import OperatorConfig, metrics_server, variables_of
-from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.config import DecideConfig, GatewayConfig
 from penstock_operator.errors import OperatorConfigError
 from penstock_operator.kube import kinds
 from penstock_operator.kube.client import ApiClient, connect
@@ -38,6 +38,7 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 from penstock_operator.observe.cluster.relist import Resync
 from penstock_operator.observe.cluster.watches import Watches
+from penstock_operator.observe.gateway_status import GatewayReader
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.signals.credentials import CredentialsCache
 from penstock_operator.observe.signals.shared_queries import SharedQueries
@@ -185,26 +186,39 @@ def _build(
     records, schemas = SettingsRecords(writer, store), ServedSchemas(cluster)
     statuses = Statuses(writer, store, schemas)
     acts = PoolActs(Children(writer, store), statuses, Events(writer), records)
-    decide = DecideConfig(
-        default_runtime_image=config.default_runtime_image,
-        image_pull_policy=ImagePullPolicy(config.image_pull_policy)
-        if config.image_pull_policy
-        else None,
-        pool_ids=IdSource(config.pool_ids),
-        peers=config.pool_network_policy,
-    )
+    decide = _decide_config(config)
     named = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN
     observer = Observer(
         store,
-        Confirmations(cluster, store, named),
+        Confirmations(cluster, store, named, gateways=decide.gateway is not None),
         sessions[0],
         ReconcileState(),
         metrics_server(config),
         sessions[1],
         SharedQueries(CredentialsCache(cluster, config.namespace).of),
+        GatewayReader(sessions[1], store) if decide.gateway is not None else None,
     )
     runner = PassRunner(decide, observer, acts, LeaderState(leases), scope, schemas)
     return _Parts(Reconciler(runner), store, writer, records, schemas)
+
+
+def _decide_config(config: OperatorConfig) -> DecideConfig:
+    policy = ImagePullPolicy(config.image_pull_policy) if config.image_pull_policy else None
+    gateway = GatewayConfig(
+        config.gateway_image,
+        config.gateway_envoy_image,
+        config.gateway_cluster_role,
+        config.gateway_replicas,
+        image_pull_policy=policy,
+        ids=IdSource(config.pool_ids),
+    )
+    return DecideConfig(
+        default_runtime_image=config.default_runtime_image,
+        image_pull_policy=policy,
+        pool_ids=IdSource(config.pool_ids),
+        peers=config.pool_network_policy,
+        gateway=gateway if config.gateway_image else None,
+    )
 
 
 if __name__ == "__main__":

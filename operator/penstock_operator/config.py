@@ -22,6 +22,7 @@ SCOPES = ("Cluster", "Namespaces")
 LOG_FORMATS = ("json", "text")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 ARGUMENT = re.compile(r"^--([a-z-]+)=(.*)$")
+MAX_GATEWAY_REPLICAS = 100
 NAMESPACE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 
 
@@ -57,6 +58,14 @@ class OperatorConfig:
     """Port of the operator's own health endpoints and metrics."""
     pool_network_policy: PoolPeers | None = None
     """`{"clusterPort": [peers], "clientPort": [peers]}` in JSON, NetworkPolicyPeers; unset: pools get no NetworkPolicy."""
+    gateway_image: str = ""
+    """Image of the gateways' controller; empty: this installation has no gateway."""
+    gateway_envoy_image: str = ""
+    """Envoy's image; required with `gateway_image`."""
+    gateway_cluster_role: str = ""
+    """ClusterRole of the gateways' ServiceAccounts; required with `gateway_image`."""
+    gateway_replicas: int = 2
+    """Pods of each namespace's gateway."""
     tls_folder: str = ""
     """Folder with `tls.crt` and `tls.key` for this port; empty: plain HTTP."""
     pod_ca_file: str = ""
@@ -88,12 +97,15 @@ class OperatorConfig:
         for name in ("namespace", "default_runtime_image"):
             if not values.get(name):
                 raise OperatorConfigError(f"{_variable(name)} must be set")
-        parsed = {"port", "pool_network_policy"}
+        parsed = {"port", "pool_network_policy", "gateway_replicas"}
         texts = {name: value for name, value in values.items() if name not in parsed}
         texts["pod_name"] = values.get("pod_name") or socket.gethostname()
         peers = _peers(values.get("pool_network_policy", ""))
         port = _port(values.get("port", "8080"))
-        return _checked(cls(**texts, port=port, pool_network_policy=peers))
+        replicas = _replicas(values.get("gateway_replicas", "2"))
+        return _checked(
+            cls(**texts, port=port, pool_network_policy=peers, gateway_replicas=replicas)
+        )
 
 
 def variables_of(arguments: Sequence[str]) -> dict[str, str]:
@@ -120,6 +132,10 @@ def _checked(config: OperatorConfig) -> OperatorConfig:
     _check_choice("log_level", config.log_level, LOG_LEVELS)
     _check_choice("scope", config.scope, SCOPES)
     _check_namespaces(config)
+    gateway = ("gateway_image", "gateway_envoy_image", "gateway_cluster_role")
+    if len({bool(getattr(config, name)) for name in gateway}) > 1:
+        names = ", ".join(map(_variable, gateway))
+        raise OperatorConfigError(f"{names} must be set together")
     if config.prometheus_url:
         url = urlsplit(config.prometheus_url)
         if url.scheme not in ("http", "https") or not url.hostname or url.username:
@@ -181,6 +197,14 @@ def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         choices = ", ".join(choice for choice in allowed if choice)
         raise OperatorConfigError(f"{_variable(name)} must be one of {choices}, got {value!r}")
+
+
+def _replicas(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_GATEWAY_REPLICAS:
+        raise OperatorConfigError(
+            f"{_variable('gateway_replicas')} must be 1 to {MAX_GATEWAY_REPLICAS}, got {text!r}"
+        )
+    return int(text)
 
 
 def _port(text: str) -> int:

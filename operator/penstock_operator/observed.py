@@ -73,6 +73,8 @@ class ChildObject:
     """The object as the API server returned it, without `status` and `metadata.managedFields`."""
     status: Mapping[str, Any] = field(default_factory=dict)
     """The part of `status` that decisions read (Deployments only)."""
+    owner_uids: frozenset[str] = frozenset()
+    """UIDs of all owner references."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,37 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutedPool:
+    """A pool that its namespace's gateway has to know: its spec selects the gateway, or its Service still has a listener."""
+
+    uid: str
+    namespace: str
+    name: str
+    created: float
+    wanted: bool
+    """Whether the spec selects routing mode Gateway."""
+    port: int | None
+    """Port of its listener, which its Service records."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayView:
+    """The gateway of a namespace, as one of its pools needs it."""
+
+    children: Mapping[tuple[str, str], ChildObject] = field(default_factory=dict)
+    """Existing objects under the gateway's names, regardless of owner, by (kind, name)."""
+    pods: int = 0
+    """Ready pods of the gateway that answered."""
+    listening: bool = False
+    """Whether there are such pods, and each of them listens for the pool on its port."""
+    problem: str = ""
+    """Why a pod of the gateway does not listen, or did not answer."""
+
+
+NO_GATEWAY = GatewayView()
+
+
+@dataclass(frozen=True, slots=True)
 class PoolView:
     """Everything that decisions read about one pool."""
 
@@ -251,6 +284,7 @@ class PoolView:
     rejections: tuple[Rejection, ...] = ()
     settings_record: str | None = None
     """The pool's settings record in the operator's namespace, as JSON."""
+    gateway: GatewayView = NO_GATEWAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,3 +343,5 @@ class Observed:
     """Every pool that is not being deleted; `matchedPools` of a policy counts these."""
     pool_schema: SchemaSkew = AS_BUILT
     """Difference of the served CRD of pools."""
+    routed_pools: tuple[RoutedPool, ...] = ()
+    """Every pool that a gateway has to know and that is not being deleted."""

@@ -103,6 +103,16 @@ containers:
 - name: PENSTOCK_POOL_NETWORK_POLICY
   value: {{ include "penstock.poolPeers" . | quote }}
 {{- end }}
+{{- if .Values.gateway.image.repository }}
+- name: PENSTOCK_GATEWAY_IMAGE
+  value: {{ include "penstock.reference" (list .Values.gateway.image .Chart.AppVersion) | quote }}
+- name: PENSTOCK_GATEWAY_ENVOY_IMAGE
+  value: {{ include "penstock.reference" (list .Values.gateway.envoyImage "latest") | quote }}
+- name: PENSTOCK_GATEWAY_CLUSTER_ROLE
+  value: {{ include "penstock.clusterName" . }}-gateway
+- name: PENSTOCK_GATEWAY_REPLICAS
+  value: {{ .Values.gateway.replicas | quote }}
+{{- end }}
 {{- if .Values.tls.secretName }}
 - name: PENSTOCK_TLS_FOLDER
   value: /etc/penstock-tls

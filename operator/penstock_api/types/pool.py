@@ -13,6 +13,7 @@ from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.resources import Resource
+from penstock_api.types.routing import RoutingSpec
 from penstock_api.types.runtime import GenerationSpec, RuntimeSpec
 from penstock_api.types.service import ServiceSpec
 from penstock_api.types.status import PoolStatus
@@ -91,12 +92,30 @@ _GENERATION_RULE = rule(
     "has(self.model.task) ? self.model.task : 'unset'",
     at=".generation",
 )
+_GATEWAY_TLS_RULE = rule(
+    "!has(self.tls) || !has(self.routing) || !has(self.routing.mode) || self.routing.mode != 'Gateway'",
+    "routing.mode %s cannot be combined with tls, which the gateway does not support yet: use mode Service, or remove tls",
+    "self.routing.mode",
+    at=".routing.mode",
+)
+_GATEWAY_HEADLESS_RULE = rule(
+    "!has(self.service) || !has(self.service.type) || self.service.type != 'Headless'"
+    " || !has(self.routing) || !has(self.routing.mode) || self.routing.mode != 'Gateway'",
+    "routing.mode %s cannot be combined with service.type Headless, which leads clients past the Service's ports:"
+    " use another type, or mode Service",
+    "self.routing.mode",
+    at=".routing.mode",
+)
 
 
 class PoolSpec(ApiModel):
     """Desired state of a pool. Unset fields take a policy's default or a built-in one."""
 
-    model_config = ConfigDict(json_schema_extra=rules(_TOKENS_RULE, _GENERATION_RULE))
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            _TOKENS_RULE, _GENERATION_RULE, _GATEWAY_TLS_RULE, _GATEWAY_HEADLESS_RULE
+        )
+    )
 
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1
     """Replica count in scaling modes Manual and Recommend, which `kubectl scale` writes. Modes Auto and Hold ignore it."""
@@ -126,6 +145,8 @@ class PoolSpec(ApiModel):
     """Batching of requests. Live: applied without a restart."""
     scaling: Scaling | None = None
     """Control of the replica count. Live: applied without a restart."""
+    routing: RoutingSpec | None = None
+    """Distribution of requests over the pods. Live: applied without a restart; the pool's Service keeps its address."""
     weight: Weight | None = None
     """Weight of the pool when a GPU budget or the cluster is short of devices; a policy can bound it. Live; defaults to 100."""
 

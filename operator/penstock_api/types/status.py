@@ -162,7 +162,7 @@ class PoolStatus(ApiModel):
     ) = None
     """Ready, Progressing, UpToDate, Scaling, LimitsApplied, MetricsAvailable, PolicyApplied, BudgetLimited.
 
-    Stalled, Reconciling and DevicesUsed are present only where they apply.
+    Stalled, Reconciling, DevicesUsed and Routed are present only where they apply.
     """
     candidate: CandidateDecision | None = None
     """Decision of a policy's candidate, for comparison."""

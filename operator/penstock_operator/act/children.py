@@ -115,8 +115,10 @@ def _is_own(entry: Json, operation: str) -> bool:
 
 
 def _owned(view: PoolView, write: ChildWrite) -> ChildObject:
-    """Return the child in the view. Raises `Conflict` if the pool does not control it."""
+    """Return the child in the view. Raises `Conflict` if neither the pool nor its namespace's gateway has it."""
     name = write.manifest["metadata"]["name"]
+    if (shared := view.gateway.children.get((write.kind, name))) is not None:
+        return shared
     children = {(child.kind, child.name): child for child in view.revisions} | dict(view.children)
     child = children.get((write.kind, name))
     if child is None or child.controller_uid != view.pool.uid:

@@ -75,7 +75,12 @@ def all_writes(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> tuple[C
             for write in writes
             if write.write is not Write.CREATE or _records_live_template(write, outcome)
         ]
-    return (*writes, *_expired_revisions(outcome), *_unused_network_policy(outcome))
+    return (
+        *writes,
+        *_expired_revisions(outcome),
+        *_unused_network_policy(outcome),
+        *outcome.gateway.writes,
+    )
 
 
 def desired_manifests(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
@@ -91,7 +96,7 @@ def desired_manifests(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> 
             yield deployment(pool, pinned.template, pinned.inputs, outcome.count, outcome.rollout)
     if outcome.peers is not None:
         yield network_policy(pool, outcome.peers)
-    yield service(pool, outcome.effective.service)
+    yield service(pool, outcome.effective.service, outcome.gateway.route)
     yield disruption_budget(pool)
 
 

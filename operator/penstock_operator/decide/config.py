@@ -22,6 +22,23 @@ class PoolPeers:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """The pods of every namespace's gateway."""
+
+    image: str
+    """Image of the controller."""
+    envoy_image: str
+    cluster_role: str
+    """ClusterRole that allows to watch Services and pods; the operator binds it in each namespace with a gateway."""
+    replicas: int = 2
+    heap_bytes: int = 2**30
+    """Envoy's heap, near which it sheds load."""
+    image_pull_policy: ImagePullPolicy | None = None
+    ids: IdSource = IdSource.FIXED
+    """Source of UID and GID, of which both containers need the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class DecideConfig:
     """Settings that the administrator sets through the chart and that no pool can change."""
 
@@ -33,3 +50,5 @@ class DecideConfig:
     """Origin of the user and group IDs that a pool leaves unset."""
     peers: PoolPeers | None = None
     """None: the operator creates no NetworkPolicy for pools."""
+    gateway: GatewayConfig | None = None
+    """None: this installation has no gateway."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.status import BoundedField, CandidateDecision
 from penstock_operator.decide.config import PoolPeers
+from penstock_operator.decide.gateway import GatewayPlan
 from penstock_operator.decide.manifests.deployment import ReplicaCount
-from penstock_operator.decide.manifests.metadata import child_name
+from penstock_operator.decide.manifests.metadata import child_name, service_name
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.rollout import RolloutPlan
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
@@ -16,6 +17,8 @@ from penstock_operator.observed import AS_BUILT, ChildObject, PodObject, PoolVie
 
 BUDGETED_FIELD = "status.desiredReplicas"
 """The field that a budget lowers: the resulting count, which is not in the spec."""
+
+NO_ROUTE = GatewayPlan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class PoolOutcome:
     """Reason for which the requested settings are not in force; empty while they are."""
     on_trial: bool = False
     """Whether the effect of the requested settings is being measured."""
+    gateway: GatewayPlan = NO_ROUTE
+    """The route of the pool's requests, and the writes of the namespace's gateway."""
     peers: PoolPeers | None = None
     """Sources that the NetworkPolicy admits; None without a NetworkPolicy."""
     contested: bool = False
@@ -82,6 +87,12 @@ class PoolOutcome:
     def deployment(self) -> ChildObject | None:
         """Return the pool's own Deployment, if it exists."""
         return own_deployment(self.view)
+
+
+def own_service(view: PoolView) -> ChildObject | None:
+    """Return the Service that the pool controls, if it exists."""
+    live = view.children.get(("Service", service_name(view.pool)))
+    return live if live is not None and live.controller_uid == view.pool.uid else None
 
 
 def own_deployment(view: PoolView) -> ChildObject | None:

@@ -52,6 +52,10 @@ DISRUPTION_BUDGET = ResourceKind(
 NETWORK_POLICY = ResourceKind(
     "NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", label_selector=POOL_OBJECTS
 )
+ROLE_BINDING = ResourceKind(
+    "RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings", label_selector=POOL_OBJECTS
+)
+"""Of gateways only: watched where the installation has a gateway."""
 POD = ResourceKind("Pod", "", "v1", "pods", label_selector=POOL_OBJECTS)
 
 NAMED_CHILDREN = (DEPLOYMENT, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, SERVICE_ACCOUNT)
@@ -60,7 +64,9 @@ GUARDED_CHILDREN = (*NAMED_CHILDREN, NETWORK_POLICY)
 """Named children of pools that have a NetworkPolicy."""
 CHILDREN = (*GUARDED_CHILDREN, REVISION)
 WATCHED = (POOL, POLICY, NAMESPACE, *CHILDREN, REPLICA_SET, POD)
-BY_KIND = {kind.kind: kind for kind in WATCHED}
+GATEWAY_CHILDREN = (SERVICE_ACCOUNT, ROLE_BINDING, DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY)
+"""Objects of a namespace's gateway, all under the same name."""
+BY_KIND = {kind.kind: kind for kind in (*WATCHED, ROLE_BINDING)}
 
 
 def child_name(kind: ResourceKind, pool_name: str) -> str:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from penstock_operator.config import OperatorConfig
 from penstock_operator.errors import Rejected
 from penstock_operator.kube.client import ApiClient, ApiRequest
-from penstock_operator.kube.kinds import CONFIG_MAP, NAMESPACE, POLICY, WATCHED, ResourceKind
+from penstock_operator.kube.kinds import (
+    CONFIG_MAP,
+    NAMESPACE,
+    POLICY,
+    ROLE_BINDING,
+    WATCHED,
+    ResourceKind,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +50,18 @@ class Scope:
 
 
 CLUSTER = Scope()
+CLUSTER_WITH_GATEWAYS = Scope((WatchScope(None, (*WATCHED, ROLE_BINDING)),))
 
 
-def namespaces_scope(namespaces: Sequence[str], own: str, *, policies_readable: bool) -> Scope:
+def namespaces_scope(
+    namespaces: Sequence[str], own: str, *, policies_readable: bool, gateways: bool = False
+) -> Scope:
     """Return the scope of an installation in namespace `own` that serves `namespaces`.
 
     A Role can grant get on its Namespace object, but neither list nor watch: `Resync` reads it by name.
     """
     within = tuple(kind for kind in WATCHED if kind not in (POLICY, NAMESPACE))
+    within += (ROLE_BINDING,) if gateways else ()
     watches = [WatchScope(namespace, within) for namespace in namespaces]
     if own not in namespaces:
         watches.append(WatchScope(own, (CONFIG_MAP,)))  # the settings records
@@ -68,14 +79,17 @@ async def scope_of(config: OperatorConfig, cluster: ApiClient) -> Scope:
     Raises:
         ClusterError: the API server did not answer whether policies may be read.
     """
+    gateways = bool(config.gateway_image)
     if not config.served:
-        return CLUSTER
+        return CLUSTER_WITH_GATEWAYS if gateways else CLUSTER
     readable = await _policies_readable(cluster)
     if not readable:
         log.warning(
             "no permission to read InferencePolicies, so none applies: set rbac.readPolicies"
         )
-    return namespaces_scope(config.served, config.namespace, policies_readable=readable)
+    return namespaces_scope(
+        config.served, config.namespace, policies_readable=readable, gateways=gateways
+    )
 
 
 async def _policies_readable(cluster: ApiClient) -> bool:

@@ -11,12 +11,14 @@ from penstock_operator.decide.spec.prometheus import MetricsServer, metrics_serv
 from penstock_operator.errors import ClusterError
 from penstock_operator.observe.cluster.absence import Confirmations
 from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.gateway import NO_ANSWERS
 from penstock_operator.observe.cluster.views import (
     ObservedExtras,
     namespace_labels,
     owned_pods,
     pool_view,
 )
+from penstock_operator.observe.gateway_status import GatewayReader
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolObject, PoolView, SignalSource
@@ -39,6 +41,8 @@ class Observer:
     pods_session: aiohttp.ClientSession
     """Session for calls to pods: it trusts their CA."""
     queries: SharedQueries = field(default_factory=SharedQueries)
+    gateways: GatewayReader | None = None
+    """None: this installation has no gateway."""
 
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the views of the pools; a pool whose children cannot be confirmed is left out."""
@@ -83,5 +87,8 @@ class Observer:
         except ClusterError as error:
             log.warning("%s/%s: failed to observe the pool: %s", pool.namespace, pool.name, error)
             return None
-        extras = ObservedExtras(confirmed, state.signals, state.acknowledgements, state.rejections)
+        answers = NO_ANSWERS if self.gateways is None else await self.gateways.read(pool, now)
+        extras = ObservedExtras(
+            confirmed, state.signals, state.acknowledgements, state.rejections, answers
+        )
         return pool_view(self.store, pool, extras)

@@ -21,6 +21,7 @@ from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.errors import NotLeading, ObjectNotFound
 from penstock_operator.kube.scope import Scope
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
+from penstock_operator.observe.cluster.gateway import routed_pools
 from penstock_operator.observe.cluster.views import all_pools, is_terminating
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observed import Observed, PoolObject, PoolView
@@ -145,6 +146,7 @@ class PassRunner:
             control_keys=self.leader.public_keys(),
             all_pools=all_pools(store, self._led_namespaces()),
             pool_schema=self.schemas.of(names.POOL_KIND),
+            routed_pools=routed_pools(store, self._led_namespaces()) if self.config.gateway else (),
         )
 
     def _led_namespaces(self) -> frozenset[str]:

@@ -37,7 +37,7 @@ ALIASES = {
     "defaultRuntimeImagePullPolicy": "Never",
 }
 ENABLING = {
-    "platform": "Kubernetes", "image.digest": "", "runtimeImage.digest": "", "metrics.service.enabled": True,
+    "platform": "Kubernetes", "image.digest": "", "runtimeImage.digest": "", "gateway.image.digest": "", "gateway.envoyImage.digest": "", "metrics.service.enabled": True,
     "rbac.create": True, "rbac.readPolicies": True, "rbac.people": True, "serviceAccount.create": True,
 }  # fmt: skip
 """With these over the changed values, every value acts."""

@@ -1,30 +1,35 @@
-"""The Service of a pool's clients."""
+"""The Service of a pool's clients, which selects the pods or the namespace's gateway."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from penstock_api import names
 from penstock_api.types.service import ServiceSpec, ServiceType
+from penstock_operator.decide.manifests.gateway import selector as gateway_selector
 from penstock_operator.decide.manifests.metadata import Manifest, metadata, selector, service_name
+from penstock_operator.decide.route import DIRECT, Route, RouteStep
 from penstock_operator.observed import PoolObject
 
 
-def service(pool: PoolObject, given: ServiceSpec) -> Manifest:
+def service(pool: PoolObject, given: ServiceSpec, route: Route = DIRECT) -> Manifest:
     """Return the Service with the client port only, so that exposing a pool never exposes its control API."""
+    routed = route.step is RouteStep.ROUTED
     port: dict[str, Any] = {
         "name": names.CLIENT_PORT_NAME,
         "port": names.CLIENT_PORT,
-        "targetPort": names.CLIENT_PORT_NAME,
+        "targetPort": route.port if routed else names.CLIENT_PORT_NAME,
         "protocol": "TCP",
         "appProtocol": "http" if pool.spec.tls is None else "https",
     }
     if given.node_port is not None:
         port["nodePort"] = given.node_port
+    annotations = {**(given.annotations or {}), **route.annotations}
+    selected = gateway_selector() if routed else selector(pool)
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(pool, service_name(pool), given.annotations),
-        "spec": {**_type(given), "selector": selector(pool), "ports": [port]},
+        "metadata": metadata(pool, service_name(pool), annotations),
+        "spec": {**_type(given), "selector": selected, "ports": [port]},
     }
 
 

@@ -60,6 +60,17 @@ def child_write(pool: PoolObject, live: ChildObject | None, desired: Manifest) -
     return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own})
 
 
+def shared_write(live: ChildObject | None, desired: Manifest) -> ChildWrite | None:
+    """Return the write that brings an object without a controller to its desired state, or None; the caller knows its owners."""
+    manifest = with_hash(desired)
+    if live is None:
+        return ChildWrite(Write.CREATE, manifest["kind"], manifest)
+    if live.deleting or _same(live.manifest, manifest):
+        return None
+    own = {**manifest["metadata"], "uid": live.uid}
+    return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own})
+
+
 def _same(live: Mapping[str, Any], desired: Manifest) -> bool:
     content = {key: value for key, value in desired.items() if key not in {"apiVersion", "kind"}}
     return covers(live, content)

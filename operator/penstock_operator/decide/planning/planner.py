@@ -16,6 +16,7 @@ from penstock_operator.decide.budgets.requests import quota
 from penstock_operator.decide.budgets.update import affected, next_ledger
 from penstock_operator.decide.children import name_conflicts
 from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.gateway import gateway_plan
 from penstock_operator.decide.limits import acknowledged, desired_limits, publish, pushes
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.replica_conflict import contest
@@ -25,8 +26,9 @@ from penstock_operator.decide.planning import memoized
 from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.planning.pool_draft import PassContext, PoolDraft, draft
 from penstock_operator.decide.planning.shadow import Shadow, record_step
-from penstock_operator.decide.pool_outcome import PoolOutcome, own_deployment
+from penstock_operator.decide.pool_outcome import PoolOutcome, own_deployment, own_service
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaLedger, QuotaRequest
+from penstock_operator.decide.route import RouteStep
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.decision import ScalingOutcome, checkpoint_data, conclude
 from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
@@ -125,6 +127,7 @@ def decide_pool(
     scaling_state, scaling = conclude(drafted.proposal, quota(grant), now)
     shadow, candidate = _shadow(drafted, scaling.replicas, now)
     conflicts, deployed = name_conflicts(view, drafted.peers), own_deployment(view)
+    gateway = gateway_plan(view, own_service(view), observed.routed_pools, drafted.config, now)
     replicas = _allowed_replicas(view, scaling, drafted.pinned)
     contested = contest(deployed, replicas, before.contest, now)
     transitions = observed.lease_transitions.get(view.pool.namespace, 0)
@@ -152,6 +155,7 @@ def decide_pool(
         rolled_back=rollback.rolled_back,
         on_trial=rollback.record is not None and bool(rollback.record.trial),
         peers=drafted.peers,
+        gateway=gateway,
         contested=contested.backs_off,
         on_time=on_time.share if objectives.any else None,
         pods=staying,
@@ -234,6 +238,7 @@ def _settled(outcome: PoolOutcome) -> bool:
     return (
         all_ready
         and granted
+        and outcome.gateway.route.step not in (RouteStep.OPENING, RouteStep.LEAVING)
         and limits is not None
         and all(acknowledged(view, pod, limits) for pod in outcome.ready)
     )

@@ -51,8 +51,13 @@ class PoolDraft:
     quota_requests: tuple[QuotaRequest, ...]
     memoized: MemoizedInputs
     rollback: RollbackDecision
+    config: DecideConfig
     candidate: CandidateProposal | None = None
-    peers: PoolPeers | None = None
+
+    @property
+    def peers(self) -> PoolPeers | None:
+        """Return the sources that the pool's NetworkPolicy admits."""
+        return self.config.peers
 
     @property
     def quota_request(self) -> QuotaRequest | None:
@@ -102,7 +107,7 @@ def draft(view: PoolView, law_state: object | None, context: PassContext) -> Poo
         memoized=MemoizedInputs(applied, template, stored, state.memoized.writes),
         rollback=rollback,
         candidate=_candidate(view, state, policies, before, context),
-        peers=config.peers,
+        config=config,
     )
 
 

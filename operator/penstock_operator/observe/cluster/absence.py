@@ -7,11 +7,18 @@ cached for a few seconds, so that a pool in conflict costs few reads and recover
 import asyncio
 from dataclasses import dataclass, field
 
+from penstock_api import names
 from penstock_operator.errors import ObjectNotFound
 from penstock_operator.kube.client import ApiClient
-from penstock_operator.kube.kinds import NAMED_CHILDREN, ResourceKind
+from penstock_operator.kube.kinds import (
+    GATEWAY_CHILDREN,
+    NAMED_CHILDREN,
+    NETWORK_POLICY,
+    ResourceKind,
+)
 from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.gateway import is_wanted
 from penstock_operator.observe.cluster.views import child_keys
 from penstock_operator.observed import ChildObject, PoolObject
 from penstock_operator.reconcile_state import ChildKey
@@ -34,6 +41,8 @@ class Confirmations:
     store: ObjectStore
     named: tuple[ResourceKind, ...] = NAMED_CHILDREN
     """The kinds of children that every pool has."""
+    gateways: bool = False
+    """Whether this installation has a gateway."""
     _foreign: dict[str, dict[ChildKey, _Foreign]] = field(default_factory=dict)
 
     async def confirm(self, pool: PoolObject, now: float) -> dict[ChildKey, ChildObject]:
@@ -44,7 +53,7 @@ class Confirmations:
         """
         missing = [
             (kind, name)
-            for kind, name in child_keys(pool, self.named)
+            for kind, name in (*child_keys(pool, self.named), *self._gateway_keys(pool))
             if self.store.by_name(kind, pool.namespace, name) is None
         ]
         known = self._foreign.get(pool.uid, {})
@@ -58,6 +67,16 @@ class Confirmations:
         }
         self._cache(pool.uid, foreign)
         return {key: entry.child for key, entry in foreign.items()}
+
+    def _gateway_keys(self, pool: PoolObject) -> tuple[tuple[ResourceKind, str], ...]:
+        if not self.gateways or not is_wanted(pool):
+            return ()
+        guarded = NETWORK_POLICY in self.named
+        return tuple(
+            (kind, names.GATEWAY_NAME)
+            for kind in GATEWAY_CHILDREN
+            if guarded or kind is not NETWORK_POLICY
+        )
 
     def has_foreign(self, pool_uid: str) -> bool:
         """Return whether a foreign object has a name that the pool's children need."""

@@ -212,7 +212,7 @@ class ObjectStore:
     ) -> frozenset[str] | None:
         if kind is kinds.NAMESPACE:
             return frozenset(pool.uid for pool in self.pools.values() if pool.namespace == name[2])
-        return ALL_POOLS if kind is kinds.POLICY else pools
+        return ALL_POOLS if kind is kinds.POLICY else pools - {names.GATEWAY_UID}
 
 
 def _pools_of(kind: ResourceKind, meta: Json) -> frozenset[str]:
@@ -222,6 +222,8 @@ def _pools_of(kind: ResourceKind, meta: Json) -> frozenset[str]:
     if kind in (kinds.POLICY, kinds.NAMESPACE):
         return frozenset()
     label = (meta.get("labels") or {}).get(names.LABEL_POOL_UID)
+    if label == names.GATEWAY_UID and kind in kinds.GATEWAY_CHILDREN:
+        return convert.owner_uids(meta) | {label}
     owner = convert.controller_uid(meta) if kind in kinds.CHILDREN else None
     return frozenset(uid for uid in (label, owner) if uid)
 

@@ -116,6 +116,7 @@ def child_object(kind: str, raw: Json) -> ChildObject:
         uid=meta["uid"],
         resource_version=meta["resourceVersion"],
         controller_uid=controller_uid(meta),
+        owner_uids=owner_uids(meta),
         deleting="deletionTimestamp" in meta,
         manifest=slim,
         status={key: status[key] for key in DEPLOYMENT_STATUS if key in status},
@@ -168,6 +169,11 @@ def controller_uid(meta: Json) -> str | None:
         if owner.get("controller"):
             return str(owner["uid"])
     return None
+
+
+def owner_uids(meta: Json) -> frozenset[str]:
+    """Return the UIDs of all owner references."""
+    return frozenset(str(owner["uid"]) for owner in meta.get("ownerReferences") or ())
 
 
 def child_digest(child: ChildObject) -> str:

@@ -7,6 +7,7 @@ from penstock_api import names
 from penstock_operator.kube import kinds
 from penstock_operator.kube.kinds import ResourceKind, child_name
 from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.gateway import NO_ANSWERS, GatewayAnswers, gateway_view
 from penstock_operator.observed import (
     Acknowledgement,
     ChildObject,
@@ -29,6 +30,7 @@ class ObservedExtras:
     signals: PoolSignals
     acknowledgements: Mapping[str, Acknowledgement]
     rejections: tuple[Rejection, ...] = ()
+    gateway: GatewayAnswers = NO_ANSWERS
 
 
 def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> PoolView:
@@ -38,12 +40,13 @@ def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> P
     return PoolView(
         pool=pool,
         namespace_labels=namespace_labels(store, pool.namespace),
-        children={**extras.confirmed, **named_children(store, pool)},
+        children={**_without_gateway(extras.confirmed), **named_children(store, pool)},
         revisions=tuple(_revisions(store, pool.uid)),
         pods=pods,
         signals=extras.signals,
         acknowledgements={uid: ack for uid, ack in extras.acknowledgements.items() if uid in live},
         rejections=extras.rejections,
+        gateway=gateway_view(store, pool, extras.confirmed, extras.gateway),
         settings_record=None if (record := record_of(store, pool.uid)) is None else _text(record),
     )
 
@@ -82,6 +85,10 @@ def child_keys(
 ) -> tuple[tuple[ResourceKind, str], ...]:
     """Return the kinds and names of the children that a pool has of these kinds."""
     return tuple((kind, child_name(kind, pool.name)) for kind in named)
+
+
+def _without_gateway(confirmed: Mapping[ChildKey, ChildObject]) -> dict[ChildKey, ChildObject]:
+    return {key: item for key, item in confirmed.items() if key[1] != names.GATEWAY_NAME}
 
 
 def owned_pods(store: ObjectStore, pool_uid: str) -> Iterator[PodObject]:

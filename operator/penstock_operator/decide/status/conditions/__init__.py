@@ -9,6 +9,7 @@ from penstock_operator.decide.status.conditions.kstatus import kstatus
 from penstock_operator.decide.status.conditions.policy import policy_applied
 from penstock_operator.decide.status.conditions.progress import progressing, up_to_date
 from penstock_operator.decide.status.conditions.readiness import ready
+from penstock_operator.decide.status.conditions.routed import routed
 
 
 def all_conditions(outcome: PoolOutcome, now: float) -> tuple[Condition, ...]:
@@ -24,6 +25,7 @@ def all_conditions(outcome: PoolOutcome, now: float) -> tuple[Condition, ...]:
         policy_applied(outcome),
         budget_limited(outcome),
         *devices_used(outcome),
+        *routed(outcome),
     )
 
 

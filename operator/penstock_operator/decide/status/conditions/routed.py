@@ -1,0 +1,39 @@
+"""The Routed condition: whether requests reach the pods through the namespace's gateway."""
+
+from collections.abc import Iterator
+
+from penstock_api.conditions import Condition, ConditionStatus, condition
+from penstock_operator.decide.pool_outcome import PoolOutcome
+from penstock_operator.decide.route import RouteStep
+
+ROUTED = "Routed"
+TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
+
+
+def routed(outcome: PoolOutcome) -> Iterator[Condition]:
+    """Yield the condition of a pool that is routed, or on its way into the gateway or out of it."""
+    plan, gateway = outcome.gateway, outcome.view.gateway
+    step, problem = plan.route.step, gateway.problem
+    if not plan.wanted:
+        if step is RouteStep.LEAVING:
+            message = "clients reach the pods again; the gateway's listener closes in a moment"
+            yield condition(ROUTED, FALSE, "Leaving", message)
+        return
+    if plan.obstacle:
+        how = (
+            "the gateway keeps the last route"
+            if step is RouteStep.ROUTED
+            else "clients reach the pods directly"
+        )
+        yield condition(ROUTED, FALSE, "GatewayUnavailable", f"{plan.obstacle}; {how}")
+    elif step is RouteStep.ROUTED:
+        if problem:
+            message = f"requests go through the gateway, but {problem}; what was in force stays"
+            yield condition(ROUTED, TRUE, "GatewayDegraded", message)
+        else:
+            message = f"{gateway.pods} gateway pods spread the requests, on port {plan.route.port}"
+            yield condition(ROUTED, TRUE, "ThroughGateway", message)
+    else:
+        why = problem or "no pod of the gateway is ready yet"
+        message = f"clients reach the pods directly until the gateway listens: {why}"
+        yield condition(ROUTED, FALSE, "GatewayNotReady", message)

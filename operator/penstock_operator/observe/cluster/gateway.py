@@ -1,0 +1,107 @@
+"""The gateway of a namespace in the object store, the pools that need one, and what its pods answer."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock_api import names
+from penstock_api.types.routing import RoutingMode
+from penstock_operator.decide.route import live_route
+from penstock_operator.kube import kinds
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observed import (
+    ChildObject,
+    GatewayView,
+    PodObject,
+    PoolObject,
+    RoutedPool,
+)
+from penstock_operator.reconcile_state import ChildKey
+
+LISTENER, ACCEPTED = "Listener", "Accepted"
+"""Resource of a pool in a gateway's status, and its state once Envoy has it in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayAnswers:
+    """What the ready pods of a gateway answered: a status in JSON, or why there is none, by the pod's name."""
+
+    by_pod: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
+
+
+NO_ANSWERS = GatewayAnswers()
+
+
+def is_wanted(pool: PoolObject) -> bool:
+    """Return whether the spec selects routing mode Gateway."""
+    routing = pool.spec.routing
+    return routing is not None and routing.mode is RoutingMode.GATEWAY
+
+
+def listener_port(store: ObjectStore, pool: PoolObject) -> int | None:
+    """Return the port of the pool's listener, which its own Service records."""
+    service = store.by_name(kinds.SERVICE, pool.namespace, pool.name)
+    return live_route(service).port if service and service.controller_uid == pool.uid else None
+
+
+def routed_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[RoutedPool, ...]:
+    """Return the pools in these namespaces that a gateway has to know."""
+    return tuple(
+        RoutedPool(pool.uid, pool.namespace, pool.name, pool.created, wanted, port)
+        for pool in store.pools.values()
+        if pool.namespace in namespaces and not pool.deleting
+        for wanted, port in [(is_wanted(pool), listener_port(store, pool))]
+        if wanted or port is not None
+    )
+
+
+def gateway_pods(store: ObjectStore, namespace: str) -> Iterator[PodObject]:
+    """Yield the ready pods of the namespace's gateway: their ReplicaSet is controlled by its Deployment."""
+    deployment = store.by_name(kinds.DEPLOYMENT, namespace, names.GATEWAY_NAME)
+    for uid in store.of_pool(names.GATEWAY_UID):
+        record = store.pods.get(uid)
+        if record is None or record.namespace != namespace or record.finished:
+            continue
+        replica_set = store.replica_sets.get(record.controller_uid or "")
+        if replica_set is None or deployment is None:
+            continue
+        own = replica_set.controller_uid == deployment.uid
+        if own and record.pod.ready and not record.pod.terminating:
+            yield record.pod
+
+
+def gateway_view(
+    store: ObjectStore,
+    pool: PoolObject,
+    confirmed: Mapping[ChildKey, ChildObject],
+    answers: GatewayAnswers,
+) -> GatewayView:
+    """Return the gateway of the pool's namespace as the pool needs it."""
+    children = {key: item for key, item in confirmed.items() if key[1] == names.GATEWAY_NAME}
+    for kind in kinds.GATEWAY_CHILDREN:
+        item = store.by_name(kind, pool.namespace, names.GATEWAY_NAME)
+        if item is not None:
+            children[kind.kind, item.name] = item
+    port = listener_port(store, pool)
+    problems = {pod: _problem(answer, pool, port) for pod, answer in answers.by_pod.items()}
+    failing = sorted(f"pod {pod}: {problem}" for pod, problem in problems.items() if problem)
+    return GatewayView(
+        children, len(problems), bool(problems) and not failing, failing[0] if failing else ""
+    )
+
+
+def _problem(answer: Mapping[str, Any] | str, pool: PoolObject, port: int | None) -> str:
+    """Return why a gateway's pod does not listen for the pool on `port`; empty if it does."""
+    if isinstance(answer, str):
+        return answer
+    known = answer.get("pools")
+    state = known.get(pool.name) if isinstance(known, dict) else None
+    if not isinstance(state, dict) or port is None or state.get("port") != port:
+        unroutable = answer.get("unroutableServices")
+        why = unroutable.get(pool.name) if isinstance(unroutable, dict) else None
+        return str(why or "it does not know the pool yet")
+    for rejection in state.get("rejections") or ():
+        return f"Envoy rejected its {rejection['resource'].lower()}: {rejection['message']}"
+    resources = state.get("resources")
+    accepted = isinstance(resources, dict) and resources.get(LISTENER) == ACCEPTED
+    return "" if accepted else "Envoy has not accepted the listener yet"

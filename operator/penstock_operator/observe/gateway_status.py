@@ -1,0 +1,64 @@
+"""`GatewayReader`: the status of a namespace's gateway, read from its pods and shared by the pools of a pass."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+
+from penstock_api.names import GATEWAY_STATUS_PORT, PATH_GATEWAY_STATUS
+from penstock_operator.net.http import CallFailed, HttpCall, call, pod_url
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.gateway import (
+    NO_ANSWERS,
+    GatewayAnswers,
+    gateway_pods,
+    is_wanted,
+    listener_port,
+)
+from penstock_operator.observed import PodObject, PoolObject
+
+LIMIT_BYTES = 4 * 1024 * 1024
+CACHE_SECONDS = 1.0
+"""Age below which an answer is reused: the pools of one pass share it, and an opening pool waits no longer than this."""
+
+
+@dataclass(slots=True)
+class GatewayReader:
+    """Reads the pods of gateways."""
+
+    session: aiohttp.ClientSession
+    store: ObjectStore
+    _read: dict[str, tuple[float, asyncio.Task[GatewayAnswers]]] = field(default_factory=dict)
+    """Time and answers of the last read, by namespace."""
+
+    async def read(self, pool: PoolObject, now: float) -> GatewayAnswers:
+        """Return what the gateway's pods answer, if the pool is to be routed; failures are answers."""
+        if not is_wanted(pool) or listener_port(self.store, pool) is None:
+            return NO_ANSWERS
+        at, task = self._read.get(pool.namespace, (float("-inf"), None))
+        if task is None or now - at >= CACHE_SECONDS:
+            task = asyncio.ensure_future(self._read_pods(pool.namespace))
+            self._read[pool.namespace] = now, task
+        return await asyncio.shield(task)
+
+    async def _read_pods(self, namespace: str) -> GatewayAnswers:
+        pods = [(pod.ip, pod) for pod in gateway_pods(self.store, namespace) if pod.ip]
+        answers = await asyncio.gather(*(self._answer(ip, pod) for ip, pod in pods))
+        return GatewayAnswers(dict(answers))
+
+    async def _answer(self, ip: str, pod: PodObject) -> tuple[str, Mapping[str, Any] | str]:
+        url = pod_url(ip, GATEWAY_STATUS_PORT, PATH_GATEWAY_STATUS)
+        try:
+            status, body = await call(self.session, HttpCall("GET", url, LIMIT_BYTES))
+            answer = json.loads(body) if status == HTTPStatus.OK else None
+        except CallFailed as error:
+            return pod.name, f"{PATH_GATEWAY_STATUS} {error}"
+        except ValueError:
+            return pod.name, f"{PATH_GATEWAY_STATUS} returned something that is not JSON"
+        if not isinstance(answer, dict):
+            return pod.name, f"{PATH_GATEWAY_STATUS} responded {status}"
+        return pod.name, answer

@@ -1,0 +1,193 @@
+"""A pool that is routed through its namespace's gateway: objects, steps of its Service, and the condition Routed."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from penstock_api import names
+from penstock_operator.decide.actions import ChildWrite, Write
+from penstock_operator.decide.config import DecideConfig, GatewayConfig, PoolPeers
+from penstock_operator.decide.manifests.gateway import labels
+from penstock_operator.decide.route import LEAVING_SECONDS, live_route
+from penstock_operator.observed import ChildObject, GatewayView, Observed, PoolView, RoutedPool
+from tests.unit.operator.decide.world import CONFIG, NOW, World, child, message, pod, pool, reason
+
+GATEWAY = GatewayConfig(
+    "registry.example/gateway:1", "registry.example/envoy:1", "penstock-gateway"
+)
+INSTALLED = replace(CONFIG, gateway=GATEWAY)
+NAMES = {"ServiceAccount", "RoleBinding", "Deployment", "PodDisruptionBudget"}
+FIRST = names.GATEWAY_PORTS[0]
+
+
+@dataclass
+class RoutedWorld(World):
+    """A world with a gateway: its objects are apart from the pool's own children."""
+
+    config: DecideConfig = INSTALLED
+    gateway: dict[tuple[str, str], ChildObject] = field(default_factory=dict)
+    listening: bool = False
+    problem: str = ""
+    others: tuple[RoutedPool, ...] = ()
+
+    @override
+    def view(self) -> PoolView:
+        seen = GatewayView(dict(self.gateway), 2, self.listening, self.problem)
+        return replace(super().view(), gateway=seen)
+
+    @override
+    def observed(self) -> Observed:
+        routing = self.pool.spec.routing
+        wanted = routing is not None and routing.mode == "Gateway"
+        port = live_route(self.children.get(("Service", "chat"))).port
+        own = RoutedPool(self.pool.uid, "team-a", self.pool.name, self.pool.created, wanted, port)
+        known = (own,) if wanted or port is not None else ()
+        return replace(super().observed(), routed_pools=(*self.others, *known))
+
+    @override
+    def store(self, write: ChildWrite) -> None:
+        name = write.manifest["metadata"]["name"]
+        if name != names.GATEWAY_NAME:
+            super().store(write)
+        elif write.write is Write.DELETE:
+            del self.gateway[write.kind, name]
+        else:
+            self.gateway[write.kind, name] = shared(write.kind, write.manifest)
+
+    @property
+    def service(self) -> Mapping[str, Any]:
+        return self.children["Service", "chat"].manifest
+
+
+def shared(kind: str, manifest: Mapping[str, Any]) -> ChildObject:
+    owners = frozenset(owner["uid"] for owner in manifest["metadata"]["ownerReferences"])
+    stored = child(kind, names.GATEWAY_NAME, copy.deepcopy(dict(manifest)))
+    return replace(stored, owner_uids=owners)
+
+
+def begun(**changes: Any) -> RoutedWorld:
+    """Return a world in which the pool has its children and one ready pod, and is to be routed."""
+    world = RoutedWorld(pool=pool(routing={"mode": "Gateway"}), **changes)
+    world.settle()
+    world.pods = (pod("chat-1", revision=world.revision),)
+    world.settle()
+    return world
+
+
+def test_the_first_pool_creates_the_gateway_and_announces_its_listener() -> None:
+    world = begun()
+    assert {kind for kind, _ in world.gateway} == NAMES
+    assert world.service["metadata"]["annotations"][names.ANNOTATION_GATEWAY_PORT] == str(FIRST)
+    assert world.service["spec"]["selector"] == {names.LABEL_POOL_UID: "uid-chat"}
+    plan = world.settle()
+    assert reason(plan, "Routed") == "False/GatewayNotReady"
+    assert plan.active
+    assert plan.writes == ()
+
+
+def test_the_service_selects_the_gateway_once_it_listens() -> None:
+    world = begun()
+    world.listening = True
+    plan = world.settle()
+    assert world.service["spec"]["selector"] == {names.LABEL_GATEWAY: names.GATEWAY_NAME}
+    assert world.service["spec"]["ports"][0]["targetPort"] == FIRST
+    assert world.service["spec"]["ports"][0]["port"] == names.CLIENT_PORT
+    plan = world.settle()
+    assert reason(plan, "Routed") == "True/ThroughGateway"
+    assert plan.writes == ()
+
+
+def test_a_routed_pool_stays_routed_while_a_gateway_fails_and_says_why() -> None:
+    world = begun(listening=True)
+    world.settle()
+    world.listening, world.problem = False, "pod gateway-1: Envoy rejected its cluster: no"
+    plan = world.settle()
+    assert reason(plan, "Routed") == "True/GatewayDegraded"
+    assert "Envoy rejected its cluster: no" in message(plan, "Routed")
+    assert names.LABEL_GATEWAY in world.service["spec"]["selector"]
+
+
+def test_a_pool_that_leaves_selects_its_pods_and_closes_the_listener_later() -> None:
+    world = begun(listening=True)
+    world.settle()
+    world.edit_spec(routing={"mode": "Service"})
+    plan = world.settle()
+    assert reason(plan, "Routed") == "False/Leaving"
+    assert world.service["spec"]["selector"] == {names.LABEL_POOL_UID: "uid-chat"}
+    assert world.service["spec"]["ports"][0]["targetPort"] == names.CLIENT_PORT_NAME
+    assert names.ANNOTATION_GATEWAY_PORT in world.service["metadata"]["annotations"]
+    assert world.gateway, "the listener is still in use"
+    world.now += LEAVING_SECONDS
+    world.settle()
+    assert names.ANNOTATION_GATEWAY_PORT not in world.service["metadata"]["annotations"]
+    plan = world.settle()
+    assert world.gateway == {}
+    assert "Routed" not in [condition.type for condition in plan.status.conditions or ()]
+    assert world.settle().writes == ()
+
+
+def test_the_gateway_is_owned_by_every_routed_pool_and_controlled_by_none() -> None:
+    other = RoutedPool("uid-other", "team-a", "other", NOW, wanted=True, port=FIRST + 1)
+    world = begun(others=(other, replace(other, uid="uid-far", namespace="team-b")))
+    for stored in world.gateway.values():
+        owners = stored.manifest["metadata"]["ownerReferences"]
+        assert [owner["name"] for owner in owners] == ["chat", "other"]
+        assert not any(owner.get("controller") for owner in owners)
+
+
+def test_only_the_oldest_routed_pool_of_a_namespace_writes_the_gateway() -> None:
+    older = RoutedPool("uid-other", "team-a", "other", NOW - 999, wanted=True, port=FIRST)
+    world = begun(others=(older,))
+    assert world.gateway == {}
+    assert world.service["metadata"]["annotations"][names.ANNOTATION_GATEWAY_PORT] == str(FIRST + 1)
+
+
+def test_an_installation_without_a_gateway_says_so_and_leaves_the_pool_direct() -> None:
+    world = begun(config=CONFIG)
+    plan = world.settle()
+    assert reason(plan, "Routed") == "False/GatewayUnavailable"
+    assert "gateway.image.repository" in message(plan, "Routed")
+    assert names.ANNOTATION_GATEWAY_PORT not in world.service["metadata"]["annotations"]
+    assert world.gateway == {}
+
+
+def test_an_object_of_another_owner_under_the_gateways_name_is_never_written() -> None:
+    foreign = child("Deployment", names.GATEWAY_NAME)
+    world = begun(gateway={("Deployment", names.GATEWAY_NAME): foreign})
+    plan = world.settle()
+    assert reason(plan, "Routed") == "False/GatewayUnavailable"
+    assert "Deployment penstock-gateway exists" in message(plan, "Routed")
+    assert list(world.gateway) == [("Deployment", names.GATEWAY_NAME)]
+
+
+def test_a_changed_object_of_the_gateway_is_repaired() -> None:
+    world = begun(listening=True)
+    world.settle()
+    key = ("Deployment", names.GATEWAY_NAME)
+    manifest = copy.deepcopy(dict(world.gateway[key].manifest))
+    manifest["spec"]["replicas"] = 9
+    world.gateway[key] = replace(world.gateway[key], manifest=manifest)
+    assert [(write.write, write.kind) for write in world.run().writes] == [
+        (Write.APPLY, "Deployment")
+    ]
+
+
+def test_a_network_policy_admits_clients_to_listeners_and_the_operator_to_the_status() -> None:
+    operator = {"podSelector": {"matchLabels": {"app": "operator"}}}
+    world = begun(config=replace(INSTALLED, peers=PoolPeers((operator,))))
+    rules = world.gateway["NetworkPolicy", names.GATEWAY_NAME].manifest["spec"]["ingress"]
+    assert rules[0] == {
+        "ports": [{"protocol": "TCP", "port": FIRST, "endPort": names.GATEWAY_PORTS[1]}]
+    }
+    assert rules[1]["from"] == [operator]
+
+
+@pytest.mark.parametrize("kind", sorted(NAMES))
+def test_every_object_has_the_label_that_the_operator_watches(kind: str) -> None:
+    metadata = begun().gateway[kind, names.GATEWAY_NAME].manifest["metadata"]
+    assert metadata["labels"][names.LABEL_POOL_UID] == names.GATEWAY_UID
+    assert metadata["labels"] == labels()

@@ -1,0 +1,193 @@
+"""The gateway of a namespace, from stored objects and the answers of its pods over real sockets."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from penstock_api import names
+from penstock_operator.kube import kinds
+from penstock_operator.net.http import new_session
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.gateway import (
+    GatewayAnswers,
+    gateway_pods,
+    gateway_view,
+    routed_pools,
+)
+from penstock_operator.observe.gateway_status import CACHE_SECONDS, GatewayReader
+from penstock_operator.observed import PoolObject
+from tests.unit.operator.observe.cluster import raw_objects as raw
+from tests.unit.operator.observe.signals.exporter import free_address
+
+PORT = 20_003
+LABELS = raw.labels(names.GATEWAY_UID)
+READY = [{"type": "Ready", "status": "True"}]
+NOW = 1_000_000.0
+
+
+def service(uid: str = "svc-1", pool_uid: str = "pool-1", port: str = str(PORT)) -> raw.Json:
+    metadata = raw.meta(
+        "chat",
+        uid,
+        labels=raw.labels(pool_uid),
+        annotations={names.ANNOTATION_GATEWAY_PORT: port},
+        ownerReferences=raw.owned("InferencePool", pool_uid),
+    )
+    return {"metadata": metadata, "spec": {"selector": {names.LABEL_POOL_UID: pool_uid}}}
+
+
+def gateway_deployment(**more: Any) -> raw.Json:
+    owner = {**raw.owned("InferencePool", "pool-1")[0], "controller": False}
+    metadata = raw.meta(
+        names.GATEWAY_NAME, "gw-deployment", labels=LABELS, ownerReferences=[owner], **more
+    )
+    return {"metadata": metadata, "spec": {"replicas": 2}}
+
+
+def gateway_pod(uid: str, ip: str, replica_set: str = "gw-rs", **more: Any) -> raw.Json:
+    stored = raw.pod(uid, replica_set, names.GATEWAY_UID, podIP=ip, conditions=READY)
+    stored["metadata"].update(more)
+    return stored
+
+
+def store_with(*pods: raw.Json) -> ObjectStore:
+    store = ObjectStore()
+    store.upsert(kinds.POOL, raw.pool(routing={"mode": "Gateway"}))
+    store.upsert(kinds.SERVICE, service())
+    store.upsert(kinds.DEPLOYMENT, gateway_deployment())
+    store.upsert(kinds.REPLICA_SET, raw.replica_set("gw-rs", "gw-deployment", names.GATEWAY_UID))
+    for each in pods:
+        store.upsert(kinds.POD, each)
+    return store
+
+
+def chat(store: ObjectStore) -> PoolObject:
+    return store.pools["pool-1"]
+
+
+def accepted(port: int = PORT, **more: Any) -> raw.Json:
+    return {"pools": {"chat": {"port": port, "resources": {"Listener": "Accepted"}, **more}}}
+
+
+def test_an_event_of_the_gateway_concerns_the_pools_that_own_it() -> None:
+    store = store_with()
+    changed = gateway_deployment(annotations={"a": "b"})
+    changed["metadata"]["resourceVersion"] = "9"
+    assert store.upsert(kinds.DEPLOYMENT, changed) == frozenset({"pool-1"})
+    assert store.upsert(kinds.POD, gateway_pod("p1", "127.0.0.1")) == frozenset()
+
+
+def test_the_pools_that_a_gateway_has_to_know() -> None:
+    store = store_with()
+    store.upsert(kinds.POOL, raw.pool("pool-2", name="plain"))
+    store.upsert(kinds.POOL, raw.pool("pool-3", name="far", routing={"mode": "Gateway"}))
+    known = routed_pools(store, {"team-a"})
+    assert [(pool.name, pool.wanted, pool.port) for pool in known] == [
+        ("chat", True, PORT),
+        ("far", True, None),
+    ]
+    assert routed_pools(store, {"team-b"}) == ()
+
+
+def test_a_port_on_a_service_of_another_owner_is_not_the_pools() -> None:
+    store = store_with()
+    stranger = service(pool_uid="pool-9")
+    stranger["metadata"]["resourceVersion"] = "8"
+    store.upsert(kinds.SERVICE, stranger)
+    assert [pool.port for pool in routed_pools(store, {"team-a"})] == [None]
+
+
+def test_only_ready_pods_of_the_gateways_own_deployment_are_asked() -> None:
+    terminating = gateway_pod("p2", "127.0.0.2", deletionTimestamp=raw.CREATED)
+    imitated = gateway_pod("p3", "127.0.0.3", replica_set="other-rs")
+    store = store_with(gateway_pod("p1", "127.0.0.1"), terminating, imitated)
+    assert [pod.name for pod in gateway_pods(store, "team-a")] == ["chat-p1"]
+    assert list(gateway_pods(store, "team-b")) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (accepted(), ""),
+        (accepted(port=1), "pod gw: it does not know the pool yet"),
+        ({"pools": {}}, "pod gw: it does not know the pool yet"),
+        ({"pools": []}, "pod gw: it does not know the pool yet"),
+        ({"unroutableServices": {"chat": "no port"}}, "pod gw: no port"),
+        (
+            accepted(resources={"Listener": "Sent"}),
+            "pod gw: Envoy has not accepted the listener yet",
+        ),
+        (
+            accepted(rejections=[{"resource": "Cluster", "message": "bad"}]),
+            "pod gw: Envoy rejected its cluster: bad",
+        ),
+        ("/status is unreachable", "pod gw: /status is unreachable"),
+    ],
+)
+def test_a_gateway_listens_when_each_of_its_pods_does(answer: Any, problem: str) -> None:
+    store = store_with()
+    seen = gateway_view(store, chat(store), {}, GatewayAnswers({"ok": accepted(), "gw": answer}))
+    assert (seen.pods, seen.listening, seen.problem) == (2, not problem, problem)
+    assert list(seen.children) == [("Deployment", names.GATEWAY_NAME)]
+
+
+def test_a_gateway_without_ready_pods_does_not_listen() -> None:
+    store = store_with()
+    assert not gateway_view(store, chat(store), {}, GatewayAnswers()).listening
+
+
+@asynccontextmanager
+async def answering(body: str, status: int = 200) -> AsyncIterator[tuple[str, list[str]]]:
+    """Serve the status of a gateway's pod; yield its address and the paths that were requested."""
+    requested: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        requested.append(request.path)
+        return web.Response(status=status, text=body)
+
+    app, address = web.Application(), free_address()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, address, names.GATEWAY_STATUS_PORT).start()
+    try:
+        yield address, requested
+    finally:
+        await runner.cleanup()
+
+
+async def test_the_pools_of_a_pass_share_one_request_to_each_pod() -> None:
+    async with answering('{"pools": {}}') as (address, requested), new_session() as session:
+        store = store_with(gateway_pod("p1", address))
+        reader = GatewayReader(session, store)
+        for later in (0.0, CACHE_SECONDS / 2, CACHE_SECONDS):
+            answers = await reader.read(chat(store), NOW + later)
+            assert answers.by_pod == {"chat-p1": {"pools": {}}}
+    assert requested == [names.PATH_GATEWAY_STATUS] * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "problem"),
+    [
+        ("no", 200, "/status returned something that is not JSON"),
+        ("[]", 200, "/status responded 200"),
+        ("{}", 503, "/status responded 503"),
+    ],
+)
+async def test_a_wrong_answer_is_a_problem(body: str, status: int, problem: str) -> None:
+    async with answering(body, status) as (address, _), new_session() as session:
+        store = store_with(gateway_pod("p1", address))
+        answers = await GatewayReader(session, store).read(chat(store), NOW)
+    assert answers.by_pod == {"chat-p1": problem}
+
+
+async def test_a_pool_that_is_not_routed_sends_no_request() -> None:
+    store = ObjectStore()
+    store.upsert(kinds.POOL, raw.pool())
+    store.upsert(kinds.SERVICE, service())
+    async with new_session() as session:
+        answers = await GatewayReader(session, store).read(chat(store), NOW)
+    assert answers.by_pod == {}
