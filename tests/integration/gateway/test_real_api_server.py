@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from penstock_api import names
 from tests.support.gateway import api_server
 from tests.support.gateway.load import load
 from tests.support.gateway.stack import Stack, kill, stack
@@ -102,7 +103,7 @@ def create_pod(api: Api, namespace: str, name: str, address: str) -> None:
 async def test_pods_and_services_of_the_cluster_reach_envoy(api: Api, kubeconfig: Path) -> None:
     with namespaces.namespace(api, "gateway") as namespace:
         service = api_server.service("demo", 10001)
-        service |= {"apiVersion": "v1", "kind": "Service"}
+        service |= {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 8000}]}}
         service["metadata"]["namespace"] = namespace
         api.create(service)
         async with on_cluster(api, kubeconfig, namespace) as gateway:
@@ -119,8 +120,8 @@ async def test_pods_and_services_of_the_cluster_reach_envoy(api: Api, kubeconfig
                 await kill(gateway.pods["pod-0"])
                 await gateway.until_more(lambda: tally.answered, 50)
             assert tally.lost == []
-            target = {"spec": {"ports": [{**service["spec"]["ports"][0], "targetPort": 10002}]}}
-            api.merge(f"/api/v1/namespaces/{namespace}/services/demo", target)
+            announced = {"metadata": {"annotations": {names.ANNOTATION_GATEWAY_PORT: "10002"}}}
+            api.merge(f"/api/v1/namespaces/{namespace}/services/demo", announced)
             await gateway.until_status(lambda status: status["pools"]["demo"]["port"] == 10002)
             await gateway.until_endpoints(1)
             async with gateway.client.post(gateway.url("/infer", 10002)) as answer:

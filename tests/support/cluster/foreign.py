@@ -15,6 +15,8 @@ IMAGES = {
     "operator": ("PENSTOCK_OPERATOR_IMAGE", "localhost/penstock-operator:dev"),
     "runtime": ("PENSTOCK_RUNTIME_IMAGE", "localhost/penstock-runtime:dev"),
     "prometheus": ("PENSTOCK_PROMETHEUS_IMAGE", "localhost/penstock-prometheus:dev"),
+    "gateway": ("PENSTOCK_GATEWAY_IMAGE", "localhost/penstock-gateway:dev"),
+    "envoy": ("PENSTOCK_ENVOY_IMAGE", "localhost/penstock-envoy:dev"),
 }
 
 

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import yaml
@@ -32,6 +32,8 @@ class Images:
     operator: str
     runtime: str
     prometheus: str
+    gateway: str
+    envoy: str
 
     @classmethod
     def of_checkout(cls) -> "Images":
@@ -41,7 +43,7 @@ class Images:
             stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT,
         ).stdout  # fmt: skip
         names = dict(re.findall(r"^(\w+)=(\S+)$", listing, re.MULTILINE))
-        return cls(names["operator"], names["runtime"], names["prometheus"])
+        return cls(**{field.name: names[field.name] for field in fields(cls)})
 
 
 def install_prometheus(target: Target, api: Api, images: Images) -> None:
@@ -95,14 +97,20 @@ def install_operator(target: Target, images: Images) -> None:
 
 def chart_values(images: Images) -> list[str]:
     """Return helm's --set arguments."""
-    repository, _, tag = images.operator.rpartition(":")
     values = {
-        "image.repository": repository,
-        "image.tag": tag,
+        **_image("image", images.operator),
+        **_image("gateway.image", images.gateway),
+        **_image("gateway.envoyImage", images.envoy),
+        "gateway.envoyImage.registry": "",
         "defaultRuntimeImage": images.runtime,
         "prometheus.url": PROMETHEUS_URL,
     }
     return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+
+
+def _image(value: str, image: str) -> dict[str, str]:
+    repository, _, tag = image.rpartition(":")
+    return {f"{value}.repository": repository, f"{value}.tag": tag}
 
 
 def ensure_namespace(api: Api, name: str) -> None:

@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.support.cluster import debian
+from tests.support.cluster.envoy.binary import envoy_binary
 from tests.support.cluster.images import base, load
 from tests.support.cluster.images.builder import Buildah, Builder, Docker, docker_answers
 from tests.support.cluster.images.recipes import (
+    ENVOY,
     PROMETHEUS,
     RECIPES,
     Recipe,
@@ -86,6 +88,8 @@ def _context(places: Places, recipe: Recipe) -> Path:
         _copy(CHECKOUT / source, context / source)
     if recipe is PROMETHEUS:
         shutil.copy(base.prometheus_program(places), context / "prometheus")
+    if recipe is ENVOY:
+        shutil.copy(envoy_binary(places), context / "envoy")
     if recipe.extra:
         (context / "pyproject.toml").write_text(project_file(recipe))
     for path in [context, *context.rglob("*")]:

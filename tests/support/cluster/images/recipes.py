@@ -43,7 +43,18 @@ PROMETHEUS = Recipe(
     "tests/support/cluster/prometheus/Dockerfile",
     ("tests/support/cluster/prometheus/discovery.py",),
 )
-RECIPES = (OPERATOR, RUNTIME, PROMETHEUS)
+GATEWAY = Recipe(
+    "gateway",
+    "operator/gateway.Dockerfile",
+    ("operator/penstock_api", "operator/penstock_gateway"),
+    "gateway",
+)
+ENVOY = Recipe(
+    "envoy",
+    "tests/support/cluster/envoy/Dockerfile",
+    ("tests/support/cluster/envoy/binary.py",),  # its pinned version and hash
+)
+RECIPES = (OPERATOR, RUNTIME, PROMETHEUS, GATEWAY, ENVOY)
 
 
 def source_files(recipe: Recipe, checkout: Path = CHECKOUT) -> list[Path]:

@@ -1,0 +1,82 @@
+"""A pool enters its namespace's gateway and leaves it under load; behind the gateway a killed pod loses no request."""
+
+import asyncio
+
+import pytest
+
+from penstock_api import names
+from tests.e2e.conftest import Figure, MakePool
+from tests.support.cluster import kernel
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import PoolHandle, until
+from tests.support.load.load import Load
+
+GATEWAY = {"routing": {"mode": "Gateway"}}
+SERVICE = {"routing": {"mode": "Service"}}
+EVEN = 0.6
+"""Smallest share of the requests that the least busy of two pods gets, compared with an even split."""
+
+
+def service(api: Api, pool: PoolHandle) -> Object:
+    current = api.get(f"/api/v1/namespaces/{pool.namespace}/services/{pool.name}")
+    assert current is not None
+    return current
+
+
+def gateway(api: Api, pool: PoolHandle) -> Object | None:
+    return api.get(f"/apis/apps/v1/namespaces/{pool.namespace}/deployments/{names.GATEWAY_NAME}")
+
+
+async def test_a_pool_enters_and_leaves_its_gateway_under_load_without_loss(
+    make_pool: MakePool, api: Api, figure: Figure
+) -> None:
+    pool = make_pool("routed", replicas=2)
+    await asyncio.to_thread(pool.await_ready, 2)
+    address = service(api, pool)["spec"]["clusterIP"]
+    async with Load(pool.url(), pool.name, rate=40, clients=8) as load:
+        await load.next()
+        pool.edit(GATEWAY)
+        took = await asyncio.to_thread(pool.await_condition, "Routed", "True", seconds=90)
+        routed = service(api, pool)["spec"]
+        assert routed["selector"] == {names.LABEL_GATEWAY: names.GATEWAY_NAME}
+        assert routed["clusterIP"] == address
+        for _ in range(5):
+            await load.next()
+        before = load.latest
+        for _ in range(10):
+            await load.next()
+        shares = load.latest.shares_since(before)
+        pool.edit(SERVICE)
+        gone = await asyncio.to_thread(
+            until, "the gateway is gone", lambda: gateway(api, pool) is None, seconds=120
+        )
+    assert service(api, pool)["spec"]["selector"] == {
+        names.LABEL_POOL_UID: pool.get()["metadata"]["uid"]
+    }
+    assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+    assert min(shares.values()) * len(shares) > EVEN, shares
+    figure(
+        f"gateway: 0 of {load.final.sent} requests lost; routed {took:.0f} s after the edit,"
+        f" removed {gone:.0f} s after the next; shares {', '.join(f'{x:.0%}' for x in shares.values())}"
+    )
+
+
+@pytest.mark.own_cluster
+async def test_a_killed_pod_behind_the_gateway_loses_no_request(
+    make_pool: MakePool, api: Api, figure: Figure
+) -> None:
+    pool = make_pool("routed", replicas=2, **GATEWAY)
+    await asyncio.to_thread(pool.await_ready, 2)
+    await asyncio.to_thread(pool.await_condition, "Routed", "True", seconds=90)
+    async with Load(pool.url(), pool.name, rate=40, clients=8) as load:
+        for _ in range(3):
+            await load.next()
+        pids = kernel.pod_processes(pool.pods()[0]["metadata"]["uid"])
+        assert pids, "the pod has no process on this machine"
+        for pid in pids:
+            kernel.kill(pid)
+        await asyncio.to_thread(pool.await_ready, 2)
+        for _ in range(3):
+            await load.next()
+    assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+    figure(f"gateway: a pod killed with SIGKILL: 0 of {load.final.sent} requests lost")
