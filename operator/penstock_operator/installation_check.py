@@ -1,7 +1,6 @@
 """Checks of an installation from inside the cluster: `python3 -m penstock_operator.installation_check CHECK ...`.
 
-`helm test` runs all of them; an installation with `poolDefaults` waits by `served` until its CRDs are served. A check is
-repeated until it passes; the exit status is 1 if one has not passed after 60 s.
+`helm test` runs all of them. A check is repeated until it passes; the exit status is 1 if one has not passed after 60 s.
 """
 
 import argparse

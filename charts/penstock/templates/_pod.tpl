@@ -34,7 +34,7 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Pod of a hook that checks the installation, from (list . ACCOUNT CHECK ...). */}}
+{{/* Pod that checks the installation, from (list . ACCOUNT CHECK ...). */}}
 {{- define "penstock.checkPod" -}}
 {{- $root := first . -}}
 restartPolicy: Never

@@ -25,12 +25,6 @@ DEFAULTS: Any = {
     "poolDefaults.objectives[0].metric": "RequestLatency",
     "poolDefaults.objectives[0].milliseconds": "900",
 }
-SERVED = "penstock.dev/v1alpha1/InferencePolicy"
-
-
-def hook(manifest: Object) -> str | None:
-    event: str | None = manifest["metadata"].get("annotations", {}).get(HOOK)
-    return event
 
 
 def with_defaults(*arguments: str) -> list[Object]:
@@ -38,7 +32,7 @@ def with_defaults(*arguments: str) -> list[Object]:
     values = {**IMAGES, **DEFAULTS}
     sets = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     objects = template(CHART, "--skip-tests", *sets, *arguments)
-    return [manifest for manifest in objects if manifest["kind"] in (POLICY, "Pod")]
+    return [manifest for manifest in objects if manifest["kind"] == POLICY]
 
 
 def check_arguments(pod: Object) -> tuple[str, ...]:
@@ -91,8 +85,7 @@ def test_there_is_no_policy_without_defaults() -> None:
 
 
 def test_the_defaults_of_pools_are_a_policy_of_the_lowest_priority() -> None:
-    (policy,) = with_defaults("--api-versions", SERVED)
-    assert hook(policy) is None
+    (policy,) = with_defaults()
     spec = PolicySpec.model_validate(policy["spec"])
     assert spec.priority == -1_000_000
     with pytest.raises(ValidationError):
@@ -105,7 +98,7 @@ def test_the_defaults_of_pools_are_a_policy_of_the_lowest_priority() -> None:
 
 
 def test_the_defaults_are_for_the_served_namespaces() -> None:
-    scope = ("--set", "scope=Namespaces", "--set", "namespaces={a,b}", "--api-versions", SERVED)
+    scope = ("--set", "scope=Namespaces", "--set", "namespaces={a,b}")
     (policy,) = with_defaults(*scope)
     assert policy["metadata"]["name"] == "penstock-penstock-system-defaults"
     assert policy["spec"]["namespaceSelector"] == {
@@ -113,40 +106,3 @@ def test_the_defaults_are_for_the_served_namespaces() -> None:
             {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
         ]
     }
-
-
-def test_an_installation_with_the_crds_creates_the_policy_when_they_are_served() -> None:
-    objects = {(hook(manifest), manifest["kind"]): manifest for manifest in with_defaults()}
-    assert set(objects) == {
-        ("post-install", "Pod"),
-        ("post-install", POLICY),
-        ("post-delete", POLICY),
-    }
-    pod, policy = objects["post-install", "Pod"], objects["post-install", POLICY]
-    assert check_arguments(pod)[2:] == ("served",)
-    weights = [each["metadata"]["annotations"]["helm.sh/hook-weight"] for each in (pod, policy)]
-    assert [int(weight) for weight in weights] == [0, 1]
-    (regular,) = with_defaults("--api-versions", SERVED)
-    assert policy["spec"] == regular["spec"]
-
-
-def test_the_next_upgrade_takes_over_the_policy_of_a_hook() -> None:
-    policy = next(each for each in with_defaults() if hook(each) == "post-install" and each["kind"] == POLICY)  # fmt: skip
-    owner = {
-        "meta.helm.sh/release-name": "penstock",
-        "meta.helm.sh/release-namespace": "penstock-system",
-    }
-    assert owner.items() <= policy["metadata"]["annotations"].items()
-    assert policy["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
-
-
-def test_an_uninstall_deletes_the_policy_of_a_hook() -> None:
-    (deleted,) = [each for each in with_defaults() if hook(each) == "post-delete"]
-    policies = "before-hook-creation,hook-succeeded"
-    assert deleted["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == policies
-    assert deleted["spec"] == {}
-
-
-def test_with_crds_of_another_release_the_policy_is_a_plain_object() -> None:
-    (policy,) = with_defaults("--set", "crds.install=false")
-    assert hook(policy) is None
