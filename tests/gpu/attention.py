@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -10,8 +11,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from penstock_runtime.engine.model import describe
 from penstock_runtime.models.decoders.attention.base import Geometry, HeadShape, LayerRule
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
+from penstock_runtime.models.device.cuda_graphs import Named
 from tests.gpu.plan import Setting
 from tests.gpu.record import Record
+from tests.gpu.recording import recorder_for
 from tests.gpu.timing import median_seconds
 
 BLOCK_TOKENS = 16
@@ -44,7 +47,10 @@ def compare(setting: Setting, record: Record, gb_per_second: float, dtype: torch
     for name, call in _backends(rows):
         try:
             with torch.inference_mode():
-                seconds = median_seconds(call, setting.device, setting.size(20, 2))
+                replay = recorder_for(setting).record(
+                    _named(call), []
+                )  # without launches, as in a step
+                seconds = median_seconds(partial(replay, []), setting.device, setting.size(20, 2))
         except Exception as error:  # noqa: BLE001  a kernel may reject this device, type or shape
             record.leave_out(f"attention, {name}", describe(error, 120))
             continue
@@ -53,14 +59,18 @@ def compare(setting: Setting, record: Record, gb_per_second: float, dtype: torch
     record.leave_out("attention, FlashInfer and an own paged kernel", "not built into this runtime")
 
 
-def _backends(rows: Rows) -> Iterator[tuple[str, Callable[[], object]]]:
+def _named(call: Callable[[], torch.Tensor]) -> Named:
+    return lambda _: {"attended": call()}
+
+
+def _backends(rows: Rows) -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
     yield "gather-sdpa (this runtime)", _gathered(rows)
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):  # fmt: skip
         yield f"SDPA {backend.name.lower()}, contiguous keys", _contiguous(rows, backend)
-    yield "varlen_attn, contiguous keys", _varlen(rows)
+    yield f"varlen_attn, contiguous keys, {HEADS.kv} query heads", _varlen(rows)
 
 
-def _gathered(rows: Rows) -> Callable[[], object]:
+def _gathered(rows: Rows) -> Callable[[], torch.Tensor]:
     """Return a call of the runtime's backend over scattered blocks, which also stores the new keys and values."""
     blocks = rows.rows * -(-rows.context // BLOCK_TOKENS)
     backend = GatherAttention(Geometry(HEADS, BLOCK_TOKENS, rows.dtype, rows.device))
@@ -75,7 +85,7 @@ def _gathered(rows: Rows) -> Callable[[], object]:
     return lambda: backend.attend(cache, query, key, value, rule)
 
 
-def _contiguous(rows: Rows, backend: SDPBackend) -> Callable[[], object]:
+def _contiguous(rows: Rows, backend: SDPBackend) -> Callable[[], torch.Tensor]:
     query = rows.random(rows.rows, HEADS.query, 1, HEADS.size)
     key, value = (rows.random(rows.rows, HEADS.kv, rows.context, HEADS.size) for _ in range(2))
 
@@ -86,7 +96,7 @@ def _contiguous(rows: Rows, backend: SDPBackend) -> Callable[[], object]:
     return call
 
 
-def _varlen(rows: Rows) -> Callable[[], object]:
+def _varlen(rows: Rows) -> Callable[[], torch.Tensor]:
     """Return a call of torch's attention over packed sequences, which has no block tables in torch 2.11."""
     keys = rows.rows * rows.context
     query = rows.random(
@@ -95,9 +105,11 @@ def _varlen(rows: Rows) -> Callable[[], object]:
     key, value = (rows.random(keys, HEADS.kv, HEADS.size) for _ in range(2))
     starts = torch.arange(rows.rows + 1, dtype=torch.int32, device=rows.device)
 
-    def call() -> object:
+    def call() -> torch.Tensor:
         from torch.nn.attention.varlen import varlen_attn
 
-        return varlen_attn(query, key, value, starts, starts * rows.context, 1, rows.context)
+        attended = varlen_attn(query, key, value, starts, starts * rows.context, 1, rows.context)
+        assert isinstance(attended, torch.Tensor)
+        return attended
 
     return call

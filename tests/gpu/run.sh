@@ -15,7 +15,7 @@ path=$here/build/gpu-path:$here:$here/operator:$here/runtime
 if [ -d build/gpu-bundle ] && "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then
   path=$path:$here/build/gpu-bundle
 fi
-export PYTHONPATH=$path${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$path${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 # many processes share the cores, and small models on contending threads take many times as long
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 log=${OUT:-build}/gpu.log
