@@ -114,10 +114,15 @@ sbom: setup $(CACHE)/audit/complete ## Write the software bills of materials of 
 audit: setup cluster tools $(CACHE)/audit/complete $(CACHE)/audit-charts/complete ## The same, known vulnerabilities, and what four tools say of the rendered chart
 	@$(AUDIT) audit
 
+.PHONY: pages
+pages: setup ## Generate the tables of docs/reference and its OpenAPI file from the code
+	@$(BIN)/python -m tests.support.pages
+
 .PHONY: docs
 docs: setup $(CACHE)/docs/complete ## Build the pages of docs/ into build/site; fails on a dead link or anchor, and on what Vale finds
+	@$(BIN)/python -m tests.support.pages --check
 	@$(BIN)/python -m tests.audit.prose
-	@NO_COLOR=1 $(CACHE)/docs/bin/zensical build --clean --strict
+	@$(CACHE)/docs/bin/zensical build --clean --strict 2>&1 | sed 's/\x1b\[[0-9;]*m//g'
 
 .PHONY: format
 format: setup ## Format and sort what ruff can
