@@ -100,6 +100,18 @@ def test_a_cache_takes_the_given_share_of_the_free_memory(folder: Path) -> None:
     assert not fits_float32(folder, replace(given, cache_percent=95), 1 << 20)
 
 
+def test_a_larger_share_of_the_free_memory_is_a_larger_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_runtime.models.decoders.open.free_bytes", lambda _: 1 << 19)
+    options = StepOptions(Compute.TORCH, DType.FLOAT32, block_tokens=8)
+    quarter, half = (
+        open_step(folder, replace(options, cache_percent=percent), "tiny").info.kv.blocks
+        for percent in (25, 50)
+    )
+    assert half == pytest.approx(2 * quarter, rel=0.2)
+
+
 def test_a_cache_without_room_is_rejected_with_the_number(folder: Path) -> None:
     with pytest.raises(ModelLoadFailed, match="at least 8192 bytes, but only 5000"):
         open_step(folder, StepOptions(Compute.TORCH, DType.FLOAT32, cache_bytes=5000), "tiny")
