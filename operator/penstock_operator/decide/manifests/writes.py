@@ -48,9 +48,7 @@ def child_write(pool: PoolObject, live: ChildObject | None, desired: Manifest) -
         return ChildWrite(Write.CREATE, manifest["kind"], manifest)
     if live.deleting or foreign(live, pool) or _same(live.manifest, manifest):
         return None
-    if manifest["kind"] == "ControllerRevision" or is_headless(live.manifest) != is_headless(
-        manifest
-    ):
+    if _is_immutable(live, manifest):
         return delete(live)
     precondition = {"uid": live.uid}
     if manifest["kind"] == "Deployment":
@@ -69,6 +67,12 @@ def shared_write(live: ChildObject | None, desired: Manifest) -> ChildWrite | No
         return None
     own = {**manifest["metadata"], "uid": live.uid}
     return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own})
+
+
+def _is_immutable(live: ChildObject, desired: Manifest) -> bool:
+    """Return whether the API server rejects the update of `live` to the desired object."""
+    turns = is_headless(live.manifest) is not is_headless(desired)
+    return desired["kind"] == "ControllerRevision" or turns
 
 
 def _same(live: Mapping[str, Any], desired: Manifest) -> bool:
