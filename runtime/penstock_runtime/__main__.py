@@ -15,7 +15,7 @@ import uvloop
 from penstock_api.certificates import CertificateUnusable
 from penstock_runtime.assembly import make_pod
 from penstock_runtime.config import RuntimeConfig, read_config
-from penstock_runtime.drain import drain
+from penstock_runtime.drain import await_probe, drain
 from penstock_runtime.engine.crashes import report_crashes
 from penstock_runtime.engine.link.base import ModelLoadFailed
 from penstock_runtime.engine.machine import spare_the_collector
@@ -114,6 +114,7 @@ async def _serve(pod: Pod, clients: ClientServer, stop: asyncio.Event) -> int:
         _write_termination_log(pod.config, "EngineDied", pod.health.death or "")
         return 1
     await pod.close()
+    await await_probe(pod)
     return 0
 
 

@@ -52,15 +52,14 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     pod.admission.fail_all(Failed("this pod is stopping: try again", DRAIN_RETRY_SECONDS))
     await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
     await _until(lambda: _left_alone(pod, clients), pod, deadline)
-    await _next_probe(pod, deadline)
     log.info("drained", extra={"open_connections": clients.open_connections()})
 
 
-async def _next_probe(pod: Pod, deadline: float) -> None:
+async def await_probe(pod: Pod) -> None:
     """Wait for the kubelet's next readiness probe; a pod that no kubelet probes waits for none."""
     last = pod.health.probed_at
     if last is not None:
-        until = min(pod.now() + PROBE_SECONDS, deadline)
+        until = pod.now() + PROBE_SECONDS
         await _until(lambda: pod.health.probed_at != last, pod, until)
 
 

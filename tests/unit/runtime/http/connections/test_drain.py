@@ -9,8 +9,10 @@ from penstock_runtime.drain import (
     LOOK_SECONDS,
     PROBE_SECONDS,
     QUIET_SECONDS,
+    await_probe,
     drain,
 )
+from penstock_runtime.serving.health import Stage
 
 Call = Callable[..., dict[str, Any]]
 
@@ -112,28 +114,30 @@ async def readiness_probe(pod: Any) -> int:
         return status
 
 
-async def test_a_pod_ends_right_after_a_readiness_probe(start: Any, until: Any) -> None:
-    pod = await start(accept_seconds=5.0)
+async def test_a_stopping_pod_waits_for_the_next_readiness_probe(start: Any) -> None:
+    pod = await start()
     pod.clock.stop()
     await readiness_probe(pod)
-    draining = asyncio.create_task(drain(pod.pod, pod.client))
-    await until(lambda: pod.pod.health.stage == "Closing")
-    pod.clock.move(5.0)
-    await until(lambda: pod.pod.health.stage == "Draining")
+    pod.pod.health.stage = Stage.CLOSING
+    waiting = asyncio.create_task(await_probe(pod.pod))
     await asyncio.sleep(3 * LOOK_SECONDS)
-    assert not draining.done()
+    assert not waiting.done()
     assert await readiness_probe(pod) == 200
-    await draining
+    await waiting
 
 
-async def test_a_pod_whose_kubelet_is_silent_ends_all_the_same(start: Any, until: Any) -> None:
-    pod = await start(accept_seconds=5.0)
+async def test_a_pod_whose_kubelet_is_silent_waits_no_longer_than_a_period(start: Any) -> None:
+    pod = await start()
     pod.clock.stop()
     await readiness_probe(pod)
-    draining = asyncio.create_task(drain(pod.pod, pod.client))
-    await until(lambda: pod.pod.health.stage == "Closing")
-    pod.clock.move(5.0)
-    await until(lambda: pod.pod.health.stage == "Draining")
+    waiting = asyncio.create_task(await_probe(pod.pod))
     await asyncio.sleep(3 * LOOK_SECONDS)
+    assert not waiting.done()
     pod.clock.move(PROBE_SECONDS)
-    await draining
+    await waiting
+
+
+async def test_a_pod_that_no_kubelet_probes_waits_for_none(start: Any) -> None:
+    pod = await start()
+    pod.clock.stop()
+    await await_probe(pod.pod)
