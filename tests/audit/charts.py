@@ -37,10 +37,10 @@ IGNORED_BY_CHECKOV = "CKV_K8S_11,CKV_K8S_15,CKV_K8S_38,CKV_K8S_43"
 
 
 def render(target: Target, folder: Path) -> Path:
-    """Write the chart with all options, followed by the samples; return the file."""
+    """Write the chart with all options, without the Pod of `helm test`, and the samples; return the file."""
     sets = [word for option in OPTIONS for word in ("--set", option)]
     sets += [word for setting in reach.settings() for word in ("--set-json", setting)]
-    named = ("-n", "system", "--kube-version", KUBERNETES)
+    named = ("-n", "system", "--kube-version", KUBERNETES, "--skip-tests")
     samples = sorted((CHART / "samples").glob("*.yaml"))
     rendered = folder / "chart.yaml"
     text = target.helm("template", "penstock", CHART, *named, *sets)
