@@ -4,6 +4,7 @@ The meter is the pod's own (`telemetry/gpu.py`). Without NVML, as in a rehearsal
 """
 
 import asyncio
+import shutil
 import subprocess
 import time
 
@@ -27,8 +28,9 @@ _SMI = ("nvidia-smi", "--id=0", f"--query-gpu={_QUERY}", "--format=csv,noheader,
 def run(setting: Setting, record: Record) -> None:
     """Compare memory, then measure duty under each load."""
     read = Nvml().read if setting.on_cuda else None
-    if read is None:
-        record.leave_out("memory against nvidia-smi", "there is no CUDA device")
+    if read is None or shutil.which(_SMI[0]) is None:
+        why = "there is no CUDA device" if read is None else f"there is no {_SMI[0]}"
+        record.leave_out("memory against nvidia-smi", why)
     else:
         with record.section("memory against nvidia-smi"):
             _memory(record, setting)

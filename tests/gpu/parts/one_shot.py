@@ -142,6 +142,9 @@ def _transfers(subject: Subject, model: Model, setting: Setting, record: Record)
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         model.run(inputs)
     names = Counter(event.name for event in seen.events())
+    if not any(name.startswith("cuda") for name in names):
+        record.leave_out(f"{subject.name}: transfers", "the profiler sees no CUDA calls here")
+        return
     waits = names["cudaStreamSynchronize"] + names["cudaEventSynchronize"]
     copies = {name: count for name, count in names.items() if name.startswith("Memcpy")}
     pageable = sum(count for name, count in copies.items() if "Pageable" in name)

@@ -1,8 +1,11 @@
 """Two models on one card: both pods load, serve at once and stop; MIG and MPS are reported and never changed."""
 
+import shutil
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 from tests.bench.fit.traffic import Measured, poisson, send
 from tests.gpu import streams
@@ -74,8 +77,19 @@ def _partitioning(setting: Setting, record: Record) -> None:
     if not setting.on_cuda:
         record.leave_out("MIG and MPS", "there is no CUDA device")
         return
-    query = ["nvidia-smi", "--query-gpu=mig.mode.current,compute_mode", "--format=csv,noheader"]
-    done = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True)
-    record.figure("MIG, compute mode (as found)", done.stdout.strip())
-    daemons = subprocess.run(["pgrep", "-c", "nvidia-cuda-mps"], capture_output=True, text=True, timeout=10, check=False)  # fmt: skip
-    record.figure("MPS daemons (as found)", daemons.stdout.strip() or "unknown")
+    if shutil.which("nvidia-smi") is None:
+        record.leave_out("MIG", "there is no nvidia-smi")
+    else:
+        query = ["nvidia-smi", "--query-gpu=mig.mode.current,compute_mode", "--format=csv,noheader"]
+        done = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True)
+        record.figure("MIG, compute mode (as found)", done.stdout.strip())
+    record.figure("MPS daemons (as found)", _running("nvidia-cuda-mps"))
+
+
+def _running(name: str) -> int:
+    """Return the number of processes of this name, which the kernel keeps up to 15 characters."""
+    count = 0
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):  # it has ended meanwhile
+            count += comm.read_text().strip() == name[:15]
+    return count
