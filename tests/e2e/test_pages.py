@@ -36,6 +36,7 @@ NAMESPACES = ("demo", "team-a", "team-b", "penstock-demo")
 POLICIES = "/apis/penstock.dev/v1alpha1/inferencepolicies"
 INSTALLS = "helm install penstock "
 PRELUDE = """set -euo pipefail
+trap 'kubectl describe inferencepools.penstock.dev --all-namespaces | tail -60' ERR
 export KUBECONFIG={kubeconfig} PATH={programs}:$PATH
 helm() {{
   case "$1" in

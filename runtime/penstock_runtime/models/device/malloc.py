@@ -2,7 +2,7 @@
 
 By default glibc returns large blocks to the kernel as soon as they are freed, such as a model's temporary tensors, so
 each batch pays for every page again (malloc_trim(3), mallopt(3)). With an encoder the size of MiniLM, 128 texts
-cause more than 10,000 page faults (docs/reference/encoders.md has their cost).
+cause more than 10,000 page faults (docs/design/encoders-bench.md has their cost).
 """
 
 import ctypes
