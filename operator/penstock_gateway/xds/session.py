@@ -81,6 +81,10 @@ class Session:
         self._in_flight: dict[str, tuple[Kind, str] | None] = {}
         self._subscribed: dict[Kind, set[str]] = {}
         self._answered: set[Kind] = set()
+        self._due: dict[str, None] = {}
+        """Names whose resources changed or were answered for, in order: those that may have something to send."""
+        self._unsettled: set[str] = set()
+        """Pools that readiness waits for."""
         self._nonces = count(1)
 
     @property
@@ -90,7 +94,14 @@ class Session:
 
     def replace(self, configuration: Configuration) -> None:
         """Deliver `configuration` from now on."""
+        former = self._configuration.delivered if self._configuration else {}
+        fresh = configuration.delivered
         self._configuration = configuration
+        self._visit(
+            *(name for name in {**former, **fresh} if former.get(name) is not fresh.get(name))
+        )
+        if not former:  # what a former server delivered may have to go
+            self._visit(*(name for _, name in self._deliveries))
 
     def receive(self, request: DeltaRequest) -> None:
         """Record what Envoy subscribes to, accepted or rejected."""
@@ -102,7 +113,9 @@ class Session:
             self._subscribed[kind] = set()
             for name, version in request.versions.items():
                 self._deliveries[kind, name] = Delivery(in_force=version)
+            self._visit(*request.versions, *self._delivered())
         self._subscribed[kind].update(request.subscribe)
+        self._visit(*request.subscribe)
         for name in request.unsubscribe:
             self._subscribed[kind].discard(name)
             self._deliveries.pop((kind, name), None)
@@ -111,11 +124,18 @@ class Session:
 
     def responses(self) -> Iterator[DeltaResponse]:
         """Yield what can be sent now; each resource has at most one version on the way."""
-        if self._configuration is None:
+        configuration = self._configuration
+        if configuration is None:
             return
+        due, self._due = list(self._due), {}
         for kind in Kind:
             if kind in self._subscribed:
-                yield from self._of_kind(kind, self._configuration)
+                for name in due:
+                    yield from self._of_name(kind, name, configuration.find(kind, name))
+        self._unsettled.difference_update(name for name in due if self._settled(name))
+        if Kind.LISTENER in self._subscribed and not self._unsettled:
+            yield from self._of_name(Kind.LISTENER, READINESS, configuration.readiness)
+        yield from self._empty()
 
     def states(self, pool: str) -> Mapping[Kind, State]:
         """Return the states of a pool's resources."""
@@ -129,23 +149,33 @@ class Session:
             if delivery.rejected is not None and self._state(*key) is State.REJECTED
         }
 
-    def _of_kind(self, kind: Kind, configuration: Configuration) -> Iterator[DeltaResponse]:
-        wanted = configuration.names(kind)
-        for name in {name for of, name in self._deliveries if of is kind}.difference(wanted):
+    def _of_name(self, kind: Kind, name: str, resource: Resource | None) -> Iterator[DeltaResponse]:
+        if resource is None:
             if self._known(kind, name) == Delivery(rejected=self._known(kind, name).rejected):
-                del self._deliveries[kind, name]  # Envoy never had it
+                self._deliveries.pop((kind, name), None)  # Envoy never had it
             elif self._may_remove(kind, name):
                 yield self._send(kind, name, None)
-        for name in wanted:
-            resource = configuration.find(kind, name)
-            if resource is not None and self._may_send(resource):
-                yield self._send(kind, name, resource)
-        if kind not in self._answered and kind is not Kind.ENDPOINTS:
-            # Envoy starts no further before the first response of a kind, even if it holds nothing
-            self._answered.add(kind)
-            nonce = str(next(self._nonces))
-            self._in_flight[nonce] = None
-            yield DeltaResponse(kind, nonce)
+        elif self._may_send(resource):
+            yield self._send(kind, name, resource)
+
+    def _empty(self) -> Iterator[DeltaResponse]:
+        """Yield empty first responses: Envoy starts no further before the first of a kind, even if it holds nothing."""
+        for kind in (Kind.CLUSTER, Kind.LISTENER):
+            if kind in self._subscribed and kind not in self._answered:
+                self._answered.add(kind)
+                nonce = str(next(self._nonces))
+                self._in_flight[nonce] = None
+                yield DeltaResponse(kind, nonce)
+
+    def _visit(self, *names: str) -> None:
+        self._due.update(dict.fromkeys(name for name in names if name != READINESS))
+        self._unsettled.update(filter(self._is_routed, names))
+
+    def _delivered(self) -> Mapping[str, object]:
+        return self._configuration.delivered if self._configuration else {}
+
+    def _is_routed(self, pool: str) -> bool:
+        return self._configuration is not None and pool in self._configuration.pools
 
     def _send(self, kind: Kind, name: str, resource: Resource | None) -> DeltaResponse:
         nonce = str(next(self._nonces))
@@ -166,6 +196,7 @@ class Session:
         if delivery.sent.nonce != request.nonce:
             return  # an answer to a version that a later one replaced
         resource, delivery.sent = delivery.sent.resource, None
+        self._visit(key[1])
         if resource is None:
             self._deliveries.pop(key)
         elif request.error is not None:
@@ -177,7 +208,7 @@ class Session:
         if self._state(resource.kind, resource.name) is not State.PENDING:
             return False
         if resource.name == READINESS:
-            return all(map(self._settled, self._configuration.pools if self._configuration else ()))
+            return True
         if resource.kind is Kind.ENDPOINTS:
             return resource.name in self._subscribed[Kind.ENDPOINTS]
         if resource.kind is Kind.LISTENER:
@@ -194,7 +225,9 @@ class Session:
         return kind is Kind.LISTENER or (listener.sent is None and listener.in_force is None)
 
     def _settled(self, pool: str) -> bool:
-        """Return whether Envoy answered for every resource of a pool that can be sent."""
+        """Return whether Envoy answered for every resource of a pool that can be sent, or the pool is gone."""
+        if not self._is_routed(pool):
+            return True
         for kind in Kind:
             state = self._state(kind, pool)
             if state is State.REJECTED and self._known(kind, pool).in_force is None:

@@ -14,13 +14,22 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock_api import names
-from tests.bench.gateway.clients import ByConnection, ByGateway, ByOracle, Client, open_loop
+from tests.bench.gateway.clients import (
+    ByConnection,
+    ByGateway,
+    ByOracle,
+    Client,
+    closed_loop,
+    open_loop,
+)
 from tests.bench.gateway.emulated_pods import REQUESTS_PER_SECOND, PodKind
 from tests.support.gateway import api_server
 from tests.support.gateway.stack import Stack, stack
 
 PODS = 8
 LOADS = (0.80, 0.88)
+COST_LOADS: tuple[float | int, ...] = (100.0, 400.0, 16)
+"""Requests a second, or (an integer) connections in a closed loop."""
 PORT = 10001
 POOLS = 500
 console = Console(width=120)
@@ -97,36 +106,33 @@ async def _balance(gateway: Stack, kind: PodKind, seconds: float) -> Table:
 
 async def _cost(gateway: Stack, seconds: float) -> Table:
     table = Table(
-        "body",
-        "rate",
-        "path",
-        "p50, ms",
-        "p99, ms",
-        "Envoy's CPU a request",
-        "memory",
+        "body", "load", "path", "requests/s", "p50, ms", "p99, ms", "Envoy's CPU a request", "memory",
         title="Cost of Envoy, one pod that answers at once",
-    )
+    )  # fmt: skip
     envoy = _pid(gateway)
+    direct = ByGateway(f"{gateway.network}.10", names.CLIENT_PORT)
+    by_gateway = ByGateway(gateway.host, PORT)
     for size in (1024, 65536):
-        for rate in (100.0, 400.0):
-            for name, client in (
-                ("direct", ByGateway(f"{gateway.network}.10", names.CLIENT_PORT)),
-                ("gateway", ByGateway(gateway.host, PORT)),
-            ):
+        body = b"x" * size
+        for load in COST_LOADS:
+            for path, client in {"direct": direct, "gateway": by_gateway}.items():
                 before = _cpu_seconds(envoy)
-                latencies = await open_loop(client, rate, seconds, seed=2, body=b"x" * size)
+                latencies = await _send(client, load, seconds, body)
                 used = (_cpu_seconds(envoy) - before) / len(latencies)
                 cost = (f"{1e6 * used:.0f} us", f"{_memory_bytes(envoy) / 2**20:.0f} MiB")
                 cuts = quantiles(latencies, n=100)
-                row = (f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}")
                 table.add_row(
-                    f"{size // 1024} KiB",
-                    f"{rate:.0f}/s",
-                    name,
-                    *row,
-                    *(cost if name == "gateway" else ("", "")),
-                )
+                    f"{size // 1024} KiB", f"{load} connections" if isinstance(load, int) else f"{load:.0f}/s", path, f"{len(latencies) / seconds:.0f}",
+                    f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}",
+                    *(cost if client is by_gateway else ("", "")),
+                )  # fmt: skip
     return table
+
+
+async def _send(client: Client, load: float | int, seconds: float, body: bytes) -> list[float]:
+    if isinstance(load, int):
+        return await closed_loop(client, load, seconds, body)
+    return await open_loop(client, load, seconds, seed=2, body=body)
 
 
 async def _many_pools(gateway: Stack) -> Table:
@@ -140,7 +146,7 @@ async def _many_pools(gateway: Stack) -> Table:
     begin = time.monotonic()
     for number in range(POOLS):
         await gateway.api.put("services", api_server.service(f"pool-{number}", 20000 + number))
-    await gateway.until_status(lambda status: _accepted(status, POOLS))
+    await gateway.until_status(lambda status: _accepted(status, POOLS), poll_seconds=0.2)
     whole = time.monotonic() - begin
     begin = time.monotonic()
     await gateway.api.put("pods", api_server.pod("late-1", "pool-7", f"{gateway.network}.10"))

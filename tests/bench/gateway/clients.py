@@ -135,3 +135,19 @@ async def open_loop(
             await asyncio.sleep(max(0.0, at - time.monotonic()))
             tasks.create_task(send(at))
     return latencies
+
+
+async def closed_loop(client: Client, connections: int, seconds: float, body: bytes) -> list[float]:
+    """Send one request after the other on each connection, and return the latencies in seconds."""
+    latencies: list[float] = []
+    end = time.monotonic() + seconds
+
+    async def send() -> None:
+        while (begin := time.monotonic()) < end:
+            status = await client.post(body)
+            if status != 200:
+                raise RuntimeError(f"status {status}")
+            latencies.append(time.monotonic() - begin)
+
+    await asyncio.gather(*(send() for _ in range(connections)))
+    return latencies

@@ -110,7 +110,9 @@ class Stack:
                     return sample.value
         return 0.0
 
-    async def until_status(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    async def until_status(
+        self, holds: Callable[[dict[str, Any]], bool], poll_seconds: float = POLL_SECONDS
+    ) -> dict[str, Any]:
         """Wait until the controller's status holds."""
         deadline = time.monotonic() + WAIT_SECONDS
         status: dict[str, Any] = {}
@@ -121,7 +123,7 @@ class Stack:
                     return status
             except (aiohttp.ClientError, KeyError):
                 pass
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(poll_seconds)
         raise AssertionError(f"{status}\n{self.log('controller')}\n{self.log('envoy')}")
 
     async def until_ready(self) -> None:

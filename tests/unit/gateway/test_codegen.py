@@ -1,6 +1,7 @@
 """The committed descriptors are what their source says."""
 
 import gzip
+import os
 import re
 import subprocess
 import sys
@@ -19,13 +20,8 @@ def test_the_committed_descriptors_are_those_of_the_pinned_distribution(tmp_path
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile")
     target = tmp_path / "envoy.binpb.gz"
     subprocess.run((*pip, "--target", str(tmp_path / "wheels"), *requirements), check=True)
-    words = (
-        sys.executable,
-        "-m",
-        "penstock_gateway.codegen",
-        str(tmp_path / "wheels"),
-        str(target),
-    )
-    subprocess.run(words, check=True)
+    words = (sys.executable, "-m", "penstock_gateway.codegen", str(target))
+    path = os.pathsep.join([str(tmp_path / "wheels"), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(words, check=True, env={**os.environ, "PYTHONPATH": path})
     committed = (files("penstock_gateway.xds") / "envoy.binpb.gz").read_bytes()
     assert gzip.decompress(target.read_bytes()) == gzip.decompress(committed)

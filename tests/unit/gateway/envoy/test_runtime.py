@@ -101,7 +101,7 @@ async def test_the_deadline_of_a_request_is_the_pods_to_keep(
             await stack.until_endpoints(1)
             hurried = {"X-Request-Timeout-Ms": "1"}
             async with stack.client.post(stack.url(INFER), json=BODY, headers=hurried) as answer:
-                assert answer.status == 429
+                assert answer.status in (429, 504)  # before, or after it was admitted
                 assert "deadline" in await answer.text()
         finally:
             runtime.kill()

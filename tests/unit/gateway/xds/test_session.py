@@ -2,9 +2,16 @@
 
 from dataclasses import replace
 
-from penstock_gateway.resources.pools import READINESS, Configuration, Kind, Resource
+from penstock_gateway.resources.pools import (
+    READINESS,
+    Configuration,
+    Kind,
+    Resource,
+    configuration,
+)
+from penstock_gateway.snapshot import Snapshot
 from penstock_gateway.xds.session import DeltaRequest, DeltaResponse, Rejection, Session, State
-from tests.unit.gateway.values import made_of, route
+from tests.unit.gateway.values import SETTINGS, made_of, route
 
 A, B = route("a", 10001), route("b", 10002)
 
@@ -103,11 +110,8 @@ def test_nothing_is_sent_before_the_first_configuration() -> None:
 def test_an_envoy_without_pools_gets_an_empty_response_of_each_kind_so_that_it_starts() -> None:
     session = Session(made_of())
     Envoy(session).connect()
-    responses = list(session.responses())
-    assert [(sent.kind, sent.resource is None) for sent in responses] == [
-        (Kind.CLUSTER, True),
-        (Kind.LISTENER, False),
-    ]
+    sent = {response.kind: response.resource for response in session.responses()}
+    assert sent == {Kind.CLUSTER: None, Kind.LISTENER: made_of().readiness}
 
 
 def test_a_rejected_listener_leaves_the_pools_last_good_one_and_every_other_pool() -> None:
@@ -207,6 +211,34 @@ def test_a_removed_pool_loses_its_listener_before_its_cluster() -> None:
     session.replace(made_of(A, B))
     envoy.settle()
     assert envoy.names(Kind.LISTENER) == ["a", "a"]
+
+
+def test_a_draining_pool_loses_its_listener_at_once_and_its_cluster_later() -> None:
+    before = made_of(A, B)
+    session = Session(before)
+    envoy = connected(session)
+    envoy.log.clear()
+    drained = Snapshot({"b": B}, {"a": route("a", 0)})
+    session.replace(configuration(drained, SETTINGS, before))
+    envoy.settle()
+    assert envoy.log == [(Kind.LISTENER, "a", None)]
+    session.replace(made_of(B))
+    envoy.settle()
+    assert envoy.log[1:] == [(Kind.CLUSTER, "a", None)]
+
+
+def test_endpoints_of_a_draining_pool_follow_its_pods() -> None:
+    before = made_of(A, B)
+    session = Session(before)
+    envoy = connected(session)
+    envoy.log.clear()
+    drained = Snapshot({"b": B}, {"a": route("a", 0, ("10.0.0.7",))})
+    session.replace(configuration(drained, SETTINGS, before))
+    envoy.settle()
+    assert [(kind, name) for kind, name, _ in envoy.log] == [
+        (Kind.ENDPOINTS, "a"),
+        (Kind.LISTENER, "a"),
+    ]
 
 
 def test_a_pool_that_never_got_a_listener_loses_its_cluster() -> None:
