@@ -177,6 +177,7 @@ MODULE_SPEC: Object = {
         "externalTrafficPolicy": "Local",
         "nodePort": 30080,
     },
+    "routing": {"mode": "Service"},
     "weight": 100,
     **LIVE,
 }
