@@ -60,8 +60,7 @@ def status(places: Places) -> None:
 
 def build_tools(places: Places) -> None:
     """Build helm, kubeconform and helm-docs, fetch prometheus and promtool, and print the folder of all commands."""
-    for tool in tools.CHART_TOOLS:
-        tools.build_tool(places, tool)
+    tools.build_tools(places, tools.CHART_TOOLS)
     base.link_prometheus(places)
     print(places.commands)
 

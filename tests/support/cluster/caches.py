@@ -9,10 +9,9 @@ from tests.support.cluster.places import Places
 from tests.support.cluster.progress import say
 
 OWN = (
-    "audit*", "bench-*", "bin", "containerd", "contexts", "images", "mypy", "setup.log", "tools",
+    "audit*", "bench-*", "bin", "containerd", "contexts", "go", "images", "kind*", "mypy", "setup.log", "tools",
 )  # fmt: skip
 """Entries of the cache that belong to the project; the folder in PENSTOCK_CACHE may contain others."""
-GO_REMEDY = "Go's own caches stay: `go clean -cache -modcache` empties them"
 
 
 class StillUpError(Exception):
@@ -41,7 +40,7 @@ def clean(places: Places) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-    say(f"removed {before} from {places.cache}; {GO_REMEDY}")
+    say(f"removed {before} from {places.cache}")
 
 
 def _own(cache: Path) -> list[Path]:

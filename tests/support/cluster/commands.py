@@ -4,8 +4,10 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from tests.support.cluster.progress import say
 
@@ -77,6 +79,40 @@ def build(
                 program.kill()
     if code:
         raise CommandFailedError(f"{title}: exit {code}; {log} ends with:\n{tail(log)}")
+    say(f"{title}: done in {time.monotonic() - started:.1f} s")
+
+
+@contextmanager
+def streamed(title: str, argv: Sequence[Word], log: Path) -> Iterator[IO[bytes]]:
+    """Run a long program whose stdout the caller reads; its stderr goes to `log`.
+
+    Raises:
+        CommandFailedError: with the last lines of the log.
+    """
+    started = time.monotonic()
+    say(f"{title}: started")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        log.open("a") as sink,
+        subprocess.Popen(
+            [str(word) for word in argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+        ) as program,
+    ):
+        assert program.stdout
+        try:
+            yield program.stdout
+            while program.stdout.read(2**20):
+                pass  # what follows the part that was read
+        except BaseException:
+            program.kill()
+            raise
+    if program.returncode:
+        raise CommandFailedError(
+            f"{title}: exit {program.returncode}; {log} ends with:\n{tail(log)}"
+        )
     say(f"{title}: done in {time.monotonic() - started:.1f} s")
 
 

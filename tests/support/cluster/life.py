@@ -40,11 +40,10 @@ class NotUpError(Exception):
 def prepare(places: Places) -> tuple[Path, Path]:
     """Install packages and build programs concurrently; return the node binary and the container programs."""
     debian.require_root()
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    with ThreadPoolExecutor(max_workers=1) as pool:
         packages = pool.submit(debian.install, places, debian.CLUSTER_PACKAGES)
-        built = [pool.submit(tools.build_tool, places, tool) for tool in tools.CLUSTER_TOOLS]
+        node, programs = tools.build_tools(places, tools.CLUSTER_TOOLS)
         packages.result()
-        node, programs = (future.result() for future in built)
     return node / "node", programs
 
 

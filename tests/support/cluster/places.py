@@ -28,6 +28,11 @@ class Places:
         return self.cache / "tools"
 
     @property
+    def go(self) -> Path:
+        """Go's caches while it builds the tools; gone afterwards."""
+        return self.cache / "go"
+
+    @property
     def commands(self) -> Path:
         """Links to the tools people type: kubectl, helm, kubeconform, ctr."""
         return self.cache / "bin"

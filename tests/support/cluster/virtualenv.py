@@ -13,6 +13,7 @@ from tests.support.cluster.progress import say
 
 FOLDER = CHECKOUT / ".venv"
 MARKER = FOLDER / ".penstock"
+DEMO_EXTRAS = "operator,kubectl"
 MIN_PYTHON, MAX_PYTHON = (3, 11), (3, 14)
 """Range of supported versions; the newest has a wheel of every pinned dependency. Images have their own Python."""
 
@@ -22,12 +23,30 @@ class WrongPythonError(Exception):
 
 
 def make_environment(places: Places) -> None:
-    """Install the project and its tools, editable, unless that was done for this very pyproject.toml.
+    """Install the project and all its tools, editable, unless that was done for this very pyproject.toml.
 
     Raises:
         WrongPythonError, CommandFailedError.
     """
-    wanted = _key()
+    _make(places, "dev", _key("dev"))
+
+
+def make_demo_environment(places: Places) -> None:
+    """Install what the demo runs with: no torch, which only its images have. An environment with all tools will do.
+
+    Raises:
+        WrongPythonError, CommandFailedError.
+    """
+    if not has_demo():
+        _make(places, DEMO_EXTRAS, _key(DEMO_EXTRAS))
+
+
+def has_demo() -> bool:
+    """Return whether the demo can run in the virtual environment."""
+    return MARKER.exists() and MARKER.read_text() in (_key("dev"), _key(DEMO_EXTRAS))
+
+
+def _make(places: Places, extras: str, wanted: str) -> None:
     if MARKER.exists() and MARKER.read_text() == wanted:
         say("the virtual environment is up to date")
         return
@@ -46,11 +65,12 @@ def make_environment(places: Places) -> None:
         "install",
         "--progress-bar=off",
         "--disable-pip-version-check",
+        "--no-cache-dir",  # what is installed once need not be kept twice
         "--no-compile",  # what is never imported need not be compiled
     ]
     build(
-        "pip: the project and its tools",
-        [*argv, *links, "--editable", f"{CHECKOUT}[dev]"],
+        f"pip: the project with {extras}",
+        [*argv, *links, "--editable", f"{CHECKOUT}[{extras}]"],
         log,
         cwd=CHECKOUT,
     )
@@ -76,6 +96,7 @@ def check_python(version: tuple[int, int]) -> None:
         )
 
 
-def _key() -> str:
+def _key(extras: str) -> str:
     content = (CHECKOUT / "pyproject.toml").read_bytes() + sys.version.encode()
-    return hashlib.sha256(content).hexdigest()
+    key = hashlib.sha256(content).hexdigest()
+    return key if extras == "dev" else f"{key} {extras}"

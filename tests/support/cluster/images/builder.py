@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
-from tests.support.cluster.commands import Word, build, output
-from tests.support.cluster.images.saved import into_layout
+from tests.support.cluster.commands import Word, build, output, streamed
+from tests.support.cluster.images.saved import into_layout, unpack_layers
 from tests.support.cluster.places import Places
 
 SOURCE_LAYERS = 3
@@ -17,6 +17,9 @@ SOURCE_LAYERS = 3
 
 class Builder(Protocol):
     """Builds an image from a Dockerfile and hands it over in an OCI layout."""
+
+    keeps_packages: bool
+    """Whether a layer that was built from a mounted folder is reused when that folder is gone."""
 
     def build(self, image: str, dockerfile: Path, context: Path, base: str | None) -> None:
         """Build a context under a name."""
@@ -27,9 +30,14 @@ class Builder(Protocol):
     def export(self, image: str, layout: Path) -> None:
         """Write an image into a folder in the OCI image layout."""
 
+    def forget(self, image: str) -> None:
+        """Remove an older build's name, and its layers where nothing else uses them."""
+
 
 class Buildah:
     """buildah without a daemon, isolated by chroot; nothing is stored outside the cache."""
+
+    keeps_packages = True
 
     def __init__(self, places: Places) -> None:
         self._log = places.images / "buildah.log"
@@ -69,12 +77,16 @@ class Buildah:
         """Write only the layers that the layout lacks.
 
         buildah compresses what it writes into a layout, but takes a layer that is there by its uncompressed
-        digest; so the large ones are put there from an archive, which buildah leaves uncompressed.
+        digest; so the large ones are put there first, as a stream of buildah's that is not compressed.
         """
         blobs = layout / "blobs" / "sha256"
         layers = self._layers(image)
-        if not all((blobs / layer).exists() for layer in layers[:-SOURCE_LAYERS]):
-            self._seed(image, layers, blobs)
+        missing = {layer for layer in layers if not (blobs / layer).exists()}
+        if missing & set(layers[:-SOURCE_LAYERS]):
+            blobs.mkdir(parents=True, exist_ok=True)
+            argv = [*self._argv, "push", "--quiet", image, f"docker-archive:/dev/stdout:{image}"]
+            with streamed(f"buildah: layers of {image}", argv, self._log) as archive:
+                unpack_layers(archive, missing, blobs)
         build(
             f"buildah: export of {image}",
             [*self._argv, "push", image, f"oci:{layout}:{image}"],
@@ -86,21 +98,6 @@ class Buildah:
         digests: list[str] = described["OCIv1"]["rootfs"]["diff_ids"]
         return [digest.removeprefix("sha256:") for digest in digests]
 
-    def _seed(self, image: str, layers: list[str], blobs: Path) -> None:
-        archive = blobs.parent.with_name(f"seed.{os.getpid()}.tar")
-        blobs.mkdir(parents=True, exist_ok=True)
-        argv = [*self._argv, "push", image, f"docker-archive:{archive}:{image}"]
-        try:
-            build(f"buildah: layers of {image}", argv, self._log)
-            missing = [f"{layer}.tar" for layer in layers if not (blobs / layer).exists()]
-            renamed = "--transform=s/[.]tar$//"
-            output(
-                ["tar", "-C", blobs, renamed, "-xf", archive, *dict.fromkeys(missing)],
-                timeout_seconds=300,
-            )
-        finally:
-            archive.unlink(missing_ok=True)
-
     def forget(self, image: str) -> None:
         """Remove an older build's name, and its layers where nothing else uses them."""
         subprocess.run([*self._argv, "rmi", image], capture_output=True, check=False)
@@ -108,6 +105,8 @@ class Buildah:
 
 class Docker:
     """Docker, by its client."""
+
+    keeps_packages = False  # BuildKit's key of a layer has the content of mounted folders
 
     def __init__(self, places: Places) -> None:
         self._log = places.images / "docker.log"

@@ -11,6 +11,7 @@ from tests.support.cluster.places import Places
 from tests.support.cluster.progress import say
 
 DIGEST = "sha256:"
+LARGE_BYTES = 2**20
 REFERENCE = "org.opencontainers.image.ref.name"
 
 
@@ -31,6 +32,33 @@ def load(places: Places, layout: Path, image: str) -> None:
     )
     named = {**descriptor, "annotations": {archive.NAME_ANNOTATION: image}}
     _import(places, named, {digest: _blob(layout, digest) for digest in missing})
+
+
+def hollow(layout: Path) -> None:
+    """Free the disk of large layers, which containerd has by now.
+
+    The files stay with their size, so the builder does not write these layers again for the next image.
+    """
+    for blob in _blobs(layout):
+        size = blob.stat().st_size
+        if size >= LARGE_BYTES and not is_hollow(blob):
+            with blob.open("r+b") as file:
+                file.truncate(0)
+                file.truncate(size)
+
+
+def drop_hollow(places: Places, layout: Path) -> None:
+    """Remove hollow layers that containerd no longer has, so that the builder writes them again."""
+    present_blobs = set(sandbox.ctr(places, places.commands, "content", "ls", "-q").split())
+    for blob in _blobs(layout):
+        if is_hollow(blob) and f"{DIGEST}{blob.name}" not in present_blobs:
+            blob.unlink()
+
+
+def is_hollow(blob: Path) -> bool:
+    """Return whether a large file has a size and no content."""
+    status = blob.stat()
+    return status.st_size >= LARGE_BYTES and status.st_blocks == 0
 
 
 def tag(places: Places, image: str, other: str) -> None:
@@ -71,7 +99,7 @@ def keep_only(layout: Path, images: set[str]) -> None:
     ]
     file.write_text(json.dumps({**index, "manifests": kept}))
     used = {digest for item in kept for digest in blobs_of(layout, item)}
-    for blob in (layout / "blobs" / "sha256").iterdir():
+    for blob in _blobs(layout):
         if blob.name not in used:
             blob.unlink()
 
@@ -97,6 +125,11 @@ def _descriptor(layout: Path, image: str) -> dict[str, Any]:
     manifests: list[dict[str, Any]] = json.loads((layout / "index.json").read_text())["manifests"]
     named = [item for item in manifests if item.get("annotations", {}).get(REFERENCE) == image]
     return (named or manifests)[0]
+
+
+def _blobs(layout: Path) -> list[Path]:
+    folder = layout / "blobs" / "sha256"
+    return list(folder.iterdir()) if folder.exists() else []
 
 
 def _blob(layout: Path, digest: str) -> Path:

@@ -1,10 +1,13 @@
-"""Converts the output of `docker save` into an OCI image layout."""
+"""Converts the output of `docker save`, which buildah writes too, into an OCI image layout."""
 
 import hashlib
 import json
 import os
+import shutil
+import tarfile
+from collections.abc import Set
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.support.cluster.images.load import REFERENCE
 
@@ -12,6 +15,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 GZIP_MAGIC = b"\x1f\x8b"
+COPY_BYTES = 2**20
 
 
 def into_layout(saved: Path, image: str, layout: Path) -> None:
@@ -34,6 +38,19 @@ def into_layout(saved: Path, image: str, layout: Path) -> None:
     written.write_text(json.dumps(manifest))
     entry = {**_moved(written, layout, MANIFEST), "annotations": {REFERENCE: image}}
     _name(layout, image, entry)
+
+
+def unpack_layers(archive: IO[bytes], wanted: Set[str], blobs: Path) -> None:
+    """Write the wanted layers of an archive, which names them `<digest>.tar`, into a folder as it is read."""
+    with tarfile.open(fileobj=archive, mode="r|") as entries:
+        for entry in entries:
+            digest = entry.name.removesuffix(".tar")
+            content = entries.extractfile(entry) if digest in wanted else None
+            if content is not None:
+                unfinished = blobs / f".{digest}.{os.getpid()}"
+                with unfinished.open("wb") as file:
+                    shutil.copyfileobj(content, file, COPY_BYTES)
+                unfinished.replace(blobs / digest)
 
 
 def _layer(file: Path, layout: Path) -> dict[str, Any]:

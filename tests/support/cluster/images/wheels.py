@@ -1,9 +1,12 @@
 """Wheelhouses: the packages of an image, downloaded on the machine and copied into the build context."""
 
+import functools
 import hashlib
 import os
 import shutil
 import sys
+import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.cluster.commands import Word, build
@@ -12,38 +15,67 @@ from tests.support.cluster.places import CHECKOUT, Places
 
 SHARED_WHEELS = CHECKOUT.parent / "shared" / "wheels"
 """Optional local wheels next to the checkout, such as the small CPU build of torch."""
+CPU_INDEX = os.environ.get("PENSTOCK_TORCH_INDEX") or "https://download.pytorch.org/whl/cpu"
+PROBE_SECONDS = 5.0
 PYTHON = "3.11"
 
 
 def wheelhouse(places: Places, recipe: Recipe) -> Path:
     """Return a folder of all wheels of an image; they are downloaded again only when the requirements change."""
     wanted = requirements(recipe)
-    shared = sorted(path.name for path in SHARED_WHEELS.glob("*.whl"))
-    key = hashlib.sha256(repr((PYTHON, wanted, shared)).encode()).hexdigest()[:12]
-    folder = places.images / "wheels" / f"{recipe.name}-{key}"
+    folder = places.images / "wheels" / f"{recipe.name}-{wheels_key(recipe)}"
     if folder.exists():
         return folder
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
-    links: list[Word] = ["--find-links", SHARED_WHEELS] if shared else []
-    only: list[Word] = ["--only-binary=:all:", "--python-version", PYTHON, "--dest", unfinished]
-    build(
-        f"pip: wheels of the {recipe.name}",
-        [
-            _pip(places),
-            "download",
-            "--progress-bar=off",
-            "--disable-pip-version-check",
-            *only,
-            *links,
-            *wanted,
-        ],
-        places.images / f"wheels-{recipe.name}.log",
-    )
+    torch = [requirement for requirement in wanted if requirement.startswith("torch")]
+    if torch and (source := cpu_torch()):
+        _download(places, recipe, "torch for CPUs", [*source, "--no-deps", *torch], unfinished)
+    links: list[Word] = ["--find-links", unfinished] if unfinished.exists() else []
+    _download(places, recipe, f"wheels of the {recipe.name}", [*links, *wanted], unfinished)
     for older in folder.parent.glob(f"{recipe.name}-*"):
         if older != unfinished:
             shutil.rmtree(older, ignore_errors=True)
     unfinished.rename(folder)
     return folder
+
+
+def forget_wheels(places: Places, recipe: Recipe) -> None:
+    """Remove an image's wheels: the builder has what they contain."""
+    for folder in (places.images / "wheels").glob(f"{recipe.name}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wheels_key(recipe: Recipe) -> str:
+    """Return the hash of what decides which wheels an image gets."""
+    content = repr((PYTHON, requirements(recipe), cpu_torch()))
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+@functools.cache
+def cpu_torch() -> tuple[Word, ...]:
+    """Return pip's options for torch built for CPUs alone, which is an eighth of the size; empty where none is reachable.
+
+    It is a wheel next to the checkout, or PyTorch's own index of such wheels. The package index has torch for CUDA.
+    """
+    if any(SHARED_WHEELS.glob("torch-*+cpu-*.whl")):
+        return ("--no-index", "--find-links", SHARED_WHEELS)
+    try:
+        with urllib.request.urlopen(f"{CPU_INDEX}/torch/", timeout=PROBE_SECONDS):  # noqa: S310
+            return ("--index-url", CPU_INDEX)
+    except (OSError, ValueError):
+        return ()
+
+
+def _download(
+    places: Places, recipe: Recipe, title: str, words: Sequence[Word], folder: Path
+) -> None:
+    only: list[Word] = ["--only-binary=:all:", "--python-version", PYTHON, "--dest", folder]
+    quiet = ["--progress-bar=off", "--disable-pip-version-check", "--no-cache-dir"]
+    build(
+        f"pip: {title}",
+        [_pip(places), "download", *quiet, *only, *words],
+        places.images / f"wheels-{recipe.name}.log",
+    )
 
 
 def _pip(places: Places) -> Path:

@@ -30,7 +30,7 @@ def test_cleaning_removes_what_the_project_put_there(
     left = {path.name for path in places.cache.iterdir()}
     assert left == {"photos", "cluster.lock", "images.lock"}
     said = capsys.readouterr().err
-    assert re.search(r"removed \d+K from .*`go clean -cache -modcache`", said)
+    assert re.search(r"removed \d+K from ", said)
     assert caches.size(places) == "0"
 
 
@@ -44,5 +44,5 @@ def test_a_cache_that_a_cluster_runs_from_is_kept(places: Places) -> None:
 def test_every_place_is_cleaned_or_gone_with_the_cluster(places: Places) -> None:
     own = {path.name for path in caches._own(places.cache)}
     assert {places.tools.name, places.commands.name} <= own
-    kept = {places.images.name, places.containerd.name}
+    kept = {places.images.name, places.containerd.name, places.go.name}
     assert kept <= set(caches.OWN)
