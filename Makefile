@@ -38,7 +38,7 @@ cluster-down: ## Stop it and remove all but the caches
 	@$(CLUSTER) down
 
 .PHONY: clean-cache
-clean-cache: ## Remove what was built and downloaded for the cluster: up to 25 GB
+clean-cache: ## Remove what was built and downloaded for the cluster: some 5 GB, 17 with torch for CUDA
 	@$(CLUSTER) clean-cache
 
 .PHONY: tools
@@ -55,9 +55,11 @@ docker-images: ## Build both images with Docker, without a cluster: make docker-
 	docker build -f operator/Dockerfile -t penstock-operator:$(TAG) .
 	docker build -f runtime/Dockerfile -t penstock-runtime:$(TAG) .
 
+# ON=kind runs it in Docker
+ON ?=
 .PHONY: demo
-demo: setup cluster tools images ## Watch it all at work, from an empty cluster to a drained pool
-	@$(BIN)/python -m tests.demo
+demo: ## Watch it all at work, from an empty cluster to a drained pool and a chat
+	@PENSTOCK_DEMO_ON=$(ON) $(PYTHON) -m tests.demo.start
 
 .PHONY: test
 test: lint cluster images ## Lint, then unit, integration and end-to-end tests

@@ -8,7 +8,7 @@ from tests.demo.story import NAMESPACE, POOL
 from tests.support.kube.target import Target
 
 
-def page(run: Run, picture: str, record: str, target: Target) -> list[str]:
+def page(run: Run, pictures: Sequence[str], record: str, target: Target) -> list[str]:
     """Return the lines to print."""
     lines = ["", "What happened"]
     lines += [f"  {name}: {seconds:.1f} s" for name, seconds in run.timings.items()]
@@ -27,7 +27,9 @@ def page(run: Run, picture: str, record: str, target: Target) -> list[str]:
             ),
             f"  latency of all: p50 {run.final.p50} ms, p99 {run.final.p99} ms",
         ]
-    lines += [f"  picture: {picture}", f"  record: {record}"]
+    lines += [f"  picture: {file}" for file in pictures]
+    lines += [f"  record: {record}"]
+    lines += [f"  NOT SHOWN: {note}" for note in run.notes]
     lines += [f"  FAILED: {reason}" for reason in failures(run)]
     return lines + next_steps(target)
 

@@ -41,7 +41,7 @@ class Director:
     async def _perform(self, act: Act, started: float) -> None:
         self.screen.remark(f"\n{act.title}: {act.rate:.0f} requests/s")
         await self.load.set_rate(act.rate)
-        editing = asyncio.create_task(self._edit(act))
+        editing = asyncio.create_task(self._edit(act, int(time.monotonic() - started)))
         ends = time.monotonic() + act.seconds
         while time.monotonic() < ends:
             await self.load.next()
@@ -59,10 +59,10 @@ class Director:
         )
         return moment(second, act.title, self.load.latest, pool, gauge)
 
-    async def _edit(self, act: Act) -> None:
+    async def _edit(self, act: Act, second: int) -> None:
         if act.edit is None:
             return
-        taken = await asyncio.to_thread(edits.make, self.target, self.pool, act.edit)
+        taken = await asyncio.to_thread(edits.make, self.target, self.pool, act.edit, second)
         self.run.edits.append(taken)
         self.screen.remark(f"$ {taken.command}\n  # {act.edit.why}; {acknowledgement_text(taken)}")
 

@@ -13,21 +13,22 @@ from tests.support.kube.target import Target
 MAX_EDIT_SECONDS = 30.0
 
 
-def make(target: Target, pool: PoolHandle, edit: Edit) -> EditTaken:
+def make(target: Target, pool: PoolHandle, edit: Edit, second: int) -> EditTaken:
     """Run the edit and wait until every pod has acknowledged it, or for a policy, until the operator applies it."""
     before = pool.status().get("batch", {}).get("generation", 0)
     began = time.monotonic()
     target.kubectl(*edit.command())
     typed = f"kubectl {shlex.join(edit.command())}"
     if edit.kind == "pspool":
-        return EditTaken(typed, _seconds(began, lambda: pool.await_acknowledged(before)), "")
+        seconds = _seconds(began, lambda: pool.await_acknowledged(before))
+        return EditTaken(typed, seconds, "", second, edit.label)
     path = f"/apis/penstock.dev/v1alpha1/inferencepolicies/{edit.name}"
     generation = pool.api.request("GET", path)["metadata"]["generation"]
     taken = _seconds(
         began, lambda: until("policy applied", lambda: _applied(pool, edit, generation))
     )
     effect = "" if taken is None else f"in the pool's effective spec after {taken:.1f} s"
-    return EditTaken(typed, None, effect)
+    return EditTaken(typed, None, effect, second, edit.label)
 
 
 def _applied(pool: PoolHandle, edit: Edit, generation: int) -> bool:

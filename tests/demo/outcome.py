@@ -17,6 +17,10 @@ class EditTaken:
     acknowledged_seconds: float | None
     """None if not all pods acknowledged it, or if the edit changes no limits of pods."""
     effect: str
+    second: int = 0
+    """Seconds from the start of the show."""
+    label: str = ""
+    """A few words for the picture."""
 
 
 @dataclass(slots=True)
@@ -28,6 +32,14 @@ class Run:
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds by step: `apply to Ready` and the like."""
     final: Report | None = None
+    objective_milliseconds: float = 0.0
+    """The pool's objective for the 99th percentile of latency."""
+    answer: str = ""
+    """The demonstration model's last answer; empty if it gave none."""
+    problems: list[str] = field(default_factory=list)
+    """What went wrong after the show."""
+    notes: list[str] = field(default_factory=list)
+    """What could not be shown."""
 
 
 def changes(moments: Sequence[Moment], value: Callable[[Moment], Any]) -> list[tuple[int, Any]]:
@@ -55,13 +67,15 @@ def failures(run: Run) -> list[str]:
         for edit in run.edits
         if edit.acknowledged_seconds is None and not edit.effect
     ]
-    return reasons
+    return reasons + run.problems
 
 
 def as_json(run: Run) -> dict[str, Any]:
     """Return the record that goes into run.json."""
     return {
         "timings": run.timings,
+        "objective_milliseconds": run.objective_milliseconds,
+        "answer": run.answer,
         "edits": [asdict(edit) for edit in run.edits],
         "cap": changes(run.moments, lambda moment: moment.cap),
         "ready": changes(run.moments, lambda moment: moment.ready),

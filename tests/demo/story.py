@@ -6,6 +6,7 @@ from typing import Any
 
 NAMESPACE = "penstock-demo"
 POOL = "sample"
+CHAT_POOL = "chat"
 POLICY = "sample"
 
 
@@ -18,6 +19,8 @@ class Edit:
     name: str
     spec: dict[str, Any]
     why: str
+    label: str
+    """A few words for the picture."""
 
     def command(self) -> tuple[str, ...]:
         """Return the kubectl command without its connection flags."""
@@ -40,10 +43,12 @@ class Act:
 SMALLER_BATCHES = Edit(
     "pspool", POOL, {"batching": {"size": {"max": 6}, "maxQueueDelayMilliseconds": 10}},
     "smaller batches and a shorter window, while requests run",
+    "pool: batches of 6 at most",
 )  # fmt: skip
 MORE_REPLICAS = Edit(
     "pspolicy", POLICY, {"bounds": {"replicas": {"max": 6}}},
     "the administrator grants the namespace two more replicas a pool",
+    "policy: 6 replicas, not 4",
 )  # fmt: skip
 
 STORY = (

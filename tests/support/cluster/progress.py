@@ -1,18 +1,26 @@
 """Progress lines: every wait says what it waits for, how long it took, and at last why it failed."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
 
-_started = time.monotonic()
+CLOCK = "PENSTOCK_CLOCK"
+"""Environment variable with the start of a run of several programs, in seconds of the machine's monotonic clock."""
+_started = float(os.environ.get(CLOCK) or time.monotonic())
 
 
 class WaitTimedOutError(Exception):
     """A wait came to its end without the thing waited for."""
 
 
+def share_clock() -> None:
+    """Let the programs that this one starts count their seconds from this one's start."""
+    os.environ[CLOCK] = str(_started)
+
+
 def say(line: str) -> None:
-    """Print one progress line with the seconds since the program's start, to stderr."""
+    """Print one progress line with the seconds since the run's start, to stderr."""
     print(f"[{time.monotonic() - _started:6.1f} s] {line}", file=sys.stderr, flush=True)
 
 

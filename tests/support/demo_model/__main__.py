@@ -9,7 +9,9 @@ def main() -> None:
     """Train the model; print the number of steps and the last loss."""
     parser = argparse.ArgumentParser(prog="tests.support.demo_model", description=__doc__)
     parser.add_argument("folder", type=Path, help="folder of the model")
-    parser.add_argument("--seconds", type=float, default=60.0, help="limit of the training time")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="limit of the processor time of the training"
+    )
     options = parser.parse_args()
     from tests.support.demo_model.train import make_demo_model
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo import closing, outcome, plot
+from tests.demo import closing, outcome
 from tests.demo.moment import Gauges, Moment, moment
 from tests.demo.outcome import EditTaken, Run, changes, failures
 from tests.support.kube.target import Target
@@ -70,6 +70,20 @@ def test_an_edit_that_did_not_reach_every_pod_fails_the_demo() -> None:
     assert failures(run) == ["edit not acknowledged by all pods: kubectl patch pspool sample"]
 
 
+def test_what_went_wrong_after_the_show_fails_the_demo() -> None:
+    run = good_run()
+    run.problems.append("the chat pool gave no answer: refused")
+    assert failures(run) == ["the chat pool gave no answer: refused"]
+
+
+def test_what_could_not_be_shown_is_said_and_is_no_failure() -> None:
+    run = good_run()
+    run.notes.append("no chat: its pool is not Ready: no storage class")
+    assert failures(run) == []
+    text = "\n".join(closing.page(run, [], "run.json", OWN))
+    assert "NOT SHOWN: no chat: its pool is not Ready: no storage class" in text
+
+
 def test_a_load_generator_without_figures_fails_the_demo() -> None:
     run = good_run()
     run.final = None
@@ -82,7 +96,7 @@ def test_a_moment_of_a_pool_without_status_has_unknown_values() -> None:
 
 
 def test_the_last_page_has_losses_and_the_next_commands() -> None:
-    text = "\n".join(closing.page(good_run(), "run.png", "run.json", OWN))
+    text = "\n".join(closing.page(good_run(), ["light.svg"], "run.json", OWN))
     assert "lost: 0 of 100 requests (refused with Retry-After: 2)" in text
     assert "acknowledged by all pods after 0.8 s" in text
     assert "export KUBECONFIG=/k PATH=/bin:$PATH" in text
@@ -100,9 +114,3 @@ def test_the_record_is_plain_data() -> None:
     record = outcome.as_json(good_run())
     assert record["ready"] == [(0, 1), (2, 3), (4, 1)]
     assert record["moments"][0]["cap"] is None
-
-
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    file = tmp_path / "made" / "run.png"
-    plot.draw(good_run().moments, file)
-    assert file.read_bytes().startswith(b"\x89PNG")
