@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Figure
+from tests.support.cluster.settings import NODE_ADDRESS
 from tests.support.kube import install
 from tests.support.kube.api import Api
 from tests.support.kube.install import Images
@@ -98,9 +99,8 @@ def stage(
     folder = tmp_path_factory.mktemp("model")
     save_tiny_model(folder)
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    addresses = api.list("/api/v1/nodes")[0]["status"]["addresses"]
-    node = next(each["address"] for each in addresses if each["type"] == "InternalIP")
-    with serving(Hub(files, repository="HuggingFaceTB/SmolLM2-135M-Instruct"), host=node) as hub:
+    hub = Hub(files, repository="HuggingFaceTB/SmolLM2-135M-Instruct", redirects=False)
+    with serving(hub, host=NODE_ADDRESS):
         yield Stage(target, api, images, hub.url)
     clear(target, api)
     if installed:
