@@ -51,9 +51,10 @@ images: cluster ## Build the images that changed and bring them to the cluster
 
 TAG ?= 0.1.0
 .PHONY: docker-images
-docker-images: ## Build both images with Docker, without a cluster: make docker-images TAG=0.1.0
+docker-images: ## Build the images with Docker, without a cluster: make docker-images TAG=0.1.0
 	docker build -f operator/Dockerfile -t penstock-operator:$(TAG) .
 	docker build -f runtime/Dockerfile -t penstock-runtime:$(TAG) .
+	docker build -f operator/gateway.Dockerfile -t penstock-gateway:$(TAG) .
 
 # ON=kind runs it in Docker
 ON ?=
