@@ -67,3 +67,10 @@ class ReplicasMove:
     term: ReplicasReason
     why: str
     hold_until: float | None = None
+
+
+def counted(replicas: int, verb: str = "") -> str:
+    """Return a count of replicas, with its verb where one is given in the plural form, such as `suffice`."""
+    singular = replicas == 1
+    noun = "1 replica" if singular else f"{replicas} replicas"
+    return f"{noun} {verb}{'s' if singular else ''}" if verb else noun

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
-from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
+from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted
 from penstock_operator.decide.scaling.utilization_band.replicas import (
     MINUTE,
     bounds_only,
@@ -164,15 +164,17 @@ def _released(count: Count, seen: CountInput, need: Need, now: float) -> Replica
     since = max([when for when, needed in count.needs if needed >= n], default=count.begun)
     since = max(since, count.begun)
     if target >= n or now - since < hold:
-        why = f"{need.replicas} replicas suffice; scaling down after {hold:.0f} s of stabilization"
+        why = (
+            f"{counted(need.replicas, 'suffice')}; scaling down after {hold:.0f} s of stabilization"
+        )
         return ReplicasMove(n, ReplicasReason.STABILIZING, why, hold_until=since + hold)
     removed = sum(number for _, number in count.downs)
     allowed = max(1, (n + removed) * settings.max_percent_per_minute // 100) - removed
     if allowed <= 0:
-        why = f"{target} replicas suffice; scale-down is limited to {settings.max_percent_per_minute} % a minute"
+        why = f"{counted(target, 'suffice')}; scale-down is limited to {settings.max_percent_per_minute} % a minute"
         until = count.downs[0][0] + MINUTE
         return ReplicasMove(n, ReplicasReason.RATE_LIMITED, why, hold_until=until)
-    why = f"{target} replicas sufficed for {hold:.0f} s"
+    why = f"{counted(target)} sufficed for {hold:.0f} s"
     return ReplicasMove(max(target, n - allowed), ReplicasReason.SPARE_CAPACITY, why)
 
 

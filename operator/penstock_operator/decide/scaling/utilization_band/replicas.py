@@ -8,7 +8,7 @@ sufficed during the whole stabilization period.
 from dataclasses import dataclass
 from math import ceil
 
-from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
+from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import batch_seconds
@@ -112,12 +112,12 @@ def _down(seen: ReplicasInput, now: float) -> ReplicasMove:
         return ReplicasMove(n, ReplicasReason.STEADY, "the present replicas are needed")
     until = seen.spare_since + settings.stabilization_seconds
     if now < until:
-        why = f"{n - 1} replicas suffice; scaling down after {settings.stabilization_seconds} s of stabilization"
+        why = f"{counted(n - 1, 'suffice')}; scaling down after {settings.stabilization_seconds} s of stabilization"
         return ReplicasMove(n, ReplicasReason.STABILIZING, why, hold_until=until)
     allowed = max(1, (n + len(seen.downs)) * settings.max_percent_per_minute // 100)
     if len(seen.downs) >= allowed:
-        why = f"{n - 1} replicas suffice; scale-down is limited to {settings.max_percent_per_minute} % a minute"
+        why = f"{counted(n - 1, 'suffice')}; scale-down is limited to {settings.max_percent_per_minute} % a minute"
         until = seen.downs[-allowed] + MINUTE
         return ReplicasMove(n, ReplicasReason.RATE_LIMITED, why, hold_until=until)
-    why = f"{n - 1} replicas sufficed for {settings.stabilization_seconds} s"
+    why = f"{counted(n - 1)} sufficed for {settings.stabilization_seconds} s"
     return ReplicasMove(n - 1, ReplicasReason.SPARE_CAPACITY, why)
