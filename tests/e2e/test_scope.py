@@ -8,7 +8,7 @@ from tests.support.kube import install, namespaces
 from tests.support.kube.api import Api
 from tests.support.kube.install import Images
 from tests.support.kube.operator import InstalledOperator
-from tests.support.kube.pools import PoolHandle, emulated
+from tests.support.kube.pools import UNOBSERVED, PoolHandle, emulated
 from tests.support.kube.target import Target
 
 SPEC = emulated(replicas=1, drain={"deadlineSeconds": 5})
@@ -36,5 +36,5 @@ def test_a_listed_namespace_is_served_and_another_is_not(
         left.apply(SPEC)
         pool.edit({"replicas": 2})
         pool.await_ready(2)
-        assert left.status() == {}
+        assert left.status() == UNOBSERVED
     assert scoped.restarts() == 0

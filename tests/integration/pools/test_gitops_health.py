@@ -6,11 +6,10 @@ from tests.integration.pools.test_children import BARE
 from tests.support.gitops.evaluate import GitOpsTools
 from tests.support.kube.api import POOLS, Api
 from tests.support.kube.operator_process import OperatorProcess
-from tests.support.kube.pools import PoolHandle, emulated, until
+from tests.support.kube.pools import UNOBSERVED, PoolHandle, emulated, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-UNOBSERVED = {"observedGeneration": -1}
 FINALIZER = "example.com/kept"
 
 

@@ -12,7 +12,7 @@ from tests.integration.pools.test_leading import leads
 from tests.support.kube import namespaces
 from tests.support.kube.api import Api, Object
 from tests.support.kube.operator_process import OperatorProcess
-from tests.support.kube.pools import PoolHandle, until
+from tests.support.kube.pools import UNOBSERVED, PoolHandle, until
 from tests.support.kube.target import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -55,7 +55,7 @@ def test_only_the_listed_namespaces_are_served(
         pools[0].await_condition("PolicyApplied", "True", seconds=5)
         pools[0].edit({"template": {"annotations": {"example.com/turn": "2"}}})
         pools[0].await_condition("UpToDate", "True", seconds=10)
-        assert pools[1].status() == {}
+        assert pools[1].status() == UNOBSERVED
         assert api.get(pools[1].children["Deployment"]) is None
         assert operator.running
     assert "403" not in operator.log()

@@ -8,6 +8,8 @@ from typing import Any
 
 from tests.support.kube.api import POOLS, Api, ApiError, Object
 
+UNOBSERVED = {"observedGeneration": -1}
+"""Status of an object that no operator has observed."""
 ROUTED_SECONDS = 10.0
 LABEL_POOL_UID = "penstock.dev/pool-uid"
 DEPLOYMENTS = "/apis/apps/v1"
@@ -100,7 +102,7 @@ class PoolHandle:
         return self.api.request("GET", self.path)
 
     def status(self) -> Object:
-        """Return the status, empty before the first visit."""
+        """Return the status, `UNOBSERVED` before the first visit."""
         status: Object = self.get().get("status", {})
         return status
 
