@@ -48,7 +48,7 @@ SMALLER_BATCHES = Edit(
 MORE_REPLICAS = Edit(
     "pspolicy", POLICY, {"bounds": {"replicas": {"max": 6}}},
     "the administrator grants the namespace two more replicas a pool",
-    "policy: 6 replicas, not 4",
+    "policy: 6 replicas",
 )  # fmt: skip
 
 STORY = (

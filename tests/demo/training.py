@@ -92,13 +92,13 @@ def job(image: str) -> Object:
         "workingDir": "/trainer",
         "env": [
             {"name": "OMP_NUM_THREADS", "value": "1"},
-            {"name": "HOME", "value": "/scratch"},
+            {"name": "HOME", "value": "/tmp"},  # noqa: S108 - in the container
         ],
         "resources": {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
         "volumeMounts": [
             {"name": "sources", "mountPath": "/trainer/tests/support/demo_model"},
             {"name": "models", "mountPath": "/models"},
-            {"name": "scratch", "mountPath": "/scratch"},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - in the container
         ],
         "securityContext": {
             "allowPrivilegeEscalation": False,

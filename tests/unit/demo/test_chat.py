@@ -87,6 +87,13 @@ def test_the_training_meets_the_restricted_level_and_has_the_share_of_a_pod() ->
     assert container["resources"]["requests"]["cpu"] == "50m"
 
 
+def test_the_training_can_write_its_temporary_files_on_a_root_that_is_read_only() -> None:
+    pod = training.job("localhost/runtime:1")["spec"]["template"]["spec"]
+    mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert "emptyDir" in volumes[mounts["/tmp"]]  # noqa: S108 - in the container
+
+
 def test_the_training_program_is_complete() -> None:
     assert {"__main__.py", "train.py", "text.py", "tokenizer.py", "corpus.txt"} <= set(
         training.sources()["data"]
