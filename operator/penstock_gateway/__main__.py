@@ -14,7 +14,7 @@ import sys
 import time
 
 from penstock_api.log_format import log_to_stderr
-from penstock_gateway.config import Settings
+from penstock_gateway.config import GatewaySettings
 from penstock_gateway.drain import drain
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.errors import GatewayConfigError
@@ -29,7 +29,7 @@ log = logging.getLogger("penstock_gateway")
 def main() -> None:
     """Run, and exit with an error on wrong settings."""
     try:
-        settings = Settings.from_env(os.environ)
+        settings = GatewaySettings.from_env(os.environ)
         if sys.argv[1:] == ["bootstrap"]:
             settings.bootstrap_file.write_text(json.dumps(bootstrap(settings)), encoding="utf-8")
             return
@@ -39,7 +39,7 @@ def main() -> None:
         sys.exit(f"penstock-gateway: {error}")
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: GatewaySettings) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     admin = EnvoyAdmin(settings.admin_socket)

@@ -30,7 +30,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GatewaySettings:
     """The settings. Each field is the variable `PENSTOCK_<FIELD>`; a field without a default is required."""
 
     namespace: str
@@ -94,7 +94,7 @@ class Settings:
         return frozenset({self.status_port, self.readiness_port})
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str]) -> "Settings":
+    def from_env(cls, environ: Mapping[str, str]) -> "GatewaySettings":
         """Return the settings in `environ`.
 
         Raises:

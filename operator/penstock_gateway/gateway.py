@@ -8,19 +8,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from penstock_api import names
-from penstock_gateway.config import Settings
-from penstock_gateway.kube.api_server import ApiServer, Resource
+from penstock_gateway.config import GatewaySettings
+from penstock_gateway.kube.api_server import ApiServer, WatchedResource
 from penstock_gateway.kube.reflector import Reflector
-from penstock_gateway.objects import Pod, Service
+from penstock_gateway.objects import Service, WatchedPod
 from penstock_gateway.resources.pools import Configuration, Kind, configuration
 from penstock_gateway.snapshot import Snapshot, draining, snapshot
 from penstock_gateway.xds.server import AdsServer
-from penstock_gateway.xds.session import Rejection
+from penstock_gateway.xds.session import RejectedVersion
 
 log = logging.getLogger(__name__)
 
-SERVICES: Final = Resource("services", Service, names.LABEL_POOL)
-PODS: Final = Resource("pods", Pod, names.LABEL_POOL_UID)
+SERVICES: Final = WatchedResource("services", Service, names.LABEL_POOL)
+PODS: Final = WatchedResource("pods", WatchedPod, names.LABEL_POOL_UID)
 
 
 def leaving(
@@ -39,7 +39,7 @@ def leaving(
 class Gateway:
     """Watches the namespace and delivers its configuration to Envoy; `now` is a monotonic clock."""
 
-    def __init__(self, settings: Settings, api: ApiServer, now: Callable[[], float]) -> None:
+    def __init__(self, settings: GatewaySettings, api: ApiServer, now: Callable[[], float]) -> None:
         self._settings = settings
         self._now = now
         self._changed = asyncio.Event()
@@ -61,7 +61,7 @@ class Gateway:
         """Whether the connected Envoy acknowledged a first snapshot."""
         return self._ads.ready
 
-    def rejections(self) -> Mapping[tuple[Kind, str], Rejection]:
+    def rejections(self) -> Mapping[tuple[Kind, str], RejectedVersion]:
         """Return what Envoy rejected, by kind and pool."""
         return self._ads.rejections()
 

@@ -7,7 +7,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from penstock_gateway.config import Settings
+from penstock_gateway.config import GatewaySettings
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.errors import EnvoyUnavailable
 from penstock_gateway.gateway import Gateway
@@ -57,7 +57,9 @@ class StatusServer:
 
 
 @asynccontextmanager
-async def serving(gateway: Gateway, admin: EnvoyAdmin, settings: Settings) -> AsyncIterator[None]:
+async def serving(
+    gateway: Gateway, admin: EnvoyAdmin, settings: GatewaySettings
+) -> AsyncIterator[None]:
     """Serve the routes on the status port."""
     runner = web.AppRunner(StatusServer(gateway, admin).app(), access_log=None)
     await runner.setup()

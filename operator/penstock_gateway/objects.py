@@ -36,7 +36,7 @@ class PodStatus(Struct, frozen=True):
     conditions: tuple[PodCondition, ...] = ()
 
 
-class Pod(Struct, frozen=True):
+class WatchedPod(Struct, frozen=True):
     """A pod."""
 
     metadata: Metadata

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock_api import names
-from penstock_gateway.config import Settings
-from penstock_gateway.objects import Pod, Service
+from penstock_gateway.config import GatewaySettings
+from penstock_gateway.objects import Service, WatchedPod
 
 MIN_PORT: Final = 1024
 """Smallest port of a listener: Envoy runs without the capability to bind a smaller one."""
@@ -49,7 +49,9 @@ class Unroutable(Exception):
     """A Service cannot be routed; the message has the reason and the remedy."""
 
 
-def snapshot(services: Iterable[Service], pods: Iterable[Pod], settings: Settings) -> Snapshot:
+def snapshot(
+    services: Iterable[Service], pods: Iterable[WatchedPod], settings: GatewaySettings
+) -> Snapshot:
     """Return the routes of the Services that announce a listener's port in `penstock.dev/gateway-port`.
 
     The operator announces the port before the Service selects the gateway, and a while longer than it does, so that a
@@ -76,7 +78,7 @@ def snapshot(services: Iterable[Service], pods: Iterable[Pod], settings: Setting
     return Snapshot(routes, problems=problems)
 
 
-def draining(pools: Iterable[str], pods: Iterable[Pod]) -> dict[str, Route]:
+def draining(pools: Iterable[str], pods: Iterable[WatchedPod]) -> dict[str, Route]:
     """Return the routes of pools without a listener: their pods, for requests on connections that are still open."""
     routes = {}
     known = list(pods)
@@ -86,7 +88,7 @@ def draining(pools: Iterable[str], pods: Iterable[Pod]) -> dict[str, Route]:
     return routes
 
 
-def _endpoints(pods: Iterable[Pod]) -> tuple[Endpoint, ...]:
+def _endpoints(pods: Iterable[WatchedPod]) -> tuple[Endpoint, ...]:
     return tuple(sorted(Endpoint(pod.metadata.name, pod.status.ip) for pod in pods if pod.serves))
 
 
@@ -98,7 +100,7 @@ def _own_name_first(service: Service) -> tuple[bool, str]:
     return _pool(service) != service.metadata.name, service.metadata.name
 
 
-def _route(service: Service, pods: list[Pod], reserved_ports: frozenset[int]) -> Route:
+def _route(service: Service, pods: list[WatchedPod], reserved_ports: frozenset[int]) -> Route:
     uid = service.metadata.labels.get(names.LABEL_POOL_UID)
     own = [pod for pod in pods if uid in (None, pod.metadata.labels.get(names.LABEL_POOL_UID))]
     if any(pod.metadata.annotations.get(names.ANNOTATION_SCHEME) == HTTPS for pod in own):

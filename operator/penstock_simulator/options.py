@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from penstock_api.types.live import DEFAULT_PERCENT, Objective, ObjectiveMetric
-from penstock_operator.decide.spec.law_settings import LateShares, LawSettings
+from penstock_operator.decide.spec.law_settings import AllowedLateShares, LawSettings
 from penstock_operator.decide.spec.objectives import Target
 from penstock_simulator.arrivals import MEAN_REPLICAS
 from penstock_simulator.batch_time import ServiceModel
@@ -109,7 +109,7 @@ def settings(args: argparse.Namespace) -> LawSettings:
     """Return the settings of the law; others are the built-in values of a pool."""
     return LawSettings(
         objective_milliseconds=args.objective_ms,
-        late=LateShares(Target(args.objective_ms, args.percent).late_share),
+        late=AllowedLateShares(Target(args.objective_ms, args.percent).late_share),
         size_min=1,
         size_max=args.cap_max,
         max_queue_delay_milliseconds=args.window_ms,

@@ -19,7 +19,7 @@ class Task(StrEnum):
     CLASSIFICATION = "Classification"
 
 
-class DType(StrEnum):
+class ModelDType(StrEnum):
     """Data type in which a model computes."""
 
     AUTO = "Auto"
@@ -85,7 +85,7 @@ class ModelSpec(ApiModel):
     """Name that clients use; defaults to the name of the pool."""
     task: Task | None = None
     """Task of the model: inference on tensors, text generation, text embeddings or text classification. Defaults to Tensor; immutable."""
-    dtype: DType | None = None
+    dtype: ModelDType | None = None
     """Data type in which the model computes, for tasks on texts. Auto, the default, is the type of the model's files on a GPU; on a CPU
     Float32, or for TextGeneration the type that is measured to be faster."""
     source: ModelSource

@@ -100,7 +100,7 @@ class KvCache(ApiModel):
     """Host memory for blocks of preempted sequences; defaults to 0: they are computed again."""
 
 
-class ComputeBackend(StrEnum):
+class BackendName(StrEnum):
     """Backend that runs the forward pass."""
 
     AUTO = "Auto"
@@ -119,5 +119,5 @@ class GenerationSpec(ApiModel):
     """Largest batch cap that a pod allows, whatever `batching.size` says; defaults to 256."""
     max_run_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
     """Device time after which an answer ends for its length; defaults to unlimited."""
-    compute_backend: ComputeBackend | None = None
+    compute_backend: BackendName | None = None
     """Backend of the forward pass; Auto, the default, selects the faster of OpenVINO and Torch on a CPU, and Torch elsewhere."""

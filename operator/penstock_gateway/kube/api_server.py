@@ -11,9 +11,9 @@ from typing import Final, Generic, TypeVar
 import aiohttp
 import msgspec
 
-from penstock_gateway.config import Settings
+from penstock_gateway.config import GatewaySettings
 from penstock_gateway.errors import GatewayConfigError, VersionExpired, WatchError
-from penstock_gateway.objects import Metadata, Pod, Service
+from penstock_gateway.objects import Metadata, Service, WatchedPod
 
 REQUEST_SECONDS: Final = 15.0
 WATCH_SECONDS: Final = 60
@@ -23,11 +23,11 @@ CHUNK: Final = 500
 MAX_EVENT_BYTES: Final = 2**24
 """Largest line of a watch; an object in etcd has at most 1.5 MiB."""
 
-T = TypeVar("T", Service, Pod)
+T = TypeVar("T", Service, WatchedPod)
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Generic[T]):
+class WatchedResource(Generic[T]):
     """A kind of objects, and the label that narrows the list."""
 
     plural: str
@@ -40,7 +40,7 @@ class _ListMetadata(msgspec.Struct):
     more: str = msgspec.field(name="continue", default="")
 
 
-class _Page(msgspec.Struct):
+class _ListPage(msgspec.Struct):
     metadata: _ListMetadata
     items: list[msgspec.Raw] | None = None
 
@@ -80,7 +80,7 @@ class Bookmark:
     version: str
 
 
-_PAGES: Final = msgspec.json.Decoder(_Page)
+_PAGES: Final = msgspec.json.Decoder(_ListPage)
 _EVENTS: Final = msgspec.json.Decoder(_Event)
 _STATUSES: Final = msgspec.json.Decoder(_Status)
 _BOOKMARKS: Final = msgspec.json.Decoder(_Bookmark)
@@ -89,7 +89,7 @@ _BOOKMARKS: Final = msgspec.json.Decoder(_Bookmark)
 class ApiServer:
     """Client of the API server for one namespace; methods raise `WatchError`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: GatewaySettings) -> None:
         self._root = f"{_url(settings)}/api/v1/namespaces/{settings.namespace}"
         self._token = Path(settings.token_file)
         self._session = aiohttp.ClientSession(
@@ -103,7 +103,7 @@ class ApiServer:
         """Close the connections."""
         await self._session.close()
 
-    async def list(self, resource: Resource[T]) -> tuple[list[T], str]:
+    async def list(self, resource: WatchedResource[T]) -> tuple[list[T], str]:
         """Return every object of a kind, and the list's resourceVersion."""
         query = {"labelSelector": resource.label_selector, "limit": str(CHUNK)}
         objects = msgspec.json.Decoder(resource.kind)
@@ -117,7 +117,7 @@ class ApiServer:
             query["continue"] = page.metadata.more
 
     async def watch(
-        self, resource: Resource[T], version: str
+        self, resource: WatchedResource[T], version: str
     ) -> AsyncGenerator[Changed[T] | Deleted[T] | Bookmark, None]:
         """Yield the changes after `version`; returns when the API server ends the watch."""
         query = {
@@ -142,7 +142,7 @@ class ApiServer:
 
     @asynccontextmanager
     async def _get(
-        self, resource: Resource[T], query: Mapping[str, str], silent_seconds: float
+        self, resource: WatchedResource[T], query: Mapping[str, str], silent_seconds: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         limits = aiohttp.ClientTimeout(sock_connect=REQUEST_SECONDS, sock_read=silent_seconds)
         url = f"{self._root}/{resource.plural}"
@@ -168,13 +168,13 @@ def _failure(status: int, message: str) -> WatchError:
     return kind(f"the API server answered {status}: {message}")
 
 
-def _url(settings: Settings) -> str:
+def _url(settings: GatewaySettings) -> str:
     if settings.api_server:
         return settings.api_server.rstrip("/")
     return "https://kubernetes.default.svc"
 
 
-def _tls(settings: Settings) -> ssl.SSLContext | bool:
+def _tls(settings: GatewaySettings) -> ssl.SSLContext | bool:
     if settings.api_server.startswith("http://"):
         return True
     try:

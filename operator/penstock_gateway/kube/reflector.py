@@ -13,8 +13,8 @@ from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
 from penstock_gateway.errors import VersionExpired, WatchError
-from penstock_gateway.kube.api_server import ApiServer, Bookmark, Deleted, Resource
-from penstock_gateway.objects import Pod, Service
+from penstock_gateway.kube.api_server import ApiServer, Bookmark, Deleted, WatchedResource
+from penstock_gateway.objects import Service, WatchedPod
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ BACKOFF_SECONDS: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 MIN_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner, without an event, counts as a failure, so that it cannot spin."""
 
-T = TypeVar("T", Service, Pod)
+T = TypeVar("T", Service, WatchedPod)
 
 
 class Reflector(Generic[T]):
@@ -33,12 +33,12 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         api: ApiServer,
-        resource: Resource[T],
+        resource: WatchedResource[T],
         on_change: Callable[[], None],
         now: Callable[[], float],
     ) -> None:
         self._api = api
-        self._resource: Resource[T] = resource
+        self._resource: WatchedResource[T] = resource
         self._on_change = on_change
         self._now = now
         self._version: str | None = None

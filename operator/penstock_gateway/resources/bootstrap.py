@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from penstock_gateway.config import Settings
+from penstock_gateway.config import GatewaySettings
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ SHED: Final = (
 """Actions by the share of the heap at which they begin; those in flight are never ended for memory."""
 
 
-def bootstrap(settings: Settings) -> Json:
+def bootstrap(settings: GatewaySettings) -> Json:
     """Return the bootstrap. The admin interface is a Unix socket: it can change everything and authenticates nothing."""
     admin = {"pipe": {"path": str(settings.admin_socket), "mode": 0o600}}
     source = {"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"}
@@ -40,7 +40,7 @@ def bootstrap(settings: Settings) -> Json:
     }
 
 
-def _ads_cluster(settings: Settings) -> Json:
+def _ads_cluster(settings: GatewaySettings) -> Json:
     address = {"pipe": {"path": str(settings.ads_socket)}}
     options = {
         "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -74,7 +74,7 @@ def _tags() -> list[Json]:
     ]
 
 
-def _overload_manager(settings: Settings) -> Json:
+def _overload_manager(settings: GatewaySettings) -> Json:
     heap = {
         "@type": f"{_MONITORS}.fixed_heap.v3.FixedHeapConfig",
         "max_heap_size_bytes": settings.heap_bytes,

@@ -6,7 +6,7 @@ them and no rule of the gateway depends on a path; buffers are larger, since who
 
 from typing import Any, Final
 
-from penstock_gateway.config import Settings
+from penstock_gateway.config import GatewaySettings
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ _TYPES: Final = "type.googleapis.com/envoy.extensions"
 _MANAGER: Final = "filters.network.http_connection_manager.v3.HttpConnectionManager"
 
 
-def listener(pool: str, port: int, settings: Settings) -> Json:
+def listener(pool: str, port: int, settings: GatewaySettings) -> Json:
     """Return the listener of a pool: every path, HTTP/1.1 and HTTP/2 without TLS."""
     manager = {
         **_hardened(settings),
@@ -54,7 +54,7 @@ def listener(pool: str, port: int, settings: Settings) -> Json:
     return _listener(pool, settings.host, port, [limit, http])
 
 
-def readiness_listener(name: str, settings: Settings) -> Json:
+def readiness_listener(name: str, settings: GatewaySettings) -> Json:
     """Return the listener of the gateway's own readiness: 200, or 503 once it drains; it is sent last of all."""
     check = _extension(
         "envoy.filters.http.health_check",
@@ -94,7 +94,7 @@ def _listener(name: str, host: str, port: int, filters: list[Json]) -> Json:
     }
 
 
-def _hardened(settings: Settings) -> Json:
+def _hardened(settings: GatewaySettings) -> Json:
     """Return the options of a connection manager that faces clients that are not trusted."""
     return {
         "codec_type": "AUTO",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from penstock_gateway.config import Settings
+from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.cluster import cluster, endpoints
 from penstock_gateway.resources.listener import listener, readiness_listener
 from penstock_gateway.snapshot import Route, Snapshot
@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class EnvoyResource:
     """A resource; equal content has an equal version, in every process."""
 
     kind: Kind
@@ -43,9 +43,9 @@ class PoolResources:
     """The resources of a pool."""
 
     route: Route
-    cluster: Resource
-    endpoints: Resource
-    listener: Resource
+    cluster: EnvoyResource
+    endpoints: EnvoyResource
+    listener: EnvoyResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Configuration:
     """The resources of every pool, and the readiness listener."""
 
     pools: Mapping[str, PoolResources]
-    readiness: Resource
+    readiness: EnvoyResource
     draining: Mapping[str, PoolResources] = field(default_factory=dict)
     """Pools whose listener is removed; its open connections need the cluster until they end."""
 
-    def find(self, kind: Kind, name: str) -> Resource | None:
+    def find(self, kind: Kind, name: str) -> EnvoyResource | None:
         """Return the resource of a kind and a name."""
         if name == READINESS:
             return self.readiness if kind is Kind.LISTENER else None
@@ -77,7 +77,7 @@ class Configuration:
 
 
 def configuration(
-    snapshot: Snapshot, settings: Settings, before: Configuration | None = None
+    snapshot: Snapshot, settings: GatewaySettings, before: Configuration | None = None
 ) -> Configuration:
     """Return the configuration of a snapshot; what did not change is taken from `before`, made with equal settings."""
     former = {**before.draining, **before.pools} if before else {}
@@ -91,15 +91,15 @@ def configuration(
         }
 
     body = readiness_listener(READINESS, settings)
-    readiness = Resource(Kind.LISTENER, READINESS, body)
+    readiness = EnvoyResource(Kind.LISTENER, READINESS, body)
     return Configuration(resources(snapshot.routes), readiness, resources(snapshot.draining))
 
 
-def _pool_resources(route: Route, settings: Settings) -> PoolResources:
+def _pool_resources(route: Route, settings: GatewaySettings) -> PoolResources:
     pool = route.pool
     return PoolResources(
         route,
-        Resource(Kind.CLUSTER, pool, cluster(pool)),
-        Resource(Kind.ENDPOINTS, pool, endpoints(route)),
-        Resource(Kind.LISTENER, pool, listener(pool, route.port, settings)),
+        EnvoyResource(Kind.CLUSTER, pool, cluster(pool)),
+        EnvoyResource(Kind.ENDPOINTS, pool, endpoints(route)),
+        EnvoyResource(Kind.LISTENER, pool, listener(pool, route.port, settings)),
     )

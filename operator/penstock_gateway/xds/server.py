@@ -11,7 +11,7 @@ import grpc.aio
 
 from penstock_gateway.resources.pools import Configuration, Kind
 from penstock_gateway.xds import wire
-from penstock_gateway.xds.session import DeltaRequest, Rejection, Session, State
+from penstock_gateway.xds.session import DeliveryState, DeltaRequest, RejectedVersion, Session
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +48,12 @@ class AdsServer:
         """Whether the connected Envoy acknowledged a first snapshot."""
         return self.session is not None and self.session.ready
 
-    def states(self, pool: str) -> Mapping[Kind, State]:
+    def states(self, pool: str) -> Mapping[Kind, DeliveryState]:
         """Return where a pool's resources are on their way to Envoy."""
         session = self.session
-        return session.states(pool) if session else dict.fromkeys(Kind, State.PENDING)
+        return session.states(pool) if session else dict.fromkeys(Kind, DeliveryState.PENDING)
 
-    def rejections(self) -> Mapping[tuple[Kind, str], Rejection]:
+    def rejections(self) -> Mapping[tuple[Kind, str], RejectedVersion]:
         """Return what Envoy rejected, by kind and pool."""
         return self.session.rejections() if self.session else {}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
 
-from penstock_gateway.resources.pools import READINESS, Configuration, Kind, Resource
+from penstock_gateway.resources.pools import READINESS, Configuration, EnvoyResource, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class DeltaResponse:
 
     kind: Kind
     nonce: str
-    resource: Resource | None = None
+    resource: EnvoyResource | None = None
     removed: str | None = None
 
 
-class State(StrEnum):
+class DeliveryState(StrEnum):
     """Where a resource is on its way to Envoy."""
 
     PENDING = "Pending"
@@ -48,7 +48,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class RejectedVersion:
     """A version that Envoy rejected, and its reason."""
 
     version: str
@@ -61,15 +61,15 @@ class Delivery:
 
     in_force: str | None = None
     sent: DeltaResponse | None = None
-    rejected: Rejection | None = None
+    rejected: RejectedVersion | None = None
 
-    def state(self, wanted: str) -> State:
+    def state(self, wanted: str) -> DeliveryState:
         """Return the state of version `wanted`."""
         if self.sent is not None:
-            return State.SENT
+            return DeliveryState.SENT
         if self.rejected is not None and self.rejected.version == wanted:
-            return State.REJECTED
-        return State.ACCEPTED if self.in_force == wanted else State.PENDING
+            return DeliveryState.REJECTED
+        return DeliveryState.ACCEPTED if self.in_force == wanted else DeliveryState.PENDING
 
 
 class Session:
@@ -137,19 +137,21 @@ class Session:
             yield from self._of_name(Kind.LISTENER, READINESS, configuration.readiness)
         yield from self._empty()
 
-    def states(self, pool: str) -> Mapping[Kind, State]:
+    def states(self, pool: str) -> Mapping[Kind, DeliveryState]:
         """Return the states of a pool's resources."""
         return {kind: self._state(kind, pool) for kind in Kind}
 
-    def rejections(self) -> Mapping[tuple[Kind, str], Rejection]:
+    def rejections(self) -> Mapping[tuple[Kind, str], RejectedVersion]:
         """Return the rejected resources that are still wanted, by kind and pool."""
         return {
             key: delivery.rejected
             for key, delivery in self._deliveries.items()
-            if delivery.rejected is not None and self._state(*key) is State.REJECTED
+            if delivery.rejected is not None and self._state(*key) is DeliveryState.REJECTED
         }
 
-    def _of_name(self, kind: Kind, name: str, resource: Resource | None) -> Iterator[DeltaResponse]:
+    def _of_name(
+        self, kind: Kind, name: str, resource: EnvoyResource | None
+    ) -> Iterator[DeltaResponse]:
         if resource is None:
             if self._known(kind, name) == Delivery(rejected=self._known(kind, name).rejected):
                 self._deliveries.pop((kind, name), None)  # Envoy never had it
@@ -177,7 +179,7 @@ class Session:
     def _is_routed(self, pool: str) -> bool:
         return self._configuration is not None and pool in self._configuration.pools
 
-    def _send(self, kind: Kind, name: str, resource: Resource | None) -> DeltaResponse:
+    def _send(self, kind: Kind, name: str, resource: EnvoyResource | None) -> DeltaResponse:
         nonce = str(next(self._nonces))
         response = DeltaResponse(kind, nonce, resource, None if resource else name)
         self._deliveries.setdefault((kind, name), Delivery()).sent = response
@@ -200,12 +202,12 @@ class Session:
         if resource is None:
             self._deliveries.pop(key)
         elif request.error is not None:
-            delivery.rejected = Rejection(resource.version, request.error)
+            delivery.rejected = RejectedVersion(resource.version, request.error)
         else:
             delivery.in_force, delivery.rejected = resource.version, None
 
-    def _may_send(self, resource: Resource) -> bool:
-        if self._state(resource.kind, resource.name) is not State.PENDING:
+    def _may_send(self, resource: EnvoyResource) -> bool:
+        if self._state(resource.kind, resource.name) is not DeliveryState.PENDING:
             return False
         if resource.name == READINESS:
             return True
@@ -230,16 +232,16 @@ class Session:
             return True
         for kind in Kind:
             state = self._state(kind, pool)
-            if state is State.REJECTED and self._known(kind, pool).in_force is None:
+            if state is DeliveryState.REJECTED and self._known(kind, pool).in_force is None:
                 return True  # what depends on it is not sent
-            if state in (State.PENDING, State.SENT):
+            if state in (DeliveryState.PENDING, DeliveryState.SENT):
                 return False
         return True
 
-    def _state(self, kind: Kind, name: str) -> State:
+    def _state(self, kind: Kind, name: str) -> DeliveryState:
         resource = self._configuration.find(kind, name) if self._configuration else None
         if resource is None:
-            return State.PENDING
+            return DeliveryState.PENDING
         return self._known(kind, name).state(resource.version)
 
     def _known(self, kind: Kind, name: str) -> Delivery:

@@ -16,7 +16,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from penstock_gateway.resources.pools import Resource
+from penstock_gateway.resources.pools import EnvoyResource
 from penstock_gateway.xds.session import DeltaRequest, DeltaResponse
 
 __all__ = ["SERVICE", "ParseError", "parse_request", "resource_message", "serialize_response"]
@@ -55,7 +55,7 @@ def serialize_response(response: DeltaResponse) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def resource_message(resource: Resource) -> Message:
+def resource_message(resource: EnvoyResource) -> Message:
     """Return a resource as Envoy's message.
 
     Raises:

@@ -7,7 +7,7 @@ from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.gateway import gateway_manifests
 from penstock_operator.decide.manifests.writes import delete, shared_write
-from penstock_operator.decide.route import DIRECT, Route, allocate, live_route, next_route
+from penstock_operator.decide.route import DIRECT, PoolRoute, allocate, live_route, next_route
 from penstock_operator.observed import ChildObject, PoolView, RoutedPool
 
 
@@ -17,7 +17,7 @@ class GatewayPlan:
 
     wanted: bool = False
     """Whether the spec selects mode Gateway."""
-    route: Route = DIRECT
+    route: PoolRoute = DIRECT
     obstacle: str = ""
     """Why a wanted route cannot be opened, with the remedy; empty if it can."""
     conflicts: tuple[ChildObject, ...] = ()

@@ -30,7 +30,7 @@ class RouteStep(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class PoolRoute:
     """The route of a pool."""
 
     step: RouteStep
@@ -49,10 +49,10 @@ class Route:
         return {name: str(value) for name, value in kept.items() if value is not None}
 
 
-DIRECT = Route(RouteStep.DIRECT)
+DIRECT = PoolRoute(RouteStep.DIRECT)
 
 
-def live_route(service: ChildObject | None) -> Route:
+def live_route(service: ChildObject | None) -> PoolRoute:
     """Return the route that a live Service is on."""
     if service is None:
         return DIRECT
@@ -61,12 +61,12 @@ def live_route(service: ChildObject | None) -> Route:
     if port is None:
         return DIRECT
     if names.LABEL_GATEWAY in (service.manifest["spec"].get("selector") or {}):
-        return Route(RouteStep.ROUTED, port)
+        return PoolRoute(RouteStep.ROUTED, port)
     left_at = _number(annotations.get(names.ANNOTATION_GATEWAY_LEFT))
-    return Route(RouteStep.OPENING if left_at is None else RouteStep.LEAVING, port, left_at)
+    return PoolRoute(RouteStep.OPENING if left_at is None else RouteStep.LEAVING, port, left_at)
 
 
-def next_route(live: Route, port: int | None, *, listening: bool, now: float) -> Route:
+def next_route(live: PoolRoute, port: int | None, *, listening: bool, now: float) -> PoolRoute:
     """Return the route to bring the Service to.
 
     `port` is the pool's port in the gateway, None if it is not to be routed; `listening`: every ready pod of the gateway
@@ -75,9 +75,9 @@ def next_route(live: Route, port: int | None, *, listening: bool, now: float) ->
     if port is not None:
         opened = listening and live.step is not RouteStep.DIRECT and live.port == port
         routed = live.step is RouteStep.ROUTED and live.port == port
-        return Route(RouteStep.ROUTED if opened or routed else RouteStep.OPENING, port)
+        return PoolRoute(RouteStep.ROUTED if opened or routed else RouteStep.OPENING, port)
     if live.step is RouteStep.ROUTED:
-        return Route(RouteStep.LEAVING, live.port, int(now))
+        return PoolRoute(RouteStep.LEAVING, live.port, int(now))
     if live.step is RouteStep.LEAVING and now - (live.left_at or 0) < LEAVING_SECONDS:
         return live
     return DIRECT

@@ -35,7 +35,7 @@ class _Request:
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Pod:
+class WatchedPod:
     """A pod's queue and engine."""
 
     def __init__(self, kind: PodKind, seed: int) -> None:
@@ -81,7 +81,7 @@ async def main(kind: PodKind, network: str, count: int) -> None:
     """Serve `count` pods on consecutive addresses."""
     engines = set()
     for number in range(count):
-        pod = Pod(kind, number)
+        pod = WatchedPod(kind, number)
         app = web.Application(client_max_size=2**24)
         app.router.add_post("/infer", pod.serve)
         runner = web.AppRunner(app, access_log=None)

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api import names
 from penstock_api.envoy import envoy_arguments
-from penstock_gateway.config import Settings
+from penstock_gateway.config import GatewaySettings
 from tests.support.cluster.envoy.binary import envoy_binary
 from tests.support.gateway import api_server
 from tests.support.gateway.api_server import ApiServer
@@ -62,7 +62,7 @@ class Stack:
         words = (sys.executable, "-m", "penstock_gateway", "bootstrap")
         writer = await self.start("bootstrap", *words)
         assert await writer.wait() == 0, self.log("bootstrap")
-        settings = Settings.from_env(self._environ())
+        settings = GatewaySettings.from_env(self._environ())
         arguments = envoy_arguments(settings.socket_folder, settings.drain_seconds)
         more = ("--concurrency", "1", "--log-level", "warning")
         self.envoy = await self.start("envoy", str(envoy_binary()), *arguments, *more)

@@ -4,14 +4,14 @@ from dataclasses import fields
 
 import pytest
 
-from penstock_gateway.config import BOUNDS, Settings
+from penstock_gateway.config import BOUNDS, GatewaySettings
 from penstock_gateway.errors import GatewayConfigError
 
 REQUIRED = {"PENSTOCK_NAMESPACE": "team-a", "PENSTOCK_GATEWAY": "penstock-gateway"}
 
 
 def test_values_have_the_type_of_their_field() -> None:
-    settings = Settings.from_env(
+    settings = GatewaySettings.from_env(
         {
             **REQUIRED,
             "PENSTOCK_MAX_BODY_BYTES": "2048",
@@ -27,12 +27,15 @@ def test_values_have_the_type_of_their_field() -> None:
 
 
 def test_the_pod_is_the_host_unless_it_is_named() -> None:
-    assert Settings.from_env(REQUIRED).pod_name
-    assert Settings.from_env({**REQUIRED, "PENSTOCK_POD_NAME": "gateway-0"}).pod_name == "gateway-0"
+    assert GatewaySettings.from_env(REQUIRED).pod_name
+    assert (
+        GatewaySettings.from_env({**REQUIRED, "PENSTOCK_POD_NAME": "gateway-0"}).pod_name
+        == "gateway-0"
+    )
 
 
 def test_every_number_has_bounds() -> None:
-    numbers = {setting.name for setting in fields(Settings) if setting.type in (int, float)}
+    numbers = {setting.name for setting in fields(GatewaySettings) if setting.type in (int, float)}
     assert numbers == set(BOUNDS)
 
 
@@ -50,4 +53,4 @@ def test_every_number_has_bounds() -> None:
 )
 def test_a_wrong_value_names_its_variable(variable: str, text: str, message: str) -> None:
     with pytest.raises(GatewayConfigError, match=message):
-        Settings.from_env({**REQUIRED, variable: text})
+        GatewaySettings.from_env({**REQUIRED, variable: text})

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from penstock_api import names
-from penstock_gateway.objects import Pod, Service
+from penstock_gateway.objects import Service, WatchedPod
 from penstock_gateway.snapshot import Endpoint, Route, draining, snapshot
 from tests.support.gateway import api_server
 from tests.unit.gateway.values import SETTINGS, pod, service
@@ -37,7 +37,7 @@ def test_a_service_that_announces_no_port_is_not_routed() -> None:
     ],
     ids=["not ready", "deletionTimestamp", "no address", "ended"],
 )
-def test_a_pod_is_an_endpoint_only_while_it_serves(left_out: Pod) -> None:
+def test_a_pod_is_an_endpoint_only_while_it_serves(left_out: WatchedPod) -> None:
     pods = [left_out, pod("a-2", "a", "10.0.0.2")]
     assert snapshot([service("a")], pods, SETTINGS).routes["a"].endpoints == (
         Endpoint("a-2", "10.0.0.2"),
@@ -89,7 +89,7 @@ def test_the_service_with_the_pools_own_name_wins() -> None:
 def test_a_pool_that_serves_tls_is_not_routed() -> None:
     with_tls = api_server.pod("a-1", "a", "10.0.0.1")
     with_tls["metadata"]["annotations"] = {names.ANNOTATION_SCHEME: "https"}
-    routed = snapshot([service("a")], [msgspec.convert(with_tls, Pod)], SETTINGS)
+    routed = snapshot([service("a")], [msgspec.convert(with_tls, WatchedPod)], SETTINGS)
     assert routed.routes == {}
     assert "TLS" in routed.problems["a"]
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from penstock_gateway.config import Settings
-from penstock_gateway.objects import Pod, Service
+from penstock_gateway.config import GatewaySettings
+from penstock_gateway.objects import Service, WatchedPod
 from penstock_gateway.resources.pools import Configuration, configuration
 from penstock_gateway.snapshot import Endpoint, Route, Snapshot
 from tests.support.gateway import api_server
 
-SETTINGS = Settings(namespace="team-a", gateway="test", pod_name="gateway-0")
+SETTINGS = GatewaySettings(namespace="team-a", gateway="test", pod_name="gateway-0")
 
 
 def service(pool: str, port: int | str = 10001, **more: Any) -> Service:
@@ -19,9 +19,9 @@ def service(pool: str, port: int | str = 10001, **more: Any) -> Service:
     return msgspec.convert(api_server.service(pool, port, **more), Service)
 
 
-def pod(name: str, pool: str, address: str = "10.0.0.1", **more: bool) -> Pod:
+def pod(name: str, pool: str, address: str = "10.0.0.1", **more: bool) -> WatchedPod:
     """Return a pod as the API server's JSON decodes to it."""
-    return msgspec.convert(api_server.pod(name, pool, address, **more), Pod)
+    return msgspec.convert(api_server.pod(name, pool, address, **more), WatchedPod)
 
 
 def made_of(*routes: Route) -> Configuration:

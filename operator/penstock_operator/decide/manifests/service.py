@@ -7,11 +7,11 @@ from penstock_api import names
 from penstock_api.types.service import ServiceSpec, ServiceType
 from penstock_operator.decide.manifests.gateway import selector as gateway_selector
 from penstock_operator.decide.manifests.metadata import Manifest, metadata, selector, service_name
-from penstock_operator.decide.route import DIRECT, Route, RouteStep
+from penstock_operator.decide.route import DIRECT, PoolRoute, RouteStep
 from penstock_operator.observed import PoolObject
 
 
-def service(pool: PoolObject, given: ServiceSpec, route: Route = DIRECT) -> Manifest:
+def service(pool: PoolObject, given: ServiceSpec, route: PoolRoute = DIRECT) -> Manifest:
     """Return the Service with the client port only, so that exposing a pool never exposes its control API."""
     routed = route.step is RouteStep.ROUTED
     port: dict[str, Any] = {

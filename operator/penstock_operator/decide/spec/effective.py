@@ -11,7 +11,7 @@ from penstock_api.types.service import ServiceSpec
 from penstock_api.types.status import BoundedField, EffectiveField, PolicyReference
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.bounds import lowered, tightest
-from penstock_operator.decide.spec.law_settings import Guards, LateShares, LawSettings
+from penstock_operator.decide.spec.law_settings import AllowedLateShares, Guards, LawSettings
 from penstock_operator.decide.spec.live_fields import Fields, Value
 from penstock_operator.decide.spec.objectives import LATE_SHARE, Target
 from penstock_operator.decide.spec.origins import (
@@ -208,7 +208,7 @@ def _law(values: Fields, guarded: frozenset[str]) -> LawSettings:
         objective_milliseconds=milliseconds(request),
         first_token_milliseconds=milliseconds(first_token),
         output_token_milliseconds=milliseconds(output_token),
-        late=LateShares(late(request), late(first_token), late(output_token)),
+        late=AllowedLateShares(late(request), late(first_token), late(output_token)),
         size_min=int(values[live_fields.SIZE_MIN]),
         size_max=int(values[live_fields.SIZE_MAX]),
         max_queue_delay_milliseconds=int(values[live_fields.MAX_QUEUE_DELAY]),

@@ -16,7 +16,7 @@ class Guards:
 
 
 @dataclass(frozen=True, slots=True)
-class LateShares:
+class AllowedLateShares:
     """Share of requests that may miss each objective, 0 to 1: 0.01 at 99 percent."""
 
     request: float = LATE_SHARE
@@ -45,7 +45,7 @@ class LawSettings:
     """Objective TimeToFirstToken of pools that generate text."""
     output_token_milliseconds: int | None = None
     """Objective TimePerOutputToken of pools that generate text."""
-    late: LateShares = field(default_factory=LateShares)
+    late: AllowedLateShares = field(default_factory=AllowedLateShares)
 
     @property
     def batch_late_share(self) -> float:

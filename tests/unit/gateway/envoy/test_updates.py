@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from penstock_gateway.config import Settings
+from penstock_gateway.config import GatewaySettings
 from penstock_gateway.envoy_admin import EnvoyAdmin
-from penstock_gateway.resources.pools import Configuration, Kind, Resource, configuration
+from penstock_gateway.resources.pools import Configuration, EnvoyResource, Kind, configuration
 from penstock_gateway.snapshot import Endpoint, Route, Snapshot
 from penstock_gateway.xds.server import AdsServer
-from penstock_gateway.xds.session import State
+from penstock_gateway.xds.session import DeliveryState
 from tests.support.gateway.load import load
 from tests.support.gateway.stack import Stack, stack
 
@@ -24,7 +24,7 @@ async def own_server() -> AsyncIterator[tuple[Stack, AdsServer, Configuration]]:
         try:
             for name in ("pod-0", "pod-1"):
                 await gateway.start_pod(name)
-            settings = Settings(namespace="test", gateway="test", host=gateway.host)
+            settings = GatewaySettings(namespace="test", gateway="test", host=gateway.host)
             endpoints = tuple(Endpoint(name, gateway.address(name)) for name in gateway.pods)
             route = Route("demo", 10001, endpoints)
             first = configuration(Snapshot({"demo": route}), settings)
@@ -40,7 +40,7 @@ def with_cluster(configuration: Configuration, **changes: object) -> Configurati
     """Return the configuration with another cluster of pool `demo`."""
     pool = configuration.pools["demo"]
     body = {**pool.cluster.body, **changes}
-    changed = replace(pool, cluster=Resource(Kind.CLUSTER, "demo", body))
+    changed = replace(pool, cluster=EnvoyResource(Kind.CLUSTER, "demo", body))
     return replace(configuration, pools={"demo": changed})
 
 
@@ -63,7 +63,7 @@ async def test_a_changed_cluster_is_in_force_at_once() -> None:
         await gateway.until(lambda: tally.answered >= 20)
         begin = time.monotonic()
         server.replace(with_cluster(first, connect_timeout="3s"))
-        await gateway.until(lambda: set(server.states("demo").values()) == {State.ACCEPTED})
+        await gateway.until(lambda: set(server.states("demo").values()) == {DeliveryState.ACCEPTED})
         while await warming_clusters(gateway):
             pass
         assert time.monotonic() - begin < 14  # without its endpoints again, it warms for 15 s
@@ -74,7 +74,7 @@ async def test_a_changed_cluster_is_in_force_at_once() -> None:
 async def test_a_cluster_that_is_no_message_of_envoys_leaves_the_former_in_force() -> None:
     async with own_server() as (gateway, server, first), load(gateway.url()) as tally:
         server.replace(with_cluster(first, unheard_of=1))
-        await gateway.until(lambda: server.states("demo")[Kind.CLUSTER] is State.REJECTED)
+        await gateway.until(lambda: server.states("demo")[Kind.CLUSTER] is DeliveryState.REJECTED)
         ((_, rejection),) = server.rejections().items()
         assert "unheard_of" in rejection.message
         await gateway.until_more(lambda: tally.answered, 50)

@@ -12,7 +12,7 @@ from penstock_gateway.gateway import PODS
 from penstock_gateway.kube import reflector as module
 from penstock_gateway.kube.api_server import ApiServer
 from penstock_gateway.kube.reflector import Reflector
-from penstock_gateway.objects import Pod
+from penstock_gateway.objects import WatchedPod
 from tests.support.gateway import api_server
 from tests.support.gateway.api_server import pod
 from tests.unit.gateway.values import SETTINGS
@@ -26,7 +26,7 @@ def _short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def watching(server: api_server.ApiServer) -> AsyncIterator[Reflector[Pod]]:
+async def watching(server: api_server.ApiServer) -> AsyncIterator[Reflector[WatchedPod]]:
     """Run a reflector of the pods."""
     api = ApiServer(replace(SETTINGS, api_server=server.url))
     reflector = Reflector(api, PODS, lambda: None, time.monotonic)
@@ -48,7 +48,7 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def known(reflector: Reflector[Pod]) -> dict[str, str] | None:
+def known(reflector: Reflector[WatchedPod]) -> dict[str, str] | None:
     """Return the addresses by name; None: not listed yet."""
     if reflector.objects is None:
         return None

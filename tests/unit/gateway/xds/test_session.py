@@ -5,12 +5,18 @@ from dataclasses import replace
 from penstock_gateway.resources.pools import (
     READINESS,
     Configuration,
+    EnvoyResource,
     Kind,
-    Resource,
     configuration,
 )
 from penstock_gateway.snapshot import Snapshot
-from penstock_gateway.xds.session import DeltaRequest, DeltaResponse, Rejection, Session, State
+from penstock_gateway.xds.session import (
+    DeliveryState,
+    DeltaRequest,
+    DeltaResponse,
+    RejectedVersion,
+    Session,
+)
 from tests.unit.gateway.values import SETTINGS, made_of, route
 
 A, B = route("a", 10001), route("b", 10002)
@@ -18,7 +24,7 @@ A, B = route("a", 10001), route("b", 10002)
 
 def with_cluster(configuration: Configuration) -> Configuration:
     """Return the configuration with another cluster of pool `a`."""
-    cluster = Resource(Kind.CLUSTER, "a", {"name": "a", "connect_timeout": "9s"})
+    cluster = EnvoyResource(Kind.CLUSTER, "a", {"name": "a", "connect_timeout": "9s"})
     return replace(configuration, pools={"a": replace(configuration.pools["a"], cluster=cluster)})
 
 
@@ -88,7 +94,7 @@ def test_a_listener_follows_its_cluster_and_its_endpoints_and_readiness_comes_la
         (Kind.LISTENER, READINESS),
     ]
     assert envoy.session.ready
-    assert set(envoy.session.states("a").values()) == {State.ACCEPTED}
+    assert set(envoy.session.states("a").values()) == {DeliveryState.ACCEPTED}
 
 
 def test_every_response_has_one_resource() -> None:
@@ -124,14 +130,14 @@ def test_a_rejected_listener_leaves_the_pools_last_good_one_and_every_other_pool
     changed = made_of(route("a", 10003), B)
     session.replace(changed)
     envoy.settle()
-    assert session.states("a")[Kind.LISTENER] is State.REJECTED
+    assert session.states("a")[Kind.LISTENER] is DeliveryState.REJECTED
     version = changed.pools["a"].listener.version
-    assert session.rejections() == {(Kind.LISTENER, "a"): Rejection(version, "a is bad")}
-    assert set(session.states("b").values()) == {State.ACCEPTED}
+    assert session.rejections() == {(Kind.LISTENER, "a"): RejectedVersion(version, "a is bad")}
+    assert set(session.states("b").values()) == {DeliveryState.ACCEPTED}
     session.replace(made_of(A, B))
     envoy.settle()
     assert session.rejections() == {}
-    assert session.states("a")[Kind.LISTENER] is State.ACCEPTED
+    assert session.states("a")[Kind.LISTENER] is DeliveryState.ACCEPTED
     assert envoy.log[-1][2] != in_force  # the good version is in force still: it was not sent again
 
 
@@ -147,7 +153,7 @@ def test_a_pool_whose_first_cluster_is_rejected_gets_no_listener_and_delays_no_r
     session = Session(made_of(A, B))
     envoy = connected(session, frozenset({(Kind.CLUSTER, "a")}))
     assert envoy.names(Kind.LISTENER) == ["b", READINESS]
-    assert session.states("a")[Kind.LISTENER] is State.PENDING
+    assert session.states("a")[Kind.LISTENER] is DeliveryState.PENDING
     assert session.ready
 
 
@@ -168,7 +174,7 @@ def test_the_newest_version_follows_the_answer_to_the_one_on_the_way() -> None:
     for number in range(3, 6):
         session.replace(made_of(route("a", 10001, (f"10.0.0.{number}",))))
         assert list(session.responses()) == []
-    assert session.states("a")[Kind.ENDPOINTS] is State.SENT
+    assert session.states("a")[Kind.ENDPOINTS] is DeliveryState.SENT
     envoy.answer(on_the_way)
     (last,) = session.responses()
     assert last.resource is not None
@@ -185,7 +191,7 @@ def test_a_changed_cluster_is_followed_by_its_endpoints_without_waiting_for_an_a
     Envoy(session).connect(versions)
     sent = [response.kind for response in session.responses() if response.resource]
     assert sent[:2] == [Kind.CLUSTER, Kind.ENDPOINTS]
-    assert session.states("a")[Kind.ENDPOINTS] is State.SENT
+    assert session.states("a")[Kind.ENDPOINTS] is DeliveryState.SENT
 
 
 def test_the_answer_to_replaced_endpoints_is_not_that_to_the_later_ones() -> None:
@@ -196,9 +202,9 @@ def test_the_answer_to_replaced_endpoints_is_not_that_to_the_later_ones() -> Non
     session.replace(with_cluster(made_of(route("a", 10001, ("10.0.0.3",)))))
     _, later = session.responses()
     envoy.answer(replaced)
-    assert session.states("a")[Kind.ENDPOINTS] is State.SENT
+    assert session.states("a")[Kind.ENDPOINTS] is DeliveryState.SENT
     envoy.answer(later)
-    assert session.states("a")[Kind.ENDPOINTS] is State.ACCEPTED
+    assert session.states("a")[Kind.ENDPOINTS] is DeliveryState.ACCEPTED
 
 
 def test_a_removed_pool_loses_its_listener_before_its_cluster() -> None:

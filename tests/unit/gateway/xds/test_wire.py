@@ -3,7 +3,7 @@
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
-from penstock_gateway.resources.pools import Kind, Resource
+from penstock_gateway.resources.pools import EnvoyResource, Kind
 from penstock_gateway.xds import wire
 from penstock_gateway.xds.session import DeltaRequest, DeltaResponse
 from tests.unit.gateway.values import made_of, route
@@ -19,7 +19,7 @@ def test_every_resource_is_a_message_of_envoys() -> None:
 
 
 def test_a_field_that_envoy_has_not_is_an_error_and_no_silence() -> None:
-    wrong = Resource(Kind.CLUSTER, "a", {"name": "a", "conect_timeout": "1s"})
+    wrong = EnvoyResource(Kind.CLUSTER, "a", {"name": "a", "conect_timeout": "1s"})
     with pytest.raises(ParseError, match="conect_timeout"):
         wire.resource_message(wrong)
 
@@ -30,7 +30,7 @@ def test_an_option_within_an_extension_is_checked_too() -> None:
     ((name, value),) = options.items()
     body["typed_extension_protocol_options"] = {name: {**value, "explicit": {}}}
     with pytest.raises(ParseError, match="explicit"):
-        wire.resource_message(Resource(Kind.CLUSTER, "a", body))
+        wire.resource_message(EnvoyResource(Kind.CLUSTER, "a", body))
 
 
 def test_a_request_keeps_its_subscription_its_versions_and_its_error() -> None:

@@ -11,7 +11,7 @@ from penstock_api import names
 from penstock_operator.decide.route import (
     DIRECT,
     LEAVING_SECONDS,
-    Route,
+    PoolRoute,
     RouteStep,
     allocate,
     live_route,
@@ -21,13 +21,13 @@ from penstock_operator.observed import ChildObject, RoutedPool
 from tests.unit.operator.decide.world import child
 
 NOW = 1000.0
-OPENING = Route(RouteStep.OPENING, 20_000)
-ROUTED = Route(RouteStep.ROUTED, 20_000)
-LEAVING = Route(RouteStep.LEAVING, 20_000, int(NOW))
+OPENING = PoolRoute(RouteStep.OPENING, 20_000)
+ROUTED = PoolRoute(RouteStep.ROUTED, 20_000)
+LEAVING = PoolRoute(RouteStep.LEAVING, 20_000, int(NOW))
 FIRST, LAST = names.GATEWAY_PORTS
 
 
-def service(route: Route, **edited: Any) -> ChildObject:
+def service(route: PoolRoute, **edited: Any) -> ChildObject:
     """Return a live Service on `route`, as the manifest's builder writes it."""
     selected = (
         {names.LABEL_GATEWAY: names.GATEWAY_NAME}
@@ -43,7 +43,7 @@ def routed(uid: str, port: int | None = None, *, wanted: bool = True, created: f
 
 
 @pytest.mark.parametrize("route", [DIRECT, OPENING, ROUTED, LEAVING])
-def test_each_step_is_read_back_from_the_service(route: Route) -> None:
+def test_each_step_is_read_back_from_the_service(route: PoolRoute) -> None:
     assert live_route(service(route)) == route
 
 
@@ -63,7 +63,9 @@ def test_a_gateway_that_stops_listening_does_not_move_a_routed_pool() -> None:
 
 
 def test_a_pool_with_a_new_port_goes_through_opening_again() -> None:
-    assert next_route(ROUTED, 20_001, listening=True, now=NOW) == Route(RouteStep.OPENING, 20_001)
+    assert next_route(ROUTED, 20_001, listening=True, now=NOW) == PoolRoute(
+        RouteStep.OPENING, 20_001
+    )
 
 
 def test_the_listener_outlives_the_service_that_leaves() -> None:

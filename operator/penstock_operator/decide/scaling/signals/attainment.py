@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from penstock_operator.decide.spec.law_settings import LateShares, LawSettings
+from penstock_operator.decide.spec.law_settings import AllowedLateShares, LawSettings
 from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_operator.observed import PodSample, measured
 
@@ -33,7 +33,7 @@ class Objectives:
     """Time to first token, of requests that generate text."""
     output_token: int | None = None
     """Time per output token, of requests that generate text."""
-    late: LateShares = field(default_factory=LateShares)
+    late: AllowedLateShares = field(default_factory=AllowedLateShares)
 
     @classmethod
     def of(cls, law: LawSettings) -> "Objectives":

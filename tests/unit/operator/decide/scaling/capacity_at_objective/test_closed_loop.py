@@ -11,7 +11,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityA
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
-from penstock_operator.decide.spec.law_settings import Guards, LateShares
+from penstock_operator.decide.spec.law_settings import AllowedLateShares, Guards
 from penstock_operator.observed import PodSample, SignalSource
 from tests.unit.operator.decide.scaling.world import SETTINGS, World
 
@@ -96,7 +96,7 @@ def test_without_an_objective_capacity_is_that_of_the_knee_of_the_curve() -> Non
 
 def under(late: float) -> World:
     """Return a pool that ran with a share `late` of requests allowed to be late; batch times vary by 5 %."""
-    settings = replace(ROOMY, objective_milliseconds=600, late=LateShares(late))
+    settings = replace(ROOMY, objective_milliseconds=600, late=AllowedLateShares(late))
     return pool(rate=300.0, replicas=6, settings=settings).run(900)
 
 

@@ -11,7 +11,7 @@ from penstock_operator.decide.scaling.signals.attainment import (
     advance,
     within,
 )
-from penstock_operator.decide.spec.law_settings import LateShares
+from penstock_operator.decide.spec.law_settings import AllowedLateShares
 from penstock_operator.observed import GenerationSample, PodSample
 
 ON_TIME = Objectives(1000)
@@ -96,7 +96,7 @@ def test_lateness_counts_in_proportion_to_what_the_strictest_objective_allows() 
         sample("a", 5, (100,) * 4, 100),
         generation=GenerationSample(1, (), first_token_buckets=buckets),
     )
-    late = LateShares(request=0.01, first_token=0.1)
+    late = AllowedLateShares(request=0.01, first_token=0.1)
     loose, alone = Objectives(1000, 1000, late=late), Objectives(first_token=1000, late=late)
     for objectives, good in ((Objectives(1000, 1000), 90), (loose, 99), (alone, 90)):
         attainment = advance(advance(Attainment(), [before], objectives), [after], objectives)

@@ -11,7 +11,7 @@ from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     next_cap,
     step_size,
 )
-from penstock_operator.decide.spec.law_settings import LateShares
+from penstock_operator.decide.spec.law_settings import AllowedLateShares
 from penstock_operator.observed import UtilizationSource
 from tests.unit.operator.decide.scaling.signals.test_service_curve import sums_of
 from tests.unit.operator.decide.scaling.world import SETTINGS
@@ -79,7 +79,7 @@ def test_the_spread_just_measured_is_expected_of_a_larger_batch_too() -> None:
 @pytest.mark.parametrize(("late", "said"), [(0.01, "p99 "), (0.05, "p95 "), (0.001, "p99.9 ")])
 def test_the_reason_names_the_percentile_of_the_objective(late: float, said: str) -> None:
     figures = seen(duty=0.95, batch_tail_seconds=0.3)
-    settings = replace(figures.settings, late=LateShares(late))
+    settings = replace(figures.settings, late=AllowedLateShares(late))
     assert f"the {said}batch time is 300 ms" in next_cap(replace(figures, settings=settings)).why
 
 
