@@ -68,6 +68,8 @@ class Reconciler:
     _last_turn: float = field(default_factory=time.monotonic)
     _next_pass_at: float = 0.0
     _passes: set[asyncio.Task[None]] = field(default_factory=set)
+    _policies_due: bool = False
+    """Whether policies changed since the last pass began: without pools, nothing else starts one."""
 
     @property
     def leader(self) -> LeaderState:
@@ -100,6 +102,7 @@ class Reconciler:
         if not self._synced:
             return
         now, store = time.monotonic(), self.runner.observer.store
+        self._policies_due |= pools is None
         for uid in [*store.pools, *store.unreadable] if pools is None else pools:
             self.queue.add(uid, now)
 
@@ -147,9 +150,16 @@ class Reconciler:
                 await self.queue.wait(MAX_WAIT_SECONDS)
 
     def _start_due(self, now: float) -> None:
-        """Start a pass over the pools that are due, unless the last decide step still paces the loop."""
-        if now >= self._next_pass_at and (batch := self.queue.pop(now)):
+        """Start a pass over the pools that are due, unless the last decide step still paces the loop.
+
+        Policies of a cluster without pools get a pass of their own when one changes.
+        """
+        if now < self._next_pass_at:
+            return
+        batch = self.queue.pop(now)
+        if batch or (self._policies_due and not self.runner.observer.store.pools):
             self.lateness.record(self.queue.lateness, now)
+            self._policies_due = False
             self._start(batch, now)
 
     def _start(self, batch: Iterable[str], now: float) -> None:

@@ -177,6 +177,15 @@ def test_one_turn_of_the_event_loop_runs_at_most_one_decide_step(steps: list[int
     assert max(turns) == 1
 
 
+def test_policies_of_a_cluster_without_pools_get_a_pass_when_one_changes(steps: list[int]) -> None:
+    reconciler = leading(pools=0)
+    asyncio.run(steps_per_turn(reconciler, steps, until=1))
+    reconciler._start_due(time.monotonic() + 100)
+    assert len(steps) == 1, "nothing changed since"
+    reconciler.enqueue(None)
+    asyncio.run(steps_per_turn(reconciler, steps, until=2))
+
+
 def test_passes_start_no_faster_than_they_are_decided() -> None:
     async def next_pass_at() -> float:
         reconciler = leading(pools=1)
