@@ -43,7 +43,7 @@ def test_the_text_equals_that_of_prometheus_client() -> None:
     assert parsed(rows.text()) == collected
     assert collected["penstock_operator_objective_good_total", "team-a", "chat"] == 1e16
     assert collected["penstock_operator_effective_utilization_ratio", "team-b", "chat"] == math.inf
-    assert len(collected) == 2 * 19 - 1
+    assert len(collected) == 2 * 20 - 1
 
 
 def test_an_unknown_value_has_no_line() -> None:
