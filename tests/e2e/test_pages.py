@@ -1,4 +1,4 @@
-"""The commands of tutorials and how-to guides, run as they are printed.
+"""The commands of tutorials and how-to guides, run as they are printed; a page takes one to three minutes (`make test-long`).
 
 Three things differ from what a reader types: the images are those of this checkout, ports of this machine are free ones,
 and the Hugging Face Hub is a small server on the node that offers a tiny model under every name.
@@ -135,6 +135,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.long
 @pytest.mark.own_cluster
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
