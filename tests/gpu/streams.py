@@ -1,7 +1,6 @@
 """Streams of completions over HTTP, read with little work per token: status, time to first token, tokens, and the end."""
 
 import asyncio
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import uvloop
 
+from tests.bench.generation.http import completion_request
 from tests.bench.generation.workload import PromptRequest, Work
 
 USAGE = re.compile(rb'"completion_tokens": ?(\d+)')
@@ -88,7 +88,7 @@ async def _overload(url: SplitResult, work: Work, seconds: float) -> list[Stream
 
 
 async def _connected(url: SplitResult, request: PromptRequest) -> "Reader":
-    reader = Reader(_encoded(url, request))
+    reader = Reader(completion_request(url, "gpu", request.prompt, request.answer))
     loop = asyncio.get_running_loop()
     await loop.create_connection(lambda: reader, url.hostname or "", url.port or 80)
     return reader
@@ -138,21 +138,3 @@ class Reader(asyncio.Protocol):
         first = self._last if self._first is None else self._first
         tokens = int(usage[1]) if usage else 0
         self.ended.set_result(Stream(self._status, end, first, self._last, tokens))
-
-
-def _encoded(url: SplitResult, request: PromptRequest) -> bytes:
-    body = {
-        "model": "gpu",
-        "prompt": list(request.prompt),
-        "max_tokens": request.answer,
-        "temperature": 0,
-        "ignore_eos": True,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    encoded = json.dumps(body).encode()
-    head = (
-        f"POST /v1/completions HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Type: application/json\r\n"
-        f"Connection: close\r\nContent-Length: {len(encoded)}\r\n\r\n"
-    )
-    return head.encode() + encoded

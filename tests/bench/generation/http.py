@@ -119,7 +119,7 @@ async def _run(url: SplitResult, work: Work) -> float:
 
 
 async def _tokens(url: SplitResult, prompt: tuple[int, ...], answer: int) -> int:
-    reader = Reader(_request(url, prompt, answer))
+    reader = Reader(completion_request(url, "bench", prompt, answer))
     loop = asyncio.get_running_loop()
     await loop.create_connection(lambda: reader, url.hostname or "", url.port or 80)
     return await reader.tokens
@@ -152,9 +152,10 @@ class Reader(asyncio.Protocol):
             self.tokens.set_result(int(usage[1]))
 
 
-def _request(url: SplitResult, prompt: tuple[int, ...], answer: int) -> bytes:
+def completion_request(url: SplitResult, model: str, prompt: tuple[int, ...], answer: int) -> bytes:
+    """Return the bytes of one streamed completion of exactly `answer` tokens, greedy, on a connection of its own."""
     body = {
-        "model": "bench",
+        "model": model,
         "prompt": list(prompt),
         "max_tokens": answer,
         "temperature": 0,

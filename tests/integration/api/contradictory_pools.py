@@ -1,0 +1,370 @@
+"""Pool specs whose fields contradict each other, each with the words that its rejection must contain."""
+
+from tests.integration.api.cases import CLAIM, HUGGING_FACE, LONG_NAME, S3, Bad
+
+GENERATING = {"task": "TextGeneration", "source": {**HUGGING_FACE, "module": None}}
+BY_RULE = [
+    Bad(
+        "more-devices-than-are-used",
+        {"accelerator": {"count": 2}},
+        ("spec.accelerator.count", "accelerator.count 2 cannot be used", "set count 1"),
+    ),
+    Bad(
+        "argument-that-is-no-name",
+        {"model": {"source": {"module": {"arguments": {"max-rows": "8"}}}}},
+        ("module.arguments", "max-rows", "use letters, digits and underscores"),
+    ),
+    Bad(
+        "long-name",
+        {},
+        ("metadata.name", LONG_NAME, "at most 52", "choose a shorter"),
+        metadata_name=LONG_NAME,
+    ),
+    Bad("dotted-name", {}, ("metadata.name", "a.b", "simpler name"), metadata_name="a.b"),
+    Bad(
+        "name-from-a-digit",
+        {},
+        ("metadata.name", "9lives", "begin with a letter"),
+        metadata_name="9lives",
+    ),
+    Bad(
+        "type-without-member",
+        {"model": {"source": {"type": "PersistentVolumeClaim", "module": None}}},
+        ("model.source", "is PersistentVolumeClaim", "set persistentVolumeClaim if and only if"),
+    ),
+    Bad(
+        "member-of-another-type",
+        {"model": {"source": {"persistentVolumeClaim": CLAIM["persistentVolumeClaim"]}}},
+        ("model.source", "is Module", "set persistentVolumeClaim if and only if type is"),
+    ),
+    Bad(
+        "repository-of-a-program-without-a-file",
+        {"model": {"source": {**HUGGING_FACE, "module": None}}},
+        ("huggingFace.path", "onnx", "task Tensor", "a .pt2 program is for task Tensor"),
+    ),
+    Bad(
+        "bucket-of-a-text-task-with-a-program",
+        {
+            "model": {
+                "task": "Embedding",
+                "source": {**S3, "module": None, "s3": {**S3["s3"], "path": "m.pt2"}},
+            }
+        },
+        ("s3.path", "m.pt2", "task Embedding", "a directory"),
+    ),
+    Bad(
+        "ephemeral-cache-on-a-claim",
+        {
+            "model": {
+                "task": "Embedding",
+                "source": {
+                    **HUGGING_FACE,
+                    "module": None,
+                    "huggingFace": {
+                        "repository": "owner/minilm",
+                        "cache": {"type": "Ephemeral", "claimName": "cache"},
+                    },
+                },
+            }
+        },
+        ("huggingFace.cache", "is Ephemeral", "set claimName if and only if type is"),
+    ),
+    Bad(
+        "size-limit-of-a-claim",
+        {
+            "model": {
+                "task": "Embedding",
+                "source": {
+                    **HUGGING_FACE,
+                    "module": None,
+                    "huggingFace": {
+                        "repository": "owner/minilm",
+                        "cache": {
+                            "type": "PersistentVolumeClaim",
+                            "claimName": "cache",
+                            "sizeLimit": "1Gi",
+                        },
+                    },
+                },
+            }
+        },
+        ("huggingFace.cache", "sizeLimit 1Gi is for type Ephemeral", "remove sizeLimit"),
+    ),
+    Bad(
+        "path-that-climbs",
+        {
+            "model": {
+                "source": {
+                    **CLAIM,
+                    "module": None,
+                    "persistentVolumeClaim": {"claimName": "m", "path": "a/../m.pt2"},
+                }
+            }
+        },
+        ("persistentVolumeClaim.path", "a/../m.pt2", "relative path without .."),
+    ),
+    Bad(
+        "batch-min-above-max",
+        {"batching": {"size": {"min": 8, "max": 4}}},
+        ("batching.size", "size.min 8", "size.max 4", "lower min or raise max"),
+    ),
+    Bad(
+        "replicas-min-above-max",
+        {"scaling": {"minReplicas": 9, "maxReplicas": 3}},
+        ("spec.scaling", "minReplicas 9", "maxReplicas 3", "raise maxReplicas"),
+    ),
+    Bad(
+        "no-band",
+        {"scaling": {"gpuUtilization": {"lowPercent": 90, "highPercent": 90}}},
+        ("gpuUtilization", "lowPercent 90", "highPercent 90", "leave a band"),
+    ),
+    Bad(
+        "reserved-label",
+        {"template": {"labels": {"penstock.dev/pool-uid": "x"}}},
+        ("template.labels", "penstock.dev/pool-uid", "do not begin with penstock.dev/"),
+    ),
+    Bad(
+        "reserved-annotation",
+        {"template": {"annotations": {"app.kubernetes.io/name": "x"}}},
+        ("template.annotations", "app.kubernetes.io/name", "do not begin with"),
+    ),
+    Bad(
+        "bad-label-key",
+        {"template": {"labels": {"a b": "x"}}},
+        ("template.labels", "a b", "use name or prefix/name"),
+    ),
+    Bad(
+        "bad-node-label",
+        {"template": {"nodeSelector": {"-gpu": "x"}}},
+        ("template.nodeSelector", "-gpu", "use name or prefix/name"),
+    ),
+    Bad(
+        "reserved-env",
+        {"template": {"container": {"env": [{"name": "PENSTOCK_POOL", "value": "x"}]}}},
+        ("container.env[0]", "PENSTOCK_POOL", "does not begin with PENSTOCK_"),
+    ),
+    Bad(
+        "env-with-two-values",
+        {
+            "template": {
+                "container": {
+                    "env": [
+                        {
+                            "name": "A",
+                            "value": "x",
+                            "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}},
+                        }
+                    ]
+                }
+            }
+        },
+        ("container.env[0]", "env A", "keep one"),
+    ),
+    Bad(
+        "env-from-nowhere",
+        {"template": {"container": {"env": [{"name": "A", "valueFrom": {}}]}}},
+        ("container.env[0].valueFrom", "neither", "set exactly one"),
+    ),
+    Bad(
+        "reserved-mount",
+        {
+            "template": {
+                "volumes": [{"name": "x", "emptyDir": {}}],
+                "container": {"volumeMounts": [{"name": "x", "mountPath": "/etc/penstock/a"}]},
+            }
+        },
+        ("volumeMounts[0]", "/etc/penstock/a", "choose one outside"),
+    ),
+    Bad(
+        "mount-that-climbs",
+        {
+            "template": {
+                "volumes": [{"name": "x", "emptyDir": {}}],
+                "container": {"volumeMounts": [{"name": "x", "mountPath": "/a/../models"}]},
+            }
+        },
+        ("volumeMounts[0]", "/a/../models", "use a path without"),
+    ),
+    Bad(
+        "sub-path-that-climbs",
+        {
+            "template": {
+                "volumes": [{"name": "x", "emptyDir": {}}],
+                "container": {
+                    "volumeMounts": [{"name": "x", "mountPath": "/a", "subPath": "../b"}]
+                },
+            }
+        },
+        ("volumeMounts[0].subPath", "../b", "relative path without .."),
+    ),
+    Bad(
+        "mount-of-no-volume",
+        {"template": {"container": {"volumeMounts": [{"name": "lost", "mountPath": "/a"}]}}},
+        ("spec.template", "lost", "add the volume, or remove the mount"),
+    ),
+    Bad(
+        "volume-with-two-sources",
+        {"template": {"volumes": [{"name": "x", "emptyDir": {}, "secret": {"secretName": "s"}}]}},
+        ("volumes[0]", "volume x sets 2", "set exactly one"),
+    ),
+    Bad(
+        "reserved-volume",
+        {"template": {"volumes": [{"name": "penstock-settings", "emptyDir": {}}]}},
+        ("volumes[0]", "penstock-settings", "does not begin with penstock-"),
+    ),
+    Bad(
+        "device-among-resources",
+        {"template": {"container": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}},
+        ("resources.limits", "nvidia.com/gpu", "request devices in spec.accelerator"),
+    ),
+    Bad(
+        "request-above-limit",
+        {
+            "template": {
+                "container": {
+                    "resources": {
+                        "requests": {"cpu": 1, "memory": "2Gi"},
+                        "limits": {"cpu": 2, "memory": "1024Mi"},
+                    }
+                }
+            }
+        },
+        ("container.resources", "memory 2Gi > 1024Mi", "lower the request or raise the limit"),
+    ),
+    Bad(
+        "node-requirement-without-values",
+        {
+            "template": {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {"matchExpressions": [{"key": "gpu", "operator": "In"}]}
+                            ]
+                        }
+                    }
+                }
+            }
+        },
+        ("matchExpressions[0]", "key gpu with operator In has 0 values", "need some"),
+    ),
+    Bad(
+        "min-domains-of-a-preference",
+        {
+            "template": {
+                "topologySpreadConstraints": [
+                    {
+                        "topologyKey": "zone",
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                        "maxSkew": 1,
+                        "minDomains": 2,
+                    }
+                ]
+            }
+        },
+        ("topologySpreadConstraints[0]", "minDomains 2", "ScheduleAnyway", "remove it"),
+    ),
+    Bad(
+        "ids-of-the-platform-and-a-user",
+        {"template": {"securityContext": {"ids": "Platform", "runAsUser": 1000, "fsGroup": 5}}},
+        ("template.securityContext", "Platform", '["runAsUser", "fsGroup"]', "set ids Fixed"),
+    ),
+    Bad(
+        "claim-of-no-kind",
+        {"template": {"resourceClaims": [{"name": "gpu"}]}},
+        ("resourceClaims[0]", "gpu sets neither", "set exactly one"),
+    ),
+    Bad(
+        "claim-that-the-pod-lacks",
+        {"template": {"container": {"resources": {"claims": [{"name": "gpu"}]}}}},
+        ("spec.template", "resources.claims refers to", "gpu", "add the claim there"),
+    ),
+    Bad(
+        "body-of-no-size",
+        {"runtime": {"http": {"maxBodySize": 100}}},
+        ("runtime.http.maxBodySize", "maxBodySize 100", "from 1Ki to 1Ti", "such as Mi"),
+    ),
+    Bad(
+        "body-too-large",
+        {"runtime": {"http": {"maxBodySize": "2Ti"}}},
+        ("runtime.http.maxBodySize", "maxBodySize 2Ti", "from 1Ki to 1Ti"),
+    ),
+    Bad(
+        "proxies-that-are-no-network",
+        {"runtime": {"http": {"trustedProxies": ["10.0.0.0/8", "10.0.0.1/8"]}}},
+        ("trustedProxies[1]", "network 10.0.0.1/8", "without host bits"),
+    ),
+    Bad(
+        "proxies-that-are-no-address",
+        {"runtime": {"http": {"trustedProxies": ["gateway"]}}},
+        ("trustedProxies[0]", "network gateway", "write it as 10.0.0.0/8"),
+    ),
+    Bad(
+        "generation-of-another-task",
+        {"generation": {"contextLength": 4096}},
+        ("spec.generation", "model.task is unset", "remove spec.generation"),
+    ),
+    Bad(
+        "dtype-of-a-program",
+        {"model": {"dtype": "Float16"}},
+        ("spec.model.dtype", "dtype Float16", "task is Tensor", "remove dtype"),
+    ),
+    Bad(
+        "cache-of-two-sizes",
+        {
+            "model": GENERATING,
+            "generation": {"kvCache": {"size": "1Gi", "freeMemoryPercent": 50}},
+        },
+        ("generation.kvCache", "size 1Gi", "freeMemoryPercent 50", "keep one"),
+    ),
+    Bad(
+        "cache-too-small",
+        {"model": GENERATING, "generation": {"kvCache": {"size": "1m"}}},
+        ("generation.kvCache.size", "kvCache.size 1m", "from 1Ki to 1Pi"),
+    ),
+    Bad(
+        "variable-with-a-field",
+        {"template": {"container": {"env": [{"name": "PENSTOCK_DTYPE", "value": "float16"}]}}},
+        ("container.env[0]", "PENSTOCK_DTYPE is reserved", "spec.generation and spec.model.dtype"),
+    ),
+    Bad(
+        "source-ranges-of-an-internal-service",
+        {"service": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}},
+        ("spec.service", "loadBalancerSourceRanges is for type", "ClusterIP", "set that type"),
+    ),
+    Bad(
+        "node-port-of-a-headless-service",
+        {"service": {"type": "Headless", "nodePort": 30080}},
+        ("spec.service", "nodePort is for type", "type is Headless", "remove it"),
+    ),
+    Bad(
+        "reserved-annotation-of-the-service",
+        {"service": {"annotations": {"penstock.dev/applied": "x"}}},
+        ("service.annotations", "penstock.dev/applied", "do not begin with"),
+    ),
+    Bad(
+        "toleration-of-any-value",
+        {"template": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
+        ("tolerations[0]", "value b", "remove it, or use Equal"),
+    ),
+    Bad(
+        "toleration-of-no-key",
+        {"template": {"tolerations": [{"value": "b"}]}},
+        ("tolerations[0]", "operator Equal", "set key, or operator Exists"),
+    ),
+    Bad(
+        "toleration-for-seconds-of-any-effect",
+        {"template": {"tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}]}},
+        ("tolerations[0]", "tolerationSeconds 3", "NoExecute"),
+    ),
+    Bad(
+        "gateway-with-tls",
+        {"routing": {"mode": "Gateway"}, "tls": {"secretRef": {"name": "cert"}}},
+        ("spec.routing.mode", "Gateway cannot be combined with tls", "use mode Service"),
+    ),
+    Bad(
+        "gateway-with-a-headless-service",
+        {"routing": {"mode": "Gateway"}, "service": {"type": "Headless"}},
+        ("spec.routing.mode", "service.type Headless", "use another type"),
+    ),
+]
