@@ -60,6 +60,8 @@ ANNOTATION_GATEWAY_PORT: Final = f"{GROUP}/gateway-port"
 """On a pool's Service: port of the pool's listener in the gateway; present while the gateway has to listen."""
 ANNOTATION_GATEWAY_LEFT: Final = f"{GROUP}/gateway-left-at"
 """On a pool's Service: Unix seconds at which it began to select the pods again; the listener closes later."""
+ANNOTATION_GATEWAY_HOLD: Final = f"{GROUP}/gateway-hold"
+"""On a pool's Service: `penstock_api.hold.HoldLimits`; present while the gateway holds requests that find no pod."""
 GATEWAY_STATUS_PORT: Final = 8091
 """Port of the gateway's controller: health, metrics and status."""
 GATEWAY_READINESS_PORT: Final = 8090
@@ -67,6 +69,8 @@ GATEWAY_READINESS_PORT: Final = 8090
 GATEWAY_PORTS: Final = (20_000, 29_999)
 """First and last port of the pools' listeners in a gateway."""
 PATH_GATEWAY_STATUS: Final = "/status"
+PATH_GATEWAY_HELD: Final = "/held"
+"""Requests that a gateway's pod holds; with `?known=VERSION` the answer waits for a change."""
 
 # Ports of a pool's pods.
 CLIENT_PORT: Final = 8000

@@ -44,7 +44,7 @@ async def _run(settings: GatewaySettings) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     admin = EnvoyAdmin(settings.admin_socket)
     api = ApiServer(settings)
-    gateway = Gateway(settings, api, time.monotonic)
+    gateway = Gateway(settings, api, admin, time.monotonic)
     try:
         async with serving(gateway, admin, settings):
             running = asyncio.create_task(gateway.run())

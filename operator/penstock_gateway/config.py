@@ -79,6 +79,16 @@ class GatewaySettings:
         return Path(self.socket_folder) / "ads.sock"
 
     @property
+    def hold_socket(self) -> Path:
+        """Socket of the server that holds requests."""
+        return Path(self.socket_folder) / "hold.sock"
+
+    @property
+    def hold_listener_socket(self) -> Path:
+        """Socket of Envoy's hold listener, in front of that server."""
+        return Path(self.socket_folder) / "hold-listener.sock"
+
+    @property
     def admin_socket(self) -> Path:
         """Socket of Envoy's admin interface."""
         return Path(self.socket_folder) / "admin.sock"

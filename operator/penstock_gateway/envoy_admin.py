@@ -1,5 +1,6 @@
 """Envoy's admin interface, on a Unix socket."""
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +53,12 @@ class EnvoyAdmin:
             if sample.name == ACTIVE_REQUESTS
             and sample.labels.get("envoy_http_conn_manager_prefix") != ADMIN_LISTENER
         )
+
+    async def upstream_requests(self, pool: str) -> int:
+        """Return the number of requests that Envoy has sent to a pool and that have not ended, held ones included."""
+        name = f"cluster.{pool}.upstream_rq_active"
+        text = await self._call("GET", f"/stats?filter=^{re.escape(name)}$")
+        return sum(int(line.rpartition(":")[2]) for line in text.splitlines() if line)
 
     async def _call(self, method: str, path: str) -> str:
         try:

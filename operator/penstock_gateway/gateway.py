@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -9,13 +10,16 @@ from typing import Any, Final
 
 from penstock_api import names
 from penstock_gateway.config import GatewaySettings
+from penstock_gateway.envoy_admin import EnvoyAdmin
+from penstock_gateway.hold.holder import Holder
+from penstock_gateway.hold.server import holding
 from penstock_gateway.kube.api_server import ApiServer, WatchedResource
 from penstock_gateway.kube.reflector import Reflector
 from penstock_gateway.objects import Service, WatchedPod
 from penstock_gateway.resources.pools import Configuration, Kind, configuration
 from penstock_gateway.snapshot import Snapshot, draining, snapshot
 from penstock_gateway.xds.server import AdsServer
-from penstock_gateway.xds.session import RejectedVersion
+from penstock_gateway.xds.session import DeliveryState, RejectedVersion
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +43,21 @@ def leaving(
 class Gateway:
     """Watches the namespace and delivers its configuration to Envoy; `now` is a monotonic clock."""
 
-    def __init__(self, settings: GatewaySettings, api: ApiServer, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        api: ApiServer,
+        admin: EnvoyAdmin,
+        now: Callable[[], float],
+    ) -> None:
         self._settings = settings
         self._now = now
         self._changed = asyncio.Event()
         self._services = Reflector(api, SERVICES, self._changed.set, now)
         self._pods = Reflector(api, PODS, self._changed.set, now)
         self._configuration: Configuration | None = None
-        self._ads = AdsServer(settings.ads_socket)
+        self.holder = Holder(admin, self._pods_in_force, time.time)
+        self._ads = AdsServer(settings.ads_socket, self.holder.wake)
         self._leaving: Mapping[str, float] = {}
         """Time at which the cluster of a pool without a listener is removed, by pool."""
         self.snapshot = Snapshot()
@@ -76,7 +87,7 @@ class Gateway:
 
     def status(self) -> dict[str, Any]:
         """Return the state of every pool, for people and for the operator."""
-        rejections = self.rejections()
+        rejections, demand = self.rejections(), self.holder.held()
         return {
             "ready": self.ready,
             "envoyConnected": self.connected,
@@ -85,6 +96,8 @@ class Gateway:
                 route.pool: {
                     "port": route.port,
                     "endpoints": [f"{pod.address}:{pod.port}" for pod in route.endpoints],
+                    "holds": route.hold is not None,
+                    "held": demand.get(route.pool),
                     "resources": {
                         kind.name.title(): state.value
                         for kind, state in self._ads.states(route.pool).items()
@@ -104,7 +117,11 @@ class Gateway:
         """Serve until cancelled."""
         await self._ads.start()
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with (
+                holding(self.holder, self._settings.hold_socket),
+                asyncio.TaskGroup() as tasks,
+            ):
+                tasks.create_task(self.holder.run())
                 tasks.create_task(self._services.run())
                 tasks.create_task(self._pods.run())
                 tasks.create_task(self._deliver())
@@ -130,6 +147,7 @@ class Gateway:
                 continue
             self._log_problems(fresh)
             self.snapshot = fresh
+            self.holder.update(fresh.routes)
             self._configuration = configuration(fresh, self._settings, self._configuration)
             self._ads.replace(self._configuration)
 
@@ -140,6 +158,12 @@ class Gateway:
             async with asyncio.timeout(None if end is None else max(0.0, end - self._now())):
                 await self._changed.wait()
         self._changed.clear()
+
+    def _pods_in_force(self, pool: str) -> int:
+        """Return the pods of a pool that Envoy acknowledged as its endpoints."""
+        route = self.snapshot.routes.get(pool)
+        accepted = self._ads.states(pool)[Kind.ENDPOINTS] is DeliveryState.ACCEPTED
+        return len(route.endpoints) if route is not None and accepted else 0
 
     def _log_problems(self, fresh: Snapshot) -> None:
         for service, problem in fresh.problems.items():

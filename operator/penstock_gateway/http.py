@@ -2,20 +2,25 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from penstock_api import names
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.errors import EnvoyUnavailable
 from penstock_gateway.gateway import Gateway
 from penstock_gateway.telemetry import GatewayCollector
 
+HELD_SECONDS: Final = 20.0
+"""Time after which the answer to a request that waits for demand is that there is none."""
+
 
 class StatusServer:
-    """The routes: `/healthz`, `/readyz`, `/status`, `/metrics` and Envoy's own at `/metrics/envoy`."""
+    """The routes: `/healthz`, `/readyz`, `/status`, `/held`, `/metrics` and Envoy's own at `/metrics/envoy`."""
 
     def __init__(self, gateway: Gateway, admin: EnvoyAdmin) -> None:
         self._gateway = gateway
@@ -29,6 +34,7 @@ class StatusServer:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/status", self._status)
+        app.router.add_get(names.PATH_GATEWAY_HELD, self._held)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/metrics/envoy", self._envoy_metrics)
         return app
@@ -44,6 +50,12 @@ class StatusServer:
 
     async def _status(self, _: web.Request) -> web.Response:
         return web.json_response(self._gateway.status())
+
+    async def _held(self, request: web.Request) -> web.Response:
+        """Answer with the held requests: at once if their version is another than the known one, else at its change."""
+        holder = self._gateway.holder
+        await holder.demanded(request.query.get("known", ""), HELD_SECONDS)
+        return web.json_response({"version": holder.version, "pools": holder.held()})
 
     async def _metrics(self, _: web.Request) -> web.Response:
         body = generate_latest(self._registry)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock_api import names
+from penstock_api.hold import HoldLimits
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.objects import Service, WatchedPod
 
@@ -31,6 +32,8 @@ class Route:
     pool: str
     port: int
     endpoints: tuple[Endpoint, ...] = ()
+    hold: HoldLimits | None = None
+    """How requests are held while there is no endpoint; None: they are answered with 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,10 @@ def _route(service: Service, pods: list[WatchedPod], reserved_ports: frozenset[i
     own = [pod for pod in pods if uid in (None, pod.metadata.labels.get(names.LABEL_POOL_UID))]
     if any(pod.metadata.annotations.get(names.ANNOTATION_SCHEME) == HTTPS for pod in own):
         raise Unroutable("the gateway does not support pods that serve TLS: select the pods")
-    return Route(_pool(service), _listener_port(service, reserved_ports), _endpoints(own))
+    hold = HoldLimits.from_annotation(
+        service.metadata.annotations.get(names.ANNOTATION_GATEWAY_HOLD)
+    )
+    return Route(_pool(service), _listener_port(service, reserved_ports), _endpoints(own), hold)
 
 
 def _announced(service: Service) -> str | None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from penstock_gateway.gateway import Gateway
+from penstock_gateway.hold.holder import Holder
 
 PREFIX = "penstock_gateway"
 
@@ -18,7 +19,7 @@ class GatewayCollector(Collector):
         self._gateway = gateway
 
     @override
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
         gateway = self._gateway
         yield _gauge("envoy_connected", "Whether Envoy is connected to ADS", gateway.connected)
@@ -52,6 +53,29 @@ class GatewayCollector(Collector):
             if age is not None:
                 ages.add_metric([plural], age)
         yield ages
+        yield from _holding(gateway.holder)
+
+
+def _holding(holder: Holder) -> Iterable[Metric]:
+    requests = GaugeMetricFamily(
+        f"{PREFIX}_held_requests", "Requests that wait for a ready pod", labels=["pool"]
+    )
+    oldest = GaugeMetricFamily(
+        f"{PREFIX}_held_seconds", "Age of the oldest held request", labels=["pool"]
+    )
+    for pool, figures in holder.held().items():
+        requests.add_metric([pool], figures["requests"])
+        oldest.add_metric([pool], figures["seconds"])
+    ends = CounterMetricFamily(
+        f"{PREFIX}_hold_ends",
+        "Held requests that were released to pods, and those that were refused",
+        labels=["pool", "end"],
+    )
+    for pool, count in holder.released.items():
+        ends.add_metric([pool, "Released"], count)
+    for (pool, reason), count in holder.refused.items():
+        ends.add_metric([pool, reason.value], count)
+    yield from (requests, oldest, ends)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

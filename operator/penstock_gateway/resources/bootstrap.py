@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from penstock_gateway.config import GatewaySettings
+from penstock_gateway.resources.hold import hold_cluster, hold_listener
 
 Json = dict[str, Any]
 
@@ -34,7 +35,10 @@ def bootstrap(settings: GatewaySettings) -> Json:
             "lds_config": source,
             "cds_config": source,
         },
-        "static_resources": {"clusters": [_ads_cluster(settings)]},
+        "static_resources": {
+            "clusters": [_ads_cluster(settings), hold_cluster(settings)],
+            "listeners": [hold_listener(settings)],
+        },
         "stats_config": {"stats_tags": _tags()},
         "overload_manager": _overload_manager(settings),
     }

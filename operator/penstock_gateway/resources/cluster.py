@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from penstock_api.hold import HoldLimits
+from penstock_gateway.config import GatewaySettings
 from penstock_gateway.snapshot import Route
 
 Json = dict[str, Any]
@@ -10,11 +12,13 @@ CONNECT_TIMEOUT: Final = "1s"
 """A pod is in the same cluster; a connection that takes longer is retried on another pod."""
 IDLE_TIMEOUT: Final = "60s"
 """Below the 75 s after which pods close silent connections, so that Envoy never writes to one that is closing."""
+ONE_SERVES: Final = 100_000
+"""Percentage by which healthy pods count: with one of a thousand, no request goes to the next priority."""
 UNLIMITED: Final = 1_000_000
 """Circuit breakers stay out of the way: pods bound their queues, and the listener bounds connections."""
 
 
-def cluster(pool: str) -> Json:
+def cluster(pool: str, hold: HoldLimits | None = None) -> Json:
     """Return the cluster of a pool; its endpoints follow by EDS."""
     return {
         "name": pool,
@@ -30,7 +34,7 @@ def cluster(pool: str) -> Json:
             "update_merge_window": "0s",
         },
         "outlier_detection": _outlier_detection(),
-        "circuit_breakers": {"thresholds": [_thresholds()]},
+        "circuit_breakers": {"thresholds": [_thresholds(hold)]},
         # a node that loses power sends no reset: its connections end after 30 s
         "upstream_connection_options": {
             "tcp_keepalive": {
@@ -49,14 +53,19 @@ def cluster(pool: str) -> Json:
     }
 
 
-def endpoints(route: Route) -> Json:
-    """Return the ClusterLoadAssignment of a pool."""
-    return {
-        "cluster_name": route.pool,
-        "endpoints": [
-            {"lb_endpoints": [_endpoint(pod.address, pod.port) for pod in route.endpoints]}
-        ],
-    }
+def endpoints(route: Route, settings: GatewaySettings) -> Json:
+    """Return the ClusterLoadAssignment of a pool.
+
+    A held pool has the hold listener as its second priority: Envoy takes it while no pod is there or all are ejected, and
+    never while one serves, since each pod counts as enough for the whole pool.
+    """
+    pods = [_endpoint(pod.address, pod.port) for pod in route.endpoints]
+    assignment: Json = {"cluster_name": route.pool, "endpoints": [{"lb_endpoints": pods}]}
+    if route.hold is None:
+        return assignment
+    listener = {"endpoint": {"address": {"pipe": {"path": str(settings.hold_listener_socket)}}}}
+    assignment["endpoints"].append({"lb_endpoints": [listener], "priority": 1})
+    return {**assignment, "policy": {"overprovisioning_factor": ONE_SERVES}}
 
 
 def _endpoint(address: str, port: int) -> Json:
@@ -98,11 +107,13 @@ def _outlier_detection() -> Json:
     }
 
 
-def _thresholds() -> Json:
+def _thresholds(hold: HoldLimits | None) -> Json:
+    """Return the circuit breakers; the release of a held request is a retry."""
+    releases = hold.max_requests if hold else 0
     return {
         "max_connections": UNLIMITED,
         "max_pending_requests": UNLIMITED,
         "max_requests": UNLIMITED,
         # of two pods one that dies holds half of all requests: retries may at most double the load
-        "retry_budget": {"budget_percent": {"value": 100}, "min_retry_concurrency": 64},
+        "retry_budget": {"budget_percent": {"value": 100}, "min_retry_concurrency": 64 + releases},
     }

@@ -7,6 +7,8 @@ them and no rule of the gateway depends on a path; buffers are larger, since who
 from typing import Any, Final
 
 from penstock_gateway.config import GatewaySettings
+from penstock_gateway.resources.hold import mark
+from penstock_gateway.snapshot import Route
 
 Json = dict[str, Any]
 
@@ -23,12 +25,13 @@ _TYPES: Final = "type.googleapis.com/envoy.extensions"
 _MANAGER: Final = "filters.network.http_connection_manager.v3.HttpConnectionManager"
 
 
-def listener(pool: str, port: int, settings: GatewaySettings) -> Json:
+def listener(route: Route, settings: GatewaySettings) -> Json:
     """Return the listener of a pool: every path, HTTP/1.1 and HTTP/2 without TLS."""
+    pool = route.pool
     manager = {
         **_hardened(settings),
         "stat_prefix": pool,
-        "route_config": {"name": pool, "virtual_hosts": [_virtual_host(pool)]},
+        "route_config": {"name": pool, "virtual_hosts": [_virtual_host(route)]},
         "http_filters": [
             # reads a body whole, up to the limit: no pod waits for a slow client, and any body can be sent again
             _extension(
@@ -51,7 +54,7 @@ def listener(pool: str, port: int, settings: GatewaySettings) -> Json:
         max_connections=settings.max_pool_connections,
     )
     http = _extension("envoy.filters.network.http_connection_manager", _MANAGER, **manager)
-    return _listener(pool, settings.host, port, [limit, http])
+    return _listener(pool, settings.host, route.port, [limit, http])
 
 
 def readiness_listener(name: str, settings: GatewaySettings) -> Json:
@@ -126,15 +129,17 @@ def _hardened(settings: GatewaySettings) -> Json:
     }
 
 
-def _virtual_host(pool: str) -> Json:
+def _virtual_host(route: Route) -> Json:
     """Return the virtual host of a pool: no deadline of the gateway's own, retries before the first byte alone."""
     previous_hosts = _extension(
         "envoy.retry_host_predicates.previous_hosts",
         "retry.host.previous_hosts.v3.PreviousHostsPredicate",
     )
+    pool = route.pool
     return {
         "name": pool,
         "domains": ["*"],
+        "request_headers_to_add": [mark(pool)] if route.hold else [],
         "request_headers_to_remove": ["x-envoy-internal", "x-envoy-external-address"],
         "routes": [
             {

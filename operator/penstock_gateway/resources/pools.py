@@ -99,7 +99,7 @@ def _pool_resources(route: Route, settings: GatewaySettings) -> PoolResources:
     pool = route.pool
     return PoolResources(
         route,
-        EnvoyResource(Kind.CLUSTER, pool, cluster(pool)),
-        EnvoyResource(Kind.ENDPOINTS, pool, endpoints(route)),
-        EnvoyResource(Kind.LISTENER, pool, listener(pool, route.port, settings)),
+        EnvoyResource(Kind.CLUSTER, pool, cluster(pool, route.hold)),
+        EnvoyResource(Kind.ENDPOINTS, pool, endpoints(route, settings)),
+        EnvoyResource(Kind.LISTENER, pool, listener(route, settings)),
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,8 +32,10 @@ class _Connection:
 class AdsServer:
     """Serves the newest configuration to every connected Envoy; without one, connections wait."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, on_answer: Callable[[], None] = lambda: None) -> None:
         self._socket = socket
+        self._on_answer = on_answer
+        """Called when an Envoy accepted or rejected something."""
         self._server: grpc.aio.Server | None = None
         self._connections: list[_Connection] = []
         self._configuration: Configuration | None = None
@@ -112,6 +114,7 @@ class AdsServer:
                 if request.error is not None:
                     log.error("Envoy rejected a resource: %s", request.error)
                 connection.changed.set()
+                self._on_answer()
         finally:
             connection.changed.set()
 

@@ -1,0 +1,30 @@
+"""`HoldLimits`: how a gateway holds requests of a pool without ready pods; the operator writes it on the pool's Service."""
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HoldLimits:
+    """The bounds of the requests of one pool that one pod of a gateway holds."""
+
+    max_seconds: int
+    """Time after which a held request is answered with 503."""
+    max_requests: int
+    """Requests that are held at a time; another one is answered with 429."""
+    per_pod: int
+    """Requests in flight at a ready pod up to which held ones are released."""
+
+    def as_annotation(self) -> str:
+        """Return the value of the annotation `penstock.dev/gateway-hold`."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_annotation(cls, text: str | None) -> "HoldLimits | None":
+        """Return the limits in an annotation; None if it is absent or was edited by hand."""
+        try:
+            limits = cls(**json.loads(text or "null"))
+        except (TypeError, ValueError):
+            return None
+        values = asdict(limits).values()
+        return limits if all(type(value) is int and value >= 1 for value in values) else None

@@ -1,0 +1,1 @@
+"""Holding: requests that find no pod wait for one, in order, within bounds."""

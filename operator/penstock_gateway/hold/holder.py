@@ -1,0 +1,160 @@
+"""`Holder`: holds requests that found no pod until Envoy has one in force, and says which pools have such requests."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from secrets import token_hex
+from typing import Final
+
+from penstock_gateway.envoy_admin import EnvoyAdmin
+from penstock_gateway.errors import EnvoyUnavailable
+from penstock_gateway.hold.queue import HeldQueue, HeldRequest, Refusal
+from penstock_gateway.snapshot import Route
+
+log = logging.getLogger(__name__)
+
+RELEASE_SECONDS: Final = 0.05
+"""Time between two releases while requests are held and pods are in force."""
+EXPIRY_SECONDS: Final = 0.5
+"""Time between two checks of the ages of held requests."""
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The queue of a pool, and the ends of its requests' waits: None is the release."""
+
+    queue: HeldQueue
+    waits: dict[int, asyncio.Future[Refusal | None]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Holder:
+    """Holds the requests of all pools; `now` is Unix seconds."""
+
+    admin: EnvoyAdmin
+    pods_in_force: Callable[[str], int]
+    """Pods of a pool that Envoy acknowledged."""
+    now: Callable[[], float]
+    refused: dict[tuple[str, Refusal], int] = field(default_factory=dict)
+    """Refusals by pool and reason."""
+    released: dict[str, int] = field(default_factory=dict)
+    """Releases by pool."""
+    _pools: dict[str, _Pool] = field(default_factory=dict)
+    _numbers: Iterable[int] = field(default_factory=count)
+    _run: str = field(default_factory=lambda: token_hex(4))
+    _demands: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _demanded: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    @property
+    def version(self) -> str:
+        """Return a name of the present demand: another one when the first request of a pool is held, and in each process."""
+        return f"{self._run}-{self._demands}"
+
+    def held(self) -> Mapping[str, Mapping[str, float]]:
+        """Return the number of each pool's held requests and the age of the oldest, for pools that have any."""
+        now = self.now()
+        return {
+            name: {"requests": len(pool.queue.requests), "seconds": round(now - since, 3)}
+            for name, pool in self._pools.items()
+            if (since := pool.queue.since) is not None
+        }
+
+    def queue(self, pool: str) -> HeldQueue | None:
+        """Return the queue of a pool; None if its requests are not held."""
+        return self._pools[pool].queue if pool in self._pools else None
+
+    def update(self, routes: Mapping[str, Route]) -> None:
+        """Follow the pools that are held; one that is not any longer keeps its limits until no request is held."""
+        limits = {name: route.hold for name, route in routes.items() if route.hold is not None}
+        for name, limit in limits.items():
+            self._pools.setdefault(name, _Pool(HeldQueue(limit))).queue.limits = limit
+        for name in [name for name in self._pools if name not in limits]:
+            if not self._pools[name].waits:
+                del self._pools[name]
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Check at once which pods are in force."""
+        self._changed.set()
+
+    async def hold(self, name: str, arrival: HeldRequest) -> Refusal | None:
+        """Hold a request of a pool; return None at its release. A client that leaves cancels this."""
+        pool = self._pools[name]
+        first = not pool.queue.requests
+        if not pool.queue.add(arrival):
+            return self._counted(name, Refusal.FULL)
+        pool.waits[arrival.number] = asyncio.get_running_loop().create_future()
+        try:
+            if first:
+                await self._announce()
+            return self._counted(name, await pool.waits[arrival.number])
+        finally:
+            pool.queue.remove(arrival.number)
+            del pool.waits[arrival.number]
+
+    def next_number(self) -> int:
+        """Return the number of the next request."""
+        return next(iter(self._numbers))
+
+    async def demanded(self, known: str, seconds: float) -> None:
+        """Wait until the demand has another version than `known`, at most `seconds`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._demanded:
+                await self._demanded.wait_for(lambda: self.version != known)
+
+    async def run(self) -> None:
+        """Release and refuse until cancelled."""
+        while True:
+            await self._pause()
+            for name, pool in list(self._pools.items()):
+                await self._advance(name, pool)
+
+    async def _pause(self) -> None:
+        waiting = [pool.queue for pool in self._pools.values() if pool.waits]
+        if any(queue.pods for queue in waiting):
+            await asyncio.sleep(RELEASE_SECONDS)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EXPIRY_SECONDS if waiting else None):
+                await self._changed.wait()
+        self._changed.clear()
+
+    async def _announce(self) -> None:
+        self._changed.set()
+        self._demands += 1
+        async with self._demanded:
+            self._demanded.notify_all()
+
+    def _counted(self, name: str, reason: Refusal | None) -> Refusal | None:
+        if reason is None:
+            self.released[name] = self.released.get(name, 0) + 1
+        else:
+            self.refused[name, reason] = self.refused.get((name, reason), 0) + 1
+        return reason
+
+    async def _advance(self, name: str, pool: _Pool) -> None:
+        queue = pool.queue
+        queue.set_pods(self.pods_in_force(name), self.now())
+        for request, reason in queue.expired(self.now()):
+            self._end(pool, request, reason)
+        if queue.pods and queue.requests:
+            at_pods = await self._requests_at_pods(name, len(queue.requests))
+            for request in queue.releasable(at_pods, self.now()):
+                self._end(pool, request, None)
+
+    def _end(self, pool: _Pool, request: HeldRequest, reason: Refusal | None) -> None:
+        pool.queue.remove(request.number)
+        wait = pool.waits.get(request.number)
+        if wait is not None and not wait.done():
+            wait.set_result(reason)
+
+    async def _requests_at_pods(self, name: str, waiting: int) -> int:
+        try:
+            return max(await self.admin.upstream_requests(name) - waiting, 0)
+        except EnvoyUnavailable as error:
+            log.warning("releasing held requests of %s without Envoy's count: %s", name, error)
+            return 0

@@ -1,0 +1,116 @@
+"""`HeldQueue`: the held requests of one pool, released by priority and arrival. Pure: no I/O, no clock.
+
+A request that comes while pods are in force met none of them: all are ejected, or the last one just died. It waits for
+`RECHECK_SECONDS`, since an immediate release would use up its retries.
+"""
+
+import heapq
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from penstock_api.hold import HoldLimits
+
+RECHECK_SECONDS: Final = 1.0
+FIRST_GUESS_SECONDS: Final = 30.0
+"""Assumed time to the first ready pod before one start was seen."""
+LOWEST_CLASS: Final = 10**9
+"""Rank of a request without a priority class."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HeldRequest:
+    """A held request; they compare in the order of their release. Times are Unix seconds."""
+
+    rank: int
+    """Priority class, 1 is the highest; `LOWEST_CLASS` without one."""
+    arrived: float
+    number: int
+    """Distinguishes requests, in the order in which they came to be held."""
+    entered: float = field(compare=False)
+    """Time at which this process began to hold it."""
+    timeout_seconds: float | None = field(default=None, compare=False)
+    """The client's own limit."""
+
+
+class Refusal(StrEnum):
+    """Why a request is not held any longer, or not at all."""
+
+    FULL = "HoldFull"
+    EXPIRED = "HoldExpired"
+    DEADLINE = "DeadlinePassed"
+
+
+@dataclass(slots=True)
+class HeldQueue:
+    """The requests, by number, and the state of the pool."""
+
+    limits: HoldLimits
+    pods: int = 0
+    """Pods that Envoy has in force."""
+    opened_at: float | None = None
+    """Time at which the first pod came into force; None while there is none."""
+    start_seconds: float | None = None
+    """Time from the first held request to the first pod, when that was last seen."""
+    requests: dict[int, HeldRequest] = field(default_factory=dict)
+
+    @property
+    def since(self) -> float | None:
+        """Return the arrival of the request that waits longest; None without one."""
+        return min((request.arrived for request in self.requests.values()), default=None)
+
+    def add(self, request: HeldRequest) -> bool:
+        """Hold a request; return False beyond the bound."""
+        if len(self.requests) >= self.limits.max_requests:
+            return False
+        self.requests[request.number] = request
+        return True
+
+    def remove(self, number: int) -> None:
+        """Forget a request: its client left, or it has its answer."""
+        self.requests.pop(number, None)
+
+    def set_pods(self, pods: int, now: float) -> None:
+        """Record the pods that Envoy has in force."""
+        if pods and not self.pods:
+            self.opened_at = now
+            if self.since is not None:
+                self.start_seconds = max(now - self.since, 0.0)
+        elif not pods:
+            self.opened_at = None
+        self.pods = pods
+
+    def expired(self, now: float) -> list[tuple[HeldRequest, Refusal]]:
+        """Return the requests that have waited too long, with the reason."""
+        over = []
+        for request in self.requests.values():
+            waited = now - request.arrived
+            if request.timeout_seconds is not None and waited >= request.timeout_seconds:
+                over.append((request, Refusal.DEADLINE))
+            elif waited >= self.limits.max_seconds:
+                over.append((request, Refusal.EXPIRED))
+        return over
+
+    def releasable(self, at_pods: int, now: float) -> list[HeldRequest]:
+        """Return the requests to release now, in order, if pods have `at_pods` requests in flight.
+
+        One is released in any case: new requests reach the pods directly, and could keep them full.
+        """
+        opened = self.opened_at
+        if opened is None:
+            return []
+        ripe = (
+            request
+            for request in self.requests.values()
+            if request.entered <= opened or now - request.entered >= RECHECK_SECONDS
+        )
+        free = self.limits.per_pod * self.pods - at_pods
+        return heapq.nsmallest(max(free, 1), ripe)
+
+    def retry_seconds(self, now: float) -> float:
+        """Return the expected time until the pool serves: that of the last start, less what has passed of this one."""
+        if self.pods:
+            return 1.0
+        expected = FIRST_GUESS_SECONDS if self.start_seconds is None else self.start_seconds
+        passed = 0.0 if self.since is None else now - self.since
+        return max(expected - passed, 1.0)

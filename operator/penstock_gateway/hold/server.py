@@ -1,0 +1,91 @@
+"""The HTTP server behind the hold listener: it answers when a held request is released or refused, and reads no body."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from penstock_gateway.hold import answers
+from penstock_gateway.hold.holder import Holder
+from penstock_gateway.hold.queue import LOWEST_CLASS, HeldQueue, HeldRequest, Refusal
+from penstock_gateway.resources.hold import HEADER_HELD
+
+HEADER_PRIORITY: Final = "X-Penstock-Priority"
+HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
+READ_BYTES: Final = 2**12
+"""Bodies stay with Envoy: the server reads no more than this of each."""
+MAX_CLASS: Final = 10**6
+
+
+class HoldServer:
+    """Answers every request of the hold listener."""
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        """Hold a request until its end; only a POST is demand: a probe of readiness starts no pod."""
+        pool, _, arrived = request.headers.get(HEADER_HELD, "").partition(" ")
+        queue, now = self._holder.queue(pool), self._holder.now()
+        if queue is None or request.method != hdrs.METH_POST:
+            return answers.not_serving(request.path, queue.retry_seconds(now) if queue else 1.0)
+        timeout = _number(request.headers.get(HEADER_TIMEOUT, ""))
+        arrival = HeldRequest(
+            rank=_rank(request.headers.get(HEADER_PRIORITY, "")),
+            arrived=min(_number(arrived) or now, now),
+            number=self._holder.next_number(),
+            entered=now,
+            timeout_seconds=None if timeout is None else timeout / 1000,
+        )
+        reason = await self._holder.hold(pool, arrival)
+        if reason is None:
+            return answers.release(request.path)
+        return answers.refusal(request.path, reason, *_explained(queue, reason, self._holder.now()))
+
+
+@asynccontextmanager
+async def holding(holder: Holder, socket: Path) -> AsyncIterator[None]:
+    """Serve on `socket`; asyncio replaces a stale one of a former process."""
+    server = web.Server(
+        HoldServer(holder).handle,
+        handler_cancellation=True,
+        access_log=None,
+        read_bufsize=READ_BYTES,
+        max_field_size=2**16,
+        keepalive_timeout=3600,
+    )
+    runner = web.ServerRunner(server, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        await web.UnixSite(runner, str(socket), backlog=4096).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _explained(queue: HeldQueue, reason: Refusal, now: float) -> tuple[str, float]:
+    """Return what a refusal says, and when to send the request again."""
+    retry = queue.retry_seconds(now)
+    if reason is Refusal.FULL:
+        most = queue.limits.max_requests
+        return f"the gateway holds {most} requests until a pod is ready: send it later", retry
+    if reason is Refusal.EXPIRED:
+        return f"no pod was ready within {queue.limits.max_seconds} s: send it again", retry
+    return f"no pod was ready within {HEADER_TIMEOUT}: allow more time", retry
+
+
+def _rank(text: str) -> int:
+    """Return the class that a request claims; the pods check what its key may have."""
+    valid = text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_CLASS
+    return int(text) if valid and len(text) <= 9 else LOWEST_CLASS
+
+
+def _number(text: str) -> float | None:
+    """Return the positive number in a header; None without one."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None

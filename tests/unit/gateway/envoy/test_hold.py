@@ -1,0 +1,242 @@
+"""Requests of a pool without pods wait for one, in order, and none is lost whatever ends meanwhile."""
+
+import asyncio
+import io
+import signal
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from penstock_api import names
+from penstock_api.hold import HoldLimits
+from tests.support.gateway import api_server
+from tests.support.gateway.api_server import Json
+from tests.support.gateway.load import load
+from tests.support.gateway.stack import Stack, kill, stack
+
+Headers = Mapping[str, str] | None
+
+
+def held_service(**limits: int) -> Json:
+    """Return the Service of pool `demo`, whose requests are held."""
+    item = api_server.service("demo", 10001)
+    hold = HoldLimits(**{"max_seconds": 60, "max_requests": 1000, "per_pod": 128, **limits})
+    item["metadata"]["annotations"][names.ANNOTATION_GATEWAY_HOLD] = hold.as_annotation()
+    return item
+
+
+@asynccontextmanager
+async def at_zero(**limits: int) -> AsyncIterator[Stack]:
+    """Run a gateway with pool `demo` held and without pods, until it is ready."""
+    async with stack() as gateway:
+        await gateway.api.put("services", held_service(**limits))
+        await asyncio.gather(gateway.start_controller(), gateway.start_envoy())
+        await gateway.until_ready()
+        await gateway.until_endpoints(0)
+        yield gateway
+
+
+@dataclass(slots=True)
+class Clients:
+    """Requests that were sent at once, each on a connection of its own."""
+
+    gateway: Stack
+    answers: list[tuple[int, int, float, Any]] = field(default_factory=list)
+    """Number, status, time of the first byte and body of each answer, in the order of their arrival."""
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def send(self, number: int, body: bytes = b"{}", ms: int = 20, headers: Headers = None) -> None:
+        """Send a request."""
+        self.tasks.append(asyncio.create_task(self._send(number, body, ms, headers or {})))
+
+    async def _send(self, number: int, body: bytes, ms: int, headers: Mapping[str, str]) -> None:
+        url = self.gateway.url(f"/infer?ms={ms}")
+        limits = aiohttp.ClientTimeout(total=120)
+        async with (
+            aiohttp.ClientSession(timeout=limits) as session,
+            session.post(url, data=io.BytesIO(body), headers=headers) as answer,
+        ):
+            at = time.monotonic()
+            self.answers.append((number, answer.status, at, await answer.json()))
+
+    async def held(self, count: int) -> None:
+        """Wait until the gateway holds this many."""
+
+        def holds(status: dict[str, Any]) -> bool:
+            demand = status["pools"]["demo"]["held"]
+            return (demand["requests"] if demand else 0) == count
+
+        await self.gateway.until_status(holds)
+
+    async def end(self) -> list[int]:
+        """Wait for all answers, and return their statuses."""
+        await asyncio.gather(*self.tasks)
+        return [status for _, status, _, _ in self.answers]
+
+
+async def test_held_requests_are_answered_when_a_pod_comes() -> None:
+    async with at_zero() as gateway:
+        clients = Clients(gateway)
+        for number in range(200):
+            clients.send(number)
+        await clients.held(200)
+        await gateway.start_pod("pod-0")
+        assert await clients.end() == [200] * 200
+
+
+async def test_held_requests_are_released_by_class_and_arrival() -> None:
+    async with at_zero(per_pod=4) as gateway:
+        clients = Clients(gateway)
+        classes = {"": 40, "2": 20, "1": 0}  # the first to come has no class, the last the highest
+        for priority, first in classes.items():
+            for number in range(first, first + 20):
+                headers = {"X-Penstock-Priority": priority} if priority else {}
+                clients.send(number, ms=100, headers=headers)
+                await clients.held(len(clients.tasks))
+        await gateway.start_pod("pod-0")
+        await clients.end()
+        order = [number for number, *_ in clients.answers]
+        # of those that are in flight at a time, any may be answered first
+        assert all(abs(number - place) <= 8 for place, number in enumerate(order)), order
+
+
+async def test_a_killed_controller_loses_no_held_request() -> None:
+    async with at_zero() as gateway:
+        clients = Clients(gateway)
+        for number in range(100):
+            clients.send(number)
+        await clients.held(100)
+        await kill(gateway.controller)
+        clients.send(100)
+        await asyncio.sleep(1)
+        await gateway.start_controller()
+        await clients.held(101)
+        await gateway.start_pod("pod-0")
+        assert await clients.end() == [200] * 101
+
+
+async def test_a_client_that_leaves_is_forgotten() -> None:
+    async with at_zero() as gateway:
+        clients = Clients(gateway)
+        for number in range(10):
+            clients.send(number)
+        await clients.held(10)
+        for task in clients.tasks[:4]:
+            task.cancel()
+        await clients.held(6)
+        await gateway.start_pod("pod-0")
+        await asyncio.gather(*clients.tasks, return_exceptions=True)
+        assert len(clients.answers) == 6
+        assert await gateway.pod_reply("pod-0", "/seen") == {"/infer": 6}
+
+
+async def test_large_bodies_wait_with_envoy() -> None:
+    async with at_zero() as gateway:
+        clients = Clients(gateway)
+        for number in range(8):
+            clients.send(number, body=b"x" * (2 * 2**20))
+        await clients.held(8)
+        await gateway.start_pod("pod-0")
+        assert await clients.end() == [200] * 8
+        assert {answer["bytes"] for *_, answer in clients.answers} == {2 * 2**20}
+
+
+async def test_the_last_pod_leaves_and_another_comes_without_loss() -> None:
+    async with at_zero() as gateway:
+        await gateway.start_pod("pod-0")
+        await gateway.until_endpoints(1)
+        async with load(gateway.url()) as tally:
+            for number in range(3):
+                await gateway.until_more(lambda: tally.answered, 50)
+                name = f"pod-{number}"
+                leaving = api_server.pod(name, "demo", gateway.address(name), deleting=True)
+                await gateway.api.put("pods", leaving)
+                await gateway.until_endpoints(0)
+                gateway.pods[name].send_signal(signal.SIGTERM)
+                await gateway.until_status(lambda status: bool(status["pools"]["demo"]["held"]))
+                await gateway.start_pod(f"pod-{number + 1}")
+            await gateway.until_more(lambda: tally.answered, 50)
+        assert tally.lost == []
+
+
+async def test_a_killed_last_pod_loses_no_request() -> None:
+    async with at_zero() as gateway:
+        await gateway.start_pod("pod-0")
+        await gateway.until_endpoints(1)
+        async with load(gateway.url(), delay_ms=100) as tally:
+            await gateway.until_more(lambda: tally.answered, 50)
+            await kill(gateway.pods["pod-0"])
+            await gateway.until_status(lambda status: bool(status["pools"]["demo"]["held"]))
+            await asyncio.sleep(2)  # for which its probe still counts it as Ready
+            gone = api_server.pod("pod-0", "demo", gateway.address("pod-0"), ready=False)
+            await gateway.api.put("pods", gone)
+            await gateway.until_endpoints(0)
+            await gateway.start_pod("pod-1")
+            await gateway.until_more(lambda: tally.answered, 50)
+        assert tally.lost == []
+
+
+async def test_requests_beyond_the_bounds_are_refused_with_a_reason() -> None:
+    async with at_zero(max_requests=2, max_seconds=3) as gateway:
+        clients = Clients(gateway)
+        clients.send(0)
+        clients.send(1)
+        await clients.held(2)
+        refused = await refusal(gateway, "/v1/completions")
+        assert refused == (429, "30", "HoldFull", "rate_limit_error")
+        async with gateway.client.get(gateway.url("/v2/health/ready")) as answer:
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "30")
+        assert await clients.end() == [504, 504]
+        assert "no pod was ready within 3 s" in clients.answers[0][3]["error"]
+        began = time.monotonic()
+        headers = {"X-Request-Timeout-Ms": "100"}
+        refused = await refusal(gateway, "/v1/completions", **headers)
+        assert refused == (504, "30", "DeadlinePassed", "server_error")
+        assert time.monotonic() - began < 2
+
+
+async def refusal(gateway: Stack, path: str, **headers: str) -> tuple[int, str, str, str]:
+    """Return status, `Retry-After`, reason and type of an answer in OpenAI's shape."""
+    async with gateway.client.post(gateway.url(path), headers=headers) as answer:
+        body = await answer.json()
+        retry = answer.headers["Retry-After"]
+        return answer.status, retry, body["reason"], body["error"]["type"]
+
+
+async def test_demand_is_known_at_once_and_only_by_a_post() -> None:
+    async with at_zero() as gateway:
+        url = f"http://{gateway.host}:8091{names.PATH_GATEWAY_HELD}"
+        async with gateway.client.get(url) as answer:
+            known = await answer.json()
+        assert known["pools"] == {}
+        async with gateway.client.get(gateway.url("/v1/models")) as answer:
+            assert answer.status == 503
+        waiting = asyncio.create_task(gateway.client.get(url, params={"known": known["version"]}))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        began = time.monotonic()
+        clients = Clients(gateway)
+        clients.send(0)
+        async with await waiting as answer:
+            demand = await answer.json()
+        assert time.monotonic() - began < 1
+        assert demand["pools"]["demo"]["requests"] == 1
+        assert demand["version"] != known["version"]
+        await gateway.start_pod("pod-0")
+        assert await clients.end() == [200]
+
+
+async def test_a_pool_that_is_held_no_longer_keeps_its_held_requests() -> None:
+    async with at_zero() as gateway:
+        clients = Clients(gateway)
+        clients.send(0)
+        await clients.held(1)
+        await gateway.api.put("services", api_server.service("demo", 10001))
+        await gateway.until_status(lambda status: not status["pools"]["demo"]["holds"])
+        await gateway.until_endpoints(0)
+        await gateway.start_pod("pod-0")
+        assert await clients.end() == [200]
