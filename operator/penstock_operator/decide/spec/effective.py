@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from penstock_api.pod_contract import Discipline, Preemption
 from penstock_api.types.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
 from penstock_api.types.pool import PoolSpec
+from penstock_api.types.routing import RoutingMode
 from penstock_api.types.service import ServiceSpec
 from penstock_api.types.status import BoundedField, EffectiveField, PolicyReference
 from penstock_operator.decide.spec import live_fields
@@ -80,6 +81,8 @@ class EffectiveSpec:
     """Open window of a schedule."""
     service: ServiceSpec = field(default_factory=ServiceSpec)
     """Settings of the Service within the bounds."""
+    routing_mode: RoutingMode = RoutingMode.SERVICE
+    """Requested routing; the condition Routed reports whether the gateway serves it."""
 
 
 def effective(
@@ -106,6 +109,7 @@ def effective(
         if mode is not ScalingMode.MANUAL or not item.field.startswith("spec.scaling.")
     )
     batching_mode = (pool.spec.batching and pool.spec.batching.mode) or BatchingMode.AUTO
+    routing_mode = (pool.spec.routing and pool.spec.routing.mode) or RoutingMode.SERVICE
     service, service_bounded = granted_service(pool.spec.service, selected)
     origins = {
         **layer_origins(spec, defaults, requested, lower),
@@ -134,19 +138,20 @@ def effective(
         fields=granted,
         origins=origins,
         reported=effective_fields(
-            {**scheduled, **own_fields(mode, batching_mode, service)},
+            {**scheduled, **own_fields(mode, batching_mode, service, routing_mode)},
             with_schedule(origins, granted, scheduled, opening),
         ),
         guarded=guarded,
         opening=opening,
         service=service,
+        routing_mode=routing_mode,
     )
 
 
 def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> EffectiveSpec:
     """Return `spec` with other values in force than the requested ones; modes, weight and notes are its own."""
     scheduled, _ = _scheduled(dict(values), spec.opening)
-    own = own_fields(spec.scaling_mode, spec.batching_mode, spec.service)
+    own = own_fields(spec.scaling_mode, spec.batching_mode, spec.service, spec.routing_mode)
     origins = {
         path: spec.origins[path] if value == spec.fields.get(path) else ROLLBACK
         for path, value in values.items()

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock_api.types.live import BatchingMode, ScalingMode
 from penstock_api.types.pool import PoolSpec
+from penstock_api.types.routing import RoutingMode
 from penstock_api.types.service import ServiceSpec, ServiceType
 from penstock_api.types.status import BoundedField, EffectiveField
 from penstock_operator.decide.spec.live_fields import (
@@ -19,7 +20,7 @@ from penstock_operator.decide.spec.ranges import Layers
 from penstock_operator.decide.spec.schedules import Opening
 
 SCALING_MODE, BATCHING_MODE = MODES
-SERVICE_TYPE = "service.type"
+SERVICE_TYPE, ROUTING_MODE = "service.type", "routing.mode"
 SPEC, BUILT_IN, ADJUSTED, KEPT, ROLLBACK = "Spec", "BuiltIn", "Adjusted", "Kept", "Rollback"
 
 
@@ -55,11 +56,12 @@ def effective_fields(
 
 
 def own_fields(
-    scaling: ScalingMode, batching: BatchingMode, service: ServiceSpec
+    scaling: ScalingMode, batching: BatchingMode, service: ServiceSpec, routing: RoutingMode
 ) -> dict[str, Value]:
     """Return the live fields that no policy defaults."""
     kind = service.type or ServiceType.CLUSTER_IP
     return {
+        ROUTING_MODE: routing.value,
         SCALING_MODE: scaling.value,
         BATCHING_MODE: batching.value,
         SERVICE_TYPE: kind.value,
@@ -70,6 +72,7 @@ def own_origins(spec: PoolSpec, bounded: Iterable[BoundedField]) -> dict[str, st
     """Return the origins of `own_fields`; `bounded` are the fields of the Service that policies reduced."""
     policy = {item.field: item.policy for item in bounded}.get(f"spec.{SERVICE_TYPE}")
     given = {
+        ROUTING_MODE: spec.routing and spec.routing.mode,
         SCALING_MODE: spec.scaling and spec.scaling.mode,
         BATCHING_MODE: spec.batching and spec.batching.mode,
         SERVICE_TYPE: spec.service and spec.service.type,

@@ -17,9 +17,9 @@ def shown(spec: EffectiveSpec) -> dict[str, Shown]:
     return {item.field: (item.value, item.origin) for item in spec.reported}
 
 
-def test_every_live_field_and_both_modes_are_reported_once_and_in_order() -> None:
+def test_every_live_field_and_all_modes_are_reported_once_and_in_order() -> None:
     paths = [item.field for item in of(pool()).reported]
-    assert paths == sorted({*BUILT_IN, *MODES, "replicas", "service.type"})
+    assert paths == sorted({*BUILT_IN, *MODES, "replicas", "routing.mode", "service.type"})
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,8 @@ def test_every_live_field_and_both_modes_are_reported_once_and_in_order() -> Non
         ({}, (), "replicas", ("1", "Spec")),
         ({"scaling": {"mode": "Hold"}}, (), "scaling.mode", ("Hold", "Spec")),
         ({"weight": 7}, (), "weight", ("7", "Spec")),
+        ({}, (), "routing.mode", ("Service", "BuiltIn")),
+        ({"routing": {"mode": "Gateway"}}, (), "routing.mode", ("Gateway", "Spec")),
         ({}, (), "service.type", ("ClusterIP", "BuiltIn")),
         ({"service": {"type": "NodePort"}}, (), "service.type", ("NodePort", "Spec")),
         (
