@@ -49,7 +49,7 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     last_work = max(pod.now(), deadline - ANSWER_SECONDS)
     pod.link.send(Drain(last_work, DRAIN_RETRY_SECONDS))
     await _until(lambda: pod.admission.empty() or pod.died.is_set(), pod, last_work)
-    pod.admission.fail_all(Failed("this pod is stopping: try again", DRAIN_RETRY_SECONDS))
+    pod.admission.fail_all(Failed("this pod is terminating: retry", DRAIN_RETRY_SECONDS))
     await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
     await _until(lambda: _left_alone(pod, clients), pod, deadline)
     log.info("drained", extra={"open_connections": clients.open_connections()})

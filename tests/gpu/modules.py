@@ -1,4 +1,4 @@
-"""The run's own models: they answer 2 x + 1, after they took a known amount of memory or time."""
+"""Models of the GPU tests: they return 2 x + 1 and use a known amount of memory or time."""
 
 import torch
 
@@ -7,7 +7,7 @@ BURNER = "tests.gpu.modules:burner"
 
 
 class Roomy(torch.nn.Module):
-    """A module that needs so many MiB per row while it runs."""
+    """A module that needs a given number of MiB per row while it runs."""
 
     penstock_inputs = (("INPUT", "FP32", [-1, FEATURES]),)
     penstock_outputs = (("OUTPUT", "FP32", [-1, FEATURES]),)
@@ -17,7 +17,7 @@ class Roomy(torch.nn.Module):
         self._copies = mebibytes * 2**20 // (4 * FEATURES)
         self.penstock_max_rows = max_rows
         self.fitting_rows = max_rows
-        """Rows above which it runs out of memory where there is no device that would."""
+        """Rows above which `forward` raises an out-of-memory error itself, for a CPU, where none occurs."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return 2 x + 1, computed from the end of a long copy of each row."""

@@ -108,7 +108,7 @@ class BatchingDefaults(ApiModel):
     max_queue_delay_milliseconds: QueueDelayMilliseconds | None = None
     """Time for which an incomplete batch waits for more requests, from its first request; defaults to 5."""
     max_queue_depth: QueueDepth | None = None
-    """Limit of waiting requests per pod, above which it responds 429; defaults to 2048."""
+    """Limit of waiting requests per pod, above which the pod responds 429; defaults to 2048."""
     discipline: Discipline | None = None
     """Order in which waiting requests are served; defaults to Priority."""
     preemption: Preemption | None = None

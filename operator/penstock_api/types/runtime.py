@@ -19,7 +19,7 @@ class Switch(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """Least severity that is logged."""
+    """Minimum severity that is logged."""
 
     DEBUG = "Debug"
     INFO = "Info"
@@ -38,7 +38,7 @@ class RuntimeLog(ApiModel):
     """Log of the pods."""
 
     level: LogLevel | None = None
-    """Least severity that is logged; defaults to Info."""
+    """Minimum severity that is logged; defaults to Info."""
     format: LogFormat | None = None
     """Format of a line; defaults to `Json`."""
     access: Switch | None = None
@@ -49,11 +49,11 @@ class RuntimeHttp(ApiModel):
     """Requests and connections of the clients."""
 
     max_body_size: Annotated[int | str, quantity("maxBodySize", "1Ki", "1Ti")] | None = None
-    """Size limit of one request after decompression, above which it responds 413; defaults to 64Mi."""
+    """Size limit of one request after decompression, above which the pod responds 413; defaults to 64Mi."""
     max_request_memory: Annotated[int | str, quantity("maxRequestMemory", "1Ki", "1Pi")] | None = (
         None
     )
-    """Memory of all waiting requests per pod, above which it responds 429; defaults to 512Mi. Encoding a text takes 230 bytes per byte."""
+    """Memory of all waiting requests per pod, above which the pod responds 429; defaults to 512Mi. Encoding a text takes 230 bytes per byte."""
     body_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
     """Time for a client to send its body, and to read a large answer; defaults to 60."""
     connection_age_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
@@ -116,7 +116,7 @@ class GenerationSpec(ApiModel):
     kv_cache: KvCache | None = None
     """Memory for the keys and values of sequences."""
     max_sequences: Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)] | None = None
-    """Largest batch cap that a pod allows, whatever `batching.size` says; defaults to 256."""
+    """Largest batch cap that a pod allows, regardless of `batching.size`; defaults to 256."""
     max_run_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
     """Device time after which an answer ends for its length; defaults to unlimited."""
     compute_backend: BackendName | None = None

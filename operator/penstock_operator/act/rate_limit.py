@@ -24,7 +24,7 @@ class Urgency(IntEnum):
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Token bucket with `rate` tokens a second, up to `burst`; `now` in monotonic seconds."""
+    """Token bucket with `rate` tokens per second, up to `burst`; `now` in monotonic seconds."""
 
     rate: float = WRITES_PER_SECOND
     burst: float = BURST

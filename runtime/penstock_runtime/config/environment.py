@@ -86,7 +86,7 @@ def _check_names(ours: Mapping[str, str]) -> None:
         )
     for alias, name in _ALIASES.items():
         if alias in ours and name in ours:
-            raise ConfigError(f"{alias} is the former name of {name}: unset {alias}")
+            raise ConfigError(f"{alias} is the earlier name of {name}: unset {alias}")
     if names.ENV_MODEL not in ours:
         raise ConfigError(f"{names.ENV_MODEL} is not set: give the model's spec in JSON")
 

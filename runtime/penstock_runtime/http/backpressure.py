@@ -33,7 +33,7 @@ MAX_PAUSE_SECONDS: Final = 0.5
 JITTER: Final = 0.25
 """The relative spread of a pause to both sides, so that clients rejected together do not return together."""
 MAX_TIMEOUT_SHARE: Final = 0.5
-"""The largest share of a client's timeout that a pause takes: a request that arrives meanwhile ages in the socket."""
+"""The largest share of a client's timeout that a pause takes: a request that arrives during the pause ages in the socket."""
 TOO_MANY_REQUESTS: Final = 429
 """The status of the rejections that count."""
 

@@ -75,10 +75,10 @@ class ConnectionLimit:
         return False
 
     def rejection(self) -> bytes:
-        """Return the bytes that answer a surplus connection."""
+        """Return the response to a connection above the limit."""
         return self._render(
             ConnectionsFull(
-                f"all {self._max_open()} connections of this pod have a request in flight: retry, and another pod answers",
+                f"all {self._max_open()} connections of this pod have a request in flight: retry on another pod",
                 retry_after_seconds=1.0,
             )
         )
@@ -109,7 +109,7 @@ class BoundedConnection(AiohttpConnection):
             self.accepting.cancel()
 
     def is_idle(self) -> bool:
-        """Return whether no answer is owed, and none waits in the write buffer."""
+        """Return whether every request is answered and the write buffer is empty."""
         if self.transport is None:  # in its handshake, or closing
             return self.accepting is not None and not self.accepting.done()
         return not self.owes_answers() and not self.transport.get_write_buffer_size()

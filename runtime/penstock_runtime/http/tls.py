@@ -42,4 +42,4 @@ async def watch_certificate(
             if certificate.refresh():
                 log.info("certificate renewed: new connections use it")
         except CertificateUnusable as error:
-            log.error("certificate not renewed; the former certificate stays in use: %s", error)
+            log.error("certificate not renewed; the previous certificate stays in use: %s", error)

@@ -29,8 +29,8 @@ class Stage(StrEnum):
 
 
 _REJECTIONS: Final = {
-    Stage.LOADING: ("Loading", "the model is being loaded: try again soon"),
-    Stage.DRAINING: ("Draining", "this pod is stopping: try again, another one answers"),
+    Stage.LOADING: ("Loading", "the model is loading: retry shortly"),
+    Stage.DRAINING: ("Draining", "this pod is terminating: retry, and another pod will respond"),
     Stage.DEAD: ("EngineDied", "the engine of this pod has died: try again elsewhere"),
 }
 """Reason and message of the rejection, by stage."""

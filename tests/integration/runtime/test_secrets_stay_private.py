@@ -90,7 +90,7 @@ def test_a_pod_discloses_no_secret(launch: Any, folder: Path) -> None:
     (folder / "keys.json").write_text(broken)
     wait_for(pod, "the API keys in")
     (folder / "tls" / KEY_FILE).write_text("mark-of-a-broken-key\n" + private[:200])
-    wait_for(pod, "the former certificate stays in use")
+    wait_for(pod, "the previous certificate stays in use")
     answers += [call(f"{cluster}/metrics", {}), call(f"{clients}/metrics", {})]
     pod.kill()
 

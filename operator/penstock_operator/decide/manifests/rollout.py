@@ -136,7 +136,7 @@ def _budget(grant: QuotaGrant | None) -> str:
 
 
 def _unplaced(pods: Iterable[PodObject], now: float) -> str:
-    """Return why a new pod has been unschedulable for so long that an old one is replaced; empty while none has."""
+    """Return why a new pod is unschedulable, if that lasts long enough to replace an old pod first; else empty."""
     for pod in pods:
         since, problem = pod.unschedulable_since, pod.problem
         if since is None or problem is None or now - since < UNPLACED_SECONDS:

@@ -33,7 +33,7 @@ class Score:
 
     @property
     def demand(self) -> float:
-        """Return requests a second."""
+        """Return requests per second."""
         return self.total / self.seconds if self.seconds > 0 else 0.0
 
 
@@ -83,7 +83,7 @@ _RECORD: TypeAdapter[Any] = TypeAdapter(Record)
 
 
 def read_record(text: str | None) -> Record | None:
-    """Return a stored record; None where there is no readable one."""
+    """Return the stored record; None if it is absent or unreadable."""
     if text is None:
         return None
     try:

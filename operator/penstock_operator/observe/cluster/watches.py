@@ -45,7 +45,7 @@ class Watches:
         """Watch until `stopping` is set.
 
         Raises:
-            Exception: the error that ended a watch; none ends by itself.
+            Exception: the error that ended a watch; a watch never ends without one.
         """
         tasks = [
             asyncio.create_task(self._watch(watch), name=f"watch {watch}")

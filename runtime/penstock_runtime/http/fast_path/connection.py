@@ -105,7 +105,7 @@ class FastConnection(WatchedConnection):
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Free the place of a request whose client has left."""
+        """Free the slot of a request whose client has disconnected."""
         exchange, self._exchange = self._exchange, None
         self._enter(CLOSED)
         if exchange is not None:
@@ -151,7 +151,7 @@ class FastConnection(WatchedConnection):
 
     @override
     def is_idle(self) -> bool:
-        """Return whether no answer is owed on either path, and none waits in the write buffer."""
+        """Return whether every request on either path is answered and the write buffer is empty."""
         pipelined = self._buffer.data and self._state is not COLLECTING
         return self._state is not ANSWERING and not pipelined and super().is_idle()
 

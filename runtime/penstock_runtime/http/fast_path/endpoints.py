@@ -44,7 +44,7 @@ class InferEndpoint(FastEndpoint):
 
     def _new_reader(self) -> QuickReader:
         if self._pod.model is None:
-            raise NotServing("Loading", "the model is being loaded: try again soon")
+            raise NotServing("Loading", "the model is loading: retry shortly")
         return QuickReader(self._pod.model, MAX_BATCH_SIZE)
 
     @override

@@ -41,7 +41,7 @@ class Buffers:
         self._buffers: dict[str, torch.Tensor] = {}
 
     def like(self, use: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return a tensor over the buffer of `use`, whose former content is overwritten."""
+        """Return a tensor over the buffer of `use`, whose previous content is overwritten."""
         elements = int(np.prod(shape, dtype=np.int64))
         size = elements * dtype.itemsize
         buffer = self._buffers.get(use)

@@ -61,7 +61,7 @@ def _output(entry: Any, known: list[str], field: str, *, default: bool) -> Reque
     for unsupported in _UNSUPPORTED:
         if unsupported in parameters:
             raise BadInput(
-                f"`{unsupported}` is not supported: leave it out",
+                f"`{unsupported}` is not supported: remove it",
                 field=f"{field}.parameters.{unsupported}",
             )
     return RequestedOutput(

@@ -169,7 +169,7 @@ class OpenInference:
     def _model(self, request: web.Request) -> ModelInfo:
         self._check_model(request)
         if self._pod.model is None:
-            raise NotServing("Loading", "the model is being loaded: try again soon")
+            raise NotServing("Loading", "the model is loading: retry shortly")
         return self._pod.model
 
 

@@ -96,7 +96,7 @@ def read_call(
         NotServing: the model is being loaded.
     """
     if model is None:
-        raise NotServing("Loading", "the model is being loaded: try again soon")
+        raise NotServing("Loading", "the model is loading: retry shortly")
     wire, binary = bodies.split(body, header_length)
     if tokenizer_pool is not None and is_text(wire):
         return parse(wire, binary, model, tokenizer_pool, MAX_BATCH_SIZE)

@@ -55,7 +55,9 @@ class BatchAdmission(Admission):
             As `serve`.
         """
         if self._health.rejecting:
-            raise NotServing("Draining", "this pod is stopping: try again, another one answers")
+            raise NotServing(
+                "Draining", "this pod is terminating: retry, and another pod will respond"
+            )
         if request.deadline is not None:
             late = self.wait.rejection(request.priority, request.deadline - self._now())
             if late is not None:

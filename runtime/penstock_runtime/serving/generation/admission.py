@@ -61,7 +61,7 @@ class GenerationAdmission(Admission):
         self._since = 0.0
         """Time at which a prompt was submitted to an idle engine."""
         self._completed_at: float | None = None
-        """Time of the last completion; None: none since the engine was idle, because idle time is no interval."""
+        """Time of the last completion since the engine was idle; None without one, because idle time does not count as an interval."""
         self._interval_seconds = 0.0
         """Running mean of the time between completions."""
 
@@ -70,7 +70,7 @@ class GenerationAdmission(Admission):
         """Yield one ticket per prompt of the body of `first`; prompts that have not ended at the block's end are cancelled.
 
         Raises:
-            QueueFull: the queue has not enough slots for all of them, so none is submitted.
+            QueueFull: the queue has too few slots for all of them; none is submitted.
         """
         self.count_rows(first, count)
         if count > 1:
@@ -105,7 +105,9 @@ class GenerationAdmission(Admission):
             NotServing: the pod stopped serving while the body was read.
         """
         if self._health.rejecting:
-            raise NotServing("Draining", "this pod is stopping: try again, another one answers")
+            raise NotServing(
+                "Draining", "this pod is terminating: retry, and another pod will respond"
+            )
         self.slots.release(ticket)
         if not self._pending:
             self._completed_at = None

@@ -121,7 +121,7 @@ class GenerationClient(EngineClient):
             NotServing: it is still loading.
         """
         if self.serving is None:
-            raise NotServing("Loading", "the model is being loaded: try again soon")
+            raise NotServing("Loading", "the model is loading: retry shortly")
         return self.serving
 
     @override

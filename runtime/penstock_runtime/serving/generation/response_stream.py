@@ -82,7 +82,7 @@ class ResponseStream:
         """Submit every prompt.
 
         Raises:
-            NotServing: the pod stopped serving meanwhile.
+            NotServing: the pod stopped serving in the meantime.
         """
         for place, ticket in enumerate(self._tickets):
             self._admission.begin(ticket, _generate(self._call, place, ticket), self._mailbox)

@@ -1,8 +1,8 @@
 """The conditions of kstatus, Stalled and Reconciling, by which GitOps tools wait for a pool.
 
 Both are abnormal-true: at most one of them is present, and neither once the pool matches its spec
-(https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus). A count that the control law moves above
-`minReplicas` is no part of the spec, so that a pool that serves and scales with its load counts as reconciled.
+(https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus). In mode Auto the spec
+requires `minReplicas` only, so a pool that serves and scales with its load counts as reconciled.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 def kstatus(
     outcome: PoolOutcome, ready: Condition, progressing: Condition, now: float
 ) -> tuple[Condition, ...]:
-    """Return Stalled where the pool cannot reach its spec without help, Reconciling while it is on its way.
+    """Return Stalled if the pool cannot reach its spec without help, Reconciling while it still makes progress.
 
     `ready` and `progressing` are the pool's conditions of this pass, `now` is in Unix seconds.
     """
@@ -47,7 +47,7 @@ def is_stalled(conditions: Iterable[Condition]) -> bool:
 
 
 def _rejected_edit(outcome: PoolOutcome) -> Condition | None:
-    """Return Stalled where settings of the spec are not put in force at all."""
+    """Return Stalled if a policy, a rollback or another writer keeps the spec from taking effect."""
     if outcome.pinned.violations:
         message = "; ".join(outcome.pinned.violations)
         return condition(STALLED, TRUE, "TemplateNotAllowed", message)

@@ -17,7 +17,8 @@ def loading(outcome: PoolOutcome) -> str | None:
     if not reports:
         return None
     pod, furthest = max(reports, key=lambda report: (_share(report[1]), report[0].name))
-    others = f", and {len(reports) - 1} more are loading" if len(reports) > 1 else ""
+    more = len(reports) - 1
+    others = f"; {more} more {'pod is' if more == 1 else 'pods are'} loading" if more else ""
     return f"pod {pod.name}: {_sentence(furthest)}{others}"
 
 

@@ -73,7 +73,7 @@ def _zero(outcome: PoolOutcome) -> Condition | None:
         return None
     if outcome.scaling.replicas == 0:
         message = (
-            "the pool is scaled to zero and serves no requests, and none starts a replica:"
+            "the pool has zero replicas and serves no requests, and a request does not start a replica:"
             " set spec.replicas to 1 or more, or spec.scaling.mode to Auto"
         )
         return condition(READY, FALSE, SCALED_TO_ZERO, message)

@@ -11,12 +11,12 @@ TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
 def routed(outcome: PoolOutcome) -> Iterator[Condition]:
-    """Yield the condition of a pool that is routed, or on its way into the gateway or out of it."""
+    """Yield the condition of a pool in mode Gateway, and of a pool that has just left it."""
     plan, gateway = outcome.gateway, outcome.view.gateway
     step, problem = plan.route.step, gateway.problem
     if not plan.wanted:
         if step is RouteStep.LEAVING:
-            message = "clients reach the pods again; the gateway's listener closes in a moment"
+            message = "clients reach the pods directly; the gateway's listener closes shortly"
             yield condition(ROUTED, FALSE, "Leaving", message)
         return
     if plan.obstacle:
@@ -28,7 +28,7 @@ def routed(outcome: PoolOutcome) -> Iterator[Condition]:
         yield condition(ROUTED, FALSE, "GatewayUnavailable", f"{plan.obstacle}; {how}")
     elif step is RouteStep.ROUTED:
         if problem:
-            message = f"requests go through the gateway, but {problem}; what was in force stays"
+            message = f"requests go through the gateway, but {problem}; the last valid configuration stays in force"
             yield condition(ROUTED, TRUE, "GatewayDegraded", message)
         else:
             message = f"{gateway.pods} gateway pods spread the requests, on port {plan.route.port}"

@@ -115,7 +115,7 @@ class GrammarService:
             ended, task = worker.ready.cancelled(), asyncio.current_task()
             self._release(worker)
             if ended and task is not None and not task.cancelling():
-                raise NotServing("GrammarsClosed", "this pod is stopping: try again") from None
+                raise NotServing("GrammarsClosed", "this pod is terminating: retry") from None
             raise
         except BaseException:
             self._release(worker)

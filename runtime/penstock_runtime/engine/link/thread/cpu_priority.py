@@ -40,7 +40,7 @@ class BatchSchedPolicy:
         self._possible = self._former is not None
 
     def end(self) -> None:
-        """Restore the former policy."""
+        """Restore the previous policy."""
         if self._former is not None:
             _set(self._former)
             self._former = None

@@ -57,7 +57,7 @@ def toolbox(body: ChatBody, template: str) -> Toolbox:
     if not tools:
         if choice in (None, "auto"):
             return Toolbox()
-        raise BadInput("`tool_choice` needs `tools`: list them", field="tool_choice")
+        raise BadInput("`tool_choice` needs `tools`: add `tools`", field="tool_choice")
     call_format = format_of(template)
     return replace(
         _chosen(body, tools, call_format),

@@ -76,7 +76,7 @@ def _input(given: Any) -> tuple[Sequence[str], Sequence[Ids]]:
         empty = next((at for at, text in enumerate(listed) if not text), None)
         if empty is not None:
             where = f"input[{empty}]"
-            raise BadInput(f"`{where}` is an empty text: leave it out", field=where)
+            raise BadInput(f"`{where}` is an empty text: remove it", field=where)
         return listed, ()
     if all(type(entry) is list for entry in listed):
         return (), [_ids(ids, f"input[{at}]") for at, ids in enumerate(listed)]
@@ -121,5 +121,7 @@ def _timeout(wire: Mapping[str, Any]) -> float | None:
     if value is None:
         return None
     if type(value) not in (int, float) or not 0 < value < 1e9:
-        raise BadInput(f"`timeout` must be seconds above 0, got {shown(value)}", field="timeout")
+        raise BadInput(
+            f"`timeout` must be a number of seconds above 0, got {shown(value)}", field="timeout"
+        )
     return float(value)

@@ -106,7 +106,7 @@ async def tokenized(
 
 def _serving(pod: Pod) -> tuple[ModelInfo, TokenizerPool]:
     if pod.model is None or pod.texts is None:
-        raise NotServing("Loading", "the model is being loaded: try again soon")
+        raise NotServing("Loading", "the model is loading: retry shortly")
     return pod.model, pod.texts
 
 

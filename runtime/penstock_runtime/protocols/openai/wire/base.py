@@ -84,7 +84,7 @@ def read(kind: type[Body], body: bytes | bytearray) -> Body:
         raise _bad_input(error) from error
     for name in parsed.unsupported_fields():
         raise BadInput(
-            f"`{name}` is not supported here: leave it out",
+            f"`{name}` is not supported here: remove it",
             field=name,
             code="unsupported_parameter",
         )

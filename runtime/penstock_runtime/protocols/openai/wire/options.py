@@ -17,7 +17,7 @@ MAX_TOKEN_ID = 2**31 - 1
 def _no_empty_stop(stop: str | list[str] | None) -> str | list[str] | None:
     stops = [stop] if isinstance(stop, str) else stop or []
     if "" in stops:
-        raise ValueError("an empty stop string would end every answer: leave it out")
+        raise ValueError("an empty stop string would end every answer: remove it")
     return stop
 
 

@@ -39,7 +39,7 @@ def test_the_pod_furthest_in_loading_is_reported_and_the_others_are_counted() ->
     )  # fmt: skip
     said = message(world.run(), "Ready")
     assert world.pods[1].name in said
-    assert "7.0 of 10.0 GB, 70 %, and 2 more are loading" in said
+    assert "7.0 of 10.0 GB, 70 %; 2 more pods are loading" in said
 
 
 def test_a_pod_that_waits_for_a_shared_download_is_reported() -> None:

@@ -77,7 +77,7 @@ REJECTED: list[tuple[str, str, dict[str, Any], str, str]] = [
         "both set the format",
     ),
     ("no-shape", PLAIN, {"prompt": "a", "structured_outputs": {"structural_tag": "x"}}, "structured_outputs", "0 members"),
-    ("unlisted-tool", CHAT, {"messages": HELLO, "tool_choice": "required"}, "tool_choice", "list them"),
+    ("unlisted-tool", CHAT, {"messages": HELLO, "tool_choice": "required"}, "tool_choice", "add `tools`"),
     ("deep-arguments", CHAT, called("[" * 5000), "messages.0.tool_calls.0.function.arguments", "not valid JSON"),
     ("half-a-pair", CHAT, called('{"a": "\\ud800"}'), "messages.0.tool_calls.0.function.arguments", "not valid JSON"),
     ("bad-timeout", PLAIN, {"prompt": "a", "timeout": 0}, "timeout", "greater than 0"),
