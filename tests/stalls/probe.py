@@ -25,6 +25,11 @@ class Probe:
         )
         self.longest_wait_seconds()
 
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
     def longest_wait_seconds(self) -> float:
         """Return the longest wait for an answer since the last call."""
         assert self._process.stdin is not None

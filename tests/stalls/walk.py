@@ -111,6 +111,8 @@ class Wait:
     status: int
     seconds: float
     """The longest wait of `/healthz`."""
+    queued: float
+    """Seconds in which threads of the pod and of the probe were ready to run and waited for a processor."""
     memory: int
     """Peak growth of the pod's memory in bytes."""
 
@@ -134,7 +136,7 @@ class Walked:
         """Send one request and return its measurements."""
         method, path = route.split(" ")
         path = path.replace("{model}", "pod").replace("{version}", "1")
-        before = self._reset_peak()
+        before, queued = self._reset_peak(), self._queued_seconds()
         self._probe.longest_wait_seconds()
         status = self._send(
             self._runtime.cluster if cluster else self._runtime.client, method, path, shape
@@ -145,6 +147,7 @@ class Walked:
             len(shape.body),
             status,
             self._probe.longest_wait_seconds(),
+            self._queued_seconds() - queued,
             max(0, self._status("VmHWM") - before),
         )
 
@@ -166,6 +169,15 @@ class Walked:
             return 0
         finally:
             client.close()
+
+    def _queued_seconds(self) -> float:
+        """Return the run delay of all threads since their start (Documentation/scheduler/sched-stats.rst)."""
+        files = [
+            file
+            for pid in (self._runtime.process.pid, self._probe.pid)
+            for file in Path(f"/proc/{pid}/task").glob("*/schedstat")
+        ]
+        return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
     def _reset_peak(self) -> int:
         Path(f"/proc/{self._runtime.process.pid}/clear_refs").write_text("5")

@@ -30,7 +30,15 @@ def _table(kind: Kind, size: int, only: str, folder: Path) -> Table:
     with walking(kind, folder) as walked:
         idle = 1000 * walked.idle_seconds()
         table = Table(title=f"{kind.name}; idle {idle:.0f} ms")
-        for name in ("route", "body", "MiB", "status", "memory, MiB", "/healthz waits, ms"):
+        for name in (
+            "route",
+            "body",
+            "MiB",
+            "status",
+            "memory, MiB",
+            "/healthz waits, ms",
+            "queued for CPU, ms",
+        ):
             table.add_column(name)
         for route, cluster in kind.routes().items():
             if only not in f"{kind.name} {route}":
@@ -50,6 +58,7 @@ def _row(wait: Wait) -> tuple[str, ...]:
         str(wait.status),
         f"{wait.memory / MIB:.0f}",
         f"{1000 * wait.seconds:.0f}",
+        f"{1000 * wait.queued:.0f}",
     )
 
 

@@ -7,8 +7,6 @@ import pytest
 from tests.stalls.walk import KINDS, SIZE, Kind, Wait, Walked, walking
 
 MAX_SECONDS = 0.1
-BUSY_FACTOR = 20
-"""Allowed ratio of a wait to that of an idle pod, for shared machines; `make bench-stalls` prints the waits."""
 ATTEMPTS = 3
 """A stall of the pod recurs on every attempt; one of the machine does not."""
 SIZES = [
@@ -41,10 +39,9 @@ def test_no_request_delays_the_probe(walked: Walked, size: int) -> None:
             continue
         for shape in walked.kind.shapes(route, size):
             for _ in range(ATTEMPTS):
-                allowed = max(MAX_SECONDS, BUSY_FACTOR * walked.idle_seconds())
                 wait = walked.send(route, shape, cluster=cluster)
                 assert wait.status not in (0, 500), wait
-                if wait.seconds <= allowed:
+                if wait.seconds - wait.queued <= MAX_SECONDS:  # the machine's part is not the pod's
                     break
             else:
                 slow.append(wait)

@@ -63,7 +63,7 @@ async def test_a_renewed_certificate_is_served_to_new_connections_only(
 
     writer.write(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-    writer.close()
+    await close(writer)
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await watching
@@ -74,15 +74,17 @@ async def test_no_handshake_is_lost_while_certificates_are_renewed(tmp_path: Pat
     authority.issue(folder, NAME)
     certificate = ServerCertificate(folder)
 
-    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
+    accepted = set[asyncio.Task[None]]()
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.add(asyncio.create_task(close(writer)))
 
     async def connect() -> None:
         while not renewed.is_set():
             _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=_any())
-            writer.close()
+            await close(writer)
 
-    server = await asyncio.start_server(close, "127.0.0.1", 0, ssl=certificate.context)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=certificate.context)
     port = server.sockets[0].getsockname()[1]
     watching = asyncio.create_task(watch_certificate(certificate, 0.005))
     async with server, asyncio.TaskGroup() as clients:
@@ -93,6 +95,14 @@ async def test_no_handshake_is_lost_while_certificates_are_renewed(tmp_path: Pat
             await asyncio.sleep(0.01)
         renewed.set()
     watching.cancel()
+    await asyncio.gather(*accepted)
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection, and wait until its transport is closed too; a later test would report an open one."""
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 def _any() -> ssl.SSLContext:
