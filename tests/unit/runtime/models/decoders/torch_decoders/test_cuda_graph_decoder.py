@@ -82,7 +82,14 @@ def test_shapes_are_few_and_cover_the_requested_rows() -> None:
     assert all(padded(*shape) == shape for shape in every)
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+FAMILIES = [
+    pytest.param(family, marks=[] if family in ("llama", "gemma3", "gpt2") else pytest.mark.long)
+    for family in CONFIGS
+]
+"""The short ones differ most: rotary and learned positions, sliding windows, norms of queries and keys."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_recorded_steps_say_what_a_model_says_that_runs_alone(
     family: str, recorder: TracingRecorder, tmp_path: Path
 ) -> None:
