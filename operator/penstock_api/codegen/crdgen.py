@@ -86,6 +86,12 @@ POOL = CustomResource(
             ".status.scaling.boundBy",
             "Constraint that keeps the replica count from the requested one.",
         ),
+        _condition(
+            "Stalled",
+            "Stalled",
+            "reason",
+            "Why the spec cannot take effect without help; empty while it can.",
+        ),
         _AGE,
         _condition("Reason", "Ready", "reason", "Reason of the Ready condition.", wide=True),
         _column(

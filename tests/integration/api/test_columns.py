@@ -17,11 +17,14 @@ def test_kubectl_get_prints_a_pool_on_one_line(api: Api, target: Target, namespa
     shown = target.kubectl("get", "pspool", "shown", "-n", namespace)
     header, line = shown.splitlines()
     assert header.split() == [
-        *("NAME", "MODEL", "READY", "BATCH", "MODE", "ON-TIME%", "LIMITED-BY", "AGE")
+        *("NAME", "MODEL", "READY", "BATCH", "MODE", "ON-TIME%", "LIMITED-BY", "STALLED", "AGE")
     ]
     assert line.split()[:7] == ["shown", "served-name", "2/3", "16", "Auto", "99.4", "GpuBudget"]
     wide = target.kubectl("get", "ipool", "shown", "-n", namespace, "-o", "wide").split()
     assert {"Serving", "http://good.team-a.svc:8000"} <= set(wide)
+    stuck = [{**full.CONDITION, "type": "Stalled", "reason": "ModelLoadFailed"}]
+    api.merge(f"{path}/shown/status", {"status": {"conditions": stuck}})
+    assert "ModelLoadFailed" in target.kubectl("get", "pspool", "shown", "-n", namespace)
 
 
 def test_kubectl_get_prints_a_policy_on_one_line(api: Api, target: Target, installed: None) -> None:

@@ -85,7 +85,9 @@ def test_the_pool_scales_and_prints_what_people_look_for() -> None:
         for column in version["additionalPrinterColumns"]
         if not column.get("priority")
     ]
-    assert narrow == ["Model", "Ready", "Batch", "Mode", "On-Time%", "Limited-By", "Age"]
+    assert narrow == [
+        *("Model", "Ready", "Batch", "Mode", "On-Time%", "Limited-By", "Stalled", "Age")
+    ]
     assert crd["spec"]["names"]["shortNames"] == ["pspool", "ipool"]
     assert crd["spec"]["scope"] == "Namespaced"
 
