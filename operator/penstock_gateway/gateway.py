@@ -53,6 +53,8 @@ class Gateway:
         self._settings = settings
         self._now = now
         self._changed = asyncio.Event()
+        self._known = asyncio.Event()
+        """Set at the first snapshot."""
         self._services = Reflector(api, SERVICES, self._changed.set, now)
         self._pods = Reflector(api, PODS, self._changed.set, now)
         self._configuration: Configuration | None = None
@@ -117,16 +119,19 @@ class Gateway:
         """Serve until cancelled."""
         await self._ads.start()
         try:
-            async with (
-                holding(self.holder, self._settings.hold_socket),
-                asyncio.TaskGroup() as tasks,
-            ):
-                tasks.create_task(self.holder.run())
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._hold())
                 tasks.create_task(self._services.run())
                 tasks.create_task(self._pods.run())
                 tasks.create_task(self._deliver())
         finally:
             await self._ads.stop()
+
+    async def _hold(self) -> None:
+        """Hold requests from the first snapshot on: until then Envoy's hold listener keeps them."""
+        await self._known.wait()
+        async with holding(self.holder, self._settings.hold_socket):
+            await self.holder.run()
 
     async def _deliver(self) -> None:
         while True:
@@ -148,6 +153,7 @@ class Gateway:
             self._log_problems(fresh)
             self.snapshot = fresh
             self.holder.update(fresh.routes)
+            self._known.set()
             self._configuration = configuration(fresh, self._settings, self._configuration)
             self._ads.replace(self._configuration)
 

@@ -47,7 +47,7 @@ class HoldServer:
 
 @asynccontextmanager
 async def holding(holder: Holder, socket: Path) -> AsyncIterator[None]:
-    """Serve on `socket`; asyncio replaces a stale one of a former process."""
+    """Serve on `socket`, once the pools are known; asyncio replaces a stale one of a former process."""
     server = web.Server(
         HoldServer(holder).handle,
         handler_cancellation=True,
