@@ -16,6 +16,7 @@ from penstock_operator.decide.scaling.decision import LAWS
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput
 from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.signals.service_curve import fit
+from penstock_operator.decide.scaling.zero import never_at_zero
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.observed import PolicyObject
@@ -77,7 +78,7 @@ class PolicyCase:
             return self.effective.law.min_replicas
         subject = self.subject
         then = effective(subject.pool, subject.namespace_labels, self.policies, open_now=open_then)
-        return then.law.min_replicas
+        return never_at_zero(then).law.min_replicas
 
 
 class Granted:
@@ -158,7 +159,7 @@ def case(
     name: str, subject: PoolContext, policies: Sequence[PolicyObject], options: WhatIfRequest
 ) -> PolicyCase:
     """Return the pool under `policies`."""
-    spec = effective(subject.pool, subject.namespace_labels, policies)
+    spec = never_at_zero(effective(subject.pool, subject.namespace_labels, policies))
     spec = spec if options.mode is None else replace(spec, scaling_mode=options.mode)
     return PolicyCase(name, subject, tuple(policies), spec, options.began)
 

@@ -38,6 +38,7 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 from penstock_operator.observe.cluster.relist import Resync
 from penstock_operator.observe.cluster.watches import Watches
+from penstock_operator.observe.gateway_demand import DemandWatch
 from penstock_operator.observe.gateway_status import GatewayReader
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.signals.credentials import CredentialsCache
@@ -51,7 +52,7 @@ from penstock_operator.periodic import (
 )
 from penstock_operator.reconcile_state import ReconcileState
 from penstock_operator.reconciler.leader_state import LeaderState
-from penstock_operator.reconciler.loop import Reconciler
+from penstock_operator.reconciler.loop import Phase, Reconciler
 from penstock_operator.reconciler.passes import PassRunner
 from penstock_operator.telemetry import logs
 
@@ -136,6 +137,8 @@ async def run(config: OperatorConfig) -> None:
             asyncio.create_task(compare_schemas(reconciler, parts.schemas), name="schemas"),
             asyncio.create_task(reload_certificates(trust, certificate), name="certificates"),
         ]
+        if parts.demand is not None:
+            tasks.append(asyncio.create_task(parts.demand.run(), name="demand"))
         await _until_any_ends(asyncio.create_task(watches.run(), name="watch"), tasks)
 
 
@@ -170,6 +173,8 @@ class _Parts:
     writer: Writer
     records: SettingsRecords
     schemas: ServedSchemas
+    demand: DemandWatch | None
+    """None: this installation has no gateways."""
 
 
 def _build(
@@ -188,6 +193,7 @@ def _build(
     acts = PoolActs(Children(writer, store), statuses, Events(writer), records)
     decide = _decide_config(config)
     named = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN
+    gateways = GatewayReader(sessions[1], store) if decide.gateway is not None else None
     observer = Observer(
         store,
         Confirmations(cluster, store, named, gateways=decide.gateway is not None),
@@ -196,10 +202,20 @@ def _build(
         metrics_server(config),
         sessions[1],
         SharedQueries(CredentialsCache(cluster, config.namespace).of),
-        GatewayReader(sessions[1], store) if decide.gateway is not None else None,
+        gateways,
     )
     runner = PassRunner(decide, observer, acts, LeaderState(leases), scope, schemas)
-    return _Parts(Reconciler(runner), store, writer, records, schemas)
+    reconciler = Reconciler(runner)
+    demand = None
+    if gateways is not None:
+        demand = DemandWatch(
+            sessions[1],
+            store,
+            gateways,
+            reconciler.enqueue,
+            lambda: reconciler.phase(time.monotonic()) is Phase.LEADING,
+        )
+    return _Parts(reconciler, store, writer, records, schemas, demand)
 
 
 def _decide_config(config: OperatorConfig) -> DecideConfig:

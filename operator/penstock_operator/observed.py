@@ -262,6 +262,10 @@ class GatewayView:
     """Whether there are such pods, and each of them listens for the pool on its port."""
     problem: str = ""
     """Why a pod of the gateway does not listen, or did not answer."""
+    holding: bool = False
+    """Whether there are such pods, and each of them holds requests that find no pod."""
+    held_requests: int = 0
+    """Requests that they hold for the pool."""
 
 
 NO_GATEWAY = GatewayView()

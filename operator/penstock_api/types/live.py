@@ -200,9 +200,24 @@ class ScalingDefaults(ApiModel):
     """Limits of scale-down."""
 
 
+class ScaleToZero(ApiModel):
+    """Settings of a pool with `minReplicas: 0`."""
+
+    idle_seconds: Annotated[int, Field(ge=30, le=86_400)] | None = None
+    """Time without a request after which the last replica is removed; defaults to 300."""
+    max_hold_seconds: Annotated[int, Field(ge=1, le=3000)] | None = None
+    """Time for which the gateway holds a request until a pod is Ready, after which it responds 504; defaults to 600."""
+    max_held_requests: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Requests that each pod of the gateway holds, above which it responds 429; defaults to 1000."""
+
+
 class Scaling(ScalingDefaults):
     """Control of the replica count."""
 
+    min_replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] | None = None
+    """Minimum in mode Auto; defaults to 1. 0 needs routing.mode Gateway and mode Auto: the gateway holds requests, and the first one starts a replica."""
+    scale_to_zero: ScaleToZero | None = None
+    """Settings of a pool with minReplicas 0."""
     mode: ScalingMode | None = None
     """Auto: the law sets the count. Recommend: the law only records its decisions. Hold: the current count is kept. Manual:
     spec.replicas. Defaults to Auto if the pool itself sets an objective or scaling.maxReplicas, else to Manual; pools

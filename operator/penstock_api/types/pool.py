@@ -108,12 +108,25 @@ _GATEWAY_HEADLESS_RULE = rule(
 )
 
 
+_ZERO_RULE = rule(
+    "!has(self.scaling) || !has(self.scaling.minReplicas) || self.scaling.minReplicas > 0"
+    " || (has(self.scaling.mode) && self.scaling.mode == 'Auto'"
+    " && has(self.routing) && has(self.routing.mode) && self.routing.mode == 'Gateway')",
+    "scaling.minReplicas %s needs scaling.mode Auto and routing.mode Gateway, which holds requests and starts a replica,"
+    " but the modes are %s and %s: set them, or minReplicas 1",
+    "self.scaling.minReplicas",
+    "has(self.scaling.mode) ? self.scaling.mode : 'unset'",
+    "has(self.routing) && has(self.routing.mode) ? self.routing.mode : 'unset'",
+    at=".scaling.minReplicas",
+)
+
+
 class PoolSpec(ApiModel):
     """Desired state of a pool. Unset fields take a policy's default or a built-in one."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            _TOKENS_RULE, _GENERATION_RULE, _GATEWAY_TLS_RULE, _GATEWAY_HEADLESS_RULE
+            _TOKENS_RULE, _GENERATION_RULE, _GATEWAY_TLS_RULE, _GATEWAY_HEADLESS_RULE, _ZERO_RULE
         )
     )
 

@@ -96,7 +96,7 @@ def desired_manifests(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> 
             yield deployment(pool, pinned.template, pinned.inputs, outcome.count, outcome.rollout)
     if outcome.peers is not None:
         yield network_policy(pool, outcome.peers)
-    yield service(pool, outcome.effective.service, outcome.gateway.route)
+    yield service(pool, outcome.effective.service, outcome.gateway.route, outcome.gateway.hold)
     yield disruption_budget(pool)
 
 

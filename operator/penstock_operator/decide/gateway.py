@@ -3,11 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from penstock_api import names
+from penstock_api.hold import HoldLimits
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.gateway import gateway_manifests
+from penstock_operator.decide.manifests.service import own_service
 from penstock_operator.decide.manifests.writes import delete, shared_write
-from penstock_operator.decide.route import DIRECT, PoolRoute, allocate, live_route, next_route
+from penstock_operator.decide.route import (
+    DIRECT,
+    PoolRoute,
+    RouteStep,
+    allocate,
+    live_route,
+    next_route,
+)
 from penstock_operator.observed import ChildObject, PoolView, RoutedPool
 
 
@@ -22,6 +32,8 @@ class GatewayPlan:
     """Why a wanted route cannot be opened, with the remedy; empty if it can."""
     conflicts: tuple[ChildObject, ...] = ()
     """Objects of other owners under the gateway's names."""
+    hold: HoldLimits | None = None
+    """How the gateway holds requests that find no pod; None: it answers 503."""
     writes: tuple[ChildWrite, ...] = ()
     """Writes of the gateway's objects; empty for all pools of a namespace but the one that writes them."""
 
@@ -34,19 +46,25 @@ NO_PORT = (
 
 def gateway_plan(
     view: PoolView,
-    service: ChildObject | None,
     all_routed: tuple[RoutedPool, ...],
     config: DecideConfig,
     now: float,
+    hold: HoldLimits | None = None,
 ) -> GatewayPlan:
-    """Return the decisions about the pool of `view`, whose own live Service is `service`."""
+    """Return the decisions about the pool of `view`.
+
+    `hold` are the limits of a pool that may be at zero. One that may no longer be is held, and stays routed, until one
+    of its pods is Ready.
+    """
     pool, gateway = view.pool, view.gateway
     neighbors = sorted(
         (other for other in all_routed if other.namespace == pool.namespace),
         key=lambda other: (other.created, other.uid),
     )
     wanted = any(other.uid == pool.uid and other.wanted for other in neighbors)
+    service = own_service(view)
     live = live_route(service)
+    hold = hold or _kept(view, service)
     if not wanted and live == DIRECT and not gateway.children:
         return GatewayPlan()
     port = allocate(neighbors).get(pool.uid)
@@ -56,11 +74,21 @@ def gateway_plan(
     )
     obstacle = _obstacle(config, port, conflicts) if wanted else ""
     listening = gateway.listening and not obstacle
-    route = next_route(
-        live, port if wanted and (not obstacle or live.port) else None, listening=listening, now=now
-    )
+    if not wanted and hold is not None and live.step is RouteStep.ROUTED:
+        route = live
+    else:
+        announced = port if wanted and (not obstacle or live.port) else None
+        route = next_route(live, announced, listening=listening, now=now)
     writes = tuple(_writes(view, neighbors, config)) if not conflicts else ()
-    return GatewayPlan(wanted, route, obstacle, conflicts, writes)
+    return GatewayPlan(wanted, route, obstacle, conflicts, hold, writes)
+
+
+def _kept(view: PoolView, service: ChildObject | None) -> HoldLimits | None:
+    """Return the limits in force while no pod of the pool is Ready."""
+    if service is None or any(pod.ready and not pod.terminating for pod in view.pods):
+        return None
+    annotations = service.manifest["metadata"].get("annotations") or {}
+    return HoldLimits.from_annotation(annotations.get(names.ANNOTATION_GATEWAY_HOLD))
 
 
 def _obstacle(config: DecideConfig, port: int | None, conflicts: tuple[ChildObject, ...]) -> str:

@@ -7,7 +7,7 @@ from penstock_api.types.status import BoundedField, CandidateDecision
 from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.gateway import GatewayPlan
 from penstock_operator.decide.manifests.deployment import ReplicaCount
-from penstock_operator.decide.manifests.metadata import child_name, service_name
+from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.rollout import RolloutPlan
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
@@ -87,12 +87,6 @@ class PoolOutcome:
     def deployment(self) -> ChildObject | None:
         """Return the pool's own Deployment, if it exists."""
         return own_deployment(self.view)
-
-
-def own_service(view: PoolView) -> ChildObject | None:
-    """Return the Service that the pool controls, if it exists."""
-    live = view.children.get(("Service", service_name(view.pool)))
-    return live if live is not None and live.controller_uid == view.pool.uid else None
 
 
 def own_deployment(view: PoolView) -> ChildObject | None:

@@ -45,6 +45,10 @@ class GatewayReader:
             self._read[pool.namespace] = now, task
         return await asyncio.shield(task)
 
+    def forget(self, namespace: str) -> None:
+        """Read a namespace's gateway again at the next pass: its answer has changed."""
+        self._read.pop(namespace, None)
+
     async def _read_pods(self, namespace: str) -> GatewayAnswers:
         pods = [(pod.ip, pod) for pod in gateway_pods(self.store, namespace) if pod.ip]
         answers = await asyncio.gather(*(self._answer(ip, pod) for ip, pod in pods))

@@ -363,6 +363,21 @@ BY_RULE = [
         ("spec.routing.mode", "Gateway cannot be combined with tls", "use mode Service"),
     ),
     Bad(
+        "zero-without-a-gateway",
+        {"scaling": {"mode": "Auto", "minReplicas": 0}},
+        (
+            "spec.scaling.minReplicas",
+            "minReplicas 0 needs",
+            "routing.mode Gateway",
+            "Auto and unset",
+        ),
+    ),
+    Bad(
+        "zero-that-no-law-leaves",
+        {"scaling": {"mode": "Hold", "minReplicas": 0}, "routing": {"mode": "Gateway"}},
+        ("spec.scaling.minReplicas", "Hold and Gateway", "set them, or minReplicas 1"),
+    ),
+    Bad(
         "gateway-with-a-headless-service",
         {"routing": {"mode": "Gateway"}, "service": {"type": "Headless"}},
         ("spec.routing.mode", "service.type Headless", "use another type"),

@@ -31,6 +31,7 @@ QUANTITIES_BY_NATURE = {
     "acknowledgedPods",
     "matchedPools",
     "maxQueueDepth",
+    "maxHeldRequests",
     "waiting",
     "weight",
     "actualReplicas",

@@ -38,7 +38,9 @@ def test_a_runbook_is_titled_by_its_alert_and_listed_with_its_severity(alert: st
 def stuck() -> set[str]:
     """Return the reasons of a pool that is stuck: problems of pods, and what code spells out."""
     spelled = {reason for kind, reason in made() if kind in ("Ready", "Progressing", "Stalled")}
-    serving = {"AllReplicasReady", "SomeReplicasReady", "RollingOut", "Scaling", "Starting"}
+    serving = {
+        "AllReplicasReady", "SomeReplicasReady", "IdleAtZero", "RollingOut", "Scaling", "Starting",
+    }  # fmt: skip
     return (spelled | set(problems._REMEDIES)) - NOT_STUCK - serving
 
 

@@ -4,14 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_api import names
+from penstock_api.hold import HoldLimits
 from penstock_api.types.service import ServiceSpec, ServiceType
 from penstock_operator.decide.manifests.gateway import selector as gateway_selector
 from penstock_operator.decide.manifests.metadata import Manifest, metadata, selector, service_name
 from penstock_operator.decide.route import DIRECT, PoolRoute, RouteStep
-from penstock_operator.observed import PoolObject
+from penstock_operator.observed import ChildObject, PoolObject, PoolView
 
 
-def service(pool: PoolObject, given: ServiceSpec, route: PoolRoute = DIRECT) -> Manifest:
+def service(
+    pool: PoolObject,
+    given: ServiceSpec,
+    route: PoolRoute = DIRECT,
+    hold: HoldLimits | None = None,
+) -> Manifest:
     """Return the Service with the client port only, so that exposing a pool never exposes its control API."""
     routed = route.step is RouteStep.ROUTED
     port: dict[str, Any] = {
@@ -24,6 +30,8 @@ def service(pool: PoolObject, given: ServiceSpec, route: PoolRoute = DIRECT) -> 
     if given.node_port is not None:
         port["nodePort"] = given.node_port
     annotations = {**(given.annotations or {}), **route.annotations}
+    if hold is not None and route.port is not None:
+        annotations[names.ANNOTATION_GATEWAY_HOLD] = hold.as_annotation()
     selected = gateway_selector() if routed else selector(pool)
     return {
         "apiVersion": "v1",
@@ -31,6 +39,12 @@ def service(pool: PoolObject, given: ServiceSpec, route: PoolRoute = DIRECT) -> 
         "metadata": metadata(pool, service_name(pool), annotations),
         "spec": {**_type(given), "selector": selected, "ports": [port]},
     }
+
+
+def own_service(view: PoolView) -> ChildObject | None:
+    """Return the Service that the pool controls, if it exists."""
+    live = view.children.get(("Service", service_name(view.pool)))
+    return live if live is not None and live.controller_uid == view.pool.uid else None
 
 
 def _type(given: ServiceSpec) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def child_writes(
         outcome.effective.service,
         (outcome.rollout.way, outcome.rollout.gave_up),
         outcome.peers,
-        (outcome.gateway.route, outcome.gateway.writes),
+        (outcome.gateway.route, outcome.gateway.hold, outcome.gateway.writes),
         control_keys,
     )
     return memoize(memo, key, lambda: all_writes(outcome, control_keys))

@@ -26,12 +26,13 @@ from penstock_operator.decide.planning import memoized
 from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.planning.pool_draft import PassContext, PoolDraft, draft
 from penstock_operator.decide.planning.shadow import Shadow, record_step
-from penstock_operator.decide.pool_outcome import PoolOutcome, own_deployment, own_service
+from penstock_operator.decide.pool_outcome import PoolOutcome, own_deployment
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaLedger, QuotaRequest
 from penstock_operator.decide.route import RouteStep
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.decision import ScalingOutcome, checkpoint_data, conclude
 from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
+from penstock_operator.decide.scaling.zero import may_be_at_zero
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.decide.status.conditions import all_conditions
 from penstock_operator.decide.status.conditions.kstatus import is_stalled
@@ -127,7 +128,8 @@ def decide_pool(
     scaling_state, scaling = conclude(drafted.proposal, quota(grant), now)
     shadow, candidate = _shadow(drafted, scaling.replicas, now)
     conflicts, deployed = name_conflicts(view, drafted.peers), own_deployment(view)
-    gateway = gateway_plan(view, own_service(view), observed.routed_pools, drafted.config, now)
+    hold = spec.hold if may_be_at_zero(spec) else None
+    gateway = gateway_plan(view, observed.routed_pools, drafted.config, now, hold)
     replicas = _allowed_replicas(view, scaling, drafted.pinned)
     contested = contest(deployed, replicas, before.contest, now)
     transitions = observed.lease_transitions.get(view.pool.namespace, 0)

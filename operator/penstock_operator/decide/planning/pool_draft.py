@@ -23,6 +23,7 @@ from penstock_operator.decide.rollback.decision import (
     decide_rollback,
 )
 from penstock_operator.decide.scaling.decision import Proposal, propose
+from penstock_operator.decide.scaling.zero import never_at_zero
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.scaling_mode import with_unset_mode
 from penstock_operator.decide.spec.schedules import Opening
@@ -94,7 +95,7 @@ def draft(view: PoolView, law_state: object | None, context: PassContext) -> Poo
         (state.rollback_watch, state.rollback_record),
         RollbackInput(state.attainment, acknowledged, now),
     )
-    spec = rollback.effective
+    spec = rollback.effective if config.gateway is not None else never_at_zero(rollback.effective)
     proposal = propose(spec, view, before, state.scaling, now)
     return PoolDraft(
         view=view,

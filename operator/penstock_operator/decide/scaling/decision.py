@@ -30,6 +30,12 @@ from penstock_operator.decide.scaling.report.conditions import (
 )
 from penstock_operator.decide.scaling.report.status import ReportedDecision
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
+from penstock_operator.decide.scaling.zero import (
+    Activity,
+    may_be_at_zero,
+    observe_activity,
+    zero_step,
+)
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PodObject, PodSample, PoolView, measured
 
@@ -109,6 +115,8 @@ class ScalingState:
     """Whether fewer replicas were granted than requested."""
     failures: int = 0
     """Consecutive failures of the law, up to the last step."""
+    activity: Activity | None = None
+    """Signs of requests, by which a pool goes to zero; None if it may not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,7 @@ class Proposal:
     base: int
     """The law's input count."""
     failure: LawFailure | None = None
+    activity: Activity | None = None
 
     @property
     def requested(self) -> int:
@@ -178,8 +187,21 @@ def propose(
     step = guarded_step(law, begin, observed, now, 0 if before is None else before.failures)
     manual = effective.scaling_mode is ScalingMode.MANUAL
     decision = _manual(step.decision, base) if manual else step.decision
+    activity = None
+    if may_be_at_zero(effective):
+        activity = observe_activity(None if before is None else before.activity, view, now)
+        decision = zero_step(decision, effective, view, activity, base)
     return Proposal(
-        effective, view, published, before, step.state, observed, decision, base, step.failure
+        effective,
+        view,
+        published,
+        before,
+        step.state,
+        observed,
+        decision,
+        base,
+        step.failure,
+        activity,
     )
 
 
@@ -207,6 +229,7 @@ def conclude(
         last=last,
         limited=granted < requested,
         failures=0 if proposal.failure is None else proposal.failure.times,
+        activity=proposal.activity,
     )
     return after, ScalingOutcome(
         cap=modes.granted_cap(effective, decision, proposal.published),
@@ -232,7 +255,8 @@ def law_input(
     for sample in sorted(view.signals.samples, key=lambda sample: sample.time):
         newest[sample.uid] = sample
     return LawInput(
-        settings=effective.law,
+        # no law decides between none and one: `zero.py` does
+        settings=replace(effective.law, min_replicas=max(effective.law.min_replicas, 1)),
         signals=view.signals,
         pods=tuple(_pod(pod, view, newest.get(pod.uid), published) for pod in view.pods),
         replicas=replicas,

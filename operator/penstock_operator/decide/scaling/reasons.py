@@ -48,6 +48,8 @@ class ReplicasReason(StrEnum):
     SIGNALS_ABSENT = "SignalsAbsent"
     LAW_FAILED = "LawFailed"
     MANUAL = "Manual"
+    REQUESTS_HELD = "RequestsHeld"
+    IDLE = "Idle"
 
 
 @dataclass(frozen=True, slots=True)

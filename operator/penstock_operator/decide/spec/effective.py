@@ -4,8 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from penstock_api.hold import HoldLimits
 from penstock_api.pod_contract import Discipline, Preemption
-from penstock_api.types.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
+from penstock_api.types.live import (
+    BatchingMode,
+    ObjectiveMetric,
+    ScaleToZero,
+    ScalingAlgorithm,
+    ScalingMode,
+)
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.routing import RoutingMode
 from penstock_api.types.service import ServiceSpec
@@ -31,6 +38,8 @@ from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.decide.spec.service import granted_service
 from penstock_operator.observed import PolicyObject, PoolObject
 
+IDLE_SECONDS, MAX_HOLD_SECONDS, MAX_HELD_REQUESTS = 300, 600, 1000
+"""Built-in values of `spec.scaling.scaleToZero`."""
 GUARDS = frozenset(
     {
         live_fields.LOW_PERCENT,
@@ -83,6 +92,22 @@ class EffectiveSpec:
     """Settings of the Service within the bounds."""
     routing_mode: RoutingMode = RoutingMode.SERVICE
     """Requested routing; the condition Routed reports whether the gateway serves it."""
+    scale_to_zero: ScaleToZero = field(default_factory=ScaleToZero)
+    """Settings of a pool that may be at zero, as its spec has them."""
+
+    @property
+    def idle_seconds(self) -> int:
+        """Return the time without a request after which the last replica goes."""
+        return self.scale_to_zero.idle_seconds or IDLE_SECONDS
+
+    @property
+    def hold(self) -> HoldLimits:
+        """Return the bounds of what a gateway holds: at most two batches, or what the queue admits, are sent to a pod at once."""
+        return HoldLimits(
+            self.scale_to_zero.max_hold_seconds or MAX_HOLD_SECONDS,
+            self.scale_to_zero.max_held_requests or MAX_HELD_REQUESTS,
+            max(min(2 * self.law.size_max, self.max_queue_depth), 1),
+        )
 
 
 def effective(
@@ -145,6 +170,7 @@ def effective(
         opening=opening,
         service=service,
         routing_mode=routing_mode,
+        scale_to_zero=(pool.spec.scaling and pool.spec.scaling.scale_to_zero) or ScaleToZero(),
     )
 
 

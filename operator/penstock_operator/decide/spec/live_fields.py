@@ -58,7 +58,11 @@ MODES = ("scaling.mode", "batching.mode")
 def live_fields(source: PoolSpec | PolicyDefaults) -> dict[str, Value]:
     """Return the live fields that `source` sets, without modes and `replicas`."""
     given = source.model_dump(
-        mode="json", by_alias=True, exclude_none=True, include={"scaling", "batching", WEIGHT}
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+        include={"scaling", "batching", WEIGHT},
+        exclude={"scaling": {"scale_to_zero"}},  # of the spec alone
     )
     flat = {path: value for path, value in _walk("", given) if path not in MODES}
     return flat | _objectives(source.objectives or ())

@@ -85,18 +85,36 @@ def gateway_view(
     port = listener_port(store, pool)
     problems = {pod: _problem(answer, pool, port) for pod, answer in answers.by_pod.items()}
     failing = sorted(f"pod {pod}: {problem}" for pod, problem in problems.items() if problem)
+    states = [_state(answer, pool) for answer in answers.by_pod.values()]
     return GatewayView(
-        children, len(problems), bool(problems) and not failing, failing[0] if failing else ""
+        children,
+        len(problems),
+        bool(problems) and not failing,
+        failing[0] if failing else "",
+        holding=bool(states) and all(state.get("holds") is True for state in states),
+        held_requests=sum(map(_held, states)),
     )
+
+
+def _state(answer: Mapping[str, Any] | str, pool: PoolObject) -> Mapping[str, Any]:
+    """Return what a gateway's pod answers about the pool; empty if it does not know it."""
+    known = None if isinstance(answer, str) else answer.get("pools")
+    state = known.get(pool.name) if isinstance(known, dict) else None
+    return state if isinstance(state, dict) else {}
+
+
+def _held(state: Mapping[str, Any]) -> int:
+    demand = state.get("held")
+    requests = demand.get("requests") if isinstance(demand, dict) else 0
+    return requests if isinstance(requests, int) and requests > 0 else 0
 
 
 def _problem(answer: Mapping[str, Any] | str, pool: PoolObject, port: int | None) -> str:
     """Return why a gateway's pod does not listen for the pool on `port`; empty if it does."""
     if isinstance(answer, str):
         return answer
-    known = answer.get("pools")
-    state = known.get(pool.name) if isinstance(known, dict) else None
-    if not isinstance(state, dict) or port is None or state.get("port") != port:
+    state = _state(answer, pool)
+    if port is None or state.get("port") != port:
         unroutable = answer.get("unroutableServices")
         why = unroutable.get(pool.name) if isinstance(unroutable, dict) else None
         return str(why or "it does not know the pool yet")

@@ -32,11 +32,15 @@ class RoutedWorld(World):
     gateway: dict[tuple[str, str], ChildObject] = field(default_factory=dict)
     listening: bool = False
     problem: str = ""
+    holding: bool = False
+    held_requests: int = 0
     others: tuple[RoutedPool, ...] = ()
 
     @override
     def view(self) -> PoolView:
-        seen = GatewayView(dict(self.gateway), 2, self.listening, self.problem)
+        seen = GatewayView(
+            dict(self.gateway), 2, self.listening, self.problem, self.holding, self.held_requests
+        )
         return replace(super().view(), gateway=seen)
 
     @override

@@ -2,7 +2,7 @@
 
 As with a Deployment's Available, scaling up does not make a serving pool unready: Progressing reports what missing
 replicas wait for, so that `kubectl wait` and alerts react to failures and not to every scale-up. Unlike Available, it
-is False at zero replicas: nothing wakes such a pool, so its requests fail
+is False at zero replicas, unless a gateway holds requests and the first one starts a replica: otherwise they fail
 (docs/design/decisions.md#a-pool-at-zero-replicas-is-not-ready).
 """
 
@@ -10,6 +10,7 @@ from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.manifests.replica_conflict import contested
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
+from penstock_operator.decide.scaling.zero import may_be_at_zero
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING, loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
 
@@ -71,6 +72,8 @@ def _zero(outcome: PoolOutcome) -> Condition | None:
     """Return the condition of a pool whose Deployment has zero replicas, by the spec or against it."""
     if outcome.replicas > 0:
         return None
+    if may_be_at_zero(outcome.effective) and outcome.scaling.replicas == 0:
+        return _held(outcome)
     if outcome.scaling.replicas == 0:
         message = (
             "the pool has zero replicas and serves no requests, and a request does not start a replica:"
@@ -81,6 +84,16 @@ def _zero(outcome: PoolOutcome) -> Condition | None:
         other = contested(outcome.replicas)
         return condition(READY, FALSE, other.reason, other.message)
     return condition(READY, FALSE, "TemplateNotAllowed", "; ".join(outcome.pinned.violations))
+
+
+def _held(outcome: PoolOutcome) -> Condition:
+    """Return the condition of a pool at zero whose first request starts a replica, if the gateway holds that request."""
+    if outcome.view.gateway.holding:
+        message = "no replica runs: the gateway holds requests, and the first one starts a replica"
+        return condition(READY, TRUE, "IdleAtZero", message)
+    why = outcome.view.gateway.problem or "no pod of the gateway is ready"
+    message = f"no replica runs, and the gateway holds no request: {why}; or set spec.scaling.minReplicas to 1"
+    return condition(READY, FALSE, "GatewayNotHolding", message)
 
 
 def _replicas(outcome: PoolOutcome) -> Condition:

@@ -139,6 +139,21 @@ def test_a_gateway_without_ready_pods_does_not_listen() -> None:
     assert not gateway_view(store, chat(store), {}, GatewayAnswers()).listening
 
 
+def test_a_gateway_holds_when_each_of_its_pods_does_and_their_requests_add_up() -> None:
+    store = store_with()
+
+    def seen(**by_pod: Any) -> tuple[bool, int]:
+        view = gateway_view(store, chat(store), {}, GatewayAnswers(by_pod))
+        return view.holding, view.held_requests
+
+    holding = accepted(holds=True, held=None)
+    assert seen() == (False, 0)
+    assert seen(a=holding, b=accepted(holds=True, held={"requests": 2, "seconds": 1})) == (True, 2)
+    assert seen(a=holding, b=accepted()) == (False, 0)
+    assert seen(a=holding, b="/status is unreachable") == (False, 0)
+    assert seen(a=accepted(holds=True, held="many")) == (True, 0)
+
+
 @asynccontextmanager
 async def answering(body: str, status: int = 200) -> AsyncIterator[tuple[str, list[str]]]:
     """Serve the status of a gateway's pod; yield its address and the paths that were requested."""

@@ -1,0 +1,114 @@
+"""Scale to zero: a step around every law in mode Auto with `minReplicas` 0. Pure.
+
+The law decides from one replica up. The last one goes after `idleSeconds` without a request, while the gateway holds what
+comes then; the first request that it holds starts one replica, and the law decides again once that is Ready.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from penstock_api.types.live import ScalingMode
+from penstock_operator.decide.manifests.service import own_service
+from penstock_operator.decide.route import RouteStep, live_route
+from penstock_operator.decide.scaling.law import Decision
+from penstock_operator.decide.scaling.reasons import ReplicasReason, counted
+from penstock_operator.decide.spec.effective import EffectiveSpec
+from penstock_operator.observed import PodSample, PoolView
+
+FRESH_SECONDS = 30.0
+"""Age of a sample up to which its counter says that no request came since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """The last sign of a request and the time of this tick, in Unix seconds."""
+
+    last: float
+    now: float
+    received: Mapping[str, float] = field(default_factory=dict)
+    """Requests that each pod had received, by UID."""
+
+
+def may_be_at_zero(spec: EffectiveSpec) -> bool:
+    """Return whether the pool may have no replica."""
+    return spec.scaling_mode is ScalingMode.AUTO and spec.law.min_replicas == 0
+
+
+def never_at_zero(spec: EffectiveSpec) -> EffectiveSpec:
+    """Return the spec of a pool for which nothing holds requests: without a gateway, and in a simulation."""
+    least = max(spec.law.min_replicas, 1)
+    return replace(spec, law=replace(spec.law, min_replicas=least))
+
+
+def observe_activity(before: Activity | None, view: PoolView, now: float) -> Activity:
+    """Return the activity after this tick; the time begins at a restart of the operator and at each Ready pod."""
+    received = {uid: sample.requests_received or 0.0 for uid, sample in _newest(view).items()}
+    if before is None:
+        return Activity(now, now, received)
+    grown = any(count > before.received.get(uid, 0.0) for uid, count in received.items())
+    works = any(sample.waiting or sample.running for sample in _newest(view).values())
+    since = [before.last, *(pod.ready_since or 0.0 for pod in view.pods if pod.ready)]
+    last = now if grown or works or view.gateway.held_requests else max(since)
+    return Activity(last, now, {**before.received, **received} if view.pods else {})
+
+
+def zero_step(
+    decision: Decision, spec: EffectiveSpec, view: PoolView, activity: Activity, base: int
+) -> Decision:
+    """Return the law's decision, or the one that leads to zero, keeps it or ends it; `base` is the present count."""
+    if not may_be_at_zero(spec) or not _is_routed(view):
+        return decision
+    if base == 0:
+        if view.gateway.held_requests:
+            requests = view.gateway.held_requests
+            why = f"the gateway holds {requests} request{'s' if requests > 1 else ''}"
+            return _with_count(
+                decision, max(decision.replicas, 1), ReplicasReason.REQUESTS_HELD, why
+            )
+        why = "no request came; the first that the gateway holds starts a replica"
+        return _with_count(decision, 0, ReplicasReason.IDLE, why)
+    idle = spec.idle_seconds
+    if base > 1 or decision.replicas > 1 or activity.now - activity.last < idle:
+        return decision
+    if not _is_quiet(view, activity.now):
+        return decision
+    return _with_count(decision, 0, ReplicasReason.IDLE, f"no request came for {idle} s")
+
+
+def _is_routed(view: PoolView) -> bool:
+    return live_route(own_service(view)).step is RouteStep.ROUTED
+
+
+def _is_quiet(view: PoolView, now: float) -> bool:
+    """Return whether every gateway holds what may come, and every pod is Ready and has said that nothing did."""
+    newest, read_at = _newest(view), view.signals.queried_at or now
+    staying = [pod for pod in view.pods if not pod.terminating]
+    return (
+        view.gateway.holding
+        and not view.gateway.held_requests
+        and bool(staying)
+        and all(
+            pod.ready
+            and (sample := newest.get(pod.uid)) is not None
+            and sample.requests_received is not None
+            and read_at - sample.time <= FRESH_SECONDS
+            for pod in staying
+        )
+    )
+
+
+def _newest(view: PoolView) -> dict[str, PodSample]:
+    ordered = sorted(view.signals.samples, key=lambda sample: sample.time)
+    return {sample.uid: sample for sample in ordered}
+
+
+def _with_count(decision: Decision, replicas: int, term: ReplicasReason, why: str) -> Decision:
+    message = f"cap {decision.cap}: {decision.cap_why}; {counted(replicas)}: {why}"
+    return replace(
+        decision,
+        replicas=replicas,
+        replicas_term=term,
+        replicas_why=why,
+        message=message,
+        hold_until=None,
+    )
