@@ -90,7 +90,7 @@ def create_pod(api: Api, namespace: str, name: str, address: str) -> None:
     }
     manifest = {
         "apiVersion": "v1",
-        "kind": "WatchedPod",
+        "kind": "Pod",
         "metadata": {**template["metadata"], "namespace": namespace, "finalizers": [FINALIZER]},
         "spec": {"containers": [container], "schedulingGates": [{"name": "penstock.dev/test"}]},
     }
