@@ -97,15 +97,14 @@ class Granted:
     def step(self, state: Any, observed: LawInput, now: float) -> tuple[Any, Decision]:
         """Return the law's step under the pool's settings, restricted by the modes."""
         spec, case = self._case.effective, self._case
-        state, decision = self._law.step(state, replace(observed, settings=spec.law), now)
-        granted = replace(
-            decision,
+        state, decision = self._law.step(state, observed._replace(settings=spec.law), now)
+        granted = decision._replace(
             cap=modes.granted_cap(spec, decision, self._published),
             replicas=modes.granted_replicas(spec, decision, case.count),
         )
-        return state, granted if case.moves else replace(
-            granted, replicas_term=ReplicasReason.MANUAL
-        )
+        if not case.moves:
+            granted = granted._replace(replicas_term=ReplicasReason.MANUAL)
+        return state, granted
 
 
 class Scheduled:
@@ -124,7 +123,7 @@ class Scheduled:
     def step(self, state: Any, observed: LawInput, now: float) -> tuple[Any, Decision]:
         """Return the law's step under the minReplicas of that time."""
         settings = replace(observed.settings, min_replicas=self._floor(now - EPOCH))
-        return self._law.step(state, replace(observed, settings=settings), now)
+        return self._law.step(state, observed._replace(settings=settings), now)
 
 
 class ObservedLaw:

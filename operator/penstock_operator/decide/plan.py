@@ -1,6 +1,7 @@
 """The plan of one pass: everything that `act/` writes, pushes and reports, as one value. Pure."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.policy import PolicyStatus
@@ -11,8 +12,7 @@ from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.spec.objectives import LATE_SHARE
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFigures:
+class PlanFigures(NamedTuple):
     """Metrics of a pool's last decision that its status does not contain at every tick; None is unknown."""
 
     desired: int
@@ -44,8 +44,7 @@ class PlanFigures:
     """Share of requests that the strictest objective requires to be on time."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolPlan:
+class PoolPlan(NamedTuple):
     """The actions for one pool."""
 
     uid: str

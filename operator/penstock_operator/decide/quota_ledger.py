@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 BudgetKey = tuple[str, str]
 """(policy, resource)."""
@@ -12,8 +13,7 @@ BUDGET_LIMITED = "BudgetLimited"
 """Condition type that reports the outcome of a quota request."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaRequest:
+class QuotaRequest(NamedTuple):
     """The devices of one resource that one pool requests; counts are in replicas unless they name devices."""
 
     uid: str
@@ -68,8 +68,7 @@ class QuotaRequest:
         return max(self.deployed * self.per_replica, self.staying) + self.leaving
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaGrant:
+class QuotaGrant(NamedTuple):
     """The replicas that one pool may have."""
 
     entitled: int

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -59,11 +59,11 @@ _smooth = state.smooth
 
 
 def _smoothed_but(**fixed: float) -> Callable[..., CapacityState]:
-    return lambda *args: replace(_smooth(*args), **fixed)  # type: ignore[arg-type]
+    return lambda *args: _smooth(*args)._replace(**fixed)  # type: ignore[arg-type]
 
 
 def _raised_at_once(plan: BatchPlan, best: int, term: CapReason, _: Any, now: float) -> BatchPlan:
-    return replace(plan, cap=best, term=term, raised=now)
+    return plan._replace(cap=best, term=term, raised=now)
 
 
 def _all_errors(errors: ForecastErrors, _: float) -> list[float]:

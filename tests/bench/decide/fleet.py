@@ -103,8 +103,8 @@ class Fleet:
                 ForecastError(100 + 9 * math.cos(index), 5 * math.sin(index * 2.4))
                 for index in range(MAX_ERRORS)
             )
-            law = replace(law, forecaster=replace(law.forecaster, errors=misses))
-            self.states[uid] = replace(state, scaling=replace(state.scaling, law=law))
+            law = law._replace(forecaster=law.forecaster._replace(errors=misses))
+            self.states[uid] = state._replace(scaling=state.scaling._replace(law=law))
 
     def settle(self, plan: Plan) -> None:
         """Apply a plan: statuses, limits, and acknowledgements of pods."""

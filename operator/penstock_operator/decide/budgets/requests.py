@@ -1,7 +1,6 @@
 """Quota requests of one pool from its law's proposal, and the `Quota` that a grant gives back to the law. Pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from penstock_operator.decide.budgets.devices import devices, devices_in_use
 from penstock_operator.decide.manifests.diff import digest
@@ -43,7 +42,7 @@ def quota_requests(
     requests: dict[str, QuotaRequest] = {}
     for resource in sorted(resources):
         remains = _remains(proposal, resource, policies, template)
-        requests[resource] = replace(remains, staying=staying[resource], leaving=leaving[resource])
+        requests[resource] = remains._replace(staying=staying[resource], leaving=leaving[resource])
     if new is not None:
         resource, per_replica = new
         requests[resource] = _for_replicas(requests[resource], per_replica, proposal, now)
@@ -87,8 +86,7 @@ def _for_replicas(
 ) -> QuotaRequest:
     """Return the request for the pool's replicas, with the devices in use that `remains` counts."""
     view, requested = proposal.view, proposal.requested
-    return replace(
-        remains,
+    return remains._replace(
         uid=view.pool.uid,
         remains_of="",
         per_replica=per_replica,

@@ -61,8 +61,8 @@ def _changed(
 def _after_deletion(request: QuotaRequest, now: float) -> QuotaRequest | None:
     """Return the devices that a deleted pool's pods still use; None once their drain time is over."""
     if request.gone is None:
-        left = replace(request, requested=0, floor=0, need=0.0, deployed=0, unplaced=0, gone=now)
-        return replace(left, staying=0, leaving=request.used)
+        left = request._replace(requested=0, floor=0, need=0.0, deployed=0, unplaced=0, gone=now)
+        return left._replace(staying=0, leaving=request.used)
     return None if now - request.gone > request.drain_seconds + GRACE_SECONDS else request
 
 

@@ -7,7 +7,7 @@ cache costs nothing. Pure.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from penstock_api import names
 from penstock_api.pod_contract import LimitsUpdate
@@ -64,8 +64,7 @@ class AppliedPolicies:
     effective: EffectiveSpec
 
 
-@dataclass(frozen=True, slots=True)
-class MemoizedInputs:
+class MemoizedInputs(NamedTuple):
     """The memoized values of a pool's last pass."""
 
     policies: Memo[AppliedPolicies] | None = None

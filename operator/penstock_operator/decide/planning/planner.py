@@ -8,7 +8,6 @@ A pool's next pass is at the fast tick while it is busy or not yet in its desire
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide.actions import ChildWrite
@@ -106,11 +105,10 @@ def plan_pool(
         pushes=to_push,
         status=pool_status(outcome, conditions, now),
         events=pool_events(outcome, conditions),
-        law_state=replace(
-            state,
+        law_state=state._replace(
             busy_until=busy,
             checkpointed_at=checkpointed_at,
-            memoized=replace(drafted.memoized, writes=writes),
+            memoized=drafted.memoized._replace(writes=writes),
         ),
         active=is_active(outcome, busy, now),
         record=rollback.record.as_json() if rollback.record is not None else None,

@@ -1,6 +1,6 @@
 """State that the planner keeps of a pool between passes; it is in memory only, and every value can be rebuilt."""
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_operator.decide.planning.memoized import MemoizedInputs
@@ -10,8 +10,7 @@ from penstock_operator.decide.rollback.trial import RollbackWatch
 from penstock_operator.decide.scaling.signals.attainment import Attainment, OnTime
 
 
-@dataclass(frozen=True, slots=True)
-class PlannerState:
+class PlannerState(NamedTuple):
     """The planner's part of a plan's `law_state`."""
 
     scaling: object | None = None
@@ -20,15 +19,15 @@ class PlannerState:
     """Limits that this process published last; the cache may not contain them yet."""
     busy_until: float = 0.0
     """Time until which the pool's passes are at the fast tick because of earlier activity."""
-    attainment: Attainment = field(default_factory=Attainment)
+    attainment: Attainment = Attainment()
     """Counts of requests on time and of all requests."""
-    on_time: OnTime = field(default_factory=OnTime)
+    on_time: OnTime = OnTime()
     """Attainment of the last minutes, for the status."""
     checkpointed_at: float | None = None
     """Time of the last checkpoint decision; None at the pool's first pass."""
-    memoized: MemoizedInputs = field(default_factory=MemoizedInputs)
+    memoized: MemoizedInputs = MemoizedInputs()
     """Values that depend only on what users wrote."""
-    rollback_watch: RollbackWatch = field(default_factory=RollbackWatch)
+    rollback_watch: RollbackWatch = RollbackWatch()
     """Measurements under the settings in force, for rollback."""
     rollback_record: Record | None = None
     """Rollback record that this process last planned to store; the cache may not contain it yet."""

@@ -1,6 +1,7 @@
 """The draft of one pool: its effective spec, template, law step and quota requests, before budgets are divided."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_operator.decide.budgets.requests import quota_requests
@@ -39,8 +40,7 @@ class CandidateProposal:
     proposal: Proposal
 
 
-@dataclass(frozen=True, slots=True)
-class PoolDraft:
+class PoolDraft(NamedTuple):
     """One pool, decided as far as that is possible without the other pools."""
 
     view: PoolView

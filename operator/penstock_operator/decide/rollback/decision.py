@@ -1,7 +1,8 @@
 """The rollback decision of a pass: whether the requested settings or those before them are in force. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from penstock_api.types.policy import RollbackMode
 from penstock_operator.decide.rollback.record import Record, Settings, read_record
@@ -23,8 +24,7 @@ UNREVISIONED = ("replicas", WEIGHT)
 """Fields outside of a revision: the count of mode Manual and the pool's weight do not change how it serves."""
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackDecision:
+class RollbackDecision(NamedTuple):
     """The settings in force at one pass, and the state of their evaluation."""
 
     effective: EffectiveSpec
@@ -35,8 +35,7 @@ class RollbackDecision:
     """Reason for which the requested settings are rolled back; empty while they are in force."""
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackInput:
+class RollbackInput(NamedTuple):
     """The measurements of one pass."""
 
     attainment: Attainment

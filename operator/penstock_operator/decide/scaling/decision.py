@@ -4,8 +4,8 @@ The modes apply to every law alike, because they are implemented only here and i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from penstock_api.conditions import Condition
 from penstock_api.pod_contract import LimitsUpdate
@@ -48,8 +48,7 @@ FORGET_SECONDS = 90.0
 """Three ticks of an idle pool: after a longer gap, such as a lost leadership, the state starts again from the live count."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScalingOutcome:
+class ScalingOutcome(NamedTuple):
     """The cap and the count to apply now, and what to report."""
 
     cap: int
@@ -76,8 +75,7 @@ class ScalingOutcome:
     """The law's failure at this tick."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(NamedTuple):
     """The replicas granted to a pool where several pools share devices."""
 
     replicas: int
@@ -87,8 +85,7 @@ class Quota:
     """A clause: which budget, and its size."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpecReplicas:
+class SpecReplicas(NamedTuple):
     """Edits of `spec.replicas`, which mode Auto ignores."""
 
     accepted: int | None
@@ -97,8 +94,7 @@ class SpecReplicas:
     """The count written since then; None if it is the accepted one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScalingState:
+class ScalingState(NamedTuple):
     """State of one pool between ticks, including its law's state."""
 
     time: float
@@ -119,8 +115,7 @@ class ScalingState:
     """Signs of requests, by which a pool goes to zero; None if it may not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """One step of a pool's law, before devices are divided among pools."""
 
     effective: EffectiveSpec
@@ -178,7 +173,7 @@ def propose(
     base = modes.base_replicas(effective, count)
     law = LAWS[effective.algorithm]
     limited = before is not None and before.limited
-    observed = replace(law_input(effective, view, published, base), limited=limited)
+    observed = law_input(effective, view, published, base, limited=limited)
 
     def begin() -> Any:
         known = None if before is None else before.law
@@ -248,9 +243,14 @@ def conclude(
 
 
 def law_input(
-    effective: EffectiveSpec, view: PoolView, published: LimitsUpdate | None, replicas: int
+    effective: EffectiveSpec,
+    view: PoolView,
+    published: LimitsUpdate | None,
+    replicas: int,
+    *,
+    limited: bool = False,
 ) -> LawInput:
-    """Return the law's input for a pool."""
+    """Return the law's input for a pool; `limited`: it was granted fewer replicas than requested."""
     newest: dict[str, PodSample] = {}
     for sample in sorted(view.signals.samples, key=lambda sample: sample.time):
         newest[sample.uid] = sample
@@ -261,6 +261,7 @@ def law_input(
         pods=tuple(_pod(pod, view, newest.get(pod.uid), published) for pod in view.pods),
         replicas=replicas,
         cap=None if published is None else published.max_batch_size,
+        limited=limited,
     )
 
 
@@ -302,8 +303,7 @@ def _continues(state: ScalingState, effective: EffectiveSpec, now: float) -> boo
 def _manual(decision: Decision, replicas: int) -> Decision:
     """Return the decision in mode Manual, in which `spec.replicas` sets the count."""
     why = f"spec.replicas is {replicas}"
-    return replace(
-        decision,
+    return decision._replace(
         replicas=replicas,
         replicas_term=ReplicasReason.MANUAL,
         replicas_why=why,

@@ -6,8 +6,7 @@ many more with the initial state. So neither an odd input nor a damaged state st
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock_operator.decide.scaling import law_memory
 from penstock_operator.decide.scaling.failure import LawFailure
@@ -22,8 +21,7 @@ RETRIES = 3
 MISSING = LawObservations(None, None, None, None, None, None, None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedStep:
+class GuardedStep(NamedTuple):
     """A step of a law, or its failure."""
 
     state: Any

@@ -5,15 +5,13 @@ Hold, Manual, Fixed) are applied in `decision.py`, so that they have the same ef
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import PoolSignals, UtilizationSource
 
 
-@dataclass(frozen=True, slots=True)
-class LawPod:
+class LawPod(NamedTuple):
     """A pod in a law's input."""
 
     uid: str
@@ -37,8 +35,7 @@ class LawPod:
     """Whether it reports a problem, or its container was restarted."""
 
 
-@dataclass(frozen=True, slots=True)
-class LawInput:
+class LawInput(NamedTuple):
     """Input of one step: a pool at one tick."""
 
     settings: LawSettings
@@ -56,8 +53,7 @@ class LawInput:
         return all(pod.acknowledged for pod in self.pods if pod.ready and not pod.terminating)
 
 
-@dataclass(frozen=True, slots=True)
-class CurveInUse:
+class CurveInUse(NamedTuple):
     """The service curve t(b) = a + c*b in use, and the data it was fitted to."""
 
     a: float
@@ -71,8 +67,7 @@ class CurveInUse:
     """Lower bound of the largest batch measured; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemandOutlook:
+class DemandOutlook(NamedTuple):
     """Inputs for judging other caps and counts."""
 
     demand: float
@@ -90,16 +85,14 @@ class DemandOutlook:
     """Latency of a request outside queue and batch, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaDemand:
+class ReplicaDemand(NamedTuple):
     """The count that one term of a law demands, before bounds and holds."""
 
     term: str
     replicas: float
 
 
-@dataclass(frozen=True, slots=True)
-class LawObservations:
+class LawObservations(NamedTuple):
     """Figures that the law derived from the signals; None is absent."""
 
     duty: float | None
@@ -138,8 +131,7 @@ class LawObservations:
     """Rows served by busy pods over rows predicted by the curve, minus 1; None within the tolerance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The cap and the count that a law decides, with reasons; each `term` is the CamelCase name of the part of the law that set the value."""
 
     cap: int

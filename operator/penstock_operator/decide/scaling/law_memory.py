@@ -1,7 +1,6 @@
 """The state of the built-in laws: its initial value, its checkpoint, and a tick without a decision. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
@@ -28,9 +27,9 @@ def observe_without_decision(state: Any, observed: LawInput, now: float) -> Any:
     """Return the state with this tick's samples and no decision; holds restart, because this tick's needs are unknown."""
     if isinstance(state, CapacityState):
         after = with_samples(state, observed, now)
-        return replace(after, count=replace(after.count, begun=now, needs=()))
+        return after._replace(counting=after.counting._replace(begun=now, needs=()))
     if isinstance(state, BandState):
-        return replace(utilization_band.noted(state, observed, now), spare_since=None)
+        return utilization_band.noted(state, observed, now)._replace(spare_since=None)
     return state
 
 

@@ -1,7 +1,7 @@
 """Reasons of a batch cap and of a replica count: the values of `capTerm` and `replicasTerm`. Pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class CapReason(StrEnum):
@@ -52,8 +52,7 @@ class ReplicasReason(StrEnum):
     IDLE = "Idle"
 
 
-@dataclass(frozen=True, slots=True)
-class CapMove:
+class CapMove(NamedTuple):
     """A new cap, in rows, and its reason."""
 
     cap: int
@@ -61,8 +60,7 @@ class CapMove:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasMove:
+class ReplicasMove(NamedTuple):
     """A new count and its reason; `hold_until` (Unix seconds) if it may fall after that time."""
 
     replicas: int

@@ -104,8 +104,7 @@ def _newest(view: PoolView) -> dict[str, PodSample]:
 
 def _with_count(decision: Decision, replicas: int, term: ReplicasReason, why: str) -> Decision:
     message = f"cap {decision.cap}: {decision.cap_why}; {counted(replicas)}: {why}"
-    return replace(
-        decision,
+    return decision._replace(
         replicas=replicas,
         replicas_term=term,
         replicas_why=why,

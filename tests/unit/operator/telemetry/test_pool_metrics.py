@@ -13,7 +13,7 @@ Values = dict[tuple[str, str, str], float]
 
 def table() -> PoolTable:
     row = PoolRow(1.7e9, 2, 1, FIGURES, reversals=3.0, good=1e16, requests=12.0)
-    blind = replace(FIGURES, demand=None, signals_absent=True, utilization=math.inf)
+    blind = FIGURES._replace(demand=None, signals_absent=True, utilization=math.inf)
     return PoolTable({("team-a", "chat"): row, ("team-b", "chat"): replace(row, figures=blind)})
 
 

@@ -7,8 +7,8 @@ nearly the capacity of the largest. While replicas start, a backlog justifies lo
 them may fill the objective.
 """
 
-from dataclasses import dataclass, replace
 from math import ceil, floor, sqrt
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
     MAX_EXTRAPOLATION,
@@ -35,8 +35,7 @@ BRIDGE_STEP = 1.1
 """Smallest factor by which a bridge is raised, since every change is pushed to every pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
+class BatchPlan(NamedTuple):
     """State of the cap."""
 
     cap: int | None = None
@@ -56,8 +55,7 @@ class BatchPlan:
     """Last time at which a backlog justified more than the plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanInput:
+class PlanInput(NamedTuple):
     """Inputs of the cap plan."""
 
     settings: LawSettings
@@ -143,13 +141,13 @@ def next_plan(before: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     best, term = best_cap(seen, plan.trust)
     cap = plan.cap
     if cap is None or (seen.model.identified and not plan.identified):
-        plan = replace(plan, cap=best, term=term, identified=seen.model.identified, raised=now)
+        plan = plan._replace(cap=best, term=term, identified=seen.model.identified, raised=now)
     elif best > cap:
         plan = _raised(plan, best, term, seen, now)
     elif best < cap:
         plan = _lowered(plan, best, term, now)
     else:
-        plan = replace(plan, term=term)
+        plan = plan._replace(term=term)
     return _bridged(plan, seen, now)
 
 
@@ -158,7 +156,7 @@ def _bounded(plan: BatchPlan, seen: PlanInput) -> BatchPlan:
     if plan.cap is None:
         return plan
     cap = plan.cap if seen.memory_bound is None else min(plan.cap, seen.memory_bound)
-    return replace(plan, cap=clamp_cap(cap, seen.settings))
+    return plan._replace(cap=clamp_cap(cap, seen.settings))
 
 
 def cap_move(plan: BatchPlan, seen: PlanInput) -> CapMove:
@@ -184,22 +182,22 @@ def _top(seen: PlanInput) -> tuple[int, CapReason]:
 def _raised(plan: BatchPlan, best: int, term: CapReason, seen: PlanInput, now: float) -> BatchPlan:
     cap = plan.cap or 1
     if term in {CapReason.OBJECTIVE, CapReason.KNEE} and best - cap <= DEAD_BAND * cap:
-        return replace(plan, term=term)
+        return plan._replace(term=term)
     if not seen.settled:
-        return replace(plan, term=CapReason.UNACKNOWLEDGED)
+        return plan._replace(term=CapReason.UNACKNOWLEDGED)
     if now - plan.raised < UP_SECONDS:
-        return replace(plan, term=CapReason.STEP_INTERVAL)
-    return replace(plan, cap=min(best, cap + step_size(cap)), term=term, raised=now)
+        return plan._replace(term=CapReason.STEP_INTERVAL)
+    return plan._replace(cap=min(best, cap + step_size(cap)), term=term, raised=now)
 
 
 def _lowered(plan: BatchPlan, best: int, term: CapReason, now: float) -> BatchPlan:
     cap = plan.cap or 1
     hard = term in {CapReason.MEMORY_BOUND, CapReason.SIZE_MAX, CapReason.BACK_OFF}
     if not hard and cap - best <= DEAD_BAND * cap:
-        return replace(plan, term=term)
+        return plan._replace(term=term)
     if not hard and now - plan.lowered < DOWN_SECONDS:
-        return replace(plan, term=CapReason.STEP_INTERVAL)
-    return replace(plan, cap=best, term=term, lowered=now)
+        return plan._replace(term=CapReason.STEP_INTERVAL)
+    return plan._replace(cap=best, term=term, lowered=now)
 
 
 def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
@@ -218,20 +216,20 @@ def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
         trust = min(plan.trust / BACK_OFF, 1.0) if now - plan.raised >= UP_SECONDS else plan.trust
     else:
         return plan
-    return replace(plan, trust=trust, judged=now)
+    return plan._replace(trust=trust, judged=now)
 
 
 def _bridged(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     """Return the plan with its bridge, which lasts while replicas start and a backlog justifies it, within the present bounds."""
     if not seen.starting or plan.cap is None:
-        return replace(plan, bridge=None)
+        return plan._replace(bridge=None)
     top = max(_longest_bridge(seen), plan.cap)
     target, bridge = _bridge_target(plan.cap, seen, top), min(plan.bridge or plan.cap, top)
     bridged = now if target > plan.cap else plan.bridged
     if target >= BRIDGE_STEP * bridge:
         bridge = target
     over = bridge <= plan.cap or now - bridged >= BRIDGE_SECONDS
-    return replace(plan, bridge=None if over else bridge, bridged=bridged)
+    return plan._replace(bridge=None if over else bridge, bridged=bridged)
 
 
 def _longest_bridge(seen: PlanInput) -> int:

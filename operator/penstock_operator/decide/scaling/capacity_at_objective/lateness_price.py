@@ -13,8 +13,8 @@ a nearly exponential tail, so the price at which a share is late is inverse to t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import exp, isnan
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import percent
 from penstock_operator.decide.scaling.signals.attainment import (
@@ -40,15 +40,14 @@ TYPICAL_SECONDS = 600.0
 """Smoothing time of the pool's typical rate, which defines a second's worth of requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lateness:
+class Lateness(NamedTuple):
     """Counts of the pods, the typical rate, and the price of lateness."""
 
-    counted: Attainment = field(default_factory=Attainment)
+    lateness_price: float
+    counted: Attainment = Attainment()
     typical: float | None = None
     """Requests a second."""
     time: float | None = None
-    lateness_price: float = field(default_factory=lambda: INITIAL_PRICE)
 
 
 def strictness(late_share: float) -> float:
@@ -74,7 +73,7 @@ def count_late(
     The latter is negative if fewer were late, and None if the pods publish no counts or there is no objective.
     """
     if objective_milliseconds is None:
-        return Lateness(), None
+        return Lateness(INITIAL_PRICE), None
     samples = [
         sample for sample in signals.samples if is_new(before.counted, sample) and _sound(sample)
     ]
@@ -82,12 +81,12 @@ def count_late(
     total = counted.total - before.counted.total
     if before.time is None or now <= before.time or total <= 0:
         time = now if before.time is None else before.time
-        return replace(before, counted=counted, time=time), 0.0 if counted.last else None
+        return before._replace(counted=counted, time=time), 0.0 if counted.last else None
     passed = now - before.time
     rate, share = total / passed, 1 - exp(-passed / TYPICAL_SECONDS)
     typical = rate if before.typical is None else before.typical + share * (rate - before.typical)
     late = total - (counted.good - before.counted.good)
-    after = replace(before, counted=counted, typical=typical, time=now)
+    after = before._replace(counted=counted, typical=typical, time=now)
     return after, late_beyond(late, total, late_share) / typical
 
 
@@ -103,7 +102,7 @@ def _sound(sample: PodSample) -> bool:
 def reprice(before: Lateness, late_seconds: float) -> Lateness:
     """Return the lateness with its price changed by requests late beyond `ALLOWED_SHARE`, in seconds' worth."""
     moved = before.lateness_price * exp(PRICE_STEP * min(late_seconds, MAX_LATE_SECONDS))
-    return replace(before, lateness_price=min(max(moved, MIN_PRICE), MAX_PRICE))
+    return before._replace(lateness_price=min(max(moved, MIN_PRICE), MAX_PRICE))
 
 
 LateShare = Callable[[float], Mapping[int, float]]

@@ -5,7 +5,6 @@ the largest batch of which two fit the objective, and the number of replicas for
 requested now is Ready. Absent signals change nothing.
 """
 
-from dataclasses import replace
 from math import isfinite
 
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
@@ -27,6 +26,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.model impor
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
+    INITIAL_PRICE,
     Lateness,
     cheapest_count,
     late_beyond,
@@ -92,7 +92,7 @@ class CapacityAtObjective:
 
     def initial(self, now: float) -> CapacityState:
         """Return the state of a new pool."""
-        return CapacityState(Count(begun=now))
+        return CapacityState(Count(begun=now), Lateness(INITIAL_PRICE))
 
     def step(
         self, state: CapacityState, observed: LawInput, now: float
@@ -102,9 +102,9 @@ class CapacityAtObjective:
         state = with_samples(state, observed, now)
         news = has_new_samples(before, state.windows)
         tick = observe_tick(state, observed, now)
-        state = replace(state, good_ticks=_good_ticks(state.good_ticks, tick.demand, news=news))
+        state = state._replace(good_ticks=_good_ticks(state.good_ticks, tick.demand, news=news))
         if state.good_ticks < GOOD_TICKS or tick.demand.ready == 0:
-            state = replace(state, count=replace(state.count, begun=now, needs=()))
+            state = state._replace(counting=state.counting._replace(begun=now, needs=()))
             return state, _blind(tick)
         if tick.model is None:
             return state, _without_curve(state, tick)
@@ -125,7 +125,7 @@ def _blind(tick: Tick) -> Decision:
     why = "signals are absent"
     cap = _held_cap(tick, CapReason.SIGNALS_ABSENT, why)
     move = _held_count(tick, ReplicasReason.SIGNALS_ABSENT, why)
-    return replace(_decision(tick, cap, move), metrics_available=False)
+    return _decision(tick, cap, move)._replace(metrics_available=False)
 
 
 def _without_curve(state: CapacityState, tick: Tick) -> Decision:
@@ -178,9 +178,9 @@ def _decided(
     state: CapacityState, tick: Tick, curve: CapacityModel, *, news: bool
 ) -> tuple[CapacityState, Decision]:
     state = smooth(state, tick.load, tick.now) if news else state
-    state = replace(state, off_curve=off_curve(state.off_curve, tick.settled, curve))
+    state = state._replace(off_curve=off_curve(state.off_curve, tick.settled, curve))
     plan_input = _plan_input(state, tick, curve)
-    state = replace(state, plan=next_plan(state.plan, plan_input, tick.now))
+    state = state._replace(plan=next_plan(state.plan, plan_input, tick.now))
     cap = cap_move(state.plan, plan_input)
     state, inputs = _count_input(state, tick, curve, news=news)
     if inputs is None:
@@ -188,11 +188,10 @@ def _decided(
         return state, _decision(tick, cap, _held_count(tick, ReplicasReason.STEADY, why))
     need = largest_need(inputs)
     hold = hold_seconds(tick.observed.settings, tick.startup_seconds)
-    state = replace(state, count=record_need(state.count, need.with_margin, hold, tick.now))
-    move = next_count(state.count, inputs, need, tick.now)
+    state = state._replace(counting=record_need(state.counting, need.with_margin, hold, tick.now))
+    move = next_count(state.counting, inputs, need, tick.now)
     decision = _decision(tick, cap, move)
-    return state, replace(
-        decision,
+    return state, decision._replace(
         observations=_with_plan(decision.observations, state, curve, inputs),
         demands=tuple(ReplicaDemand(need.term, need.exact) for need in needs(inputs)),
         outlook=_outlook(state, curve, inputs),
@@ -247,9 +246,9 @@ def _count_input(
             judged=_judged(state, tick) and state.plan.bridge is None,
         )
         forecaster = forecast.advance(state.forecaster, sample, horizon, tick.now)
-        state = replace(state, forecaster=forecaster, lateness=_priced(state, tick, curve, busy))
+        state = state._replace(forecaster=forecaster, lateness=_priced(state, tick, curve, busy))
     expected, share = _expected(state, tick, curve, horizon)
-    return state, replace(inputs, forecast=expected, utilization_target=share)
+    return state, inputs._replace(forecast=expected, utilization_target=share)
 
 
 def _expected(
@@ -334,8 +333,7 @@ def _with_plan(
 ) -> LawObservations:
     cap, busy = state.plan.cap or 1, utilization(inputs)
     p99 = predicted_p99_seconds(state, curve, cap, busy)
-    return replace(
-        observations,
+    return observations._replace(
         forecast_rows_per_second=inputs.forecast,
         capacity_per_replica=inputs.capacity_each,
         utilization=busy,

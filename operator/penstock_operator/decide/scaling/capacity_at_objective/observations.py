@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import spare_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
@@ -39,8 +39,7 @@ from penstock_operator.decide.scaling.signals.windows import Window, store_time
 from penstock_operator.observed import SignalSource
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """Measurements and models at one tick."""
 
     observed: LawInput

@@ -5,8 +5,8 @@ bridged cap. Where lateness is not predicted, which accounts for unequally busy 
 busy as the busiest.
 """
 
-from dataclasses import dataclass, replace
 from math import ceil
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted
@@ -28,8 +28,7 @@ HOLD_STARTUPS = 1.0
 """Length of a hold in start-ups; the cheapest count already covers a rise of demand."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountInput:
+class CountInput(NamedTuple):
     """Inputs of the count decision."""
 
     settings: LawSettings
@@ -58,8 +57,7 @@ class CountInput:
     """Factor on demand: k; 1 if `utilization_target` is predicted, which includes it already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """The count that one term demands."""
 
     exact: float
@@ -77,8 +75,7 @@ class Need:
         return ceil(self.exact * (1 + DEAD_BAND) - 1e-9)
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(NamedTuple):
     """State of the count."""
 
     begun: float
@@ -115,7 +112,7 @@ def record_need(count: Count, need: int, hold: float, now: float) -> Count:
     kept = tuple(
         (when, needed) for when, needed in count.needs if needed > need and now - when <= hold
     )
-    return replace(count, needs=(*kept, (now, need)))
+    return count._replace(needs=(*kept, (now, need)))
 
 
 def next_count(count: Count, seen: CountInput, need: Need, now: float) -> ReplicasMove:

@@ -7,7 +7,6 @@ bounds on replicas apply whatever it contains.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
@@ -102,8 +101,7 @@ def from_checkpoint(
     if not 0 <= now - written <= MAX_CHECKPOINT_AGE_SECONDS:
         return initial
     price = _number(data.get("price"), MIN_PRICE, MAX_PRICE)
-    return replace(
-        initial,
+    return initial._replace(
         startup=Startup(
             finished=tuple(_numbers(data.get("starts"), MIN_SECONDS, MAX_SECONDS)[-MAX_STARTS:])
         ),
@@ -123,8 +121,8 @@ def _main_curve(curves: BatchCurves) -> tuple[str | None, PodCurve | None]:
     revision, pods = curves.of_main_revision()
     if not pods:
         return None, None
-    whole = replace(pods[0], data=add_sums(pod.data for pod in pods))
-    return revision, replace(whole, largest=max(pod.largest for pod in pods))
+    whole = pods[0]._replace(data=add_sums(pod.data for pod in pods))
+    return revision, whole._replace(largest=max(pod.largest for pod in pods))
 
 
 def _forecaster(data: Data, written: float, now: float) -> Forecaster:
@@ -137,8 +135,7 @@ def _forecaster(data: Data, written: float, now: float) -> Forecaster:
     if level is None or now - written > LEVEL_SECONDS:
         return forecaster
     mean = _number(data.get("mean"), 0.0, 1e12)
-    return replace(
-        _with_persistence(forecaster, data),
+    return _with_persistence(forecaster, data)._replace(
         time=written,
         begun=written - LEVEL_SECONDS,
         level=level,
@@ -162,7 +159,7 @@ def _with_persistence(forecaster: Forecaster, data: Data) -> Forecaster:
     judgements = _number(data.get("judgements"), 0.0, MAX_ERRORS)
     if departed is None or stayed is None or judgements is None:
         return forecaster
-    return replace(forecaster, departed=departed, stayed=stayed, judgements=judgements)
+    return forecaster._replace(departed=departed, stayed=stayed, judgements=judgements)
 
 
 def _curves(data: Data, written: float) -> BatchCurves:

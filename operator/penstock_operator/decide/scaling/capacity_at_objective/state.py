@@ -1,7 +1,7 @@
 """The state of CapacityAtObjective for one pool, and how a tick's samples update it. Pure."""
 
-from dataclasses import dataclass, field, replace
 from math import exp
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
@@ -30,23 +30,23 @@ SMOOTHING_SECONDS = 120.0
 """Smoothing time of imbalance, dispersion and unevenness."""
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityState:
+class CapacityState(NamedTuple):
     """The law's state of one pool; a checkpoint stores a part of it (`serialize.py`)."""
 
-    count: Count
-    windows: Windows = field(default_factory=Windows)
+    counting: Count
+    """State of the replica count."""
+    lateness: Lateness
+    windows: Windows = Windows()
     good_ticks: int = GOOD_TICKS - 1
     """Consecutive ticks with signals. A new pool needs one."""
-    curves: BatchCurves = field(default_factory=BatchCurves)
-    step_curves: StepCurves = field(default_factory=StepCurves)
+    curves: BatchCurves = BatchCurves()
+    step_curves: StepCurves = StepCurves()
     """Curves of steps, if pods generate text."""
-    startup: Startup = field(default_factory=Startup)
-    forecaster: Forecaster = field(default_factory=Forecaster)
-    lateness: Lateness = field(default_factory=Lateness)
+    startup: Startup = Startup()
+    forecaster: Forecaster = Forecaster()
     late: float | None = None
     """Requests late beyond the allowed share in this round, in seconds' worth of requests."""
-    plan: BatchPlan = field(default_factory=BatchPlan)
+    plan: BatchPlan = BatchPlan()
     cap: int | None = None
     """The published cap of the last tick."""
     settled_since: float | None = None
@@ -77,8 +77,7 @@ def with_samples(state: CapacityState, observed: LawInput, now: float) -> Capaci
     since = state.settled_since if observed.cap == state.cap else None
     if since is None and observed.cap is not None and observed.all_acknowledged():
         since = now
-    return replace(
-        state,
+    return state._replace(
         lateness=lateness,
         late=late,
         windows=windows,
@@ -88,7 +87,7 @@ def with_samples(state: CapacityState, observed: LawInput, now: float) -> Capaci
         cap=observed.cap,
         settled_since=since,
         replicas=observed.replicas,
-        count=_counted(state, observed.replicas, now),
+        counting=_counted(state, observed.replicas, now),
     )
 
 
@@ -102,8 +101,7 @@ def smooth(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:
     dispersion = state.dispersion if load.dispersion is None else max(load.dispersion, 1.0)
     pods = max(len([uid for uid in state.windows.pods if uid not in state.windows.gone]), 1)
     unevenness = state.unevenness if load.unevenness is None else load.unevenness / pods
-    return replace(
-        state,
+    return state._replace(
         unevenness=state.unevenness + share * (unevenness - state.unevenness),
         imbalance=state.imbalance + share * (imbalance - state.imbalance),
         dispersion=state.dispersion + share * (dispersion - state.dispersion),
@@ -113,8 +111,8 @@ def smooth(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:
 
 def _counted(state: CapacityState, replicas: int, now: float) -> Count:
     """Return the count's state with decreases recorded."""
-    known = state.count.downs
+    known = state.counting.downs
     downs = tuple(move for move in known if now - move[0] < MINUTE)
     if state.replicas is not None and replicas < state.replicas:
         downs = (*downs, (now, state.replicas - replicas))
-    return state.count if downs == known else replace(state.count, downs=downs[-100:])
+    return state.counting if downs == known else state.counting._replace(downs=downs[-100:])

@@ -4,7 +4,7 @@ A text is unchanged while its cause is unchanged, so that an unchanged pool writ
 for a new decision.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock_api.types.decision import (
     AlternativeStatus,
@@ -32,8 +32,7 @@ MAX_FIGURE = 1e12
 """Largest reported figure: larger ones are meaningless and exceed the schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedDecision:
+class ReportedDecision(NamedTuple):
     """A decision and its effect."""
 
     effective: EffectiveSpec

@@ -1,7 +1,7 @@
 """Demand and service of a pool, aggregated over the windows of its pods. Pure. None is absent, which is not zero."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import (
@@ -24,8 +24,7 @@ from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_operator.observed import UtilizationSource
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredDemand:
+class MeasuredDemand(NamedTuple):
     """Demand of the pool, and how many pods it was measured at."""
 
     ready: int
@@ -54,8 +53,7 @@ class MeasuredDemand:
         return None if self.waiting is None or not self.sampled else self.waiting / self.sampled
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredService:
+class MeasuredService(NamedTuple):
     """Service of the Ready pods over their windows."""
 
     duty: float | None

@@ -9,6 +9,8 @@ so that a pod that goes away subtracts nothing and a restarted pod starts from z
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from types import MappingProxyType
+from typing import NamedTuple
 
 from penstock_operator.decide.spec.law_settings import AllowedLateShares, LawSettings
 from penstock_operator.decide.spec.objectives import LATE_SHARE
@@ -74,18 +76,16 @@ class Objectives:
         return used or [LATE_SHARE]
 
 
-@dataclass(frozen=True, slots=True)
-class Attainment:
+class Attainment(NamedTuple):
     """Requests of one pool since the operator started; both counts only grow."""
 
     good: float = 0.0
     total: float = 0.0
-    last: Mapping[str, PodSample] = field(default_factory=dict)
+    last: Mapping[str, PodSample] = MappingProxyType({})
     """The newest sample of each pod that was counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnTime:
+class OnTime(NamedTuple):
     """Attainment over the last `ON_TIME_SECONDS`."""
 
     marks: tuple[tuple[float, float, float], ...] = ()

@@ -1,8 +1,8 @@
 """Points of a window: the raw counters of a sample, and their growth between two samples. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import lt
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock_api.pod_contract import CurveSums
@@ -43,12 +43,11 @@ class LatencyCounts(NamedTuple):
         return LatencyCounts(shared, tuple(by_bound[bound] for bound in shared))
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(NamedTuple):
     """Growth of counters, by name, and of batches, by duration."""
 
-    counters: Mapping[str, float] = field(default_factory=dict)
-    batches: LatencyCounts = field(default_factory=LatencyCounts)
+    counters: Mapping[str, float] = MappingProxyType({})
+    batches: LatencyCounts = LatencyCounts()
 
 
 NO_GROWTH = Growth()
@@ -67,8 +66,7 @@ def sums_of(sums: "CurveSums | CurveSumsTuple") -> CurveSumsTuple:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """One sample in a window; NaN, negative and infinite values are absent, as missing ones."""
 
     time: float

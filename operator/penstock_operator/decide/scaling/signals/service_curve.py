@@ -5,8 +5,8 @@ histogram buckets and is bounded by the sums.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf, isfinite, sqrt
+from typing import NamedTuple
 
 from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
@@ -26,8 +26,7 @@ SAME = 1e-6
 """Batch sizes whose variance is below this share of their square count as one size."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceCurve:
+class ServiceCurve(NamedTuple):
     """`seconds = a + c * rows`, with the standard error of the slope."""
 
     a: float

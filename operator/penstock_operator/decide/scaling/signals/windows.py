@@ -4,7 +4,8 @@ The operator differences raw counters itself, so that no rate spans two pods or 
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import Point, born, point, restarted
@@ -32,13 +33,12 @@ Window = tuple[Point, ...]
 """Points of one pod, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
+class Windows(NamedTuple):
     """Samples of one pool's pods, by the clock of one source."""
 
     source: SignalSource = SignalSource.NONE
-    pods: Mapping[str, Window] = field(default_factory=dict)
-    gone: Mapping[str, Window] = field(default_factory=dict)
+    pods: Mapping[str, Window] = MappingProxyType({})
+    gone: Mapping[str, Window] = MappingProxyType({})
     """Last windows of pods that were just deleted or whose container just restarted."""
 
 
@@ -51,7 +51,7 @@ def advance_windows(
     """
     store_now, live = store_time(signals, now), {pod.uid for pod in pods}
     if signals.source is SignalSource.NONE:
-        return replace(windows, gone=_gone(windows, windows.pods, live, store_now))
+        return windows._replace(gone=_gone(windows, windows.pods, live, store_now))
     same = windows.source == signals.source
     earlier = windows.pods if same else {}
     fresh = _by_pod(signals, store_now, earlier)

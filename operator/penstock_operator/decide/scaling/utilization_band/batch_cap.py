@@ -7,7 +7,7 @@ the target. A step is 25 %, at least 1. A step up ends at the last size predicte
 the measured spread (tail over t(cap)), so that the step is not taken back at once.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.reasons import CapMove, CapReason
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
@@ -20,8 +20,7 @@ BATCH_SHARE = 0.45
 """Share of the objective for one batch: a request waits for the running batch and for its own, with 10 % to spare."""
 
 
-@dataclass(frozen=True, slots=True)
-class CapInput:
+class CapInput(NamedTuple):
     """Inputs of the cap decision."""
 
     settings: LawSettings

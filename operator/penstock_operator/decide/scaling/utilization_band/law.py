@@ -4,7 +4,7 @@ Each tick: store the new samples, record changes of cap and count, judge whether
 signals never lower the count and leave the cap unchanged.
 """
 
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import (
     CurveInUse,
@@ -55,11 +55,10 @@ GOOD_TICKS = 3
 """Consecutive ticks with signals that end an absence, so that flapping signals change nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class BandState:
+class BandState(NamedTuple):
     """The law's state of one pool; not stored through a restart."""
 
-    windows: Windows = field(default_factory=Windows)
+    windows: Windows = Windows()
     good_ticks: int = GOOD_TICKS - 1
     """Consecutive ticks with signals. A new pool needs one."""
     cap: int | None = None
@@ -76,8 +75,7 @@ class BandState:
     """Times of decreases of the count in the last minute."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tick:
+class _Tick(NamedTuple):
     """Measurements at one tick."""
 
     observed: LawInput
@@ -106,26 +104,26 @@ class UtilizationBand:
         news = has_new_samples(before, state.windows)
         tick = _tick(state, observed, now)
         good = _good_ticks(state.good_ticks, tick.demand, news=news)
-        state = replace(state, good_ticks=good)
-        tick = replace(tick, available=good >= GOOD_TICKS and tick.demand.ready > 0)
-        state = replace(state, spare_since=_spare_since(state, tick, news=news))
+        state = state._replace(good_ticks=good)
+        tick = tick._replace(available=good >= GOOD_TICKS and tick.demand.ready > 0)
+        state = state._replace(spare_since=_spare_since(state, tick, news=news))
         return state, _decision(tick, _cap(state, tick), _replicas(state, tick))
 
 
 def noted(state: BandState, observed: LawInput, now: float) -> BandState:
     """Return the state with this round's samples and with changes of cap and count since the last tick."""
     windows = advance_windows(state.windows, observed.signals, observed.pods, now)
-    state = replace(state, windows=windows)
+    state = state._replace(windows=windows)
     if observed.cap != state.cap:
-        state = replace(state, cap=observed.cap, cap_since=now, settled_since=None)
+        state = state._replace(cap=observed.cap, cap_since=now, settled_since=None)
     if state.settled_since is None and observed.cap is not None and observed.all_acknowledged():
-        state = replace(state, settled_since=now)
+        state = state._replace(settled_since=now)
     downs = tuple(when for when in state.downs if now - when < MINUTE)
     if observed.replicas != state.replicas:
         if state.replicas is not None and observed.replicas < state.replicas:
             downs = (*downs, now)
-        state = replace(state, replicas=observed.replicas, spare_since=None)
-    return replace(state, downs=downs[-1000:])
+        state = state._replace(replicas=observed.replicas, spare_since=None)
+    return state._replace(downs=downs[-1000:])
 
 
 def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:

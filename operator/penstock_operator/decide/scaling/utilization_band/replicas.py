@@ -5,8 +5,8 @@ replicas are not requested twice; high duty alone adds none. Down by one only if
 sufficed during the whole stabilization period.
 """
 
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand
@@ -19,8 +19,7 @@ CAP_SHARE = 0.35
 MINUTE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasInput:
+class ReplicasInput(NamedTuple):
     """Inputs of the count decision."""
 
     settings: LawSettings

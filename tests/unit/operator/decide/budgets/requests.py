@@ -1,7 +1,6 @@
 """Quota requests with defaults, and settlements that take effect at once."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from penstock_operator.decide.budgets.settlement import settle
@@ -24,7 +23,7 @@ def quota_request(uid: str, wanted: int, **more: Any) -> QuotaRequest:
         deployed=0,
         policies=("prod",),
     )
-    return replace(plain, **more)
+    return plain._replace(**more)
 
 
 def settled(
@@ -55,8 +54,7 @@ def deployed_at_once(
 def running(ledger: QuotaLedger) -> Sequence[QuotaRequest]:
     """Return the requests with every granted replica bound and running."""
     return [
-        replace(
-            request,
+        request._replace(
             deployed=ledger.grants[uid].replicas,
             staying=ledger.grants[uid].replicas * request.per_replica,
         )

@@ -39,8 +39,7 @@ class Cluster:
                 )
                 self.bound[uid] += max(min(self.asked[uid] - self.bound[uid], free), 0)
             news = {
-                uid: replace(
-                    request,
+                uid: request._replace(
                     deployed=self.asked[uid],
                     staying=self.bound[uid],
                     leaving=leaving[uid],
@@ -70,7 +69,7 @@ def two_kinds(weight: int, others: int = 10) -> Cluster:
     ledger = settle(QuotaLedger(), claims, {BUDGET: 100}, (), 0.0)
     bound = {"a": 2, "b": 1}
     world = Cluster({"a100": 2, "t4": others}, ledger, startable(ledger), bound).live(120)
-    larger = replace(world.ledger.requests["b"], requested=5, need=5.0)
+    larger = world.ledger.requests["b"]._replace(requested=5, need=5.0)
     world.ledger = replace(world.ledger, requests={**world.ledger.requests, "b": larger})
     return world
 

@@ -1,6 +1,5 @@
 """Division of devices: floors first, then by weight and need, up to the fair share under contention."""
 
-from dataclasses import replace
 from math import ceil, isclose
 
 from hypothesis import given, settings
@@ -176,7 +175,7 @@ def test_under_contention_no_pool_exceeds_its_weighted_share_by_a_replica(
     requests: list[QuotaRequest], count: int
 ) -> None:
     requests = [
-        replace(request, per_replica=1, policies=("prod",), need=float(request.requested))
+        request._replace(per_replica=1, policies=("prod",), need=float(request.requested))
         for request in requests
     ]
     counts = divided(requests, {BUDGET: count})
@@ -227,7 +226,7 @@ def test_devices_in_use_are_never_granted_again_whatever_the_order_of_requests(
             committed = sum(member.committed for member in members)
             now = startable(ledger)
             after = sum(
-                replace(member, deployed=max(now[member.uid], member.deployed)).committed
+                member._replace(deployed=max(now[member.uid], member.deployed)).committed
                 for member in members
             )
             assert after <= max(count, committed)
@@ -242,7 +241,7 @@ def test_devices_in_use_are_never_granted_again_whatever_the_order_of_requests(
 def test_steady_requests_lead_to_steady_grants(
     requests: list[QuotaRequest], limits: Budgets
 ) -> None:
-    requests = [replace(request, unplaced=0, leaving=0) for request in requests]
+    requests = [request._replace(unplaced=0, leaving=0) for request in requests]
     ledger = settle(QuotaLedger(), {request.uid: request for request in requests}, limits, (), 0.0)
     for number in range(1, 40):
         ledger = deployed_at_once(ledger, limits, 5.0 * number)

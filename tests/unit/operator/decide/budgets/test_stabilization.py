@@ -1,7 +1,5 @@
 """Stabilization of shares: a pool loses replicas after a minute and drains them; budget edits apply at once."""
 
-from dataclasses import replace
-
 from penstock_operator.decide.budgets.settlement import settle
 from penstock_operator.decide.quota_ledger import QuotaLedger, QuotaRequest
 from tests.unit.operator.decide.budgets.requests import (
@@ -24,7 +22,7 @@ def ticks(
         news = {item.uid: item for item in running(ledger)}
         for change in changed:
             live = news.get(change.uid, change)
-            news[change.uid] = replace(change, deployed=live.deployed, staying=live.staying)
+            news[change.uid] = change._replace(deployed=live.deployed, staying=live.staying)
         ledger = settle(ledger, news, {BUDGET: count}, (), now)
     return ledger
 

@@ -155,7 +155,7 @@ def _quiet_rounds(draw: Draws) -> list[Round]:
     settings, counters, rounds = _hasty(draw), {uid: Counters() for uid in UIDS}, []
     most, generates = draw.one((0, 2, 10, 50)), not draw.upto(3)
     last_round = {uid: draw.one((24, 24, 24, 0, 4, 8, 12)) for uid in UIDS}
-    pods = tuple(replace(_pod(draw, uid), ready=True, revision=None) for uid in UIDS)
+    pods = tuple(_pod(draw, uid)._replace(ready=True, revision=None) for uid in UIDS)
     for index in range(8 + draw.upto(16)):
         settings = settings if draw.upto(11) else _hasty(draw)
         now = START + 5 * index

@@ -112,7 +112,7 @@ def test_a_restarted_operator_continues_from_it() -> None:
     assert len(after.forecaster.errors.latest) >= 1
     assert after.forecaster.mean == pytest.approx(before.forecaster.mean, rel=0.4)
     assert after.forecaster.judgements > 0
-    assert after.count.begun == world.now - TICK
+    assert after.counting.begun == world.now - TICK
 
 
 def test_a_restart_lowers_nothing_before_a_whole_hold() -> None:

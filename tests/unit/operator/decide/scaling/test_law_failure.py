@@ -60,8 +60,8 @@ def damage(world: World) -> None:
     state = world.states[world.pool.uid]
     assert isinstance(state, PlannerState)
     law = law_state(world)
-    damaged = replace(law, forecaster=replace(law.forecaster, level=-1.0))
-    world.states[world.pool.uid] = replace(state, scaling=replace(scaling_of(world), law=damaged))
+    damaged = law._replace(forecaster=law.forecaster._replace(level=-1.0))
+    world.states[world.pool.uid] = state._replace(scaling=scaling_of(world)._replace(law=damaged))
 
 
 def damaged(state: CapacityState, _: LawInput) -> bool:
@@ -136,7 +136,7 @@ def test_the_law_continues_with_the_samples_of_failed_ticks_after_the_cause_is_g
         len(law_state(world).forecaster.pending) + len(law_state(world).forecaster.errors.latest)
         > 15
     )
-    assert law_state(world).count.begun >= NOW + 30 * 5, "no hold spans what was not seen"
+    assert law_state(world).counting.begun >= NOW + 30 * 5, "no hold spans what was not seen"
     assert scaling_of(world).failures == 0
 
 

@@ -5,9 +5,9 @@ time. So a constant cap does not hide the slope of the curve, and drift is follo
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import sqrt
 from operator import lt
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple, Point
@@ -30,8 +30,7 @@ MIN_BATCHES_TO_JUDGE = 32.0
 """Batches without which no interval counts as an outlier."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodCurve:
+class PodCurve(NamedTuple):
     """One pod's sums: first sample, later data, and outliers."""
 
     revision: str | None
@@ -121,8 +120,8 @@ def _grown(curve: PodCurve, sums: CurveSumsTuple, time: float) -> PodCurve:
         return _with(curve, curve.prior, fresh, sums, time)
     odd = (*curve.odd, fresh)
     if len(odd) < ODD_INTERVALS:
-        return replace(curve, last=sums, time=time, odd=odd)
-    changed = replace(curve, data=CurveSumsTuple())
+        return curve._replace(last=sums, time=time, odd=odd)
+    changed = curve._replace(data=CurveSumsTuple())
     return _with(changed, CurveSumsTuple(), add_sums(odd), sums, time)
 
 
@@ -172,8 +171,7 @@ def proven_size(sums: CurveSumsTuple) -> float:
 
 def _merged(earlier: PodCurve, other: PodCurve) -> PodCurve:
     """Return the mean of both pods' sums."""
-    return replace(
-        other,
+    return other._replace(
         prior=_combine([(earlier.prior, 0.5), (other.prior, 0.5)]),
         data=_combine([(earlier.data, 0.5), (other.data, 0.5)]),
         largest=max(earlier.largest, other.largest),

@@ -6,10 +6,10 @@ pool then reports that its capacity is uncertain (`off_curve`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import inf
 from statistics import NormalDist
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
     PodCurve,
@@ -45,8 +45,7 @@ def tail_ratio(sigma: float, typical: float, beyond: float) -> float:
     return min(max(1 + normal_quantile(beyond) * sigma / typical, 1.0), MAX_TAIL_RATIO)
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityModel:
+class CapacityModel(NamedTuple):
     """Fitted lines, the most trusted first, and the noise of batch times around them."""
 
     lines: tuple[ServiceCurve, ...]

@@ -12,8 +12,9 @@ So a pod that never becomes Ready lengthens the scale-down hold only until then.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import exp, log, sqrt
+from types import MappingProxyType
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import LawPod
 
@@ -34,11 +35,10 @@ WATCHED_FROM_START_SECONDS = 60.0
 """Maximum age of a start at its first tick if it is to count: an idle pool has a tick every 30 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class Startup:
+class Startup(NamedTuple):
     """Running starts, as start times by pod UID, and the last finished ones, in seconds."""
 
-    running: Mapping[str, float] = field(default_factory=dict)
+    running: Mapping[str, float] = MappingProxyType({})
     finished: tuple[float, ...] = ()
     served: frozenset[str] = frozenset()
     """Live pods that have been Ready."""

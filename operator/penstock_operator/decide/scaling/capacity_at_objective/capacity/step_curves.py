@@ -5,7 +5,7 @@ half-life of busy time. The needs of answers change with the clients and decay f
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
     HALF_LIFE_SECONDS,
@@ -33,8 +33,7 @@ ANSWERS_SECONDS = 120.0
 """Half-life of answer sums, in seconds of busy time. All other constants are those of batches, with a step as a batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodSteps:
+class PodSteps(NamedTuple):
     """One pod's steps: first sample, later data, and outliers."""
 
     revision: str | None
@@ -129,8 +128,7 @@ def _grown(known: PodSteps, point: Point, sums: StepSums, epoch: int) -> PodStep
         stepped=fresh.t if saturated else 0.0,
     )
     faded = 0.5 ** (fresh.t / ANSWERS_SECONDS)
-    noted = replace(
-        known,
+    noted = known._replace(
         epoch=epoch,
         last=sums,
         ended=ended,
@@ -149,14 +147,14 @@ def _timed(known: PodSteps, fresh: StepSums) -> PodSteps:
         return _with(known, known.prior, known.data, fresh)
     odd = (*known.odd, fresh)
     if len(odd) < ODD_INTERVALS:
-        return replace(known, odd=odd)
+        return known._replace(odd=odd)
     return _with(known, NO_STEPS, NO_STEPS, add_steps((interval, 1.0) for interval in odd))
 
 
 def _with(known: PodSteps, prior: StepSums, data: StepSums, fresh: StepSums) -> PodSteps:
     kept = 0.5 ** (fresh.t / HALF_LIFE_SECONDS)
     whole, largest = add_steps([(data, kept), (fresh, 1.0)]), max(known.largest, proven_rows(fresh))
-    return replace(known, prior=prior, data=whole, largest=largest, odd=())
+    return known._replace(prior=prior, data=whole, largest=largest, odd=())
 
 
 def _is_odd(known: PodSteps, fresh: StepSums) -> bool:
@@ -176,8 +174,7 @@ def proven_rows(steps: StepSums) -> float:
 
 def _merged(earlier: PodSteps, other: PodSteps) -> PodSteps:
     """Return the mean of both pods' sums."""
-    return replace(
-        other,
+    return other._replace(
         prior=add_steps([(earlier.prior, 0.5), (other.prior, 0.5)]),
         data=add_steps([(earlier.data, 0.5), (other.data, 0.5)]),
         answers=add_answers([(earlier.answers, 0.5), (other.answers, 0.5)]),

@@ -7,8 +7,8 @@ significant ramp is extrapolated, a doubtful one is not. Without an objective th
 level rises after a harmful error and falls slowly otherwise.
 """
 
-from dataclasses import dataclass, field, replace
 from math import exp, sqrt
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     MAX_ERRORS,
@@ -50,8 +50,7 @@ MISS_SECONDS = 60.0
 """Age after which a due forecast is discarded, if samples were missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(NamedTuple):
     """A forecast that is not due yet."""
 
     due: float
@@ -65,8 +64,7 @@ class Forecast:
     """Predicted rise by trend or ramp."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forecaster:
+class Forecaster(NamedTuple):
     """State of the forecaster: demand, pending forecasts and past errors."""
 
     time: float | None = None
@@ -94,13 +92,12 @@ class Forecaster:
     """Number of judged forecasts, with decay."""
     pending: tuple[Forecast, ...] = ()
     """Oldest first."""
-    errors: ForecastErrors = field(default_factory=ForecastErrors)
+    errors: ForecastErrors = ForecastErrors()
     """Errors of forecasts that were due."""
     quantile_level: float = INITIAL_LEVEL
 
 
-@dataclass(frozen=True, slots=True)
-class DemandSample:
+class DemandSample(NamedTuple):
     """A new sample of the demand, and whether forecasts are judged by it."""
 
     rate: float
@@ -122,7 +119,7 @@ def advance(before: Forecaster, sample: DemandSample, horizon: float, now: float
     expected = _settled(after, rise)
     upper = expected + max(headroom(after, expected), 0.0)
     forecast = Forecast(now + horizon, expected, upper, after.level - after.mean, rise)
-    return replace(after, pending=(*after.pending, forecast)[-MAX_PENDING:])
+    return after._replace(pending=(*after.pending, forecast)[-MAX_PENDING:])
 
 
 def expected_demand(forecaster: Forecaster, horizon: float) -> float:
@@ -198,12 +195,11 @@ def _judged(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
     last = due[-1]
     pending = tuple(forecast for forecast in before.pending if forecast.due > now)
     if now - last.due > MISS_SECONDS:
-        return replace(before, pending=pending)
+        return before._replace(pending=pending)
     level = before.quantile_level
     if sample.judged:
         level += UP_STEP if before.level > last.upper and sample.felt else -DOWN_STEP
-    return replace(
-        _compared(before, last),
+    return _compared(before, last)._replace(
         pending=pending,
         errors=before.errors.add(ForecastError(last.expected, before.level - last.expected)),
         quantile_level=min(max(level, MIN_LEVEL), MAX_LEVEL),
@@ -214,8 +210,7 @@ def _compared(before: Forecaster, last: Forecast) -> Forecaster:
     """Return the forecaster with the remainder of a departure from the mean."""
     left = before.level - last.climb - before.mean
     fading = 1 - 1 / MAX_ERRORS
-    return replace(
-        before,
+    return before._replace(
         departed=fading * before.departed + last.departure**2,
         stayed=fading * before.stayed + last.departure * left,
         judgements=fading * before.judgements + 1,
@@ -232,14 +227,14 @@ def _with_noise(before: Forecaster, sample: DemandSample, now: float) -> Forecas
             square = min(square, ODD * noise + sample.newest)
             square = noise + NOISE_SHARE * (square - noise)
         noise = square
-    return replace(before, newer=newer, last=before.newest, newest=sample.newest, noise=noise)
+    return before._replace(newer=newer, last=before.newest, newest=sample.newest, noise=noise)
 
 
 def _smoothed(before: Forecaster, rate: float, now: float) -> Forecaster:
     if before.time is None or now <= before.time:
         level, begun = (rate, now) if before.time is None else (before.level, before.begun)
         mean = rate if before.time is None else before.mean
-        return replace(before, time=now, begun=begun, level=level, mean=mean)
+        return before._replace(time=now, begun=begun, level=level, mean=mean)
     passed, age = now - before.time, now - (before.begun or now)
     share = max(1 - exp(-passed / LEVEL_SECONDS), passed / (age + passed))
     expected = max(before.level + _drift(before, passed), 0.0)
@@ -252,4 +247,4 @@ def _smoothed(before: Forecaster, rate: float, now: float) -> Forecaster:
     trend = fading * before.trend + learning * (slope - fading * before.trend)
     lasting = max(1 - exp(-passed / MEAN_SECONDS), passed / (age + passed))
     mean = before.mean + lasting * (level - before.mean)
-    return replace(before, time=now, level=level, trend=trend, mean=mean)
+    return before._replace(time=now, level=level, trend=trend, mean=mean)

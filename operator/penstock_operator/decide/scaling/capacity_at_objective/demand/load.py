@@ -1,9 +1,9 @@
 """Demand of the pool, counted before admission, over windows of several lengths. Pure. None is absent."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import Point, per_second
@@ -21,8 +21,7 @@ MAX_OVERLOAD = 2.0
 """Maximum ratio of demand to admitted rows, since rejected clients retry."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolDemand:
+class PoolDemand(NamedTuple):
     """Demand of a pool, in rows and seconds."""
 
     rate: float | None

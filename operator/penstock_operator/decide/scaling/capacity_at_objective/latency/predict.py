@@ -2,10 +2,10 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, inf, log, sqrt
 from statistics import NormalDist
+from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table import (
     DISPERSIONS,
@@ -39,8 +39,7 @@ def p99(intercept: float, dispersion: float, rho: float) -> float:
     return _at(_curve(intercept, dispersion), rho)
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficShape:
+class TrafficShape(NamedTuple):
     """Shape of the traffic, which together with rho determines waiting times."""
 
     intercept: float

@@ -140,7 +140,7 @@ class Spoiled(CapacityAtObjective):
         if self.spoils:
             samples = tuple(map(_nan, samples))
         signals = replace(observed.signals, samples=samples)
-        return super().step(state, replace(observed, signals=signals), now)
+        return super().step(state, observed._replace(signals=signals), now)
 
 
 def _nan(sample: PodSample) -> PodSample:

@@ -30,11 +30,11 @@ SEEN = PlanInput(
 
 
 def planned(plan: BatchPlan | None = None, now: float = 1000.0, **changes: object) -> BatchPlan:
-    return next_plan(plan or BatchPlan(), replace(SEEN, **changes), now)  # type: ignore[arg-type]
+    return next_plan(plan or BatchPlan(), SEEN._replace(**changes), now)  # type: ignore[arg-type]
 
 
 def objective(milliseconds: int | None) -> PlanInput:
-    return replace(SEEN, settings=replace(SETTINGS, objective_milliseconds=milliseconds))
+    return SEEN._replace(settings=replace(SETTINGS, objective_milliseconds=milliseconds))
 
 
 def test_the_first_known_curve_sets_the_cap_at_once() -> None:
@@ -44,7 +44,7 @@ def test_the_first_known_curve_sets_the_cap_at_once() -> None:
 
 
 def test_noisy_batches_leave_less_room() -> None:
-    noisy = replace(CURVE, tail_ratio=1.2)
+    noisy = CURVE._replace(tail_ratio=1.2)
     assert planned(model=noisy).cap == 27, "(0.4455 / 1.2 - 0.1) / 0.01"
 
 
@@ -56,13 +56,13 @@ def test_without_an_objective_the_cap_is_the_least_that_serves_nearly_all_that_t
     plan = next_plan(BatchPlan(), seen, 0.0)
     assert (plan.cap, plan.term) == (36, CapReason.KNEE)
     assert "90 %" in cap_move(plan, seen).why
-    dear = replace(seen, model=replace(CURVE, lines=(ServiceCurve(0.002, 0.05, 16, 0.0),)))
+    dear = seen._replace(model=CURVE._replace(lines=(ServiceCurve(0.002, 0.05, 16, 0.0),)))
     assert next_plan(BatchPlan(), dear, 0.0).cap == 1, (
         "larger batches cost no less per row, so no request waits"
     )
-    cheap = replace(seen, model=replace(CURVE, lines=(ServiceCurve(5.0, 0.01, 16, 0.0),)))
+    cheap = seen._replace(model=CURVE._replace(lines=(ServiceCurve(5.0, 0.01, 16, 0.0),)))
     assert next_plan(BatchPlan(), cheap, 0.0).cap == 57
-    floor = replace(seen, settings=replace(seen.settings, size_min=48))
+    floor = seen._replace(settings=replace(seen.settings, size_min=48))
     assert next_plan(BatchPlan(), floor, 0.0).cap == 48
 
 
@@ -70,12 +70,12 @@ def test_without_an_objective_nor_a_slope_the_cap_is_all_that_is_allowed() -> No
     flat = CapacityModel(
         (), CurveSumsTuple(0, 10.0, 160.0, 2560.0, 3.0, 48.0, 0.9), 1.0, largest=64.0
     )
-    plan = next_plan(BatchPlan(), replace(objective(None), model=flat), 0.0)
+    plan = next_plan(BatchPlan(), objective(None)._replace(model=flat), 0.0)
     assert (plan.cap, plan.term) == (64, CapReason.SIZE_MAX)
 
 
 def test_without_an_objective_a_backlog_is_bridged_with_all_that_is_allowed() -> None:
-    busy = replace(objective(None), starting=True, backlog_per_pod=1000.0)
+    busy = objective(None)._replace(starting=True, backlog_per_pod=1000.0)
     plan = next_plan(next_plan(BatchPlan(), objective(None), 0.0), busy, 5.0)
     assert (plan.cap, plan.bridge) == (36, 64)
 
@@ -95,12 +95,12 @@ def test_memory_bounds_the_plan(bound: int, term: CapReason) -> None:
 
 
 def test_never_beyond_a_quarter_more_than_the_largest_batch_measured() -> None:
-    plan = planned(model=replace(CURVE, largest=16.0))
+    plan = planned(model=CURVE._replace(largest=16.0))
     assert (plan.cap, plan.term) == (20, CapReason.MEASURED_RANGE)
 
 
 def test_up_by_a_quarter_a_minute_and_only_after_all_acknowledged() -> None:
-    plan, now = replace(planned(now=0.0), cap=8), 0.0
+    plan, now = planned(now=0.0)._replace(cap=8), 0.0
     for expected in (10, 13, 17, 22, 28, 34, 34):
         now += 60
         assert planned(plan, now - 1).cap == plan.cap
@@ -112,9 +112,9 @@ def test_up_by_a_quarter_a_minute_and_only_after_all_acknowledged() -> None:
 
 def test_small_changes_of_the_fit_do_not_lower_the_cap() -> None:
     plan = planned()
-    slower = replace(CURVE, lines=(ServiceCurve(0.11, 0.01, 16, 0.0),))
+    slower = CURVE._replace(lines=(ServiceCurve(0.11, 0.01, 16, 0.0),))
     assert planned(plan, model=slower).cap == 34
-    slower = replace(CURVE, lines=(ServiceCurve(0.15, 0.01, 16, 0.0),))
+    slower = CURVE._replace(lines=(ServiceCurve(0.15, 0.01, 16, 0.0),))
     assert planned(plan, model=slower).cap == 29
 
 
@@ -134,12 +134,12 @@ def test_a_backlog_is_bridged_while_replicas_start() -> None:
     plan = planned()
     calm = planned(plan, 1005.0, starting=True, backlog_per_pod=20.0)
     assert calm.bridge is None, "what waits is served by the next batch"
-    busy = replace(SEEN, starting=True, backlog_per_pod=400.0)
+    busy = SEEN._replace(starting=True, backlog_per_pod=400.0)
     plan = next_plan(plan, busy, 1010.0)
     assert cap_move(plan, busy).cap == 64, "sqrt(400 * 0.1 / 0.01) = 63.2"
     assert cap_move(plan, busy).term is CapReason.BRIDGE
     assert plan.cap == 34, "capacity is still planned with b*"
-    plan = next_plan(plan, replace(busy, backlog_per_pod=0.0), 1015.0)
+    plan = next_plan(plan, busy._replace(backlog_per_pod=0.0), 1015.0)
     assert plan.bridge == 64, "kept while they start: every change is pushed to every pod"
     plan = planned(plan, 1020.0)
     assert plan.bridge is None
@@ -148,23 +148,23 @@ def test_a_backlog_is_bridged_while_replicas_start() -> None:
 
 def test_a_bridge_fits_one_batch_into_the_objective_and_memory() -> None:
     wide = replace(SETTINGS, size_max=512)
-    seen = replace(SEEN, settings=wide, model=replace(CURVE, largest=512.0), starting=True)
-    deep = replace(seen, backlog_per_pod=1e6)
+    seen = SEEN._replace(settings=wide, model=CURVE._replace(largest=512.0), starting=True)
+    deep = seen._replace(backlog_per_pod=1e6)
     assert next_plan(planned(settings=wide), deep, 1005.0).bridge == 89, "(0.99 - 0.1) / 0.01"
-    tight = replace(deep, memory_bound=40)
+    tight = deep._replace(memory_bound=40)
     assert next_plan(planned(settings=wide), tight, 1005.0).bridge == 40
 
 
 def test_a_bridge_follows_the_limits_that_hold_now() -> None:
-    busy = replace(SEEN, starting=True, backlog_per_pod=400.0)
+    busy = SEEN._replace(starting=True, backlog_per_pod=400.0)
     plan = next_plan(planned(), busy, 1010.0)
     assert plan.bridge == 64
-    calm = replace(busy, backlog_per_pod=0.0)
-    shrunk = next_plan(plan, replace(calm, memory_bound=50), 1015.0)
+    calm = busy._replace(backlog_per_pod=0.0)
+    shrunk = next_plan(plan, calm._replace(memory_bound=50), 1015.0)
     assert cap_move(shrunk, calm).cap == 50, "memory ran out meanwhile"
-    edited = replace(calm, settings=replace(SETTINGS, size_max=16))
+    edited = calm._replace(settings=replace(SETTINGS, size_max=16))
     assert cap_move(next_plan(plan, edited, 1015.0), edited).cap == 16
-    sooner = replace(calm, settings=replace(SETTINGS, objective_milliseconds=600))
+    sooner = calm._replace(settings=replace(SETTINGS, objective_milliseconds=600))
     within = cap_move(next_plan(plan, sooner, 1015.0), sooner).cap
     assert within < 64, "one batch of 64 takes 740 ms"
 
@@ -175,14 +175,14 @@ def test_limits_that_move_hold_at_once_whatever_step_is_due() -> None:
     raised = replace(SETTINGS, size_min=60)
     assert planned(plan, 1001.0, settings=raised, settled=False).cap == 60
     lowered = replace(SETTINGS, size_max=33)
-    assert planned(replace(plan, lowered=1000.0), 1001.0, settings=lowered).cap == 33
-    assert planned(replace(plan, lowered=1000.0), 1001.0, memory_bound=33).cap == 33
+    assert planned(plan._replace(lowered=1000.0), 1001.0, settings=lowered).cap == 33
+    assert planned(plan._replace(lowered=1000.0), 1001.0, memory_bound=33).cap == 33
 
 
 def test_a_bridge_without_a_backlog_is_given_back_though_a_replica_never_starts() -> None:
-    busy = replace(SEEN, starting=True, backlog_per_pod=400.0)
+    busy = SEEN._replace(starting=True, backlog_per_pod=400.0)
     plan = next_plan(planned(), busy, 1010.0)
-    calm = replace(busy, backlog_per_pod=10.0)
+    calm = busy._replace(backlog_per_pod=10.0)
     for seconds in (5.0, 29.0):
         assert next_plan(plan, calm, 1010.0 + seconds).bridge == 64
     plan = next_plan(plan, calm, 1010.0 + BRIDGE_SECONDS)
@@ -191,6 +191,6 @@ def test_a_bridge_without_a_backlog_is_given_back_though_a_replica_never_starts(
 
 
 def test_the_bridge_is_no_reason_to_back_off() -> None:
-    plan = replace(planned(), bridge=64)
+    plan = planned()._replace(bridge=64)
     after = planned(plan, 1100.0, starting=True, backlog_per_pod=400.0, settled_tail_seconds=0.8)
     assert after.trust == 1.0

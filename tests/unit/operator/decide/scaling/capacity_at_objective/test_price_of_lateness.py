@@ -1,7 +1,6 @@
 """The price of late requests is learned from counts, and the cheapest count follows from it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -31,7 +30,7 @@ def looked(before: Lateness, *samples: PodSample, now: float) -> tuple[Lateness,
 
 
 def test_lateness_beyond_the_allowed_share_is_in_seconds_of_traffic() -> None:
-    first, late = looked(Lateness(), sample(1.0, 100.0, 100.0), now=5.0)
+    first, late = looked(Lateness(INITIAL_PRICE), sample(1.0, 100.0, 100.0), now=5.0)
     assert late == 0.0, "nothing can be said of one sample"
     _, late = looked(first, sample(6.0, 600.0, 550.0), now=10.0)
     assert late == pytest.approx(0.5 - 5 * ALLOWED_SHARE)
@@ -46,30 +45,33 @@ def test_a_stricter_percentage_makes_the_same_lateness_count_more() -> None:
 
 
 def test_the_same_samples_twice_say_nothing_new() -> None:
-    first, _ = looked(Lateness(), sample(1.0, 100.0, 100.0), now=5.0)
+    first, _ = looked(Lateness(INITIAL_PRICE), sample(1.0, 100.0, 100.0), now=5.0)
     again, late = looked(first, sample(1.0, 100.0, 100.0), now=10.0)
     assert late == 0.0
     assert again.lateness_price == INITIAL_PRICE
 
 
 def test_pods_without_counts_and_pools_without_objective_have_no_lateness() -> None:
-    assert looked(Lateness(), PodSample("a", 1.0), now=5.0)[1] is None
+    assert looked(Lateness(INITIAL_PRICE), PodSample("a", 1.0), now=5.0)[1] is None
     signals = PoolSignals(SignalSource.PODS, (sample(1.0, 1.0, 0.0),))
-    assert count_late(Lateness(lateness_price=50.0), signals, None, 5.0) == (Lateness(), None)
+    assert count_late(Lateness(lateness_price=50.0), signals, None, 5.0) == (
+        Lateness(INITIAL_PRICE),
+        None,
+    )
 
 
 def test_the_price_rises_with_what_was_late_and_stays_in_its_bounds() -> None:
-    known = Lateness()
+    known = Lateness(INITIAL_PRICE)
     assert reprice(known, 1.0).lateness_price > INITIAL_PRICE > reprice(known, -1.0).lateness_price
     assert reprice(known, 1e9).lateness_price == reprice(known, 5.0).lateness_price, (
         "a stall says no more than that"
     )
-    assert reprice(replace(known, lateness_price=MAX_PRICE), 1.0).lateness_price == MAX_PRICE
-    assert reprice(replace(known, lateness_price=MIN_PRICE), -1e9).lateness_price == MIN_PRICE
+    assert reprice(known._replace(lateness_price=MAX_PRICE), 1.0).lateness_price == MAX_PRICE
+    assert reprice(known._replace(lateness_price=MIN_PRICE), -1e9).lateness_price == MIN_PRICE
 
 
 def test_invalid_counts_are_ignored() -> None:
-    first, _ = looked(Lateness(), sample(1.0, 100.0, 100.0), now=5.0)
+    first, _ = looked(Lateness(INITIAL_PRICE), sample(1.0, 100.0, 100.0), now=5.0)
     for odd in (float("nan"), -1.0, INF):
         after, late = looked(first, sample(6.0, odd, 550.0), sample(6.0, 600.0, odd, "b"), now=10.0)
         assert late == 0.0

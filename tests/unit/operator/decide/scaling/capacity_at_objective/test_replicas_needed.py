@@ -38,11 +38,11 @@ SEEN = CountInput(
 
 
 def load(rate: float, backlog: float = 0.0, newest: float | None = None) -> PoolDemand:
-    return replace(CALM, rate=rate, recent=rate, newest=newest or rate, backlog=backlog)
+    return CALM._replace(rate=rate, recent=rate, newest=newest or rate, backlog=backlog)
 
 
 def guarded(**guards: int) -> CountInput:
-    return replace(SEEN, settings=replace(PLAIN, guards=Guards(**guards)))
+    return SEEN._replace(settings=replace(PLAIN, guards=Guards(**guards)))
 
 
 def settled(seen: CountInput, now: float = 1000.0) -> ReplicasMove:
@@ -53,38 +53,38 @@ def settled(seen: CountInput, now: float = 1000.0) -> ReplicasMove:
 
 
 def test_the_forecast_is_served_at_the_utilisation_that_meets_the_objective() -> None:
-    need = largest_need(replace(SEEN, forecast=500.0, utilization_target=0.5))
+    need = largest_need(SEEN._replace(forecast=500.0, utilization_target=0.5))
     assert (need.replicas, need.term) == (10, ReplicasReason.FORECAST)
 
 
 def test_where_no_lateness_is_predicted_all_pods_count_as_busy_as_the_busiest() -> None:
-    even = replace(SEEN, load=load(200.0), forecast=200.0, utilization_target=0.85)
+    even = SEEN._replace(load=load(200.0), forecast=200.0, utilization_target=0.85)
     assert largest_need(even).replicas == 3
-    uneven = replace(even, uneven=2.0)
+    uneven = even._replace(uneven=2.0)
     need = largest_need(uneven)
     assert (need.replicas, need.term) == (5, ReplicasReason.FORECAST)
     assert "the busiest has 2.00 times the mean load" in need.why
     assert utilization(uneven) == 2 * utilization(even) == 1.0
-    assert settled(replace(uneven, replicas=6)).term is ReplicasReason.STEADY, "no pod too many"
+    assert settled(uneven._replace(replicas=6)).term is ReplicasReason.STEADY, "no pod too many"
 
 
 def test_panic_uses_the_last_scrape() -> None:
-    seen = replace(SEEN, load=load(300.0, backlog=1000.0, newest=1200.0))
+    seen = SEEN._replace(load=load(300.0, backlog=1000.0, newest=1200.0))
     need = largest_need(seen)
     assert (need.replicas, need.term) == (15, ReplicasReason.PANIC)
-    assert largest_need(replace(seen, load=load(300.0, backlog=300.0, newest=1200.0))).term is not (
+    assert largest_need(seen._replace(load=load(300.0, backlog=300.0, newest=1200.0))).term is not (
         ReplicasReason.PANIC
     ), "172 rows beyond the next batch are 0.43 s of work"
 
 
 def test_up_at_once_and_never_over_the_maximum() -> None:
-    assert settled(replace(SEEN, forecast=2000.0)).replicas == 25
-    move = settled(replace(SEEN, forecast=20_000.0, settings=replace(PLAIN, max_replicas=4)))
+    assert settled(SEEN._replace(forecast=2000.0)).replicas == 25
+    move = settled(SEEN._replace(forecast=20_000.0, settings=replace(PLAIN, max_replicas=4)))
     assert (move.replicas, move.term) == (4, ReplicasReason.MAX_REPLICAS)
 
 
 def test_down_only_after_the_whole_hold() -> None:
-    seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0)
+    seen = SEEN._replace(replicas=8, ready=8, capacity_ready=800.0)
     need = largest_need(seen)
     count = record_need(Count(begun=0.0), 8, 120.0, 1000.0)
     for now, expected in ((1060.0, 8), (1119.0, 8), (1121.0, 6)):
@@ -93,18 +93,18 @@ def test_down_only_after_the_whole_hold() -> None:
 
 
 def test_the_hold_is_the_specs_or_a_start() -> None:
-    seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0, startup_seconds=400.0)
+    seen = SEEN._replace(replicas=8, ready=8, capacity_ready=800.0, startup_seconds=400.0)
     young = Count(begun=700.0)
     need = largest_need(seen)
     move = next_count(record_need(young, need.replicas, 400.0, 1000.0), seen, need, 1000.0)
     assert (move.term, move.hold_until) == (ReplicasReason.STABILIZING, 1100.0)
-    configured = replace(seen, settings=replace(PLAIN, guards=Guards(stabilization_seconds=30)))
+    configured = seen._replace(settings=replace(PLAIN, guards=Guards(stabilization_seconds=30)))
     moved = next_count(record_need(young, need.replicas, 30.0, 1000.0), configured, need, 1000.0)
     assert moved.term is ReplicasReason.SPARE_CAPACITY
 
 
 def test_scale_down_is_at_most_a_quarter_a_minute() -> None:
-    seen = replace(SEEN, replicas=20, ready=20, capacity_ready=2000.0)
+    seen = SEEN._replace(replicas=20, ready=20, capacity_ready=2000.0)
     assert settled(seen).replicas == 15
     need = largest_need(seen)
     count = record_need(Count(begun=0.0, downs=((970.0, 6),)), need.replicas, 1e9, 1000.0)
@@ -113,49 +113,49 @@ def test_scale_down_is_at_most_a_quarter_a_minute() -> None:
 
 
 def test_a_need_within_the_dead_band_does_not_scale_down() -> None:
-    seen = replace(SEEN, forecast=239.0, replicas=4)
+    seen = SEEN._replace(forecast=239.0, replicas=4)
     assert largest_need(seen).replicas == 3
     assert settled(seen).replicas == 4
-    assert settled(replace(seen, forecast=220.0)).replicas == 3
+    assert settled(seen._replace(forecast=220.0)).replicas == 3
 
 
 def test_busy_replicas_stay_whatever_the_forecast() -> None:
     """Some pods are slow: four could serve 290 a second at 85 %, and yet these five are full."""
-    seen = replace(SEEN, load=load(290.0), forecast=10.0, replicas=5, ready=5)
+    seen = SEEN._replace(load=load(290.0), forecast=10.0, replicas=5, ready=5)
     move = settled(seen)
     assert (move.replicas, move.term) == (5, ReplicasReason.STEADY)
     assert "72 % busy" in move.why
 
 
 def test_a_pod_without_a_window_counts_as_busy() -> None:
-    seen = replace(SEEN, replicas=6, ready=6, capacity_ready=600.0)
+    seen = SEEN._replace(replicas=6, ready=6, capacity_ready=600.0)
     assert settled(seen).replicas == 5
-    blind = replace(seen, unmeasured=3)
+    blind = seen._replace(unmeasured=3)
     assert settled(blind).replicas == 6
 
 
 def test_the_built_in_targets_guard_nothing() -> None:
     """queueDepth 4 and 50 to 90 % are the defaults of every pool; only values set by the user are guards."""
-    assert largest_need(replace(SEEN, waiting=4000.0)).term is ReplicasReason.FORECAST
+    assert largest_need(SEEN._replace(waiting=4000.0)).term is ReplicasReason.FORECAST
 
 
 def test_the_users_queue_depth_is_a_floor() -> None:
-    need = largest_need(replace(guarded(target_per_replica=10), waiting=91.0))
+    need = largest_need(guarded(target_per_replica=10)._replace(waiting=91.0))
     assert (need.replicas, need.term) == (10, ReplicasReason.QUEUE_DEPTH)
 
 
 def test_the_users_high_percent_caps_effective_utilisation() -> None:
-    seen = replace(guarded(high_percent=20), forecast=0.0)
+    seen = guarded(high_percent=20)._replace(forecast=0.0)
     assert (largest_need(seen).replicas, largest_need(seen).term) == (
         10,
         ReplicasReason.HIGH_PERCENT,
     )
-    assert largest_need(replace(seen, imbalance=1.5)).replicas == 15, "the busiest pod counts"
+    assert largest_need(seen._replace(imbalance=1.5)).replicas == 15, "the busiest pod counts"
 
 
 @pytest.mark.parametrize(("low", "expected"), [(10, 8), (60, 6)])
 def test_the_users_low_percent_permits_and_never_forces(low: int, expected: int) -> None:
-    seen = replace(guarded(low_percent=low), replicas=8, ready=8, capacity_ready=800.0)
+    seen = guarded(low_percent=low)._replace(replicas=8, ready=8, capacity_ready=800.0)
     assert settled(seen).replicas == expected
-    needed = replace(seen, forecast=800.0)
+    needed = seen._replace(forecast=800.0)
     assert settled(needed).replicas >= 8

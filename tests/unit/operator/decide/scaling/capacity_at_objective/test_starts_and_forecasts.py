@@ -1,7 +1,5 @@
 """Start-up is measured, and demand is forecast exactly that far; headroom is learned from the misses."""
 
-from dataclasses import replace
-
 import pytest
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
@@ -106,7 +104,7 @@ def test_where_starts_take_long_one_more_may_take_longer_still() -> None:
 @pytest.mark.parametrize("failing", [True, False])
 def test_a_pod_with_a_problem_is_no_start_to_wait_for(failing: bool) -> None:
     known = watch(Startup(), [pod("a")], 1000.0)
-    known = watch(known, [replace(pod("a"), failing=failing)], 1300.0)
+    known = watch(known, [pod("a")._replace(failing=failing)], 1300.0)
     assert (p90_seconds(known, 1300.0) > 130) is not failing
     assert watch(known, [pod("a", 1400.0)], 1400.0).finished == (400.0,)
 
@@ -193,7 +191,7 @@ def test_forecasts_that_nothing_came_to_judge_are_forgotten() -> None:
     known = story([100.0] * 20)
     later = forecast.advance(known, DemandSample(1.0, 1.0, felt=True, judged=True), 60.0, 9000.0)
     assert later.errors == known.errors
-    assert replace(later, pending=()).quantile_level == known.quantile_level
+    assert later._replace(pending=()).quantile_level == known.quantile_level
 
 
 def test_a_step_beyond_chance_is_followed_at_once_and_noise_is_not() -> None:

@@ -207,7 +207,11 @@ def test_start_up_is_between_a_second_and_half_an_hour(
 def test_the_price_of_lateness_stays_inside_its_bounds(
     samples: list[tuple[float, float, float, float]], objective: int | None
 ) -> None:
-    known, now, price = lateness_price.Lateness(), 1000.0, lateness_price.INITIAL_PRICE
+    known, now, price = (
+        lateness_price.Lateness(lateness_price.INITIAL_PRICE),
+        1000.0,
+        lateness_price.INITIAL_PRICE,
+    )
     for passed, settled, within, all_of_them in samples:
         now += passed
         buckets = (

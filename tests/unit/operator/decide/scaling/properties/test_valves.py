@@ -68,8 +68,8 @@ def test_needs_are_counts_and_rise_with_demand(seen: CountInput, more: float) ->
         assert need.replicas <= need.with_margin
     assert utilization(seen) >= 0
     recent = (seen.load.recent or 0.0) + more
-    load = replace(seen.load, recent=recent, backlog=seen.load.backlog + more)
-    risen = replace(seen, load=load, forecast=seen.forecast + more, waiting=seen.waiting + more)
+    load = seen.load._replace(recent=recent, backlog=seen.load.backlog + more)
+    risen = seen._replace(load=load, forecast=seen.forecast + more, waiting=seen.waiting + more)
     assert largest_need(risen).exact >= largest_need(seen).exact * (1 - 1e-9)
     assert utilization(risen) >= utilization(seen)
 
@@ -151,7 +151,7 @@ def test_a_longer_objective_never_asks_for_a_smaller_cap(
         assert longest >= 0
         assert wait is not None
         assert wait >= 0
-        caps.append(batch_cap.best_cap(replace(seen, settings=settings), 1.0)[0])
+        caps.append(batch_cap.best_cap(seen._replace(settings=settings), 1.0)[0])
     assert caps[0] <= caps[1]
 
 

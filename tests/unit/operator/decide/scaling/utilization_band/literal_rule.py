@@ -3,7 +3,7 @@
 It is here to show why the first law is not this rule; it is no field of any pool, and never will be.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap, step_size
@@ -26,9 +26,9 @@ class LiteralRule:
         state, decision = self.guarded.step(state, observed, now)
         cap, duty = observed.cap, decision.observations.duty
         if cap is None or duty is None or now - state.cap_since < 30:
-            return state, replace(decision, cap=cap or decision.cap)
+            return state, decision._replace(cap=cap or decision.cap)
         if duty > observed.settings.high_percent / 100:
             cap -= step_size(cap)
         elif duty < observed.settings.low_percent / 100:
             cap += step_size(cap)
-        return state, replace(decision, cap=clamp_cap(cap, observed.settings))
+        return state, decision._replace(cap=clamp_cap(cap, observed.settings))

@@ -34,8 +34,8 @@ def seen(
     waiting: float | None = 1.0, bound: int | None = None, cap: int = 16, **service: object
 ) -> CapInput:
     """Return `AT_16`, changed."""
-    changed = replace(AT_16.service, **service)  # type: ignore[arg-type]
-    return replace(AT_16, waiting_per_replica=waiting, memory_bound=bound, cap=cap, service=changed)
+    changed = AT_16.service._replace(**service)  # type: ignore[arg-type]
+    return AT_16._replace(waiting_per_replica=waiting, memory_bound=bound, cap=cap, service=changed)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,11 @@ def test_the_spread_just_measured_is_expected_of_a_larger_batch_too() -> None:
 def test_the_reason_names_the_percentile_of_the_objective(late: float, said: str) -> None:
     figures = seen(duty=0.95, batch_tail_seconds=0.3)
     settings = replace(figures.settings, late=AllowedLateShares(late))
-    assert f"the {said}batch time is 300 ms" in next_cap(replace(figures, settings=settings)).why
+    assert f"the {said}batch time is 300 ms" in next_cap(figures._replace(settings=settings)).why
 
 
 def test_without_an_objective_no_prediction_is_needed() -> None:
-    free = replace(
-        seen(waiting=30.0, sums=None, batch_tail_seconds=None),
+    free = seen(waiting=30.0, sums=None, batch_tail_seconds=None)._replace(
         settings=replace(SETTINGS, objective_milliseconds=None),
     )
     assert next_cap(free).cap == 20

@@ -195,10 +195,10 @@ def test_a_backlog_keeps_replicas_that_the_rate_alone_does_not() -> None:
         downs=(),
     )
     assert is_spare(seen)
-    assert not is_spare(replace(seen, demand=replace(seen.demand, mean_waiting=16.0)))
-    assert not is_spare(replace(seen, demand=replace(seen.demand, mean_waiting=None)))
-    assert not is_spare(replace(seen, demand=replace(seen.demand, rows_per_second=None)))
-    assert not is_spare(replace(seen, demand=replace(seen.demand, ready=0)))
+    assert not is_spare(seen._replace(demand=seen.demand._replace(mean_waiting=16.0)))
+    assert not is_spare(seen._replace(demand=seen.demand._replace(mean_waiting=None)))
+    assert not is_spare(seen._replace(demand=seen.demand._replace(rows_per_second=None)))
+    assert not is_spare(seen._replace(demand=seen.demand._replace(ready=0)))
 
 
 def test_bounds_edited_live_hold_at_once() -> None:
