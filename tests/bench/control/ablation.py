@@ -10,6 +10,7 @@ from typing import Any
 from penstock_operator.decide.scaling.capacity_at_objective import state
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan
 from penstock_operator.decide.scaling.capacity_at_objective.capacity import startup
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Outlook
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     ForecastErrors,
 )
@@ -70,8 +71,8 @@ def _all_errors(errors: ForecastErrors, _: float) -> list[float]:
     return sorted(error.by for error in errors.latest)
 
 
-def _only_expected(_: Any, expected: float) -> list[tuple[float, float]]:
-    return [(1.0, expected)]
+def _only_expected(ahead: Outlook) -> list[tuple[float, float]]:
+    return [(1.0, ahead.expected)]
 
 
 def _received(window: Any, _: float) -> float | None:

@@ -34,6 +34,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     strictness,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.observations import (
+    LateSharesByPods,
     Tick,
     late_share,
     observe_tick,
@@ -213,13 +214,16 @@ def _plan_input(state: CapacityState, tick: Tick, curve: CapacityModel) -> PlanI
 def _count_input(
     state: CapacityState, tick: Tick, curve: CapacityModel, *, news: bool
 ) -> tuple[CapacityState, CountInput | None]:
-    """Return the state with an updated forecaster, and the inputs of the count decision."""
+    """Return the state with an updated forecaster, and the inputs of the count decision.
+
+    Without an objective the forecast is an upper quantile of demand.
+    """
     settings, cap = tick.observed.settings, state.plan.cap or 1
     rate = tick.load.recent
     each = curve.capacity(cap)
     if rate is None or not each:
         return state, None
-    horizon = tick.startup_seconds + TICK_SECONDS
+    horizon, late = tick.startup_seconds + TICK_SECONDS, late_share(state, tick, curve, cap)
     inputs = CountInput(
         settings=settings,
         replicas=tick.observed.replicas,
@@ -235,7 +239,7 @@ def _count_input(
         startup_seconds=tick.startup_seconds,
         next_batch=curve.completed(cap) * tick.demand.ready,
         spare_seconds=max_wait_seconds(settings, curve.steps),
-        uneven=1.0 if late_share(state, tick, curve, cap) else max(state.imbalance, 1.0),
+        uneven=max(state.imbalance, 1.0) if late is None else 1.0,
     )
     if news:
         busy = utilization(inputs)
@@ -245,36 +249,27 @@ def _count_input(
             felt=busy > FELT,
             judged=_judged(state, tick) and state.plan.bridge is None,
         )
-        forecaster = forecast.advance(state.forecaster, sample, horizon, tick.now)
-        state = state._replace(forecaster=forecaster, lateness=_priced(state, tick, curve, busy))
-    expected, share = _expected(state, tick, curve, horizon)
-    return state, inputs._replace(forecast=expected, utilization_target=share)
+        forecaster, ahead = forecast.advance(state.forecaster, sample, horizon, tick.now)
+        state = state._replace(forecaster=forecaster, lateness=_priced(state, tick, late, busy))
+    else:
+        ahead = forecast.outlook(state.forecaster, horizon)
+    if late is None or ahead.expected <= 0:
+        return state, inputs._replace(forecast=ahead.upper)
+    demands = [(chance, demand / each) for chance, demand in forecast.likely_demands(ahead)]
+    minimum = max(ahead.expected / each / UTILIZATION, MIN_COUNT)
+    price = state.lateness.lateness_price * strictness(settings.late.request)
+    target = ahead.expected / each / cheapest_count(demands, minimum, price, late)
+    return state, inputs._replace(forecast=ahead.expected, utilization_target=target)
 
 
-def _expected(
-    state: CapacityState, tick: Tick, curve: CapacityModel, horizon: float
-) -> tuple[float, float]:
-    """Return the expected demand and the target utilization; without an objective, an upper quantile of demand."""
-    cap = state.plan.cap or 1
-    late, each = late_share(state, tick, curve, cap), curve.capacity(cap)
-    expected = forecast.expected_demand(state.forecaster, horizon)
-    if late is None or not each or expected <= 0:
-        return forecast.upper_demand(state.forecaster, horizon), UTILIZATION
-    likely = forecast.likely_demands(state.forecaster, expected)
-    demands = [(chance, demand / each) for chance, demand in likely]
-    minimum = max(expected / each / UTILIZATION, MIN_COUNT)
-    price = state.lateness.lateness_price * strictness(tick.observed.settings.late.request)
-    count = cheapest_count(demands, minimum, price, late)
-    return expected, expected / each / count
-
-
-def _priced(state: CapacityState, tick: Tick, curve: CapacityModel, busy: float) -> Lateness:
+def _priced(
+    state: CapacityState, tick: Tick, predicted: LateSharesByPods | None, busy: float
+) -> Lateness:
     """Return the lateness with its price changed by late requests, which are predicted if the pods publish no counts."""
     if not _judged(state, tick):
         return state.lateness
     late = state.late
     if late is None:
-        predicted = late_share(state, tick, curve, state.plan.cap or 1)
         if predicted is None:
             return state.lateness
         share = predicted(max(tick.demand.ready, 1)).at(busy)

@@ -38,6 +38,8 @@ from penstock_operator.decide.scaling.signals.aggregates import (
 from penstock_operator.decide.scaling.signals.windows import Window, store_time
 from penstock_operator.observed import SignalSource
 
+LateSharesByPods = Callable[[float], LateShares]
+
 
 class Tick(NamedTuple):
     """Measurements and models at one tick."""
@@ -112,7 +114,7 @@ def ready_capacity(state: CapacityState, tick: Tick, curve: CapacityModel, cap: 
 
 def late_share(
     state: CapacityState, tick: Tick, curve: CapacityModel, cap: int
-) -> Callable[[float], LateShares] | None:
+) -> LateSharesByPods | None:
     """Return the predicted share of late requests, by number of pods and utilization.
 
     None without an objective, with one that no number of replicas meets, and in generation, where requests join at any step.

@@ -7,6 +7,7 @@ significant ramp is extrapolated, a doubtful one is not. Without an objective th
 level rises after a harmful error and falls slowly otherwise.
 """
 
+from collections.abc import Sequence
 from math import exp, sqrt
 from typing import NamedTuple
 
@@ -110,27 +111,44 @@ class DemandSample(NamedTuple):
     """Whether the quantile level is updated: False while a bound or a bridge sets the count or the cap."""
 
 
-def advance(before: Forecaster, sample: DemandSample, horizon: float, now: float) -> Forecaster:
-    """Return the forecaster after a new sample; forecasts from the first few samples are not judged."""
+class Outlook(NamedTuple):
+    """The demand after a horizon, in rows a second."""
+
+    expected: float
+    """The mean, the share of the departure from it that persists, and `rise`."""
+    rise: float
+    """By trend and ramp."""
+    errors: Sequence[float]
+    """Errors of forecasts similar to `expected`, ascending."""
+    upper: float
+    """Quantile of demand at the learned level."""
+
+
+def advance(
+    before: Forecaster, sample: DemandSample, horizon: float, now: float
+) -> tuple[Forecaster, Outlook]:
+    """Return forecaster and outlook after a new sample; forecasts from the first few samples are not judged."""
     after = _judged(_smoothed(_with_noise(before, sample, now), sample.rate, now), sample, now)
+    ahead = outlook(after, horizon)
     if now - (after.begun or now) < LEVEL_SECONDS:
-        return after
-    rise = climb(after, horizon)
-    expected = _settled(after, rise)
-    upper = expected + max(headroom(after, expected), 0.0)
-    forecast = Forecast(now + horizon, expected, upper, after.level - after.mean, rise)
-    return after._replace(pending=(*after.pending, forecast)[-MAX_PENDING:])
+        return after, ahead
+    departure = after.level - after.mean
+    forecast = Forecast(now + horizon, ahead.expected, ahead.upper, departure, ahead.rise)
+    return after._replace(pending=(*after.pending, forecast)[-MAX_PENDING:]), ahead
 
 
-def expected_demand(forecaster: Forecaster, horizon: float) -> float:
-    """Return the demand expected after `horizon` seconds."""
-    return _settled(forecaster, climb(forecaster, horizon))
+def outlook(forecaster: Forecaster, horizon: float) -> Outlook:
+    """Return the outlook after `horizon` seconds."""
+    departure, rise = forecaster.level - forecaster.mean, climb(forecaster, horizon)
+    expected = max(forecaster.mean + persistence(forecaster) * departure + rise, 0.0)
+    errors = likely_errors(forecaster.errors, expected, forecaster.level)
+    upper = expected + max(quantile(errors, forecaster.quantile_level), 0.0)
+    return Outlook(expected, rise, errors, upper)
 
 
-def _settled(forecaster: Forecaster, rise: float) -> float:
-    """Return the demand from the persisting share of a departure from the mean, plus the rise by trend or ramp."""
-    departure = forecaster.level - forecaster.mean
-    return max(forecaster.mean + persistence(forecaster) * departure + rise, 0.0)
+def likely_demands(ahead: Outlook) -> list[tuple[float, float]]:
+    """Return the distribution of demand as (share, demand), from past errors; the shares add up to 1."""
+    return [(share, max(ahead.expected + by, 0.0)) for share, by in at_points(ahead.errors)]
 
 
 def persistence(forecaster: Forecaster) -> float:
@@ -168,24 +186,6 @@ def _drift(forecaster: Forecaster, horizon: float) -> float:
     reach = DAMPING_SECONDS * (1 - exp(-horizon / DAMPING_SECONDS))
     most = MAX_TREND * forecaster.level
     return min(max(forecaster.trend * reach, -most), most)
-
-
-def upper_demand(forecaster: Forecaster, horizon: float) -> float:
-    """Return the quantile of demand at the learned level."""
-    expected = expected_demand(forecaster, horizon)
-    return expected + max(headroom(forecaster, expected), 0.0)
-
-
-def likely_demands(forecaster: Forecaster, expected: float) -> list[tuple[float, float]]:
-    """Return the distribution of demand around `expected` as (share, demand), from past errors; the shares add up to 1."""
-    known = likely_errors(forecaster.errors, expected, forecaster.level)
-    return [(share, max(expected + by, 0.0)) for share, by in at_points(known)]
-
-
-def headroom(forecaster: Forecaster, expected: float) -> float:
-    """Return the quantile of similar forecasts' errors at the learned level, in rows a second."""
-    known = likely_errors(forecaster.errors, expected, forecaster.level)
-    return quantile(known, forecaster.quantile_level)
 
 
 def _judged(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:

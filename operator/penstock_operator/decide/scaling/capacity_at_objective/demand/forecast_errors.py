@@ -7,6 +7,7 @@ at the top of a burst, where replicas are dearest, the law does not insure again
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 MAX_ERRORS = 720
@@ -28,6 +29,9 @@ class ForecastError(NamedTuple):
     """Forecast demand, in rows a second."""
     by: float
     """Actual minus forecast demand, in rows a second."""
+
+
+BY = itemgetter(ForecastError._fields.index("by"))
 
 
 class ForecastErrors(NamedTuple):
@@ -57,7 +61,7 @@ class ForecastErrors(NamedTuple):
         """Return the errors of the forecasts nearest to `expected`, ascending."""
         last = max(len(self.alike) - NEIGHBORS, 0)
         first = bisect_left(range(last), 0.0, key=lambda at: self._lean(expected, at))
-        return sorted(error.by for error in self.alike[first : first + NEIGHBORS])
+        return sorted(map(BY, self.alike[first : first + NEIGHBORS]))
 
     def _lean(self, expected: float, first: int) -> float:
         """Return how much farther the forecast after `NEIGHBORS` of them is than their first; ascending in `first`."""

@@ -8,6 +8,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand import foreca
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
     Forecaster,
     likely_demands,
+    outlook,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     MAX_ERRORS,
@@ -40,7 +41,8 @@ def test_a_burst_is_expected_at_low_demand_and_not_on_top_of_another() -> None:
     assert max(likely_errors(SWINGS, 110.0, 110.0)) == 400
     assert max(likely_errors(SWINGS, 880.0, 880.0)) == 0
     demands = [
-        demand for _, demand in likely_demands(Forecaster(level=880.0, errors=SWINGS), 880.0)
+        demand
+        for _, demand in likely_demands(outlook(Forecaster(level=880.0, errors=SWINGS), 60.0))
     ]
     assert max(demands) == 880
 

@@ -113,14 +113,14 @@ def story(rates: list[float], horizon: float = 60.0, felt: bool = False) -> Fore
     known = Forecaster()
     for i, rate in enumerate(rates):
         sample = DemandSample(rate, rate, felt=felt, judged=True)
-        known = forecast.advance(known, sample, horizon, 1000.0 + 5 * i)
+        known, _ = forecast.advance(known, sample, horizon, 1000.0 + 5 * i)
     return known
 
 
 def test_steady_demand_is_forecast_as_it_is_and_its_headroom_is_unlearned() -> None:
     known = story([100.0] * 200)
-    assert forecast.expected_demand(known, 60.0) == pytest.approx(100)
-    assert forecast.upper_demand(known, 60.0) == pytest.approx(100, rel=0.01)
+    assert forecast.outlook(known, 60.0).expected == pytest.approx(100)
+    assert forecast.outlook(known, 60.0).upper == pytest.approx(100, rel=0.01)
     assert known.quantile_level < forecast.INITIAL_LEVEL
 
 
@@ -136,7 +136,7 @@ def test_forecasts_from_the_first_few_samples_are_not_judged() -> None:
 
 def test_a_trend_is_followed_and_damped() -> None:
     known = story([100.0 + i for i in range(100)])
-    near, far = forecast.expected_demand(known, 30.0), forecast.expected_demand(known, 600.0)
+    near, far = forecast.outlook(known, 30.0).expected, forecast.outlook(known, 600.0).expected
     assert known.level < near < far
     assert far < known.level * (1 + forecast.MAX_TREND) + 1e-9
 
@@ -162,20 +162,20 @@ def test_falling_demand_is_no_ramp() -> None:
 def test_traffic_that_returns_to_its_mean_is_not_chased_and_traffic_that_stays_is() -> None:
     returning = story([100.0, 100.0, 300.0, 300.0] * 360, horizon=10.0)
     assert forecast.persistence(returning) < 0.7
-    assert forecast.expected_demand(returning, 10.0) < returning.level
+    assert forecast.outlook(returning, 10.0).expected < returning.level
     staying = story([100.0] * 300 + [300.0] * 300, horizon=10.0)
     assert forecast.persistence(staying) > 0.9
 
 
 def test_demand_never_falls_below_nothing() -> None:
-    assert forecast.expected_demand(story([1000.0 - 10 * i for i in range(100)]), 600.0) >= 0
+    assert forecast.outlook(story([1000.0 - 10 * i for i in range(100)]), 600.0).expected >= 0
 
 
 def test_headroom_is_learned_from_misses_at_just_this_distance() -> None:
     wild = [100.0 * (1.5 if i // 30 % 2 else 1.0) for i in range(400)]
     low, high = story(wild[:385]), story(wild)
-    assert forecast.upper_demand(low, 60.0) > 1.1 * forecast.expected_demand(low, 60.0)
-    assert forecast.upper_demand(high, 60.0) < 1.1 * forecast.expected_demand(high, 60.0), (
+    assert forecast.outlook(low, 60.0).upper > 1.1 * forecast.outlook(low, 60.0).expected
+    assert forecast.outlook(high, 60.0).upper < 1.1 * forecast.outlook(high, 60.0).expected, (
         "it never rose further"
     )
 
@@ -189,7 +189,7 @@ def test_only_a_harmful_error_raises_the_level() -> None:
 
 def test_forecasts_that_nothing_came_to_judge_are_forgotten() -> None:
     known = story([100.0] * 20)
-    later = forecast.advance(known, DemandSample(1.0, 1.0, felt=True, judged=True), 60.0, 9000.0)
+    later, _ = forecast.advance(known, DemandSample(1.0, 1.0, felt=True, judged=True), 60.0, 9000.0)
     assert later.errors == known.errors
     assert later._replace(pending=()).quantile_level == known.quantile_level
 

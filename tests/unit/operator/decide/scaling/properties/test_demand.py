@@ -52,8 +52,9 @@ def test_a_forecast_is_a_demand(samples: list[tuple[float, DemandSample]], horiz
     known, now = Forecaster(), 1e9
     for passed, sample in samples:
         now += passed
-        known = forecast.advance(known, sample, horizon, now)
-    expected, most = forecast.expected_demand(known, horizon), forecast.upper_demand(known, horizon)
+        known, _ = forecast.advance(known, sample, horizon, now)
+    ahead = forecast.outlook(known, horizon)
+    expected, most = ahead.expected, ahead.upper
     assert 0 <= expected <= most
     assert isfinite(most)
     assert 0 <= forecast.persistence(known) <= 1
@@ -62,7 +63,7 @@ def test_a_forecast_is_a_demand(samples: list[tuple[float, DemandSample]], horiz
     assert isfinite(slope)
     assert 0 <= sure <= 1
     assert isfinite(forecast.climb(known, horizon))
-    likely = forecast.likely_demands(known, expected)
+    likely = forecast.likely_demands(ahead)
     assert sum(share for share, _ in likely) == pytest.approx(1)
     demands = [demand_ for _, demand_ in likely]
     assert all(0 <= low <= high for low, high in pairwise(demands))
@@ -75,8 +76,8 @@ def test_steady_demand_is_forecast_as_it_is(rate: float, ticks: int, horizon: fl
     known = Forecaster()
     for tick in range(ticks):
         sample = DemandSample(rate, rate, felt=False, judged=True)
-        known = forecast.advance(known, sample, horizon, 1e9 + 5 * tick)
-    assert forecast.expected_demand(known, horizon) == pytest.approx(rate, rel=1e-6)
+        known, _ = forecast.advance(known, sample, horizon, 1e9 + 5 * tick)
+    assert forecast.outlook(known, horizon).expected == pytest.approx(rate, rel=1e-6)
 
 
 MISSES = st.lists(st.builds(ForecastError, MEASURED, st.floats(-1e15, 1e15)), max_size=60)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import expected_demand
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import outlook
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
     from_checkpoint,
@@ -141,7 +141,7 @@ def test_a_checkpoint_may_hold_anything(data: dict[str, Any], written: float) ->
 
 def is_sound(known: CapacityState, now: float) -> None:
     seen = known.forecaster
-    assert 0 <= expected_demand(seen, 60.0) < 1e16
+    assert 0 <= outlook(seen, 60.0).expected < 1e16
     assert 1 <= p90_seconds(known.startup, now) <= 1800
     assert known.imbalance >= 1
     assert known.dispersion >= 1
