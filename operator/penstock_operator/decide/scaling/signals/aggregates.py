@@ -126,14 +126,17 @@ def service(
         and (window := full_window(pod_window, since))
     ]
     grown = total(growth(window) for window in used)
-    sums = curve_sums(grown)
+    sums, durations = curve_sums(grown), buckets(grown)
+    p99 = batch_tail_seconds(durations, sums)
     duties = [duty for window in used if (duty := _duty(window)) is not None]
     return MeasuredService(
         duty=sum(value for value, _ in duties) / len(duties) if duties else None,
         duty_source=_least([source for _, source in duties]),
         sums=sums,
-        batch_tail_seconds=batch_tail_seconds(buckets(grown), sums, beyond),
-        batch_p99_seconds=batch_tail_seconds(buckets(grown), sums),
+        batch_tail_seconds=p99
+        if beyond == LATE_SHARE
+        else batch_tail_seconds(durations, sums, beyond),
+        batch_p99_seconds=p99,
         out_of_memory_splits=grown.counters.get("out_of_memory_splits", 0.0),
         pod_seconds=sum(window[-1].time - window[0].time for window in used),
     )

@@ -6,7 +6,7 @@ includes every end of a request and refusals for lack of capacity, but no client
 so that a pod that goes away subtracts nothing and a restarted pod starts from zero.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
@@ -58,15 +58,19 @@ class Objectives:
         return min(self._late_shares)
 
     @property
-    def weights(self) -> tuple[float, float, float]:
-        """Return the weight of lateness of each metric."""
-        strictest = self.late_share
-        late = self.late
-        return (
-            strictest / late.request,
-            strictest / late.first_token,
-            strictest / late.output_token,
+    def terms(self) -> list["ObjectiveTerm"]:
+        """Return a term for each limit."""
+        late, strictest = self.late, self.late_share
+        each = (
+            (_request_buckets, self.request, late.request),
+            (_first_token_buckets, self.first_token, late.first_token),
+            (_output_token_buckets, self.output_token, late.output_token),
         )
+        return [
+            ObjectiveTerm(read, limit / 1000, strictest / share)
+            for read, limit, share in each
+            if limit is not None
+        ]
 
     @property
     def _late_shares(self) -> list[float]:
@@ -74,6 +78,33 @@ class Objectives:
         shares = (self.late.request, self.late.first_token, self.late.output_token)
         used = [share for limit, share in zip(limits, shares, strict=True) if limit is not None]
         return used or [LATE_SHARE]
+
+
+class ObjectiveTerm(NamedTuple):
+    """One limit of latency."""
+
+    buckets: Callable[[PodSample], Buckets]
+    """The histogram that it limits; an answer of one token has no time between tokens."""
+    seconds: float
+    weight: float
+    """Weight of its late requests."""
+
+    def late(self, sample: PodSample) -> float:
+        """Return the weighted number of late requests so far."""
+        buckets = self.buckets(sample)
+        return self.weight * (buckets[-1][1] - within(buckets, self.seconds)) if buckets else 0.0
+
+
+def _request_buckets(sample: PodSample) -> Buckets:
+    return sample.request_duration_buckets
+
+
+def _first_token_buckets(sample: PodSample) -> Buckets:
+    return () if sample.generation is None else sample.generation.first_token_buckets
+
+
+def _output_token_buckets(sample: PodSample) -> Buckets:
+    return () if sample.generation is None else sample.generation.output_token_buckets
 
 
 class Attainment(NamedTuple):
@@ -113,14 +144,14 @@ def advance(before: Attainment, samples: Iterable[PodSample], objectives: Object
     )
     if not fresh:
         return before
-    good, total, last = before.good, before.total, dict(before.last)
+    good, total, last, terms = before.good, before.total, dict(before.last), objectives.terms
     for sample in fresh:
         previous = last.get(sample.uid)
         if previous is not None and sample.time <= previous.time:
             continue
         if previous is not None:
-            more = _grown(previous, sample, objectives)
-            good, total = good + more[0], total + more[1]
+            more_good, more = _grown(previous, sample, terms)
+            good, total = good + more_good, total + more
         last[sample.uid] = sample
     newest = fresh[-1].time
     kept = {
@@ -155,35 +186,13 @@ def _whole(sample: PodSample) -> bool:
     )
 
 
-def _grown(before: PodSample, after: PodSample, objectives: Objectives) -> tuple[float, float]:
+def _grown(
+    before: PodSample, after: PodSample, terms: Sequence[ObjectiveTerm]
+) -> tuple[float, float]:
     """Return (good, total) between two samples of a pod; zeros if a counter fell, because the process restarted."""
     total = (after.requests_settled or 0.0) - (before.requests_settled or 0.0)
-    begun, ended = _histograms(before, objectives), _histograms(after, objectives)
-    late = [
-        weight * ((whole - within(now, limit)) - (before_whole - within(then, limit)))
-        for (then, before_whole, limit), (now, whole, _), weight in zip(
-            begun, ended, objectives.weights, strict=True
-        )
-    ]
-    completed = ended[0][1] - begun[0][1]
-    if total < 0 or completed < 0 or min(late) < 0:
+    completed = after.request_duration_buckets[-1][1] - before.request_duration_buckets[-1][1]
+    late = [term.late(after) - term.late(before) for term in terms]
+    if total < 0 or completed < 0 or min(late, default=0.0) < 0:
         return 0.0, 0.0
-    return min(max(completed - max(late), 0.0), total), total
-
-
-def _histograms(
-    sample: PodSample, objectives: Objectives
-) -> tuple[tuple[Buckets, float, float], ...]:
-    """Return (histogram, its observations, its limit in seconds); an answer of one token has no time between tokens."""
-    generation = sample.generation
-    tokens = (
-        ((), ())
-        if generation is None
-        else (generation.first_token_buckets, generation.output_token_buckets)
-    )
-    each = (sample.request_duration_buckets, *tokens)
-    limits = (objectives.request, objectives.first_token, objectives.output_token)
-    return tuple(
-        (histogram, histogram[-1][1] if histogram else 0.0, inf if limit is None else limit / 1000)
-        for histogram, limit in zip(each, limits, strict=True)
-    )
+    return min(max(completed - max(late, default=0.0), 0.0), total), total

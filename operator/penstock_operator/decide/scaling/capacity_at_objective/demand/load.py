@@ -24,8 +24,6 @@ MAX_OVERLOAD = 2.0
 class PoolDemand(NamedTuple):
     """Demand of a pool, in rows and seconds."""
 
-    rate: float | None
-    """Rate over the whole window."""
     recent: float | None
     """Rate over the last 15 s."""
     newest: float | None
@@ -62,15 +60,15 @@ def load(
     serving = {pod.uid for pod in pods if pod.ready}
     past = lost_rates(windows, gone, serving, whole, store_now)
     dispersion = _dispersion(ready)
+    ready_whole = [window for window in ready if full_window(window)]
     return PoolDemand(
-        rate=_total([_clamped(window, slack_rows) for window in full], past),
         recent=_total(
             [_clamped(tail(window, RECENT_SECONDS), slack_rows) for window in full], past
         ),
         newest=_total([per_second(window[-2:], "rows_received") for window in full], past),
         backlog=sum((window[-1].waiting or 0.0) * rows_per_request(window) for window in ready),
-        imbalance=_imbalance([window for window in ready if full_window(window)], dispersion),
-        unevenness=_unevenness([window for window in ready if full_window(window)], dispersion),
+        imbalance=_imbalance(ready_whole, dispersion),
+        unevenness=_unevenness(ready_whole, dispersion),
         dispersion=dispersion,
     )
 

@@ -39,23 +39,22 @@ def seen(windows: dict[str, Window], gone: dict[str, Window] | None = None) -> P
 
 def test_demand_is_what_arrives_over_all_pods() -> None:
     demand = seen({"a": lived([10.0] * 6, served=10), "b": lived([20.0] * 6, served=20)})
-    assert (demand.rate, demand.recent, demand.newest) == (30, 30, 30)
+    assert (demand.recent, demand.newest) == (30, 30)
 
 
 def test_shorter_windows_see_a_step_sooner() -> None:
     demand = seen({"a": lived([10.0, 10.0, 10.0, 10.0, 10.0, 40.0], served=20)})
-    assert demand.rate == pytest.approx(15)
     assert demand.recent == pytest.approx(20)
     assert demand.newest == pytest.approx(40)
 
 
 def test_rejected_load_counts_up_to_twice_what_was_admitted() -> None:
-    assert seen({"a": lived([150.0] * 6, served=100)}).rate == pytest.approx(150)
-    assert seen({"a": lived([900.0] * 6, served=100)}).rate == pytest.approx(200)
+    assert seen({"a": lived([150.0] * 6, served=100)}).recent == pytest.approx(150)
+    assert seen({"a": lived([900.0] * 6, served=100)}).recent == pytest.approx(200)
 
 
 def test_what_waits_was_admitted() -> None:
-    assert seen({"a": lived([900.0] * 6, served=100, waiting=800)}).rate == pytest.approx(900)
+    assert seen({"a": lived([900.0] * 6, served=100, waiting=800)}).recent == pytest.approx(900)
 
 
 def test_a_backlog_is_counted_in_rows() -> None:
@@ -68,8 +67,8 @@ def test_a_deleted_pod_is_no_dip_in_demand() -> None:
     before, after = lived([20.0] * 3, served=20), lived([20.0] * 3 + [40.0] * 3, served=30)
     alone = seen({"stays": after})
     demand = seen({"stays": after}, gone={"went": before})
-    assert alone.rate == pytest.approx(30)
-    assert demand.rate == pytest.approx(40)
+    assert alone.recent == pytest.approx(40)
+    assert demand.recent == pytest.approx(50)
 
 
 def test_the_busiest_pod_stands_out_beyond_chance() -> None:
@@ -95,4 +94,4 @@ def test_bursts_are_dispersion_and_a_trend_or_a_step_is_not() -> None:
 
 def test_nothing_seen_is_absent() -> None:
     demand = load([pod("a")], {}, {}, 1000.0, 0.0)
-    assert (demand.rate, demand.recent, demand.newest, demand.imbalance) == (None,) * 4
+    assert (demand.recent, demand.newest, demand.imbalance) == (None,) * 3

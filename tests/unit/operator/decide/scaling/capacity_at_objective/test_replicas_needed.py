@@ -18,7 +18,7 @@ from penstock_operator.decide.spec.law_settings import Guards
 from tests.unit.operator.decide.scaling.world import SETTINGS
 
 PLAIN = replace(SETTINGS, max_replicas=50, max_percent_per_minute=25)
-CALM = PoolDemand(200.0, 200.0, 200.0, backlog=0.0, imbalance=1.0, dispersion=1.0, unevenness=0.0)
+CALM = PoolDemand(200.0, 200.0, backlog=0.0, imbalance=1.0, dispersion=1.0, unevenness=0.0)
 SEEN = CountInput(
     settings=PLAIN,
     replicas=4,
@@ -38,7 +38,7 @@ SEEN = CountInput(
 
 
 def load(rate: float, backlog: float = 0.0, newest: float | None = None) -> PoolDemand:
-    return CALM._replace(rate=rate, recent=rate, newest=newest or rate, backlog=backlog)
+    return CALM._replace(recent=rate, newest=newest or rate, backlog=backlog)
 
 
 def guarded(**guards: int) -> CountInput:

@@ -149,7 +149,6 @@ def test_demand_is_measured_or_absent(
     measured = load(pods, windows, {}, asked, slack)
     ready = sum(drawn.ready for drawn in pods)
     for rate in (
-        measured.rate,
         measured.recent,
         measured.newest,
         measured.backlog,
