@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -55,8 +56,13 @@ def condition(
     message: str = "",
 ) -> Condition:
     """Return a condition without times, which `merge` sets."""
-    value = ConditionStatus(str(status))
-    return Condition(type=type, status=value, reason=reason, message=message[:MAX_MESSAGE])
+    return _condition(type, str(status), reason, message[:MAX_MESSAGE])
+
+
+@lru_cache(maxsize=4096)
+def _condition(type: str, status: str, reason: str, message: str) -> Condition:
+    """Return the condition; the conditions of thousands of pools share few texts."""
+    return Condition(type=type, status=ConditionStatus(status), reason=reason, message=message)
 
 
 def merge(

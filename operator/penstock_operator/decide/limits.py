@@ -59,10 +59,14 @@ def publish(
     used then too.
     """
     highest = max(_generations(view), default=0)
-    if current is not None and current.limits() == desired and current.generation >= highest:
+    if current is not None and current.generation >= highest and _same(current, desired):
         return current
     floor = max(lease_transitions * 2**32, current.generation if current else 0, highest)
     return LimitsUpdate(**desired.model_dump(), generation=1 + floor)
+
+
+def _same(current: LimitsUpdate, desired: Limits) -> bool:
+    return all(getattr(current, name) == value for name, value in desired)
 
 
 def _generations(view: PoolView) -> Iterator[int]:

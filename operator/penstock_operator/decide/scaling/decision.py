@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from penstock_api.conditions import Condition
 from penstock_api.pod_contract import LimitsUpdate
-from penstock_api.types.decision import LastDecision, ScalingStatus
+from penstock_api.types.decision import LastDecision
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.actions import EventNote
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
@@ -66,7 +66,7 @@ class ScalingOutcome(NamedTuple):
     conditions: tuple[Condition, ...]
     """Scaling and MetricsAvailable, without times."""
     events: tuple[EventNote, ...]
-    scaling_status: ScalingStatus
+    reported: ReportedDecision
     last_decision: LastDecision | None
     """The last decision that changed, or would have changed, the cap or the count; None before the first."""
     bound_by: str = ""
@@ -235,7 +235,7 @@ def conclude(
         decision=decision,
         conditions=_conditions(proposal, after),
         events=_events(proposal, after, quota),
-        scaling_status=status.scaling_status(reported, view.signals),
+        reported=reported,
         last_decision=last,
         bound_by=bound,
         failure=proposal.failure,

@@ -77,5 +77,6 @@ def _is_short(item: Condition) -> bool:
 
 
 def _is_failure(item: Condition) -> bool:
-    reported = item.type in _WARNED or item.reason in {CONTESTED, LAW_FAILED}
-    return reported and item.status is ConditionStatus.FALSE and item.reason not in _WITHOUT_EVENT
+    if item.status is not ConditionStatus.FALSE or item.reason in _WITHOUT_EVENT:
+        return False
+    return item.type in _WARNED or item.reason in {CONTESTED, LAW_FAILED}

@@ -1,7 +1,5 @@
 """The desired status of a pool, and the values of its metrics."""
 
-from datetime import UTC, datetime
-
 from penstock_api import names
 from penstock_api.conditions import Condition, merge
 from penstock_api.types.model import Task
@@ -13,7 +11,8 @@ from penstock_operator.decide.manifests.pod_template.environment import accelera
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.pool_outcome import PoolOutcome
-from penstock_operator.decide.scaling.report.status import decimal
+from penstock_operator.decide.scaling.report.conditions import rfc3339
+from penstock_operator.decide.scaling.report.status import bound_by, scaling_status
 from penstock_operator.decide.scaling.signals.attainment import Attainment, Objectives
 from penstock_operator.observed import PoolObject
 
@@ -22,11 +21,6 @@ MAX_POLICIES, MAX_BOUNDED, MAX_ACCELERATORS = 64, 32, 8
 OPENAI_TASKS = frozenset({Task.TEXT_GENERATION, Task.EMBEDDING})
 LIMITS = frozenset({"MaxReplicas", "Policy", "GpuBudget", "Cluster"})
 """Reasons in `boundBy` for which a pool has fewer replicas than it requests."""
-
-
-def rfc3339(now: float) -> str:
-    """Return Unix seconds in the API server's time format."""
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: float) -> PoolStatus:
@@ -51,9 +45,7 @@ def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: fl
         bounded=outcome.bounded[:MAX_BOUNDED],
         effective=outcome.effective.reported,
         conditions=merge(pool.status.conditions or (), conditions, pool.generation, rfc3339(now)),
-        scaling=outcome.scaling.scaling_status.model_copy(
-            update={"on_time_percent": decimal(outcome.on_time, 100.0)}
-        ),
+        scaling=scaling_status(outcome.scaling.reported, outcome.view.signals, outcome.on_time),
         last_decision=outcome.scaling.last_decision,
         candidate=outcome.candidate,
     )
@@ -107,7 +99,7 @@ def figures(outcome: PoolOutcome, attained: Attainment, *, stalled: bool) -> Pla
     return PlanFigures(
         desired=decision.replicas,
         granted=outcome.replicas,
-        at_limit=outcome.scaling.scaling_status.bound_by in LIMITS,
+        at_limit=bound_by(outcome.scaling.reported) in LIMITS,
         signals_absent=bool(outcome.ready) and not decision.metrics_available,
         contested=outcome.contested,
         stalled=stalled,

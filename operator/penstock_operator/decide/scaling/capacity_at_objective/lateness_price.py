@@ -94,9 +94,12 @@ def _sound(sample: PodSample) -> bool:
     """Return whether every count is a measurement: an invalid one would stay in the sums."""
     if measured(sample.requests_settled) is None:
         return False
-    return all(
-        is_measured(count) and not isnan(bound) for bound, count in sample.request_duration_buckets
+    bounds, counts = (
+        zip(*sample.request_duration_buckets, strict=True)
+        if sample.request_duration_buckets
+        else ((), ())
     )
+    return all(map(is_measured, counts)) and not any(map(isnan, bounds))
 
 
 def reprice(before: Lateness, late_seconds: float) -> Lateness:

@@ -4,6 +4,7 @@ A text is unchanged while its cause is unchanged, so that an unchanged pool writ
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Literal
 
 from penstock_api.conditions import Condition, condition
@@ -113,6 +114,7 @@ def ignored_event(replicas: int) -> EventNote:
     return EventNote(EventType.WARNING, REPLICAS_IGNORED, text)
 
 
+@lru_cache(maxsize=64)
 def rfc3339(seconds: float) -> str:
-    """Return Unix seconds as RFC 3339 in UTC, to the second."""
+    """Return Unix seconds as RFC 3339 in UTC, to the second; all pools of a pass have the same."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -88,8 +88,10 @@ def last_decision(
     )
 
 
-def scaling_status(reported: ReportedDecision, signals: PoolSignals) -> ScalingStatus:
-    """Return the law's observations as decimal strings, without absent ones."""
+def scaling_status(
+    reported: ReportedDecision, signals: PoolSignals, on_time: float | None
+) -> ScalingStatus:
+    """Return the law's observations as decimal strings, without absent ones; `on_time` is the share of requests."""
     decision = reported.decision
     observations = decision.observations
     return ScalingStatus(
@@ -110,6 +112,7 @@ def scaling_status(reported: ReportedDecision, signals: PoolSignals) -> ScalingS
         utilization_target_percent=decimal(observations.utilization_target, 100.0),
         imbalance=decimal(observations.imbalance, digits=2),
         predicted_p99_milliseconds=decimal(observations.predicted_p99_seconds, 1000.0),
+        on_time_percent=decimal(on_time, 100.0),
         startup_p90_seconds=decimal(observations.startup_seconds),
         cap_term=decision.cap_term,
         replicas_term=decision.replicas_term,

@@ -159,10 +159,10 @@ def growth(window: Sequence[Point]) -> Growth:
         if key in last
     }
     begun, ended = _alike(window[0].batches, window[-1].batches)
-    counts = (
+    counts = [
         more if (more := after - before) > 0 else 0.0
         for before, after in zip(begun.counts, ended.counts, strict=True)
-    )
+    ]
     return Growth(counters, LatencyCounts(begun.bounds, tuple(counts)))
 
 

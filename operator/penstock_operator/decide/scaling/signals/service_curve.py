@@ -63,7 +63,7 @@ def fit(sums: AnySums, least: float = MIN_BATCHES) -> ServiceCurve | None:
         a, c = 0.0, sums.cost_unit_seconds / sums.cost_units_squared
     noise = max(sums.seconds_squared / n - mean_seconds**2 - c * joint, 0.0)
     error = sqrt(noise / (spread * (n - 2)))
-    if c <= 0 or not all(isfinite(value) for value in (a, c, error)):
+    if c <= 0 or not isfinite(a + c + error):
         return None
     return ServiceCurve(a, c, mean_rows, error)
 

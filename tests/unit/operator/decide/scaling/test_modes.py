@@ -8,7 +8,8 @@ from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.scaling.decision import ScalingOutcome, law_input
-from penstock_operator.observed import SignalSource
+from penstock_operator.decide.scaling.report.status import scaling_status
+from penstock_operator.observed import PoolSignals, SignalSource
 from tests.unit.operator.decide.scaling.views import Pool, deployment
 from tests.unit.operator.decide.scaling.world import SETTINGS
 
@@ -320,7 +321,8 @@ def test_nothing_wanted_is_nothing_recorded() -> None:
 def test_the_status_holds_decimal_strings_and_leaves_out_what_is_absent() -> None:
     pool = Pool(waiting=2.0, rows_per_second=10.0)
     pool.tick(8)
-    status = pool.outcomes[-1].scaling_status
+    signals = PoolSignals(SignalSource.PROMETHEUS)
+    status = scaling_status(pool.outcomes[-1].reported, signals, None)
     assert status.source == "Prometheus"
     assert status.waiting == "2.0"
     assert status.rows_per_second == "10.0"

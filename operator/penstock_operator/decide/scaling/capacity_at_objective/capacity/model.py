@@ -116,10 +116,10 @@ def model(curves: Sequence[PodCurve], beyond: float = LATE_SHARE) -> CapacityMod
     both = add_sums((data, prior))
     if both.batches <= 0 or both.cost_units <= 0:
         return None
-    lines = tuple(fitted for sums in (data, both, prior) if (fitted := fit_line(sums)) is not None)
-    sigma, typical = _noise(data if data.batches else both)
+    fits = [fit_line(sums) for sums in (data, both, prior)]
+    sigma, typical = _noise(data, fits[0]) if data.batches else _noise(both, fits[1])
     return CapacityModel(
-        lines=lines,
+        lines=tuple(line for line in fits if line is not None),
         sums=both,
         tail_ratio=tail_ratio(sigma, typical, beyond),
         largest=max(curve.largest for curve in curves),
@@ -137,9 +137,9 @@ def curve_in_use(model: CapacityModel, rows: int) -> CurveInUse:
     return CurveInUse(a, c, model.r_squared if line else None, mean, model.largest)
 
 
-def _noise(sums: CurveSumsTuple) -> tuple[float, float]:
+def _noise(sums: CurveSumsTuple, line: ServiceCurve | None) -> tuple[float, float]:
     """Return the standard deviation of batch times around their line, and the mean batch time; (0, 1) if unknown."""
-    sigma, typical = spread(sums, fit_line(sums)), sums.seconds / sums.batches
+    sigma, typical = spread(sums, line), sums.seconds / sums.batches
     return (0.0, 1.0) if sigma is None or typical <= 0 else (sigma, typical)
 
 

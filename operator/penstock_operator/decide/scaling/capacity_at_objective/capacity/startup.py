@@ -75,6 +75,8 @@ def watch(startup: Startup, pods: Sequence[LawPod], now: float) -> Startup:
 def p90_seconds(startup: Startup, now: float) -> float:
     """Return the 90th percentile of start-up, in seconds: of a lognormal with a prior for few starts, later the empirical one."""
     known = list(startup.finished)
+    if not startup.running:
+        return _p90(known)
     guess, longest = _lognormal_p90(known), stuck_seconds(startup)
     known += [
         min(elapsed, MAX_SECONDS)
