@@ -336,7 +336,7 @@ def _with_plan(
         imbalance=inputs.imbalance,
         predicted_p99_seconds=p99 if isfinite(p99) else None,
         planned_cap=cap,
-        forecast_miss=errors[-1].by if (errors := state.forecaster.errors.latest) else None,
+        forecast_miss=misses[-1] if (misses := state.forecaster.errors.by) else None,
         off_curve=state.off_curve,
     )
 

@@ -5,9 +5,9 @@ forecasts most similar to the present one (analogs: Hamill and Whitaker 2006; ne
 at the top of a burst, where replicas are dearest, the law does not insure against a second burst.
 """
 
-from bisect import bisect_left, insort
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
 from typing import NamedTuple
 
 MAX_ERRORS = 720
@@ -31,47 +31,82 @@ class ForecastError(NamedTuple):
     """Actual minus forecast demand, in rows a second."""
 
 
-BY = itemgetter(ForecastError._fields.index("by"))
+EMPTY = array("d")
 
 
 class ForecastErrors(NamedTuple):
-    """Errors of the last forecasts, by time and sorted, since every tick reads hundreds of them."""
+    """Errors of the last forecasts, by time and by forecast demand, in arrays that are replaced and never changed.
 
-    latest: tuple[ForecastError, ...] = ()
-    """Oldest first."""
-    alike: tuple[ForecastError, ...] = ()
-    """The same errors by forecast demand, ascending."""
+    Every tick reads hundreds of them, of thousands of pools: as objects they would be spread over memory.
+    """
+
+    expected: "array[float]" = EMPTY
+    """Forecast demands, oldest first."""
+    by: "array[float]" = EMPTY
+    """Errors of these forecasts."""
+    alike: "array[float]" = EMPTY
+    """The same forecast demands, ascending."""
+    alike_by: "array[float]" = EMPTY
+    """Errors of those."""
 
     @classmethod
     def of(cls, values: Iterable[ForecastError]) -> "ForecastErrors":
         """Return the errors of `values`, oldest first."""
-        latest = tuple(values)
-        return cls(latest, tuple(sorted(latest)))
+        known = list(values)
+        return cls(*_columns(known), *_columns(sorted(known)))
+
+    @property
+    def latest(self) -> list[ForecastError]:
+        """Return the errors, oldest first."""
+        return list(map(ForecastError, self.expected, self.by))
 
     def add(self, error: ForecastError) -> "ForecastErrors":
         """Return the errors with one more; beyond `MAX_ERRORS` the oldest is dropped."""
-        latest, alike = (*self.latest, error), list(self.alike)
-        insort(alike, error)
-        if len(latest) > MAX_ERRORS:
-            del alike[bisect_left(alike, latest[0])]
-            latest = latest[1:]
-        return ForecastErrors(latest, tuple(alike))
+        kept = self if len(self.by) < MAX_ERRORS else self._without_oldest()
+        (expected, by), at = _columns([error]), kept._place(error)
+        return ForecastErrors(
+            kept.expected + expected,
+            kept.by + by,
+            kept.alike[:at] + expected + kept.alike[at:],
+            kept.alike_by[:at] + by + kept.alike_by[at:],
+        )
+
+    def _without_oldest(self) -> "ForecastErrors":
+        at = self._place(ForecastError(self.expected[0], self.by[0]))
+        return ForecastErrors(
+            self.expected[1:],
+            self.by[1:],
+            self.alike[:at] + self.alike[at + 1 :],
+            self.alike_by[:at] + self.alike_by[at + 1 :],
+        )
+
+    def _place(self, error: ForecastError) -> int:
+        """Return the place of an error among those by forecast demand."""
+        low = bisect_left(self.alike, error.expected)
+        high = bisect_right(self.alike, error.expected, low)
+        return bisect_left(self.alike_by, error.by, low, high)
 
     def near(self, expected: float) -> list[float]:
         """Return the errors of the forecasts nearest to `expected`, ascending."""
         last = max(len(self.alike) - NEIGHBORS, 0)
         first = bisect_left(range(last), 0.0, key=lambda at: self._lean(expected, at))
-        return sorted(map(BY, self.alike[first : first + NEIGHBORS]))
+        return sorted(self.alike_by[first : first + NEIGHBORS])
 
     def _lean(self, expected: float, first: int) -> float:
         """Return how much farther the forecast after `NEIGHBORS` of them is than their first; ascending in `first`."""
-        return self.alike[first].expected + self.alike[first + NEIGHBORS].expected - 2 * expected
+        return self.alike[first] + self.alike[first + NEIGHBORS] - 2 * expected
+
+
+def _columns(errors: Sequence[ForecastError]) -> tuple["array[float]", "array[float]"]:
+    return array("d", [error.expected for error in errors]), array(
+        "d", [error.by for error in errors]
+    )
 
 
 def likely_errors(errors: ForecastErrors, expected: float, level: float) -> Sequence[float]:
     """Return the likely errors of `expected`, ascending and never empty: from past forecasts, and at first from the prior at `level`."""
     own = errors.near(expected)
-    missing = max(len(PRIOR_ERRORS) - len(errors.latest) // PRIOR_WEIGHT, 0)
+    missing = max(len(PRIOR_ERRORS) - len(errors.by) // PRIOR_WEIGHT, 0)
     if not missing:
         return own
     return sorted([*own, *(level * share for share in _spread_out(PRIOR_ERRORS, missing))])
