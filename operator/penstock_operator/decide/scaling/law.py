@@ -48,9 +48,20 @@ class LawInput(NamedTuple):
     limited: bool = False
     """Whether the pool was granted fewer replicas than requested, because pools share devices."""
 
+    @property
+    def ready(self) -> tuple[LawPod, ...]:
+        """Return the Ready pods that are not terminating."""
+        return tuple(pod for pod in self.pods if pod.ready and not pod.terminating)
+
+    @property
+    def memory_bound(self) -> int | None:
+        """Return the smallest memory bound of the Ready pods; None if no pod reports one."""
+        bounds = [pod.cap_bound for pod in self.ready if pod.cap_bound is not None]
+        return min(bounds, default=None)
+
     def all_acknowledged(self) -> bool:
         """Return whether every Ready pod acknowledged the published limits."""
-        return all(pod.acknowledged for pod in self.pods if pod.ready and not pod.terminating)
+        return all(pod.acknowledged for pod in self.ready)
 
 
 class CurveInUse(NamedTuple):

@@ -53,7 +53,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     utilization,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import (
-    GOOD_TICKS,
     CapacityState,
     smooth,
     with_samples,
@@ -71,7 +70,7 @@ from penstock_operator.decide.scaling.reasons import (
     ReplicasMove,
     ReplicasReason,
 )
-from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand
+from penstock_operator.decide.scaling.signals.aggregates import GOOD_TICKS
 from penstock_operator.decide.scaling.signals.windows import has_new_samples
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     batch_target_seconds,
@@ -103,22 +102,13 @@ class CapacityAtObjective:
         state = with_samples(state, observed, now)
         news = has_new_samples(before, state.windows)
         tick = observe_tick(state, observed, now)
-        state = state._replace(good_ticks=_good_ticks(state.good_ticks, tick.demand, news=news))
+        state = state._replace(good_ticks=tick.demand.good_ticks(state.good_ticks, news=news))
         if state.good_ticks < GOOD_TICKS or tick.demand.ready == 0:
             state = state._replace(counting=state.counting._replace(begun=now, needs=()))
             return state, _blind(tick)
         if tick.model is None:
             return state, _without_curve(state, tick)
         return _decided(state, tick, tick.model, news=news)
-
-
-def _good_ticks(before: int, demand: MeasuredDemand, *, news: bool) -> int:
-    """Return the consecutive ticks with signals, counting only rounds with new samples; unchanged without a Ready pod."""
-    if demand.ready == 0:
-        return before
-    if demand.absent:
-        return 0
-    return min(before + 1, GOOD_TICKS) if news else before
 
 
 def _blind(tick: Tick) -> Decision:
@@ -150,7 +140,7 @@ def _unproven_cap(state: CapacityState, tick: Tick) -> CapMove | None:
         return None
     token = settings.output_token_milliseconds
     longest = None if token is None else SPARE * token / 1000
-    bound = settings.size_max if tick.memory_bound is None else tick.memory_bound
+    bound = settings.size_max if tick.observed.memory_bound is None else tick.observed.memory_bound
     cap = clamp_cap(initial_rows(steps, longest, bound), settings)
     why = "from the steps timed at load; too few answers have completed yet"
     return CapMove(cap, CapReason.CURVE_UNKNOWN, why)
@@ -203,7 +193,7 @@ def _plan_input(state: CapacityState, tick: Tick, curve: CapacityModel) -> PlanI
     return PlanInput(
         settings=tick.observed.settings,
         model=curve,
-        memory_bound=tick.memory_bound,
+        memory_bound=tick.observed.memory_bound,
         settled=state.settled_since is not None,
         settled_tail_seconds=tick.settled.batch_tail_seconds,
         starting=tick.demand.ready < tick.observed.replicas,

@@ -56,17 +56,6 @@ class Tick(NamedTuple):
     startup_seconds: float
     """90th percentile of start-up, in seconds."""
 
-    @property
-    def ready(self) -> tuple[LawPod, ...]:
-        """Return the Ready pods that are not terminating."""
-        return tuple(pod for pod in self.observed.pods if pod.ready and not pod.terminating)
-
-    @property
-    def memory_bound(self) -> int | None:
-        """Return the smallest memory bound of the Ready pods; None if no pod reports one."""
-        bounds = [pod.cap_bound for pod in self.ready if pod.cap_bound is not None]
-        return min(bounds, default=None)
-
 
 def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
     """Return the measurements from a state that includes this round's samples."""
@@ -105,7 +94,7 @@ def ready_capacity(state: CapacityState, tick: Tick, curve: CapacityModel, cap: 
     together = (
         fit(add_steps((pod_steps.known, 1.0) for pod_steps in steps.values())) if steps else None
     )
-    for pod in tick.ready:
+    for pod in tick.observed.ready:
         rows = cap if pod.acknowledged or pod.cap is None else pod.cap
         slow = slowness(steps.get(pod.uid), together) if steps else _slowness(state, pod.uid, curve)
         total += (curve.capacity(rows) or 0.0) / slow

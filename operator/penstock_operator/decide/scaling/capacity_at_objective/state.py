@@ -21,11 +21,10 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
 )
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
 from penstock_operator.decide.scaling.law import LawInput
+from penstock_operator.decide.scaling.signals.aggregates import GOOD_TICKS
 from penstock_operator.decide.scaling.signals.windows import Windows, advance_windows
 from penstock_operator.decide.scaling.utilization_band.replicas import MINUTE
 
-GOOD_TICKS = 3
-"""Consecutive ticks with signals that end an absence."""
 SMOOTHING_SECONDS = 120.0
 """Smoothing time of imbalance, dispersion and unevenness."""
 

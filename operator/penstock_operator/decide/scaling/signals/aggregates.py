@@ -23,6 +23,9 @@ from penstock_operator.decide.scaling.signals.windows import (
 from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_operator.observed import UtilizationSource
 
+GOOD_TICKS = 3
+"""Consecutive ticks with signals that end an absence, so that flapping signals change nothing."""
+
 
 class MeasuredDemand(NamedTuple):
     """Demand of the pool, and how many pods it was measured at."""
@@ -46,6 +49,17 @@ class MeasuredDemand(NamedTuple):
     def absent(self) -> bool:
         """Whether more than half of the Ready pods have no sample."""
         return 2 * (self.ready - self.sampled) > self.ready
+
+    def good_ticks(self, before: int, *, news: bool) -> int:
+        """Return the consecutive ticks with signals, counting only rounds with new samples; unchanged without a Ready pod.
+
+        A pool may have several ticks between two scrapes.
+        """
+        if self.ready == 0:
+            return before
+        if self.absent:
+            return 0
+        return min(before + 1, GOOD_TICKS) if news else before
 
     @property
     def waiting_per_replica(self) -> float | None:

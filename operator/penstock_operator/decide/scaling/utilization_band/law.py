@@ -12,7 +12,6 @@ from penstock_operator.decide.scaling.law import (
     DemandOutlook,
     LawInput,
     LawObservations,
-    LawPod,
 )
 from penstock_operator.decide.scaling.reasons import (
     CapMove,
@@ -21,6 +20,7 @@ from penstock_operator.decide.scaling.reasons import (
     ReplicasReason,
 )
 from penstock_operator.decide.scaling.signals.aggregates import (
+    GOOD_TICKS,
     MeasuredDemand,
     MeasuredService,
     demand,
@@ -50,9 +50,6 @@ from penstock_operator.decide.scaling.utilization_band.replicas import (
     next_replicas,
 )
 from penstock_operator.observed import SignalSource
-
-GOOD_TICKS = 3
-"""Consecutive ticks with signals that end an absence, so that flapping signals change nothing."""
 
 
 class BandState(NamedTuple):
@@ -103,7 +100,7 @@ class UtilizationBand:
         state = noted(state, observed, now)
         news = has_new_samples(before, state.windows)
         tick = _tick(state, observed, now)
-        good = _good_ticks(state.good_ticks, tick.demand, news=news)
+        good = tick.demand.good_ticks(state.good_ticks, news=news)
         state = state._replace(good_ticks=good)
         tick = tick._replace(available=good >= GOOD_TICKS and tick.demand.ready > 0)
         state = state._replace(spare_since=_spare_since(state, tick, news=news))
@@ -141,18 +138,6 @@ def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
     )
 
 
-def _good_ticks(before: int, demand: MeasuredDemand, *, news: bool) -> int:
-    """Return the consecutive ticks with signals, counting only rounds with new samples.
-
-    A pool may have several ticks between two scrapes. Without a Ready pod the number is unchanged.
-    """
-    if demand.ready == 0:
-        return before
-    if demand.absent:
-        return 0
-    return min(before + 1, GOOD_TICKS) if news else before
-
-
 def _spare_since(state: BandState, tick: _Tick, *, news: bool) -> float | None:
     """Return the time since which one replica less suffices; only new samples start it."""
     if not (tick.available and is_spare(_replicas_input(state, tick))):
@@ -185,27 +170,17 @@ def _cap(state: BandState, tick: _Tick) -> CapMove:
     return next_cap(_cap_input(tick, cap))
 
 
-def _memory_bound(pods: tuple[LawPod, ...]) -> int | None:
-    """Return the smallest memory bound of the Ready pods; None if no pod reports one."""
-    bounds = [
-        pod.cap_bound
-        for pod in pods
-        if pod.ready and not pod.terminating and pod.cap_bound is not None
-    ]
-    return min(bounds, default=None)
-
-
 def _effective_cap(observed: LawInput) -> int:
     """Return the cap in effect: the published cap, limited by the pods' memory bound."""
     cap = observed.cap or observed.settings.size_min
-    return min(cap, _memory_bound(observed.pods) or cap)
+    return min(cap, observed.memory_bound or cap)
 
 
 def _cap_input(tick: _Tick, cap: int) -> CapInput:
     return CapInput(
         settings=tick.observed.settings,
         cap=cap,
-        memory_bound=_memory_bound(tick.observed.pods),
+        memory_bound=tick.observed.memory_bound,
         waiting_per_replica=tick.demand.waiting_per_replica,
         service=tick.settled,
     )
