@@ -74,7 +74,8 @@ def metrics_condition(
     if not decision.metrics_available or signals.source is SignalSource.NONE:
         text = signals.problem or (
             "more than half of the Ready pods have no sample under 10 s old,"
-            " or had none within the last 3 ticks"
+            " or had none within the last 15 s: normal right after a start; if it lasts,"
+            " allow Prometheus and the operator to reach port 8001"
         )
         return condition("MetricsAvailable", status=False, reason="NoSignals", message=text)
     if decision.observations.off_curve is not None:

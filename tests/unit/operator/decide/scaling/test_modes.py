@@ -275,6 +275,8 @@ def test_where_signals_come_from_is_always_said() -> None:
     )
     assert said(lost, "MetricsAvailable") == ("False", "NoSignals")
     assert said(lost, "Scaling") == ("False", "SignalsAbsent")
+    early = pool.edit(source=SignalSource.NONE, problem="")
+    assert "normal right after a start" in early.conditions[1].message
     loading = pool.edit(ready=False)
     assert said(loading, "MetricsAvailable") == ("False", "NoReadyPods")
     assert said(loading, "Scaling") == ("True", "Acting")
