@@ -1,7 +1,8 @@
 """Start, stop and status of the test cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.cluster import (
@@ -67,6 +68,28 @@ def up(places: Places) -> None:
         _start(places, node, programs)
         (places.run / "identity").write_text(wanted)
     say(f"the cluster is up: KUBECONFIG={places.kubeconfig}")
+
+
+@contextmanager
+def image_store(places: Places, programs: Path) -> Iterator[None]:
+    """Run containerd alone, so that images reach the node's store before the cluster starts; a running one will do.
+
+    Raises:
+        CommandFailedError, PartEndedError, WaitTimedOutError: with the log's end.
+    """
+    with locked(places, "cluster"):
+        running = processes.recorded(places.run).get("containerd")
+        if running is not None and running.alive:
+            yield
+            return
+        clear(places)
+        write_files(places)
+        try:
+            processes.start(parts.container_part(places, programs), places.run)
+            _await(places, "containerd", lambda: sandbox.not_serving(places, programs), 30)
+            yield
+        finally:
+            clear(places)
 
 
 def down(places: Places) -> None:

@@ -3,15 +3,17 @@
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import debian, foreign, kind, tools, virtualenv
+from tests.support.cluster import debian, foreign, kind, life, tools, virtualenv
 from tests.support.cluster.images import make, wheels
 from tests.support.cluster.places import CHECKOUT, Places
 
-PROGRAMS = (*tools.CLUSTER_TOOLS, tools.HELM)
+PROGRAMS = (tools.CONTAINERD_TOOL, tools.NODE, tools.HELM)
+"""In the order of their builds: images reach containerd's store while Kubernetes is still compiled."""
 PACKAGES = (*debian.CLUSTER_PACKAGES, *debian.IMAGE_PACKAGES)
 GIGABYTE = 1e9
 MEMORY_GIGABYTES = 8.0
@@ -35,9 +37,9 @@ class Need:
 
 ENVIRONMENT = Need("Python packages of the demo", 40, 0.4, 0.4)
 GO_TOOLS = {
-    "node": Need("Kubernetes, with Go", 560, 4.5, 0.15),
-    "containerd": Need("containerd, with Go", 110, 0.8, 0.1),
-    "helm": Need("helm, with Go", 120, 0.7, 0.06),
+    "node": Need("Kubernetes, with Go", 470, 4.5, 0.15),
+    "containerd": Need("containerd, with Go", 140, 0.8, 0.1),
+    "helm": Need("helm, with Go", 15, 0.7, 0.06),
 }
 CPU_IMAGES = Need("the images, with torch for CPUs", 150, 8.0, 5.5)
 CUDA_IMAGES = Need("the images, with the package index's torch for CUDA", 350, 23.0, 17.5)
@@ -121,11 +123,29 @@ def prepare(places: Places) -> None:
         return
     debian.require_root()
     debian.install(places, PACKAGES)
-    parts: list[Callable[[], object]] = [
-        lambda: tools.build_tools(places, PROGRAMS),
-        lambda: make.build_images(places),
+    containerd: Future[Path] = Future()
+    parts: list[Callable[[], None]] = [
+        lambda: _build_programs(places, containerd),
+        lambda: _bring_images(places, containerd),
         lambda: virtualenv.make_demo_environment(places),
     ]
     with ThreadPoolExecutor(max_workers=len(parts)) as pool:
         for future in [pool.submit(part) for part in parts]:
             future.result()
+
+
+def _build_programs(places: Places, containerd: "Future[Path]") -> None:
+    """Build the Go programs, and resolve `containerd` as soon as its folder is there."""
+    try:
+        for tool, folder in zip(PROGRAMS, tools.build_each(places, PROGRAMS), strict=True):
+            if tool is tools.CONTAINERD_TOOL:
+                containerd.set_result(folder)
+    finally:
+        containerd.cancel()
+
+
+def _bring_images(places: Places, containerd: "Future[Path]") -> None:
+    if make.unbuilt(places):
+        make.build_images(places)
+        with suppress(CancelledError), life.image_store(places, containerd.result()):
+            make.make_images(places)

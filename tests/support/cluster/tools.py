@@ -4,7 +4,7 @@ import functools
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from tests.support.cluster.places import NODE_SOURCE, Places
 
 KUBERNETES = "v1.36.3"
 CONTAINERD = "github.com/containerd/containerd/v2/cmd"
-CONTAINERD_VERSION = "v2.4.2"
 GO_FLAGS = ("-trimpath", "-gcflags=all=-dwarf=false", "-ldflags")
 """Without debugging tables, which these builds do not need, compilation is faster."""
 COMPILER_GOGC = "400"
@@ -45,25 +44,29 @@ def _kubernetes_flags() -> str:
     return " ".join(["-s", "-w", *(f"-X {package}.{key}={value}" for key, value in stamps.items())])
 
 
+MODULE = (NODE_SOURCE / "go.mod", NODE_SOURCE / "go.sum")
+"""Pins Kubernetes, containerd and helm together, so that packages which they share are compiled once."""
 NODE = GoTool(
     name="node",
     argv=("go", "build", *GO_FLAGS, _kubernetes_flags(), "-o", "{bin}/node", "."),
     programs=("node",),
-    sources=tuple(NODE_SOURCE / name for name in ("go.mod", "go.sum", "main.go")),
+    sources=(*MODULE, NODE_SOURCE / "main.go"),
 )
 CONTAINER_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
 CONTAINERD_TOOL = GoTool(
     name="containerd",
     argv=(
-        "go", "install", *GO_FLAGS, "-s -w", "-tags", "no_btrfs no_devmapper no_zfs",
-        *(f"{CONTAINERD}/{program}@{CONTAINERD_VERSION}" for program in CONTAINER_PROGRAMS),
+        "go", "build", *GO_FLAGS, "-s -w", "-tags", "no_btrfs no_devmapper no_zfs", "-o", "{bin}/",
+        *(f"{CONTAINERD}/{program}" for program in CONTAINER_PROGRAMS),
     ),
     programs=CONTAINER_PROGRAMS,
+    sources=MODULE,
 )  # fmt: skip
 HELM = GoTool(
     "helm",
-    ("go", "install", *GO_FLAGS, "-s -w", "helm.sh/helm/v3/cmd/helm@v3.20.2"),
+    ("go", "build", *GO_FLAGS, "-s -w", "-o", "{bin}/helm", "helm.sh/helm/v3/cmd/helm"),
     ("helm",),
+    MODULE,
 )
 KUBECONFORM = GoTool(
     "kubeconform",
@@ -132,23 +135,31 @@ def build_tool(places: Places, tool: GoTool) -> Path:
 def build_tools(places: Places, tools: Sequence[GoTool]) -> list[Path]:
     """Build the tools that are missing, one after the other; return their folders in order.
 
+    Raises:
+        CommandFailedError: a build failed; the message ends its log.
+    """
+    return list(build_each(places, tools))
+
+
+def build_each(places: Places, tools: Sequence[GoTool]) -> Iterator[Path]:
+    """Build the tools that are missing, one after the other; yield each one's folder once it is there.
+
     Go's own caches are in a folder of the project's and are removed at the end: they are ten times as large as what
     is built. Where GOCACHE is set in the environment, Go uses the developer's, and nothing is removed.
 
     Raises:
         CommandFailedError: a build failed; the message ends its log.
     """
-    if absent(places, tools):
-        with locked(places, "go"):
-            for tool in absent(places, tools):
-                folder = _folder(places, tool)
-                _compile(places, tool, folder)
-                _forget_older(places.tools, tool, folder)
-            shutil.rmtree(places.go, ignore_errors=True)
-    folders = [_folder(places, tool) for tool in tools]
-    for tool, folder in zip(tools, folders, strict=True):
-        _link(places.commands, folder, tool.programs)
-    return folders
+    if not absent(places, tools):
+        yield from (_linked(places, tool) for tool in tools)
+        return
+    with locked(places, "go"):
+        for tool in tools:
+            if absent(places, [tool]):
+                _compile(places, tool, _folder(places, tool))
+                _forget_older(places.tools, tool, _folder(places, tool))
+            yield _linked(places, tool)
+        shutil.rmtree(places.go, ignore_errors=True)
 
 
 def absent(places: Places, tools: Sequence[GoTool]) -> list[GoTool]:
@@ -200,12 +211,14 @@ def _forget_older(tools: Path, tool: GoTool, kept: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _link(commands: Path, folder: Path, programs: Iterable[str]) -> None:
-    """Link programs by name; the node's program answers to `kubectl` by its name."""
-    commands.mkdir(parents=True, exist_ok=True)
-    for name in programs:
-        link = commands / (KUBECTL_ROLE if name == "node" else name)
-        unfinished = commands / f".{name}.{os.getpid()}"
+def _linked(places: Places, tool: GoTool) -> Path:
+    """Link a tool's programs by name, and return its folder; the node's program answers to `kubectl` by its name."""
+    folder = _folder(places, tool)
+    places.commands.mkdir(parents=True, exist_ok=True)
+    for name in tool.programs:
+        link = places.commands / (KUBECTL_ROLE if name == "node" else name)
+        unfinished = places.commands / f".{name}.{os.getpid()}"
         unfinished.unlink(missing_ok=True)
         unfinished.symlink_to(folder / name)
         unfinished.replace(link)
+    return folder
