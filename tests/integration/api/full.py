@@ -210,7 +210,17 @@ GENERATION_SPEC: Object = {
     },
 }
 SHARE_SPEC: Object = {**GENERATION_SPEC, "generation": {"kvCache": {"freeMemoryPercent": 60}}}
-POOL_SPECS = (MODULE_SPEC, CLAIM_SPEC, *FETCHED_SPECS, GENERATION_SPEC, SHARE_SPEC)
+ZERO_SPEC: Object = {
+    **GENERATION_SPEC,
+    "routing": {"mode": "Gateway"},
+    "scaling": {
+        "mode": "Auto",
+        "minReplicas": 0,
+        "maxReplicas": 4,
+        "scaleToZero": {"idleSeconds": 300, "maxHoldSeconds": 600, "maxHeldRequests": 1000},
+    },
+}
+POOL_SPECS = (MODULE_SPEC, CLAIM_SPEC, *FETCHED_SPECS, GENERATION_SPEC, SHARE_SPEC, ZERO_SPEC)
 
 CONDITION: Object = {
     "type": "Ready",

@@ -74,6 +74,7 @@ def test_the_examples_set_every_field(
         "s3-2",
         "generation",
         "share",
+        "zero",
     ],
 )
 def test_a_full_pool_comes_back(api: Api, namespace: str, spec: Object) -> None:
