@@ -9,9 +9,9 @@ class HoldLimits:
     """The bounds of the requests of one pool that one pod of a gateway holds."""
 
     max_seconds: int
-    """Time after which a held request is answered with 503."""
+    """Time after which the gateway answers a held request with 504."""
     max_requests: int
-    """Requests that are held at a time; another one is answered with 429."""
+    """Requests held at a time; the gateway answers further ones with 429."""
     per_pod: int
     """Requests in flight at a ready pod up to which held ones are released."""
 

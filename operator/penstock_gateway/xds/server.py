@@ -120,7 +120,7 @@ class AdsServer:
 
 
 def _serialized(session: Session) -> Iterator[bytes]:
-    """Yield what can be sent now; a resource that is no message of Envoy's is rejected here, like one that Envoy rejects."""
+    """Yield what can be sent now; a resource that does not parse as a message of Envoy's API is rejected here."""
     for response in session.responses():
         try:
             yield wire.serialize_response(response)

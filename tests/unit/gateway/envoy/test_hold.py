@@ -53,6 +53,12 @@ class Clients:
         """Send a request."""
         self.tasks.append(asyncio.create_task(self._send(number, body, ms, headers or {})))
 
+    async def send_held(self, count: int, body: bytes = b"{}") -> None:
+        """Send this many requests, and wait until the gateway holds them."""
+        for number in range(count):
+            self.send(number, body)
+        await self.held(count)
+
     async def _send(self, number: int, body: bytes, ms: int, headers: Mapping[str, str]) -> None:
         url = self.gateway.url(f"/infer?ms={ms}")
         limits = aiohttp.ClientTimeout(total=120)
@@ -81,9 +87,7 @@ class Clients:
 async def test_held_requests_are_answered_when_a_pod_comes() -> None:
     async with at_zero() as gateway:
         clients = Clients(gateway)
-        for number in range(200):
-            clients.send(number)
-        await clients.held(200)
+        await clients.send_held(200)
         await gateway.start_pod("pod-0")
         assert await clients.end() == [200] * 200
 
@@ -107,9 +111,7 @@ async def test_held_requests_are_released_by_class_and_arrival() -> None:
 async def test_a_killed_controller_loses_no_held_request() -> None:
     async with at_zero() as gateway:
         clients = Clients(gateway)
-        for number in range(100):
-            clients.send(number)
-        await clients.held(100)
+        await clients.send_held(100)
         await kill(gateway.controller)
         await gateway.api.stop()
         clients.send(100)
@@ -125,9 +127,7 @@ async def test_a_killed_controller_loses_no_held_request() -> None:
 async def test_a_client_that_leaves_is_forgotten() -> None:
     async with at_zero() as gateway:
         clients = Clients(gateway)
-        for number in range(10):
-            clients.send(number)
-        await clients.held(10)
+        await clients.send_held(10)
         for task in clients.tasks[:4]:
             task.cancel()
         await clients.held(6)
@@ -140,9 +140,7 @@ async def test_a_client_that_leaves_is_forgotten() -> None:
 async def test_large_bodies_wait_with_envoy() -> None:
     async with at_zero() as gateway:
         clients = Clients(gateway)
-        for number in range(8):
-            clients.send(number, body=b"x" * (2 * 2**20))
-        await clients.held(8)
+        await clients.send_held(8, body=b"x" * (2 * 2**20))
         await gateway.start_pod("pod-0")
         assert await clients.end() == [200] * 8
         assert {answer["bytes"] for *_, answer in clients.answers} == {2 * 2**20}
