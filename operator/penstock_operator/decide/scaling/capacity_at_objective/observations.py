@@ -106,13 +106,13 @@ def late_share(
 ) -> LateSharesByPods | None:
     """Return the predicted share of late requests, by number of pods and utilization.
 
-    None without an objective, with one that no number of replicas meets, and in generation, where requests join at any step.
+    None without an objective, with one that even lone requests miss, and in generation, where requests join at any step.
     """
     limit = _limit(tick, curve, cap)
     if limit is None:
         return None
     intercept, dispersion = curve.intercept(cap), state.dispersion / cap
-    least = predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit).at(MIN_RHO)
+    least = predict.late_share(TrafficShape(intercept, 0.0, 0.0), limit).at(MIN_RHO)
     if least > tick.observed.settings.late.request:
         return None
 

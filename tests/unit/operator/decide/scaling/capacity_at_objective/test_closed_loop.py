@@ -107,6 +107,17 @@ def test_a_stricter_percentage_takes_smaller_batches_and_more_capacity() -> None
     assert capacity[0] < capacity[1] < capacity[2]
 
 
+def test_bursts_that_make_requests_late_at_any_count_demand_more_capacity_and_not_less() -> None:
+    world = pool(rate=300.0, replicas=6).run(300)
+    calm = world.last.observations.utilization_target
+    world.state = world.state._replace(dispersion=60.0)
+    world.run(5)
+    bursty = world.last.observations.utilization_target
+    assert calm is not None
+    assert bursty is not None
+    assert bursty < calm
+
+
 def test_an_infeasible_objective_adds_no_replicas_for_its_own_sake() -> None:
     world = pool(rate=2.0, settings=replace(ROOMY, objective_milliseconds=100)).run(600)
     assert (world.last.cap, world.last.cap_term) == (1, CapReason.OBJECTIVE_INFEASIBLE)
