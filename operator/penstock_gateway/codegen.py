@@ -33,6 +33,8 @@ ROOTS: Final = (
     f"{_EXTENSIONS}/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
     f"{_EXTENSIONS}/load_balancing_policies/least_request/v3/least_request.proto",
     f"{_EXTENSIONS}/retry/host/previous_hosts/v3/previous_hosts.proto",
+    f"{_EXTENSIONS}/transport_sockets/raw_buffer/v3/raw_buffer.proto",
+    f"{_EXTENSIONS}/transport_sockets/tls/v3/tls.proto",
     f"{_EXTENSIONS}/upstreams/http/v3/http_protocol_options.proto",
 )
 ANNOTATIONS: Final = ("udpa/", "validate/", "xds/annotations/", "envoy/annotations/")

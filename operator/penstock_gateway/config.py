@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock_api.envoy import BOOTSTRAP_FILE, SOCKET_FOLDER
+from penstock_api.names import TLS_FOLDER
 from penstock_gateway.errors import GatewayConfigError
 
 PREFIX: Final = "PENSTOCK_"
@@ -52,6 +53,8 @@ class GatewaySettings:
     token_file: str = f"{ACCOUNT_FOLDER}/token"
     """Token of the ServiceAccount, read again for every request, since the kubelet rotates it."""
     ca_file: str = f"{ACCOUNT_FOLDER}/ca.crt"
+    tls_folder: str = TLS_FOLDER
+    """Folder with a folder `<pool>` for each pool that serves TLS: `tls.crt`, `tls.key` and, to verify pods, `ca.crt`."""
     max_body_bytes: int = 64 * 2**20
     """Largest request body; above it, 413. Equal to the pods' `PENSTOCK_MAX_BODY_BYTES`."""
     body_timeout_seconds: float = 60.0

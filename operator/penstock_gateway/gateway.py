@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from penstock_api import names
+from penstock_gateway.certificates import CHECK_SECONDS, CertificateStore
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.hold.holder import Holder
@@ -57,6 +59,7 @@ class Gateway:
         """Set at the first snapshot."""
         self._services = Reflector(api, SERVICES, self._changed.set, now)
         self._pods = Reflector(api, PODS, self._changed.set, now)
+        self._certificates = CertificateStore(Path(settings.tls_folder))
         self._configuration: Configuration | None = None
         self.holder = Holder(admin, self._pods_in_force, time.time)
         self._ads = AdsServer(settings.ads_socket, self.holder.wake)
@@ -104,6 +107,7 @@ class Gateway:
                         kind.name.title(): state.value
                         for kind, state in self._ads.states(route.pool).items()
                     },
+                    "certificateProblem": self._certificates.problems.get(route.pool),
                     "rejections": [
                         {"resource": kind.name.title(), "message": rejection.message}
                         for (kind, pool), rejection in rejections.items()
@@ -117,6 +121,7 @@ class Gateway:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        self._certificates.refresh()
         await self._ads.start()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -124,6 +129,7 @@ class Gateway:
                 tasks.create_task(self._services.run())
                 tasks.create_task(self._pods.run())
                 tasks.create_task(self._deliver())
+                tasks.create_task(self._watch_certificates())
         finally:
             await self._ads.stop()
 
@@ -133,13 +139,19 @@ class Gateway:
         async with holding(self.holder, self._settings.hold_socket):
             await self.holder.run()
 
+    async def _watch_certificates(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            if self._certificates.refresh():
+                self._changed.set()
+
     async def _deliver(self) -> None:
         while True:
             await self._next_change()
             services, pods = self._services.objects, self._pods.objects
             if services is None or pods is None:
                 continue  # nothing is in force that a half-read cluster could contradict
-            fresh = snapshot(services, pods, self._settings)
+            fresh = snapshot(services, pods, self._settings, self._certificates.known)
             self._leaving = leaving(
                 self._leaving,
                 self.snapshot.routes,
@@ -168,7 +180,7 @@ class Gateway:
     def _pods_in_force(self, pool: str) -> int:
         """Return the pods of a pool that Envoy acknowledged as its endpoints."""
         route = self.snapshot.routes.get(pool)
-        accepted = self._ads.states(pool)[Kind.ENDPOINTS] is DeliveryState.ACCEPTED
+        accepted = self._ads.states(pool).get(Kind.ENDPOINTS) is DeliveryState.ACCEPTED
         return len(route.endpoints) if route is not None and accepted else 0
 
     def _log_problems(self, fresh: Snapshot) -> None:

@@ -1,8 +1,13 @@
-"""The parts of Services and Pods that routing reads, decoded from the API server's JSON."""
+"""The parts of Services, Pods and Secrets that routing reads."""
 
+import dataclasses
 from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType, field
+
+from penstock_api import names
+
+HTTPS: Final = "https"
 
 
 class Metadata(Struct, frozen=True):
@@ -15,10 +20,28 @@ class Metadata(Struct, frozen=True):
     deletion: str | UnsetType = field(name="deletionTimestamp", default=UNSET)
 
 
+class ServicePort(Struct, frozen=True):
+    """A port of a Service."""
+
+    protocol: str = field(name="appProtocol", default="")
+
+
+class ServiceSpec(Struct, frozen=True):
+    """Specification of a Service; which pods it selects does not matter here."""
+
+    ports: tuple[ServicePort, ...] = ()
+
+
 class Service(Struct, frozen=True):
-    """A Service; which pods it selects does not matter here."""
+    """A Service."""
 
     metadata: Metadata
+    spec: ServiceSpec = ServiceSpec()
+
+    @property
+    def secure(self) -> bool:
+        """Whether its clients use TLS."""
+        return any(port.protocol == HTTPS for port in self.spec.ports)
 
 
 class PodCondition(Struct, frozen=True):
@@ -43,6 +66,11 @@ class WatchedPod(Struct, frozen=True):
     status: PodStatus = PodStatus()
 
     @property
+    def secure(self) -> bool:
+        """Whether the pod serves TLS, as its template says."""
+        return self.metadata.annotations.get(names.ANNOTATION_SCHEME) == HTTPS
+
+    @property
     def serves(self) -> bool:
         """Whether requests may go to the pod: Ready, with an address, and not being deleted."""
         ready = any(
@@ -54,3 +82,13 @@ class WatchedPod(Struct, frozen=True):
 
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PoolCertificate:
+    """What the gateway serves to clients of a pool, and what it verifies its pods with; in PEM."""
+
+    chain: str = dataclasses.field(repr=False)
+    key: str = dataclasses.field(repr=False)
+    authorities: str = dataclasses.field(default="", repr=False)
+    """Every CA that the Secret has had in `ca.crt` since this process started; empty: pods are not verified."""

@@ -3,17 +3,18 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from penstock_api import names
 from penstock_api.hold import HoldLimits
 from penstock_gateway.config import GatewaySettings
-from penstock_gateway.objects import Service, WatchedPod
+from penstock_gateway.objects import PoolCertificate, Service, WatchedPod
 
 MIN_PORT: Final = 1024
 """Smallest port of a listener: Envoy runs without the capability to bind a smaller one."""
 MAX_PORT: Final = 65535
-HTTPS: Final = "https"
+NO_CERTIFICATE: Final = "the gateway has no certificate of the pool: create the Secret of spec.tls, with tls.crt and tls.key"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,6 +24,8 @@ class Endpoint:
     pod: str
     address: str
     port: int = names.CLIENT_PORT
+    secure: bool = False
+    """Whether the pod serves TLS; during a rollout of `spec.tls`, pods differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Route:
     endpoints: tuple[Endpoint, ...] = ()
     hold: HoldLimits | None = None
     """How requests are held while there is no endpoint; None: they are answered with 503."""
+    certificate: PoolCertificate | None = None
+    """What clients are served with; None: plain HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,10 @@ class Unroutable(Exception):
 
 
 def snapshot(
-    services: Iterable[Service], pods: Iterable[WatchedPod], settings: GatewaySettings
+    services: Iterable[Service],
+    pods: Iterable[WatchedPod],
+    settings: GatewaySettings,
+    certificates: Mapping[str, PoolCertificate | str] = MappingProxyType({}),
 ) -> Snapshot:
     """Return the routes of the Services that announce a listener's port in `penstock.dev/gateway-port`.
 
@@ -71,7 +79,7 @@ def snapshot(
     pool_of_port: dict[int, str] = {}
     for service in sorted(announcing, key=_own_name_first):
         try:
-            route = _route(service, of_pool[_pool(service)], settings.reserved_ports)
+            route = _route(service, of_pool[_pool(service)], settings.reserved_ports, certificates)
             _check_conflicts(route, routes, pool_of_port)
         except Unroutable as problem:
             problems[service.metadata.name] = str(problem)
@@ -92,7 +100,10 @@ def draining(pools: Iterable[str], pods: Iterable[WatchedPod]) -> dict[str, Rout
 
 
 def _endpoints(pods: Iterable[WatchedPod]) -> tuple[Endpoint, ...]:
-    return tuple(sorted(Endpoint(pod.metadata.name, pod.status.ip) for pod in pods if pod.serves))
+    serving = (pod for pod in pods if pod.serves)
+    return tuple(
+        sorted(Endpoint(pod.metadata.name, pod.status.ip, secure=pod.secure) for pod in serving)
+    )
 
 
 def _pool(service: Service) -> str:
@@ -103,15 +114,22 @@ def _own_name_first(service: Service) -> tuple[bool, str]:
     return _pool(service) != service.metadata.name, service.metadata.name
 
 
-def _route(service: Service, pods: list[WatchedPod], reserved_ports: frozenset[int]) -> Route:
+def _route(
+    service: Service,
+    pods: list[WatchedPod],
+    reserved_ports: frozenset[int],
+    certificates: Mapping[str, PoolCertificate | str],
+) -> Route:
     uid = service.metadata.labels.get(names.LABEL_POOL_UID)
     own = [pod for pod in pods if uid in (None, pod.metadata.labels.get(names.LABEL_POOL_UID))]
-    if any(pod.metadata.annotations.get(names.ANNOTATION_SCHEME) == HTTPS for pod in own):
-        raise Unroutable("the gateway does not support pods that serve TLS: select the pods")
+    certificate = certificates.get(_pool(service), NO_CERTIFICATE) if service.secure else None
+    if isinstance(certificate, str):
+        raise Unroutable(certificate)
     hold = HoldLimits.from_annotation(
         service.metadata.annotations.get(names.ANNOTATION_GATEWAY_HOLD)
     )
-    return Route(_pool(service), _listener_port(service, reserved_ports), _endpoints(own), hold)
+    port = _listener_port(service, reserved_ports)
+    return Route(_pool(service), port, _endpoints(own), hold, certificate)
 
 
 def _announced(service: Service) -> str | None:

@@ -248,6 +248,8 @@ class RoutedPool:
     """Whether the spec selects routing mode Gateway."""
     port: int | None
     """Port of its listener, which its Service records."""
+    certificate: str | None = None
+    """Secret of its certificate; None: plain HTTP."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ REQUEST = {
 
 def secret(namespace: str, name: str, folder: Path) -> Object:
     """Return the Secret of a certificate and its key."""
-    data = {file: (folder / file).read_text() for file in (CERTIFICATE_FILE, KEY_FILE)}
+    files = (CERTIFICATE_FILE, KEY_FILE, "ca.crt")
+    data = {file: (folder / file).read_text() for file in files if (folder / file).exists()}
     head = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
     return {**head, "metadata": {"name": name, "namespace": namespace}, "stringData": data}
 
@@ -99,6 +100,32 @@ def test_a_pool_serves_a_verified_certificate_and_renews_it_without_a_restart(
     pool.await_acknowledged(generation)
     assert pool.pod_names() == names
     assert all(restarts(pod) == 0 for pod in pool.pods())
+
+
+def test_a_pool_with_tls_enters_its_gateway_and_renews_its_certificate_there(
+    api: Api, authority: Authority, make_pool: MakePool, tmp_path: Path, figure: Figure
+) -> None:
+    pool = make_pool(
+        "behind", replicas=2, tls={"secretRef": {"name": "behind-tls"}}, routing={"mode": "Gateway"}
+    )
+    first = authority.issue(tmp_path / "first", f"behind.{pool.namespace}.svc")
+    (tmp_path / "first" / "ca.crt").write_text(authority.pem())
+    api.create(secret(pool.namespace, "behind-tls", tmp_path / "first"))
+    pool.await_ready(2)
+    pool.await_condition("Routed", "True", seconds=180)
+    trust = ssl.create_default_context(cadata=authority.pem())
+    assert served(pool, trust) == first
+    assert rejects_plain_http(pool)
+    second = authority.issue(tmp_path / "second", f"behind.{pool.namespace}.svc")
+    (tmp_path / "second" / "ca.crt").write_text(authority.pem())
+    api.apply(secret(pool.namespace, "behind-tls", tmp_path / "second"))
+    took = until(
+        "the gateway serves the renewed certificate",
+        lambda: {served(pool, trust) for _ in range(8)} == {second},
+        seconds=180,
+        every=2,
+    )
+    figure(f"gateway: a renewed certificate is served {took:.0f} s after its Secret changed")
 
 
 def rejects_plain_http(pool: PoolHandle) -> bool:

@@ -68,7 +68,7 @@ class Tls(ApiModel):
     """Certificate of both ports of the pods."""
 
     secret_ref: LocalObjectReference
-    """A Secret of type kubernetes.io/tls; only the pods read it, and a renewal applies without a restart."""
+    """A Secret of type kubernetes.io/tls; only the pods and their gateway read it, and a renewal applies without a restart."""
 
 
 class ApiKeysSpec(ApiModel):
@@ -91,12 +91,6 @@ _GENERATION_RULE = rule(
     "generation is for model.task TextGeneration, but model.task is %s: remove spec.generation",
     "has(self.model.task) ? self.model.task : 'unset'",
     at=".generation",
-)
-_GATEWAY_TLS_RULE = rule(
-    "!has(self.tls) || !has(self.routing) || !has(self.routing.mode) || self.routing.mode != 'Gateway'",
-    "routing.mode %s cannot be combined with tls, which the gateway does not support yet: use mode Service, or remove tls",
-    "self.routing.mode",
-    at=".routing.mode",
 )
 _GATEWAY_HEADLESS_RULE = rule(
     "!has(self.service) || !has(self.service.type) || self.service.type != 'Headless'"
@@ -125,9 +119,7 @@ class PoolSpec(ApiModel):
     """Desired state of a pool. Unset fields take a policy's default or a built-in one."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            _TOKENS_RULE, _GENERATION_RULE, _GATEWAY_TLS_RULE, _GATEWAY_HEADLESS_RULE, _ZERO_RULE
-        )
+        json_schema_extra=rules(_TOKENS_RULE, _GENERATION_RULE, _GATEWAY_HEADLESS_RULE, _ZERO_RULE)
     )
 
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1

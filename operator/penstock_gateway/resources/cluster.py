@@ -4,7 +4,8 @@ from typing import Any, Final
 
 from penstock_api.hold import HoldLimits
 from penstock_gateway.config import GatewaySettings
-from penstock_gateway.snapshot import Route
+from penstock_gateway.resources.tls import SECURE_ENDPOINT, transport_sockets
+from penstock_gateway.snapshot import Endpoint, Route
 
 Json = dict[str, Any]
 
@@ -18,8 +19,9 @@ UNLIMITED: Final = 1_000_000
 """Circuit breakers stay out of the way: pods bound their queues, and the listener bounds connections."""
 
 
-def cluster(pool: str, hold: HoldLimits | None = None) -> Json:
+def cluster(route: Route, settings: GatewaySettings) -> Json:
     """Return the cluster of a pool; its endpoints follow by EDS."""
+    pool = route.pool
     return {
         "name": pool,
         "type": "EDS",
@@ -34,7 +36,7 @@ def cluster(pool: str, hold: HoldLimits | None = None) -> Json:
             "update_merge_window": "0s",
         },
         "outlier_detection": _outlier_detection(),
-        "circuit_breakers": {"thresholds": [_thresholds(hold)]},
+        "circuit_breakers": {"thresholds": [_thresholds(route.hold)]},
         # a node that loses power sends no reset: its connections end after 30 s
         "upstream_connection_options": {
             "tcp_keepalive": {
@@ -50,6 +52,7 @@ def cluster(pool: str, hold: HoldLimits | None = None) -> Json:
                 "explicit_http_config": {"http_protocol_options": {}},
             }
         },
+        **transport_sockets(route, settings),
     }
 
 
@@ -59,7 +62,7 @@ def endpoints(route: Route, settings: GatewaySettings) -> Json:
     A held pool has the hold listener as its second priority: Envoy takes it while no pod is there or all are ejected, and
     never while one serves, since each pod counts as enough for the whole pool.
     """
-    pods = [_endpoint(pod.address, pod.port) for pod in route.endpoints]
+    pods = [_endpoint(pod) for pod in route.endpoints]
     assignment: Json = {"cluster_name": route.pool, "endpoints": [{"lb_endpoints": pods}]}
     if route.hold is None:
         return assignment
@@ -68,9 +71,10 @@ def endpoints(route: Route, settings: GatewaySettings) -> Json:
     return {**assignment, "policy": {"overprovisioning_factor": ONE_SERVES}}
 
 
-def _endpoint(address: str, port: int) -> Json:
-    socket_address = {"address": address, "port_value": port}
-    return {"endpoint": {"address": {"socket_address": socket_address}}}
+def _endpoint(pod: Endpoint) -> Json:
+    socket_address = {"address": pod.address, "port_value": pod.port}
+    endpoint: Json = {"endpoint": {"address": {"socket_address": socket_address}}}
+    return {**endpoint, "metadata": SECURE_ENDPOINT} if pod.secure else endpoint
 
 
 def _least_request() -> Json:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.hold import mark
+from penstock_gateway.resources.tls import serving_tls
 from penstock_gateway.snapshot import Route
 
 Json = dict[str, Any]
@@ -26,7 +27,7 @@ _MANAGER: Final = "filters.network.http_connection_manager.v3.HttpConnectionMana
 
 
 def listener(route: Route, settings: GatewaySettings) -> Json:
-    """Return the listener of a pool: every path, HTTP/1.1 and HTTP/2 without TLS."""
+    """Return the listener of a pool: every path, HTTP/1.1 and HTTP/2, over TLS if the pool has a certificate."""
     pool = route.pool
     manager = {
         **_hardened(settings),
@@ -54,7 +55,8 @@ def listener(route: Route, settings: GatewaySettings) -> Json:
         max_connections=settings.max_pool_connections,
     )
     http = _extension("envoy.filters.network.http_connection_manager", _MANAGER, **manager)
-    return _listener(pool, settings.host, route.port, [limit, http])
+    chain = {"filters": [limit, http], **(serving_tls(pool) if route.certificate else {})}
+    return _listener(pool, settings.host, route.port, chain)
 
 
 def readiness_listener(name: str, settings: GatewaySettings) -> Json:
@@ -82,10 +84,10 @@ def readiness_listener(name: str, settings: GatewaySettings) -> Json:
         "http_filters": [check, router],
     }
     http = _extension("envoy.filters.network.http_connection_manager", _MANAGER, **manager)
-    return _listener(name, settings.host, settings.readiness_port, [http])
+    return _listener(name, settings.host, settings.readiness_port, {"filters": [http]})
 
 
-def _listener(name: str, host: str, port: int, filters: list[Json]) -> Json:
+def _listener(name: str, host: str, port: int, chain: Json) -> Json:
     address: Json = {"address": host, "port_value": port}
     if ":" in host:
         address["ipv4_compat"] = True
@@ -93,7 +95,7 @@ def _listener(name: str, host: str, port: int, filters: list[Json]) -> Json:
         "name": name,
         "address": {"socket_address": address},
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
-        "filter_chains": [{"filters": filters}],
+        "filter_chains": [chain],
     }
 
 

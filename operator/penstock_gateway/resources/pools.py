@@ -10,6 +10,7 @@ from typing import Any, Final
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.cluster import cluster, endpoints
 from penstock_gateway.resources.listener import listener, readiness_listener
+from penstock_gateway.resources.tls import secret
 from penstock_gateway.snapshot import Route, Snapshot
 
 READINESS: Final = "penstock/readiness"
@@ -22,6 +23,7 @@ class Kind(StrEnum):
     CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
     ENDPOINTS = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
     LISTENER = "type.googleapis.com/envoy.config.listener.v3.Listener"
+    SECRET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"  # noqa: S105  a type's URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class EnvoyResource:
 
     kind: Kind
     name: str
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] = field(repr=False)
     version: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,6 +48,8 @@ class PoolResources:
     cluster: EnvoyResource
     endpoints: EnvoyResource
     listener: EnvoyResource
+    secret: EnvoyResource | None
+    """The certificate; None: plain HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,12 @@ class Configuration:
             pool = self.draining.get(name)
         if pool is None:
             return None
-        if kind is Kind.CLUSTER:
-            return pool.cluster
-        return pool.endpoints if kind is Kind.ENDPOINTS else pool.listener
+        return {
+            Kind.CLUSTER: pool.cluster,
+            Kind.ENDPOINTS: pool.endpoints,
+            Kind.LISTENER: pool.listener,
+            Kind.SECRET: pool.secret,
+        }[kind]
 
     @property
     def delivered(self) -> Mapping[str, PoolResources]:
@@ -99,7 +106,10 @@ def _pool_resources(route: Route, settings: GatewaySettings) -> PoolResources:
     pool = route.pool
     return PoolResources(
         route,
-        EnvoyResource(Kind.CLUSTER, pool, cluster(pool, route.hold)),
+        EnvoyResource(Kind.CLUSTER, pool, cluster(route, settings)),
         EnvoyResource(Kind.ENDPOINTS, pool, endpoints(route, settings)),
         EnvoyResource(Kind.LISTENER, pool, listener(route, settings)),
+        EnvoyResource(Kind.SECRET, pool, secret(pool, route.certificate))
+        if route.certificate
+        else None,
     )

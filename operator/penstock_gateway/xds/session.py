@@ -2,7 +2,8 @@
 
 Each response carries one resource, so that Envoy's answer names the pool: a rejected resource leaves that pool's last
 good one in force and delays no other pool. A pool's cluster goes first, its endpoints after the cluster is accepted,
-its listener after both: no request meets a listener without pods. A removed pool goes in the opposite order. The
+its listener after both: no request meets a listener without pods. A certificate goes when Envoy subscribes to it for the listener, and
+until then the former listener stays. A removed pool goes in the opposite order. The
 readiness listener goes last, after every pool is settled.
 """
 
@@ -10,8 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
+from typing import Final
 
 from penstock_gateway.resources.pools import READINESS, Configuration, EnvoyResource, Kind
+
+ON_DEMAND: Final = frozenset({Kind.ENDPOINTS, Kind.SECRET})
+"""Kinds that Envoy subscribes to by name when it has what refers to them, and drops with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,7 @@ class Session:
 
     def states(self, pool: str) -> Mapping[Kind, DeliveryState]:
         """Return the states of a pool's resources."""
-        return {kind: self._state(kind, pool) for kind in Kind}
+        return {kind: self._state(kind, pool) for kind in self._kinds(pool)}
 
     def rejections(self) -> Mapping[tuple[Kind, str], RejectedVersion]:
         """Return the rejected resources that are still wanted, by kind and pool."""
@@ -211,8 +216,8 @@ class Session:
             return False
         if resource.name == READINESS:
             return True
-        if resource.kind is Kind.ENDPOINTS:
-            return resource.name in self._subscribed[Kind.ENDPOINTS]
+        if resource.kind in ON_DEMAND:
+            return resource.name in self._subscribed[resource.kind]
         if resource.kind is Kind.LISTENER:
             return all(
                 self._known(kind, resource.name).in_force is not None
@@ -222,21 +227,27 @@ class Session:
 
     def _may_remove(self, kind: Kind, name: str) -> bool:
         delivery, listener = self._known(kind, name), self._known(Kind.LISTENER, name)
-        if delivery.sent is not None or kind is Kind.ENDPOINTS:
-            return False  # endpoints go with their cluster
+        if delivery.sent is not None or kind in ON_DEMAND:
+            return False  # endpoints go with their cluster, a certificate with its listener
         return kind is Kind.LISTENER or (listener.sent is None and listener.in_force is None)
 
     def _settled(self, pool: str) -> bool:
         """Return whether Envoy answered for every resource of a pool that can be sent, or the pool is gone."""
         if not self._is_routed(pool):
             return True
-        for kind in Kind:
+        for kind in self._kinds(pool):
             state = self._state(kind, pool)
             if state is DeliveryState.REJECTED and self._known(kind, pool).in_force is None:
                 return True  # what depends on it is not sent
             if state in (DeliveryState.PENDING, DeliveryState.SENT):
                 return False
         return True
+
+    def _kinds(self, name: str) -> list[Kind]:
+        """Return the kinds of which the configuration has a resource of this name."""
+        if self._configuration is None:
+            return []
+        return [kind for kind in Kind if self._configuration.find(kind, name) is not None]
 
     def _state(self, kind: Kind, name: str) -> DeliveryState:
         resource = self._configuration.find(kind, name) if self._configuration else None

@@ -358,11 +358,6 @@ BY_RULE = [
         ("tolerations[0]", "tolerationSeconds 3", "NoExecute"),
     ),
     Bad(
-        "gateway-with-tls",
-        {"routing": {"mode": "Gateway"}, "tls": {"secretRef": {"name": "cert"}}},
-        ("spec.routing.mode", "Gateway cannot be combined with tls", "use mode Service"),
-    ),
-    Bad(
         "zero-without-a-gateway",
         {"scaling": {"mode": "Auto", "minReplicas": 0}},
         (

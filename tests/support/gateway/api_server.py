@@ -133,20 +133,31 @@ async def serving() -> AsyncIterator[ApiServer]:
         await server.stop()
 
 
-def service(pool: str, port: int | str, **labels: str) -> Json:
+def service(pool: str, port: int | str, scheme: str = "http", **labels: str) -> Json:
     """Return a pool's Service that announces a listener."""
     metadata = {
         "name": pool,
         "labels": {names.LABEL_POOL: pool, **labels},
         "annotations": {names.ANNOTATION_GATEWAY_PORT: str(port)},
     }
-    return {"metadata": metadata}
+    port_spec = {"port": names.CLIENT_PORT, "appProtocol": scheme}
+    return {"metadata": metadata, "spec": {"ports": [port_spec]}}
 
 
-def pod(name: str, pool: str, address: str, *, ready: bool = True, deleting: bool = False) -> Json:
+def pod(
+    name: str,
+    pool: str,
+    address: str,
+    *,
+    ready: bool = True,
+    deleting: bool = False,
+    scheme: str = "http",
+) -> Json:
     """Return a pool's pod."""
     labels = {names.LABEL_POOL: pool, names.LABEL_POOL_UID: f"{pool}-uid"}
     metadata: Json = {"name": name, "labels": labels}
+    if scheme != "http":
+        metadata["annotations"] = {names.ANNOTATION_SCHEME: scheme}
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     condition = {"type": "Ready", "status": "True" if ready else "False"}

@@ -1,4 +1,6 @@
-"""A pod's client port, as a process: `python -m tests.support.gateway.pod ADDRESS PORT NAME [SLOWNESS]`.
+"""A pod's client port, as a process: `python -m tests.support.gateway.pod ADDRESS PORT NAME [SLOWNESS [FOLDER]]`.
+
+With the FOLDER of a certificate it serves TLS.
 
 `POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS; `/events?count=3&ms=100` streams; `/headers`
 returns the request's headers; `/status/503` any status; `/seen` the number of requests by path, `/peak` the most in flight at a time. It prints
@@ -9,9 +11,12 @@ import asyncio
 import signal
 import sys
 from collections import Counter
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+
+from penstock_api.certificates import ServerCertificate
 
 NAME = web.AppKey("name", str)
 SLOWNESS = web.AppKey("slowness", float)
@@ -74,11 +79,13 @@ async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
         in_flight.append(in_flight[-1] - 1)
 
 
-async def main(address: str, port: int, name: str, slowness: float = 1.0) -> None:
+async def main(
+    address: str, port: int, name: str, slowness: str = "1", certificate: str = ""
+) -> None:
     """Serve until SIGTERM."""
     app = web.Application(client_max_size=2**30, middlewares=[count])
     app[NAME] = name
-    app[SLOWNESS] = slowness
+    app[SLOWNESS] = float(slowness)
     in_flight: list[int] = [0]
     app[SEEN] = Counter()
     app[IN_FLIGHT] = in_flight
@@ -92,12 +99,13 @@ async def main(address: str, port: int, name: str, slowness: float = 1.0) -> Non
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_SECONDS)
     await runner.setup()
-    await web.TCPSite(runner, address, port).start()
+    tls = ServerCertificate(Path(certificate)).context if certificate else None
+    await web.TCPSite(runner, address, port, ssl_context=tls).start()
     print("listening", flush=True)
     await stopping.wait()
     await runner.cleanup()
 
 
 if __name__ == "__main__":
-    address, port, name, *slowness = sys.argv[1:]
-    asyncio.run(main(address, int(port), name, *map(float, slowness)))
+    address, port, name, *more = sys.argv[1:]
+    asyncio.run(main(address, int(port), name, *more))

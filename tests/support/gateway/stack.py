@@ -67,14 +67,17 @@ class Stack:
         more = ("--concurrency", "1", "--log-level", "warning")
         self.envoy = await self.start("envoy", str(envoy_binary()), *arguments, *more)
 
-    async def start_pod(self, name: str, *, pool: str = "demo", slowness: float = 1.0) -> None:
-        """Start a pod, and publish it as Ready."""
+    async def start_pod(
+        self, name: str, *, pool: str = "demo", slowness: float = 1.0, certificate: str = ""
+    ) -> None:
+        """Start a pod, and publish it as Ready; with a certificate's folder it serves TLS."""
         self.pods[name] = await self.start(
             name, sys.executable, "-m", "tests.support.gateway.pod",
-            self.address(name), str(names.CLIENT_PORT), name, str(slowness),
+            self.address(name), str(names.CLIENT_PORT), name, str(slowness), certificate,
         )  # fmt: skip
         await self.until(lambda: "listening" in self.log(name))
-        await self.api.put("pods", api_server.pod(name, pool, self.address(name)))
+        scheme = "https" if certificate else "http"
+        await self.api.put("pods", api_server.pod(name, pool, self.address(name), scheme=scheme))
 
     def address(self, pod: str) -> str:
         """Return the address of a pod, whose name ends in a number."""
@@ -173,6 +176,7 @@ class Stack:
             "PENSTOCK_SOCKET_FOLDER": str(self.folder),
             "PENSTOCK_API_SERVER": self.api.url,
             "PENSTOCK_TOKEN_FILE": str(self.folder / "token"),
+            "PENSTOCK_TLS_FOLDER": str(self.folder / "tls"),
             "PENSTOCK_ACCEPT_SECONDS": "0.2",
             **self.settings,
         }

@@ -1,10 +1,12 @@
 """Which Services are routed, to which pods, and why a Service is not."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from penstock_api import names
-from penstock_gateway.objects import Service, WatchedPod
+from penstock_gateway.objects import PoolCertificate, Service, WatchedPod
 from penstock_gateway.snapshot import Endpoint, Route, draining, snapshot
 from tests.support.gateway import api_server
 from tests.unit.gateway.values import SETTINGS, pod, service
@@ -86,12 +88,28 @@ def test_the_service_with_the_pools_own_name_wins() -> None:
     assert routed.problems == {"a-second": "another Service already routes pool z: delete this one"}
 
 
-def test_a_pool_that_serves_tls_is_not_routed() -> None:
-    with_tls = api_server.pod("a-1", "a", "10.0.0.1")
-    with_tls["metadata"]["annotations"] = {names.ANNOTATION_SCHEME: "https"}
-    routed = snapshot([service("a")], [msgspec.convert(with_tls, WatchedPod)], SETTINGS)
+def test_a_pool_that_serves_tls_is_routed_with_its_certificate() -> None:
+    pods = [pod("a-1", "a", "10.0.0.1", scheme="https"), pod("a-2", "a", "10.0.0.2")]
+    certificate = PoolCertificate("chain", "key")
+    secured = service("a", scheme="https")
+    routed = snapshot([secured], pods, SETTINGS, {"a": certificate}).routes["a"]
+    assert routed.certificate == certificate
+    assert [endpoint.secure for endpoint in routed.endpoints] == [True, False]
+    assert snapshot([service("a")], pods, SETTINGS, {"a": certificate}).routes["a"] == replace(
+        routed, certificate=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("certificates", "problem"),
+    [({}, "create the Secret of spec.tls"), ({"a": "key mismatch"}, "key mismatch")],
+)
+def test_a_pool_that_serves_tls_is_not_routed_without_its_certificate(
+    certificates: dict[str, PoolCertificate | str], problem: str
+) -> None:
+    routed = snapshot([service("a", scheme="https")], [], SETTINGS, certificates)
     assert routed.routes == {}
-    assert "TLS" in routed.problems["a"]
+    assert problem in routed.problems["a"]
 
 
 def test_a_draining_pool_keeps_the_pods_that_serve() -> None:

@@ -19,7 +19,7 @@ def service(pool: str, port: int | str = 10001, **more: Any) -> Service:
     return msgspec.convert(api_server.service(pool, port, **more), Service)
 
 
-def pod(name: str, pool: str, address: str = "10.0.0.1", **more: bool) -> WatchedPod:
+def pod(name: str, pool: str, address: str = "10.0.0.1", **more: Any) -> WatchedPod:
     """Return a pod as the API server's JSON decodes to it."""
     return msgspec.convert(api_server.pod(name, pool, address, **more), WatchedPod)
 

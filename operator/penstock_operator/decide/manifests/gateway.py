@@ -18,6 +18,7 @@ GATEWAY_KINDS = ("ServiceAccount", "RoleBinding", "Deployment", "PodDisruptionBu
 DRAIN_SECONDS = 600
 """Time that requests in flight have to end when a gateway's pod is deleted."""
 GRACE_SECONDS = DRAIN_SECONDS + 30
+CERTIFICATE_KEYS = ("tls.crt", "tls.key", "ca.crt")
 USER_ID = 65532
 MAX_OWNERS = 64
 """Owner references of the gateway's objects: some owners suffice, and the object stays small."""
@@ -39,7 +40,7 @@ def gateway_manifests(
 
     yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata()}
     yield _role_binding(namespace, metadata(), config)
-    yield _deployment(namespace, metadata(), config)
+    yield _deployment(namespace, metadata(), config, _certificates(pools))
     yield _disruption_budget(metadata())
     if peers is not None:
         yield _network_policy(metadata(), peers)
@@ -89,7 +90,28 @@ def _role_binding(namespace: str, metadata: Manifest, config: GatewayConfig) -> 
     }
 
 
-def _deployment(namespace: str, metadata: Manifest, config: GatewayConfig) -> Manifest:
+def _certificates(pools: Sequence[RoutedPool]) -> list[Manifest]:
+    """Return the sources of the volume of certificates: the Secret of each pool with TLS, in a folder of its name.
+
+    A Secret that does not exist yet, or is gone, delays no pod of the gateway: only its pool needs it. A pool with TLS that
+    comes or goes rolls the gateway; a renewed certificate does not.
+    """
+    secured = sorted((pool.name, pool.certificate) for pool in pools if pool.certificate)
+    return [
+        {
+            "secret": {
+                "name": secret,
+                "optional": True,
+                "items": [{"key": key, "path": f"{name}/{key}"} for key in CERTIFICATE_KEYS],
+            }
+        }
+        for name, secret in secured
+    ]
+
+
+def _deployment(
+    namespace: str, metadata: Manifest, config: GatewayConfig, certificates: list[Manifest]
+) -> Manifest:
     """Return the Deployment: Envoy is a sidecar, which outlives its controller, and the controller drains it at SIGTERM.
 
     Ready is what Envoy says alone: a controller that restarts takes no gateway out of service.
@@ -106,13 +128,23 @@ def _deployment(namespace: str, metadata: Manifest, config: GatewayConfig) -> Ma
                 "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
             },
             "revisionHistoryLimit": 2,
-            "template": {"metadata": {"labels": labels()}, "spec": _pod(namespace, config)},
+            "template": {
+                "metadata": {"labels": labels()},
+                "spec": _pod(namespace, config, certificates),
+            },
         },
     }
 
 
-def _pod(namespace: str, config: GatewayConfig) -> Manifest:
+def _pod(namespace: str, config: GatewayConfig, certificates: list[Manifest]) -> Manifest:
     controller = _container("controller", config, [])
+    volumes: list[Manifest] = [
+        {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
+    ]
+    if certificates:
+        volumes.append({"name": "tls", "projected": {"sources": certificates}})
+        mount = {"name": "tls", "mountPath": names.TLS_FOLDER, "readOnly": True}
+        controller["volumeMounts"] = [*controller["volumeMounts"], mount]
     controller["env"] = [
         {"name": "PENSTOCK_NAMESPACE", "value": namespace},
         {"name": "PENSTOCK_GATEWAY", "value": names.GATEWAY_NAME},
@@ -155,7 +187,7 @@ def _pod(namespace: str, config: GatewayConfig) -> Manifest:
         ],
         "initContainers": [bootstrap, envoy],
         "containers": [controller],
-        "volumes": [{"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}],
+        "volumes": volumes,
     }
 
 

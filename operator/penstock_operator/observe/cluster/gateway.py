@@ -18,8 +18,8 @@ from penstock_operator.observed import (
 )
 from penstock_operator.reconcile_state import ChildKey
 
-LISTENER, ACCEPTED = "Listener", "Accepted"
-"""Resource of a pool in a gateway's status, and its state once Envoy has it in force."""
+SERVING, ACCEPTED = ("Listener", "Secret"), "Accepted"
+"""Resources of a pool in a gateway's status that clients need, and their state once Envoy has them in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,11 @@ def listener_port(store: ObjectStore, pool: PoolObject) -> int | None:
 def routed_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[RoutedPool, ...]:
     """Return the pools in these namespaces that a gateway has to know."""
     return tuple(
-        RoutedPool(pool.uid, pool.namespace, pool.name, pool.created, wanted, port)
+        RoutedPool(pool.uid, pool.namespace, pool.name, pool.created, wanted, port, secret)
         for pool in store.pools.values()
         if pool.namespace in namespaces and not pool.deleting
         for wanted, port in [(is_wanted(pool), listener_port(store, pool))]
+        for secret in [pool.spec.tls.secret_ref.name if pool.spec.tls else None]
         if wanted or port is not None
     )
 
@@ -120,6 +121,10 @@ def _problem(answer: Mapping[str, Any] | str, pool: PoolObject, port: int | None
         return str(why or "it does not know the pool yet")
     for rejection in state.get("rejections") or ():
         return f"Envoy rejected its {rejection['resource'].lower()}: {rejection['message']}"
+    if problem := state.get("certificateProblem"):
+        return f"its certificate is not renewed: {problem}"
     resources = state.get("resources")
-    accepted = isinstance(resources, dict) and resources.get(LISTENER) == ACCEPTED
-    return "" if accepted else "Envoy has not accepted the listener yet"
+    if not isinstance(resources, dict) or SERVING[0] not in resources:
+        return "Envoy has not accepted the listener yet"
+    waiting = [name for name in SERVING if resources.get(name, ACCEPTED) != ACCEPTED]
+    return f"Envoy has not accepted the {waiting[0].lower()} yet" if waiting else ""

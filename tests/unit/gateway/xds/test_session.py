@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from penstock_gateway.objects import PoolCertificate
 from penstock_gateway.resources.pools import (
     READINESS,
     Configuration,
@@ -267,6 +268,26 @@ def test_a_new_server_sends_only_what_differs_from_what_envoy_has() -> None:
     assert session.ready
     envoy.settle()
     assert envoy.log == [(Kind.LISTENER, "b", None), (Kind.CLUSTER, "b", None)]
+
+
+def test_a_certificate_is_sent_when_envoy_subscribes_to_it_and_readiness_waits_for_it() -> None:
+    secured = replace(A, certificate=PoolCertificate("chain", "key"))
+    session = Session(made_of(secured))
+    envoy = connected(session)
+    assert session.states("a")[Kind.SECRET] is DeliveryState.PENDING
+    assert not session.ready
+    session.receive(DeltaRequest(Kind.SECRET, subscribe=("a",)))
+    envoy.settle()
+    assert session.states("a")[Kind.SECRET] is DeliveryState.ACCEPTED
+    assert session.ready
+    renewed = replace(A, certificate=PoolCertificate("renewed", "key"))
+    envoy.log.clear()
+    session.replace(made_of(renewed))
+    envoy.settle()
+    assert [(kind, name) for kind, name, _ in envoy.log] == [(Kind.SECRET, "a")]
+    session.replace(made_of(A))
+    envoy.settle()
+    assert Kind.SECRET not in session.states("a")
 
 
 def test_a_kind_that_the_server_does_not_have_is_ignored() -> None:

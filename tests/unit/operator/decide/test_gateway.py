@@ -180,6 +180,27 @@ def test_a_changed_object_of_the_gateway_is_repaired() -> None:
     ]
 
 
+def certificates(world: RoutedWorld) -> list[Mapping[str, Any]]:
+    pod = world.gateway["Deployment", names.GATEWAY_NAME].manifest["spec"]["template"]["spec"]
+    (mounts,) = (container["volumeMounts"] for container in pod["containers"])
+    volumes = [volume for volume in pod["volumes"] if volume["name"] == "tls"]
+    assert [mount["mountPath"] for mount in mounts[1:]] == [names.TLS_FOLDER for _ in volumes]
+    return [source["secret"] for volume in volumes for source in volume["projected"]["sources"]]
+
+
+def test_the_gateway_mounts_the_certificate_of_each_pool_that_has_one() -> None:
+    other = RoutedPool("uid-other", "team-a", "other", NOW, wanted=True, port=FIRST + 1)
+    assert certificates(begun(others=(other,))) == []
+    (mounted,) = certificates(begun(others=(replace(other, certificate="pair"),)))
+    assert mounted["name"] == "pair"
+    assert mounted["optional"] is True
+    assert [item["path"] for item in mounted["items"]] == [
+        "other/tls.crt",
+        "other/tls.key",
+        "other/ca.crt",
+    ]
+
+
 def test_a_network_policy_admits_clients_to_listeners_and_the_operator_to_the_status() -> None:
     operator = {"podSelector": {"matchLabels": {"app": "operator"}}}
     world = begun(config=replace(INSTALLED, peers=PoolPeers((operator,))))

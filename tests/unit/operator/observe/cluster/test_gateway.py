@@ -83,11 +83,12 @@ def test_an_event_of_the_gateway_concerns_the_pools_that_own_it() -> None:
 def test_the_pools_that_a_gateway_has_to_know() -> None:
     store = store_with()
     store.upsert(kinds.POOL, raw.pool("pool-2", name="plain"))
-    store.upsert(kinds.POOL, raw.pool("pool-3", name="far", routing={"mode": "Gateway"}))
+    tls = {"secretRef": {"name": "far-tls"}}
+    store.upsert(kinds.POOL, raw.pool("pool-3", name="far", routing={"mode": "Gateway"}, tls=tls))
     known = routed_pools(store, {"team-a"})
-    assert [(pool.name, pool.wanted, pool.port) for pool in known] == [
-        ("chat", True, PORT),
-        ("far", True, None),
+    assert [(pool.name, pool.wanted, pool.port, pool.certificate) for pool in known] == [
+        ("chat", True, PORT, None),
+        ("far", True, None, "far-tls"),
     ]
     assert routed_pools(store, {"team-b"}) == ()
 
@@ -119,6 +120,15 @@ def test_only_ready_pods_of_the_gateways_own_deployment_are_asked() -> None:
         (
             accepted(resources={"Listener": "Sent"}),
             "pod gw: Envoy has not accepted the listener yet",
+        ),
+        (
+            accepted(resources={"Listener": "Accepted", "Secret": "Sent"}),
+            "pod gw: Envoy has not accepted the secret yet",
+        ),
+        (accepted(resources={"Listener": "Accepted", "Endpoints": "Sent"}), ""),
+        (
+            accepted(certificateProblem="key mismatch"),
+            "pod gw: its certificate is not renewed: key mismatch",
         ),
         (
             accepted(rejections=[{"resource": "Cluster", "message": "bad"}]),
