@@ -49,7 +49,7 @@ def _runs(
 ) -> tuple[list[RunSummary], list[RunRecord], float]:
     """Return a run of every law and seed, the first seed's runs for the plot, and the fluid bound."""
     outcomes, shown, fluids = [], [], []
-    laws = [law_named(name, service(args.curve)) for name in args.law]
+    laws = [law_named(name, service(args)) for name in args.law]
     for seed in args.seed:
         world = scenario(args, seed)
         arrivals = arrivals_of(args, trace, seed)
@@ -69,7 +69,7 @@ def arrivals_of(args: argparse.Namespace, trace: Trace, seed: int) -> Times:
     if args.mean_replicas <= 0:
         return times
     length = float(times[-1] - times[0])
-    wanted = requests_for(length, service(args.curve), args.cap_max, args.mean_replicas)
+    wanted = requests_for(length, service(args), args.cap_max, args.mean_replicas)
     return scaled(times, wanted, seed)
 
 

@@ -1,6 +1,7 @@
-"""`ServiceModel`: simulated batch time `t(b) = a + c*b` with random variation. Times are seconds."""
+"""`ServiceModel`: simulated batch time, a line, a line after a knee or a staircase, with random variation. Times are seconds."""
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -12,7 +13,9 @@ class ServiceModel:
     """The true service curve of every pod, which laws do not know."""
 
     a: float
+    """Time of a batch of up to `knee` rows."""
     c: float
+    """Additional time of each row above `knee`."""
     sigma: float = 0.03
     """Standard deviation of the logarithm of batch time; 0: batches of one size all take the same time."""
     tail_share: float = 0.002
@@ -20,10 +23,14 @@ class ServiceModel:
     tail_factor: float = 1.5
     overhead: float = 0.005
     """Time of a request in network and codec, in addition to queue and batch."""
+    knee: int = 0
+    """Rows up to which a batch takes the same time; 0: the curve is a line from the first row on."""
+    stair: int = 1
+    """Rows above the knee that take as much time as the last of them: a device computes tiles of this size."""
 
     def seconds(self, rows: float) -> float:
         """Return t(rows), the median time of a batch."""
-        return self.a + self.c * rows
+        return self.a + self.c * self.stair * ceil(max(rows - self.knee, 0) / self.stair)
 
     def capacity(self, rows: float) -> float:
         """Return mu(rows), in rows per second of one replica that only runs full batches."""

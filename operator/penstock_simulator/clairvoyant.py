@@ -234,4 +234,5 @@ HOUR = 3600.0
 def fluid_gpu_hours(scenario: Scenario, requests: int) -> float:
     """Return the GPU-hours that the share of `requests` that must be on time takes if every batch is full and no replica ever waits."""
     service, top = scenario.service, scenario.settings.size_max
-    return scenario.target * requests * (service.a / top + service.c) / HOUR
+    least = min(service.seconds(rows) / rows for rows in range(1, top + 1))
+    return scenario.target * requests * least / HOUR

@@ -1,7 +1,7 @@
 """Argument parser of the simulator, and its conversion to a scenario."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from penstock_api.types.live import DEFAULT_PERCENT, Objective, ObjectiveMetric
 from penstock_operator.decide.spec.law_settings import AllowedLateShares, LawSettings
 from penstock_operator.decide.spec.objectives import Target
+from penstock_operator.observed import SignalSource
 from penstock_simulator.arrivals import MEAN_REPLICAS
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import ClientBehavior, ColdStarts, Loss, Routing, Scenario
@@ -36,6 +37,16 @@ def parser() -> argparse.ArgumentParser:
         "--curve", type=_pair, default=CURVE, metavar="A,C", help="t(b) = A + C*b in ms"
     )
     simulate.add_argument(
+        "--knee",
+        type=_count(0),
+        default=0,
+        metavar="ROWS",
+        help="rows up to which a batch takes A ms",
+    )
+    simulate.add_argument(
+        "--stair", type=_count(1), default=1, metavar="ROWS", help="rows of a step of the curve"
+    )
+    simulate.add_argument(
         "--objective-ms", type=int, default=1000, help="request latency that counts as on time"
     )
     simulate.add_argument(
@@ -61,6 +72,19 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument("--start", type=int, default=10, help="Ready replicas at the start")
     simulate.add_argument("--min-replicas", type=int, default=1)
     simulate.add_argument("--max-replicas", type=int, default=64)
+    simulate.add_argument(
+        "--source",
+        type=SignalSource,
+        choices=[SignalSource.PODS, SignalSource.PROMETHEUS],
+        default=SignalSource.PODS,
+        help="source of samples: all pods read at once, or each scraped at its own time",
+    )
+    simulate.add_argument(
+        "--delay", type=_seconds, default=Loss().delay_seconds, help="age of readable samples, in s"
+    )
+    simulate.add_argument(
+        "--jitter", type=_seconds, default=0.0, help="deviation of Prometheus' scrapes, in s"
+    )
     simulate.add_argument("--loss", type=float, default=0.0, help="share of samples lost")
     simulate.add_argument(
         "--outage",
@@ -88,6 +112,19 @@ def _percent(text: str) -> int | str:
         raise argparse.ArgumentTypeError(error.errors()[0]["msg"]) from None
 
 
+def _count(least: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} must be an integer of at least {least}")
+        return int(text)
+
+    return count
+
+
+def _seconds(text: str) -> float:
+    return _pair(f"{text},0")[0]
+
+
 def _pair(text: str) -> tuple[float, float]:
     try:
         first, second = (float(part) for part in text.split(","))
@@ -100,9 +137,10 @@ def _pair(text: str) -> tuple[float, float]:
     return first, second
 
 
-def service(curve: Sequence[float]) -> ServiceModel:
-    """Return the service model of a curve in milliseconds."""
-    return ServiceModel(curve[0] / 1000.0, curve[1] / 1000.0)
+def service(args: argparse.Namespace) -> ServiceModel:
+    """Return the service model of the arguments."""
+    a, c = (milliseconds / 1000.0 for milliseconds in args.curve)
+    return ServiceModel(a, c, knee=args.knee, stair=args.stair)
 
 
 def settings(args: argparse.Namespace) -> LawSettings:
@@ -126,12 +164,12 @@ def settings(args: argparse.Namespace) -> LawSettings:
 def scenario(args: argparse.Namespace, seed: int) -> Scenario:
     """Return the scenario of the arguments."""
     return Scenario(
-        service=service(args.curve),
+        service=service(args),
         settings=settings(args),
         start_replicas=args.start,
         routing=args.routing,
         cold=ColdStarts(median_seconds=args.cold_median),
         clients=ClientBehavior(connections=args.connections),
-        loss=Loss(share=args.loss, outages=tuple(args.outage)),
+        loss=Loss(args.source, args.delay, args.jitter, args.loss, tuple(args.outage)),
         seed=seed,
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from penstock_operator.decide.spec.law_settings import LawSettings
+from penstock_operator.observed import SignalSource
 from penstock_simulator.batch_time import ServiceModel
 
 TICK_SECONDS = 5.0
@@ -18,6 +19,8 @@ class Routing(StrEnum):
     """A plain Service: each client connection goes to a random pod and stays there."""
     POWER_OF_TWO = "power-of-two"
     """The less loaded of two pods at random, per request."""
+    LEAST_REQUEST = "least-request"
+    """The pod with the fewest requests in flight, as the gateway chooses it."""
     CENTRAL_QUEUE = "central-queue"
     """One queue; a free pod pulls its next batch."""
 
@@ -46,10 +49,14 @@ class ClientBehavior:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Delay and loss of samples."""
+    """How samples are taken, delayed and lost."""
 
+    source: SignalSource = SignalSource.PODS
+    """The operator reads all pods at the same moment; Prometheus scrapes each at a moment of its own within the interval."""
     delay_seconds: float = 5.0
-    """Age of samples when a law reads them."""
+    """Time after which a sample can be read."""
+    jitter_seconds: float = 0.0
+    """Maximum deviation of a scrape by Prometheus from its time, either way."""
     share: float = 0.0
     """Share of samples that are lost, independently."""
     outages: tuple[tuple[float, float], ...] = ()

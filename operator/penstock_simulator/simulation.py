@@ -1,6 +1,7 @@
 """`simulate`: runs arrivals, pods and a law in simulated time. Pure.
 
-Every 5 s the pods are scraped and the law runs one step, exactly as in the operator. Between two steps requests are
+Every 5 s the law runs one step, exactly as in the operator, and every pod is scraped, all at once or each at its own
+moment. Between two steps requests are
 routed in slices of half a second; readiness and the pods of connections change at the edges of slices, while batches
 start and end at their exact times.
 """
@@ -14,7 +15,7 @@ import numpy as np
 from penstock_operator.decide.scaling.law import Law
 from penstock_simulator.baselines.fixed import Planned
 from penstock_simulator.pods.fleet import SimulatedFleet
-from penstock_simulator.pods.routing import Router, Times, router
+from penstock_simulator.pods.routing import Router, Times, router, slices
 from penstock_simulator.pods.scrape import Scraper, law_input
 from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
 
@@ -58,13 +59,19 @@ def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> RunRecord:
     horizon = float(arrivals[-1]) if len(arrivals) else 0.0
     now, index, seen = 0.0, 0, 0
     while now <= horizon or run.router.waiting():
-        if not isinstance(law, Planned):
+        planned = isinstance(law, Planned)
+        if not planned:
             scraper.scrape(fleet, now)
         state = _tick(run, law, state, scraper, now)
         index += 1
         until = index * TICK_SECONDS
         upto = int(np.searchsorted(arrivals, until, side="left"))
-        run.router.advance(arrivals[seen:upto], now, until)
+        if planned or scraper.at_once:
+            run.router.advance(arrivals[seen:upto], now, until)
+        else:
+            for part, begin, end in slices(arrivals[seen:upto], now, until):
+                scraper.scrape(fleet, begin)
+                run.router.advance(part, begin, end)
         fleet.release(until)
         now, seen = until, upto
     run.end = max([horizon, *(pod.engine.free_at for pod in fleet.all)])

@@ -54,5 +54,6 @@ class DynamoLike:
         top = settings.size_max
         if settings.objective_milliseconds is not None:
             target = BATCH_SHARE * settings.objective_milliseconds / 1000.0
-            top = min(top, max(1, int((target - self._service.a) / self._service.c)))
+            fits = (rows for rows in range(top, 0, -1) if self._service.seconds(rows) <= target)
+            top = next(fits, 1)
         return self._service.capacity(top)

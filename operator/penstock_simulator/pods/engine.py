@@ -19,14 +19,16 @@ class SimulatedEngine:
     """Records the batches of a pod; a batch is counted on the first read after its end."""
 
     __slots__ = (
-        "_counted", "_limit", "_service", "_sums", "completed", "counts", "ends", "firsts", "free_at", "good", "lasts",
-        "noise", "queue", "spent",
+        "_counted", "_limit", "_overhead", "_sums", "completed", "counts", "ends", "firsts", "free_at", "good", "lasts",
+        "noise", "queue", "spent", "times",
     )  # fmt: skip
 
     def __init__(
         self, service: ServiceModel, noise: Noise | None, max_rows: int, objective: float = inf
     ) -> None:
-        self._service = service
+        self.times = tuple(map(service.seconds, range(max_rows + 1)))
+        """Median time of a batch of 0, 1, .. rows."""
+        self._overhead = service.overhead
         self._limit = objective - service.overhead
         self.noise = None if service.exact else noise
         self._sums = [0.0] * 6
@@ -57,7 +59,7 @@ class SimulatedEngine:
             rows = min(2 * rows, max_rows)
 
     def _seconds(self, rows: int) -> float:
-        seconds = self._service.a + self._service.c * rows
+        seconds = self.times[rows]
         return seconds if self.noise is None else seconds * self.noise.factor()
 
     def _add(self, rows: int, seconds: float) -> None:
@@ -120,5 +122,5 @@ class SimulatedEngine:
     def durations(self) -> tuple[tuple[float, float], ...]:
         """Return completed requests' latencies as `buckets`, with the objective as the only finite bound."""
         whole = (inf, float(self.completed))
-        objective = self._limit + self._service.overhead
+        objective = self._limit + self._overhead
         return (whole,) if objective == inf else ((objective, float(self.good)), whole)

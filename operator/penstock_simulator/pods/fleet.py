@@ -22,7 +22,6 @@ class SimulatedFleet:
         self._scenario = scenario
         self._starts = np.random.default_rng([scenario.seed, 1])
         self._limits = PodLimits(
-            service=scenario.service,
             window_seconds=settings.max_queue_delay_milliseconds / 1000.0,
             max_queue_depth=scenario.max_queue_depth,
             timeout_seconds=scenario.clients.timeout_seconds,

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.pods.engine import SimulatedEngine
 
 LINGER_SECONDS = 5.0
@@ -21,8 +20,6 @@ LINGER_SECONDS = 5.0
 class PodLimits:
     """Limits of every pod in addition to the cap."""
 
-    service: ServiceModel
-    """Service curve that the pod has measured, by which the batch former decides whether to wait."""
     window_seconds: float
     max_queue_depth: int
     timeout_seconds: float
@@ -87,7 +84,7 @@ class SimulatedPod:
             return
         end = min(until, self.kill_at)
         arrivals, head, free, cap = self.arrivals, self.head, engine.free_at, self.cap
-        a, c, noise = limits.service.a, limits.service.c, engine.noise
+        times, noise = engine.times, engine.noise
         window, timeout, depth = (
             limits.window_seconds,
             limits.timeout_seconds,
@@ -109,7 +106,7 @@ class SimulatedPod:
                 upto, known = head + depth, len(arrivals)
             last = head + cap if upto - head > cap else upto
             if last > head:
-                seconds = a + c * (last - head)
+                seconds = times[last - head]
                 if noise is not None:
                     seconds *= noise.factor()
                 free = start + seconds
@@ -139,7 +136,7 @@ class SimulatedPod:
 
     def _waiting_pays(self, rows: int, upto: int, now: float) -> bool:
         rate = upto - bisect_left(self.arrivals, now - 1.0, 0, upto)
-        return rate * self._limits.service.seconds(rows) > rows
+        return rate * self.engine.times[rows] > rows
 
     def _reject(self, head: int, upto: int) -> None:
         """Remove requests that arrived at a full queue, which shrinks only when a batch starts."""

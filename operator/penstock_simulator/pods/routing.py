@@ -1,10 +1,11 @@
-"""`Router`: three routing methods, each exact between two slices. Pure.
+"""`Router`: four routing methods, each exact between two slices. Pure.
 
 A router receives all arrivals of a slice and advances every pod to its end. The results stay in the engines
 (batches as index ranges of a queue), so that cost grows with batches, not with requests, where routing allows it.
 """
 
 from collections.abc import Iterator
+from heapq import heapify, heappush, heapreplace
 from math import inf
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from penstock_simulator.pods.pod import SimulatedPod
 from penstock_simulator.scenario import Routing, Scenario
 
 SLICE_SECONDS = 0.5
+EVENT_SECONDS = 0.01
+"""Time after which a request to an idle pod is looked at again: its batch has begun and cannot have ended."""
 Times = NDArray[np.float64]
 Served = tuple[list[float], SimulatedEngine]
 """A queue's arrivals, and an engine that took ranges of it."""
@@ -136,6 +139,47 @@ class PowerOfTwo(PodQueues):
             _less_loaded(ready[first], ready[second], at).push((at,))
 
 
+class LeastRequest(PodQueues):
+    """The gateway's choice: each request goes to a Ready pod with the fewest requests in flight, of a tie to any."""
+
+    def advance(self, times: Times, start: float, end: float) -> None:
+        """Route request by request; pods advance only when a batch of theirs has ended."""
+        for part, begin, until in slices(times, start, end):
+            self._route(part, self._fleet.ready(begin), begin)
+            for pod in self._fleet.live:
+                pod.advance(until)
+
+    def _route(self, times: Times, ready: list[SimulatedPod], begin: float) -> None:
+        if not ready:
+            self.failed.extend(times.tolist())
+            return
+        loads = [pod.in_flight(begin) for pod in ready]
+        events = [(_changes(pod, begin), at) for at, pod in enumerate(ready)]
+        heapify(events)
+        draws = self._random.random(len(times)).tolist()
+        for now, draw in zip(times.tolist(), draws, strict=True):
+            while events[0][0] <= now:
+                at = events[0][1]
+                pod = ready[at]
+                pod.advance(now)
+                loads[at] = pod.in_flight(now)
+                heapreplace(events, (_changes(pod, now), at))
+            least = min(loads)
+            ties = [at for at, load in enumerate(loads) if load == least]
+            at = ties[int(draw * len(ties))]
+            if not least:
+                heappush(events, (now + EVENT_SECONDS, at))
+            ready[at].push((now,))
+            loads[at] += 1
+
+
+def _changes(pod: SimulatedPod, now: float) -> float:
+    """Return when the pod's requests in flight may fall next without a new one; a batch whose start is unknown has begun by then."""
+    if pod.engine.free_at > now:
+        return pod.engine.free_at
+    return now + EVENT_SECONDS if pod.head < len(pod.arrivals) else inf
+
+
 def _less_loaded(pod: SimulatedPod, other: SimulatedPod, now: float) -> SimulatedPod:
     pod.advance(now)
     other.advance(now)
@@ -211,4 +255,6 @@ def router(scenario: Scenario, fleet: SimulatedFleet) -> Router:
         return PerConnection(scenario, fleet)
     if scenario.routing is Routing.POWER_OF_TWO:
         return PowerOfTwo(scenario, fleet)
+    if scenario.routing is Routing.LEAST_REQUEST:
+        return LeastRequest(scenario, fleet)
     return CentralQueue(scenario, fleet)

@@ -1,7 +1,5 @@
 """Simulated scraping: samples reach the law late, and some are lost. Pure."""
 
-from collections import deque
-
 import numpy as np
 
 from penstock_operator.decide.scaling.law import LawInput, LawPod
@@ -12,38 +10,63 @@ from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
 
 
 class Scraper:
-    """Takes a round of samples every tick and delivers it after its delay."""
+    """Takes a sample of every pod each `TICK_SECONDS` and delivers it after its delay."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._loss = scenario.loss
         self._bound = scenario.settings.size_max
         self._random = np.random.default_rng([scenario.seed, 4])
-        self._rounds: deque[tuple[float, tuple[PodSample, ...]]] = deque()
-        self._busy: dict[str, float] = {}
+        self._phases = np.random.default_rng([scenario.seed, 6])
+        self._next: dict[str, tuple[float, float]] = {}
+        """Time of each pod's next scrape: the regular one, and with jitter."""
+        self._pending: list[PodSample] = []
+        self._busy: dict[str, tuple[float, float]] = {}
+        """(time, busy seconds) at each pod's last scrape."""
+
+    @property
+    def at_once(self) -> bool:
+        """Return whether all pods are scraped at the same moment."""
+        return self._loss.source is SignalSource.PODS
 
     def scrape(self, fleet: SimulatedFleet, now: float) -> None:
-        """Take a sample of every pod that serves, draining ones too."""
+        """Take a sample of every pod that serves, draining ones too, if its scrape is due."""
         serving = [pod for pod in fleet.live if pod.ready_at <= now]
-        self._rounds.append((now, tuple(self._sample(pod, now) for pod in serving)))
-        self._busy = {pod.uid: self._busy[pod.uid] for pod in serving}
+        self._pending += [self._sample(pod, now) for pod in serving if self._due(pod, now)]
+        live = {pod.uid for pod in serving}
+        self._busy = {uid: known for uid, known in self._busy.items() if uid in live}
+        self._next = {uid: known for uid, known in self._next.items() if uid in live}
+
+    def _due(self, pod: SimulatedPod, now: float) -> bool:
+        if self.at_once:
+            return True
+        if pod.uid not in self._next:
+            first = now + self._phases.uniform(0.0, TICK_SECONDS)
+            self._next[pod.uid] = (first, first)
+        regular, actual = self._next[pod.uid]
+        if actual > now:
+            return False
+        regular += TICK_SECONDS
+        jitter = self._loss.jitter_seconds
+        self._next[pod.uid] = (regular, regular + self._phases.uniform(-jitter, jitter))
+        return True
 
     def signals(self, now: float) -> PoolSignals:
-        """Return the newest round that has arrived by `now`; nothing at all in an outage."""
+        """Return the samples that have arrived by `now` since the last tick; nothing at all in an outage."""
         if any(start <= now < end for start, end in self._loss.outages):
             return PoolSignals(SignalSource.NONE, problem="the metrics store does not respond")
-        due: tuple[PodSample, ...] = ()
-        while self._rounds and self._rounds[0][0] <= now - self._loss.delay_seconds:
-            due = self._rounds.popleft()[1]
-        kept = due
+        edge = EPOCH + now - self._loss.delay_seconds
+        kept = tuple(sample for sample in self._pending if sample.time <= edge)
+        self._pending = [sample for sample in self._pending if sample.time > edge]
         if self._loss.share > 0:
-            lost = self._random.random(len(due)) < self._loss.share
-            kept = tuple(sample for sample, gone in zip(due, lost, strict=True) if not gone)
-        return PoolSignals(SignalSource.PROMETHEUS, kept, queried_at=EPOCH + now)
+            lost = self._random.random(len(kept)) < self._loss.share
+            kept = tuple(sample for sample, gone in zip(kept, lost, strict=True) if not gone)
+        return PoolSignals(self._loss.source, kept, queried_at=EPOCH + now)
 
     def _sample(self, pod: SimulatedPod, now: float) -> PodSample:
         busy = pod.engine.busy_seconds(now)
-        duty = (busy - self._busy.get(pod.uid, busy)) / TICK_SECONDS
-        self._busy[pod.uid] = busy
+        before, known = self._busy.get(pod.uid, (now - TICK_SECONDS, busy))
+        duty = (busy - known) / max(now - before, TICK_SECONDS / 2)
+        self._busy[pod.uid] = (now, busy)
         return PodSample(
             uid=pod.uid,
             time=EPOCH + now,

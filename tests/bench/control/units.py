@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from penstock_operator.observed import SignalSource
 from penstock_simulator.scenario import Loss, Routing
 from tests.bench.control import ablation, plan, sensitivity
 from tests.bench.control.jobs import CLAIRVOYANT, Job, Unit
@@ -9,8 +10,11 @@ from tests.bench.control.jobs import CLAIRVOYANT, Job, Unit
 ABLATION_SEEDS = 2
 VARIANTS: dict[str, dict[str, object]] = {
     "power-of-two": {"routing": Routing.POWER_OF_TWO},
+    "least request": {"routing": Routing.LEAST_REQUEST},
     "central queue": {"routing": Routing.CENTRAL_QUEUE},
     "20 % of samples lost": {"loss": Loss(share=0.2)},
+    "scraped by Prometheus": {"loss": Loss(SignalSource.PROMETHEUS)},
+    "10 s late, jitter 2 s": {"loss": Loss(SignalSource.PROMETHEUS, 10.0, 2.0)},
     "no signals, minutes 8-10": {"loss": Loss(outages=((480.0, 600.0),))},
 }
 

@@ -71,7 +71,7 @@ def simulated(service: ServiceModel, sent: Times, cap: int, seed: int = 1) -> Ti
     """Return the latencies of the same arrivals at one simulated pod."""
     noise = Noise(service, np.random.default_rng(seed))
     engine = SimulatedEngine(service, noise, cap)
-    pod = SimulatedPod(0, 0.0, 0.0, engine, PodLimits(service, WINDOW_SECONDS, DEPTH, 1e9))
+    pod = SimulatedPod(0, 0.0, 0.0, engine, PodLimits(WINDOW_SECONDS, DEPTH, 1e9))
     pod.cap = cap
     pod.push(sent.tolist())
     pod.advance(1e9)

@@ -39,7 +39,7 @@ def _arrivals(rate: float) -> list[float]:
 
 def _simulated(arrivals: list[float], cap: int) -> list[float]:
     engine = SimulatedEngine(EXACT, None, cap)
-    pod = SimulatedPod(0, 0.0, 0.0, engine, PodLimits(EXACT, WINDOW, 10**6, 1e9))
+    pod = SimulatedPod(0, 0.0, 0.0, engine, PodLimits(WINDOW, 10**6, 1e9))
     pod.cap = cap
     pod.push(arrivals)
     pod.advance(1e9)

@@ -1,5 +1,6 @@
 """The simulator against queueing formulae: where theory knows the answer, the simulator gives it."""
 
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -101,12 +102,36 @@ def test_a_lone_request_takes_one_batch_of_one() -> None:
     assert outcome(run).p99_seconds == pytest.approx(0.11)
 
 
+def test_a_curve_is_flat_to_its_knee_and_may_rise_in_stairs() -> None:
+    kinked, tiles = replace(EXACT, knee=16), replace(EXACT, stair=8)
+    assert [kinked.seconds(rows) for rows in (1, 16, 17, 32)] == pytest.approx(
+        [0.1, 0.1, 0.11, 0.26]
+    )
+    assert [tiles.seconds(rows) for rows in (1, 8, 9, 16)] == pytest.approx(
+        [0.18, 0.18, 0.26, 0.26]
+    )
+
+
+@pytest.mark.parametrize("curve", [{"knee": 16}, {"stair": 8}])
+def test_a_saturated_pod_serves_full_batches_of_any_curve(curve: dict[str, int]) -> None:
+    service = replace(EXACT, **curve)
+    arrivals = np.linspace(0.0, 1.0, 3200)
+    run = simulate(world(service=service), fixed(1), arrivals)
+    assert len(arrivals) / run.end == pytest.approx(service.capacity(32), rel=0.01)
+
+
 def test_routing_ranks_as_theory_says() -> None:
-    """One queue is best, two choices come near, connections at random are worst."""
+    """One queue is best, the gateway and two choices come near, connections at random are worst."""
     arrivals = steps([(8 * EXACT.capacity(32) * 0.8, 400.0)], seed=6)
     tails = [
         outcome(simulate(world(8, routing=routing), fixed(8), arrivals)).p99_seconds
-        for routing in (Routing.CENTRAL_QUEUE, Routing.POWER_OF_TWO, Routing.CONNECTION)
+        for routing in (
+            Routing.CENTRAL_QUEUE,
+            Routing.LEAST_REQUEST,
+            Routing.POWER_OF_TWO,
+            Routing.CONNECTION,
+        )
     ]
-    assert tails == sorted(tails)
-    assert tails[2] > 2 * tails[0]
+    assert tails[0] < min(tails[1:3])
+    assert max(tails[1:3]) < 1.2 * tails[0]
+    assert tails[3] > 2 * tails[0]

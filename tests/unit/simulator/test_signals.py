@@ -41,6 +41,40 @@ def test_samples_are_as_late_as_the_scenario_says() -> None:
     assert ages == {10.0}
 
 
+def test_prometheus_scrapes_each_pod_at_a_time_of_its_own() -> None:
+    law, loss = Witness(), Loss(SignalSource.PROMETHEUS, delay_seconds=5.0)
+    simulate(world(8, loss=loss), law, steps([(50.0, 120.0)], seed=1))
+    times: dict[str, list[float]] = {}
+    for now, seen in law.seen:
+        assert all(5.0 <= now - (sample.time - EPOCH) < 10.0 for sample in seen.signals.samples)
+        for sample in seen.signals.samples:
+            times.setdefault(sample.uid, []).append(sample.time - EPOCH)
+    assert len({scraped[0] % 5.0 for scraped in times.values()}) > 3
+    assert {round(gap, 6) for scraped in times.values() for gap in np.diff(scraped)} == {5.0}
+
+
+def test_jitter_moves_single_scrapes_and_not_their_mean() -> None:
+    law, loss = Witness(), Loss(SignalSource.PROMETHEUS, jitter_seconds=2.0)
+    simulate(world(1, loss=loss), law, steps([(50.0, 1000.0)], seed=1))
+    times = [sample.time for _, seen in law.seen for sample in seen.signals.samples]
+    gaps = np.diff(times)
+    assert 5.0 - 4.5 <= gaps.min() < 4.0
+    assert 6.0 < gaps.max() <= 5.0 + 4.5
+    assert gaps.mean() == pytest.approx(5.0, abs=0.05)
+
+
+def test_a_sum_over_pods_read_at_once_varies_more_than_one_scraped_over_an_interval() -> None:
+    """A controller that keeps the maximum of such sums, as an HPA does for 300 s, pays for the difference."""
+    spread = []
+    for source in (SignalSource.PROMETHEUS, SignalSource.PODS):
+        law = Witness()
+        arrivals = np.sort(np.repeat(np.arange(0.0, 600.0, 1.7), 120))
+        simulate(world(8, loss=Loss(source)), law, arrivals)
+        sums = [sum((sample.waiting or 0.0) + (sample.running or 0.0) for sample in seen.signals.samples) for _, seen in law.seen[3:]]  # fmt: skip
+        spread.append(float(np.std(sums)))
+    assert spread[1] > 1.5 * spread[0]
+
+
 def test_counters_tell_demand_and_the_curve_as_they_are() -> None:
     law = Witness()
     arrivals = steps([(80.0, 100.0)], seed=1)
