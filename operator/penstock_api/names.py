@@ -137,6 +137,9 @@ PATH_METRICS: Final = "/metrics"
 HEADER_POD: Final = "X-Penstock-Pod"
 """Name of the pod that responded, from which a load generator measures the distribution."""
 
+BATCH_PRIORITY: Final = 11
+"""Priority of work that can wait: it ranks below every other request, one without a priority included, for as long as it waits."""
+
 # Metrics of the runtime (histograms end in `_bucket`, `_sum`, `_count` on the wire).
 METRIC_REQUESTS_WAITING: Final = "penstock_requests_waiting"
 METRIC_REQUESTS_RUNNING: Final = "penstock_requests_running"

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic
 from prometheus_client.registry import Collector
 from typing_extensions import TypeVar
 
+from penstock_api.api_keys import ApiKeyRing
 from penstock_api.pod_contract import Envelope, State
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.messages import EngineDied
@@ -15,7 +16,6 @@ from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import UnknownModel, shown
 from penstock_runtime.request import Failed
 from penstock_runtime.serving.admission.base import Admission
-from penstock_runtime.serving.auth.api_keys import ApiKeyRing
 from penstock_runtime.serving.auth.callers import Callers
 from penstock_runtime.serving.engine_client import EngineClient
 from penstock_runtime.serving.health import EngineWatch, Stage

@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec.structs import replace as replace_fields
 
+from penstock_api.api_keys import ApiKey, ApiKeyRing, presented_key
 from penstock_runtime.config import Network
 from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
 from penstock_runtime.request import Request
-from penstock_runtime.serving.auth.api_keys import ApiKey, ApiKeyRing
 from penstock_runtime.serving.auth.rate_limit import RateBucket
 
 HEADER_TENANT: Final = "X-Penstock-Tenant"
@@ -84,7 +84,7 @@ class Callers:
         return _lowered(Caller(tenant=_tenant(headers)), headers)
 
     def _by_key(self, ring: ApiKeyRing, headers: Mapping[str, str]) -> Caller:
-        key = ring.find(_presented(headers))
+        key = ring.find(presented_key(headers))
         if key is None:
             raise Unauthenticated(
                 "send a valid API key in Authorization: Bearer, or in X-Api-Key",
@@ -113,11 +113,6 @@ class Callers:
         address = ip_address(remote.partition("%")[0])
         mapped = getattr(address, "ipv4_mapped", None) or address
         return any(mapped in network for network in self._trusted)
-
-
-def _presented(headers: Mapping[str, str]) -> str:
-    scheme, _, token = headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else headers.get("X-Api-Key", "")
 
 
 def _tenant(headers: Mapping[str, str]) -> str:

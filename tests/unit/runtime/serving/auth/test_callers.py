@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock_api.api_keys import ApiKeyRing
 from penstock_runtime.engine.queue.disciplines import priority_class
 from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
-from penstock_runtime.serving.auth.api_keys import ApiKeyRing
 from penstock_runtime.serving.auth.callers import ANYBODY, Callers
 from penstock_runtime.serving.auth.rate_limit import RateBucket
 

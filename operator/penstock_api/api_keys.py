@@ -1,8 +1,12 @@
-"""The API keys of a pool: a JSON file, mounted from a Secret, that is read again when it changes."""
+"""The API keys of clients: a JSON file, mounted from a Secret, that is read again when it changes.
+
+The runtime and the batch service authenticate clients with it.
+"""
 
 import hashlib
 import hmac
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -59,6 +63,18 @@ class ApiKeyRing:
         self._by_digest = {digest(key.key): key for key in parsed.keys}
         log.info("API keys read", extra={"keys": len(self._by_digest)})
 
+    def of_tenant(self, tenant: str, preferred_digest: str) -> ApiKey | None:
+        """Return the key of `tenant` with that digest, in hex, or another of its keys; None if it has none."""
+        preferred = self._by_digest.get(bytes.fromhex(preferred_digest))
+        if preferred is not None and preferred.tenant == tenant:
+            return preferred
+        return next((key for key in self._by_digest.values() if key.tenant == tenant), None)
+
+    @property
+    def keys(self) -> tuple[ApiKey, ...]:
+        """The keys as last read."""
+        return tuple(self._by_digest.values())
+
     def find(self, presented: str) -> ApiKey | None:
         """Return the presented key; the time of the search reveals nothing about the keys.
 
@@ -70,6 +86,12 @@ class ApiKeyRing:
         if key is None or not hmac.compare_digest(digest(key.key), presented_digest):
             return None
         return key
+
+
+def presented_key(headers: Mapping[str, str]) -> str:
+    """Return the key of `Authorization: Bearer` or `X-Api-Key`; empty if there is none."""
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else headers.get("X-Api-Key", "")
 
 
 def digest(key: str) -> bytes:

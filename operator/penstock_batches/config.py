@@ -1,0 +1,161 @@
+"""Settings of the batch service, read once from the environment at startup; no other module reads the environment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from penstock_batches.errors import BatchesConfigError
+
+PREFIX: Final = "PENSTOCK_"
+ACCOUNT_FOLDER: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "store": ("SQLite", "Redis"),
+    "log_format": ("json", "text"),
+    "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
+}
+BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
+    "port": (0, 65535),
+    "status_port": (0, 65535),
+    "max_file_bytes": (1024, 2**40),
+    "max_in_flight": (1, 10_000),
+    "max_uploads": (1, 10_000),
+    "min_free_bytes": (0, 2**50),
+    "lease_seconds": (0.2, 3600),
+    "request_timeout_seconds": (1, 86_400),
+    "drain_seconds": (0, 3600),
+    "file_days": (0.01, 3650),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """The settings. Each field is the variable `PENSTOCK_<FIELD>`; a field without a default is required."""
+
+    namespace: str
+    """The only namespace whose pools this service sends work to: its own."""
+    folder: str = "/var/lib/penstock-batches"
+    """Folder of the volume: the payloads, and the store on SQLite."""
+    store: str = "SQLite"
+    redis_url: str = ""
+    """`redis://` or `rediss://user:password@host:port/database`; required with the store Redis."""
+    redis_ca_file: str = ""
+    """CA certificates of a Redis with TLS; unset: those of the system."""
+    pools: str = ""
+    """`MODEL=URL` by commas: the pools, instead of the namespace's Services."""
+    api_keys_file: str = ""
+    """File of API keys, as the pools have it; unset: clients need no key, and all are one tenant."""
+    pool_ca_file: str = ""
+    """CA certificates of pools with TLS; unset: encrypted, but not verified."""
+    api_server: str = ""
+    """URL of the API server; unset: that of the cluster."""
+    token_file: str = f"{ACCOUNT_FOLDER}/token"
+    ca_file: str = f"{ACCOUNT_FOLDER}/ca.crt"
+    host: str = "0.0.0.0"  # noqa: S104  a pod's own network
+    port: int = 8000
+    """Port of clients; 0: any free port, which the log names."""
+    status_port: int = 8091
+    """Port of health and metrics."""
+    max_file_bytes: int = 200 * 10**6
+    """Largest file that a client may upload."""
+    max_uploads: int = 16
+    """Uploads at the same time; beyond it, 429."""
+    min_free_bytes: int = 512 * 2**20
+    """Room on the volume that uploads leave to answers; below it, they get 503."""
+    file_days: float = 30.0
+    """Age at which files are deleted whose upload sets no `expires_after`."""
+    max_in_flight: int = 256
+    """Lines in flight to one pool, at most."""
+    lease_seconds: float = 30.0
+    """Time after which the lines of a service that was killed are sent again."""
+    request_timeout_seconds: float = 3600.0
+    """Time that one attempt of a line may take."""
+    drain_seconds: float = 20.0
+    """Time that lines in flight have to end when the service stops."""
+    log_format: str = "json"
+    log_level: str = "INFO"
+
+    @property
+    def payload_folder(self) -> Path:
+        """Folder of the payloads."""
+        return Path(self.folder) / "payloads"
+
+    @property
+    def store_folder(self) -> Path:
+        """Folder of the store on SQLite."""
+        return Path(self.folder) / "store"
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> "BatchSettings":
+        """Return the settings in `environ`.
+
+        Raises:
+            BatchesConfigError: a variable is missing, unknown or out of range; the message names it.
+        """
+        values = {
+            key.removeprefix(PREFIX).lower(): value.strip()
+            for key, value in environ.items()
+            if key.startswith(PREFIX)
+        }
+        known = {setting.name: setting.type for setting in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise BatchesConfigError(
+                    f"{_variable(name)} is not a setting; known: {', '.join(map(_variable, known))}"
+                )
+        if not values.get("namespace"):
+            raise BatchesConfigError(f"{_variable('namespace')} must be set")
+        settings = cls(**{name: _parsed(name, known[name], text) for name, text in values.items()})  # type: ignore[arg-type]  # `_parsed` returns each field's own type
+        if settings.store == "Redis" and not settings.redis_url:
+            raise BatchesConfigError(f"{_variable('redis_url')} must be set with the store Redis")
+        if settings.redis_url and not settings.redis_url.startswith(("redis://", "rediss://")):
+            raise BatchesConfigError(
+                f"{_variable('redis_url')} must begin with redis:// or rediss://"
+            )
+        pool_urls(settings.pools)
+        return settings
+
+
+def pool_urls(text: str) -> dict[str, str]:
+    """Return the URL of each model in `MODEL=URL,...`.
+
+    Raises:
+        BatchesConfigError: a part has another form.
+    """
+    urls = {}
+    for part in filter(None, text.split(",")):
+        model, _, url = part.rpartition("=")
+        if not model.strip() or not url.strip().startswith(("http://", "https://")):
+            raise BatchesConfigError(
+                f"{_variable('pools')} must be MODEL=URL by commas, got {part!r}"
+            )
+        urls[model.strip()] = url.strip().rstrip("/")
+    return urls
+
+
+def _parsed(name: str, kind: object, text: str) -> object:
+    if kind is int or kind is float:
+        return _number(name, int if kind is int else float, text)
+    choices = CHOICES.get(name)
+    if choices and text not in choices:
+        raise BatchesConfigError(
+            f"{_variable(name)} must be one of {', '.join(choices)}, got {text!r}"
+        )
+    return text
+
+
+def _number(name: str, kind: type[int] | type[float], text: str) -> float:
+    low, high = BOUNDS[name]
+    try:
+        number = kind(text)
+    except ValueError:
+        number = float("nan")
+    if not low <= number <= high:
+        raise BatchesConfigError(
+            f"{_variable(name)} must be a number from {low:g} to {high:g}, got {text!r}"
+        )
+    return number
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()

@@ -1,0 +1,148 @@
+"""`Sender`: sends one line to its pool until it has an answer."""
+
+import asyncio
+from collections import Counter
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from penstock_api import names
+from penstock_api.api_keys import ApiKeyRing
+from penstock_batches.config import BatchSettings
+from penstock_batches.dispatch.gate import PoolGate
+from penstock_batches.dispatch.outcome import MAX_LOSSES, Verdict, retry_after, verdict
+from penstock_batches.payloads import Payloads
+from penstock_batches.pools import Pools, trusted
+from penstock_batches.records import Batch, Fault, Line
+from penstock_batches.requests import BadLine, BatchRequest, read_request
+from penstock_batches.results import Reply, fault_line, request_id, response_line
+
+MAX_ANSWER_BYTES: Final = 64 * 2**20
+POOL_AWAY_SECONDS: Final = 5.0
+
+
+class Sender:
+    """Turns a line into its line of the output or error file."""
+
+    def __init__(
+        self,
+        settings: BatchSettings,
+        payloads: Payloads,
+        pools: Pools,
+        keys: ApiKeyRing | None,
+    ) -> None:
+        """Raises: BatchesConfigError: the CA file of the pools is none."""
+        self._payloads = payloads
+        self._pools = pools
+        self._keys = keys
+        timeout = aiohttp.ClientTimeout(total=settings.request_timeout_seconds, sock_connect=5)
+        connector = aiohttp.TCPConnector(
+            limit=0, ssl=trusted(settings.pool_ca_file), keepalive_timeout=10
+        )
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        self.attempts: Counter[str] = Counter()
+        """Attempts by status, or by Lost and Unreachable."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def serve(self, batch: Batch, line: Line, gate: PoolGate) -> tuple[bytes, bool]:
+        """Return the answer of a line, and whether it belongs to the output file."""
+        try:
+            content = await asyncio.to_thread(
+                self._payloads.read, batch.input_file_id, line.offset, line.length
+            )
+            request = read_request(content.strip(), line.number, batch.endpoint)
+        except FileNotFoundError:
+            fault = Fault("file_not_found", "The input file of the batch is gone.", line.number)
+            return fault_line(batch.id, line.number, None, fault), False
+        except BadLine as bad:
+            return fault_line(batch.id, line.number, bad.custom_id, bad.fault), False
+        return await self._until_answered(batch, line, request, gate)
+
+    async def _until_answered(
+        self, batch: Batch, line: Line, request: BatchRequest, gate: PoolGate
+    ) -> tuple[bytes, bool]:
+        body = _body(request)
+        failures = losses = 0
+        while True:
+            headers = self._headers(batch, line)
+            if headers is None:
+                message = "No API key of this batch's tenant is valid any more."
+                fault = Fault("invalid_api_key", message, line.number)
+                return fault_line(batch.id, line.number, request.custom_id, fault), False
+            url = self._pools.url(request.model)
+            if url is None:  # the pool was deleted: it may come back until the batch expires
+                await asyncio.sleep(POOL_AWAY_SECONDS)
+                continue
+            async with gate.place():
+                reply = await self._attempt(url + batch.endpoint, body, headers, gate)
+            if reply is None:
+                losses += 1
+                if losses < MAX_LOSSES:
+                    continue
+                message = f"The connection was lost {losses} times while this request was computed."
+                fault = Fault("server_error", message, line.number)
+                return fault_line(batch.id, line.number, request.custom_id, fault), False
+            match verdict(reply.status, failures):
+                case Verdict.WAIT:
+                    continue
+                case Verdict.RETRY:
+                    failures += 1
+                case Verdict.OUTPUT | Verdict.ERROR as end:
+                    text = response_line(batch.id, line.number, request.custom_id, reply)
+                    return text, end is Verdict.OUTPUT
+
+    async def _attempt(
+        self, url: str, body: bytes, headers: dict[str, str], gate: PoolGate
+    ) -> Reply | None:
+        """Return the response; None if the connection was lost after the request was sent."""
+        try:
+            async with self._session.post(url, data=body, headers=headers) as reply:
+                answer = await _bounded(reply)
+                status = reply.status
+        except aiohttp.ClientConnectorError:
+            self.attempts["Unreachable"] += 1
+            gate.rejected(None)
+            return Reply(503, "", b"")
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            self.attempts["Lost"] += 1
+            gate.rejected(None)
+            return None
+        self.attempts[str(status)] += 1
+        if verdict(status, 0) is Verdict.WAIT:
+            gate.rejected(retry_after(reply.headers.get("Retry-After")))
+        else:
+            gate.answered()
+        return Reply(status, reply.headers.get("X-Request-Id", headers["X-Request-Id"]), answer)
+
+    def _headers(self, batch: Batch, line: Line) -> dict[str, str] | None:
+        headers = {
+            "Content-Type": "application/json",
+            "X-Request-Id": request_id(batch.id, line.number),
+            "X-Penstock-Priority": str(names.BATCH_PRIORITY),
+        }
+        if self._keys is None:
+            return headers
+        key = self._keys.of_tenant(batch.tenant, batch.key_digest)
+        if key is None:
+            return None
+        return {**headers, "Authorization": f"Bearer {key.key}"}
+
+
+def _body(request: BatchRequest) -> bytes:
+    """Return the body with the priority of batch work; every other value is as the client wrote it."""
+    priority = msgspec.Raw(str(names.BATCH_PRIORITY).encode())
+    return msgspec.json.encode({**request.body, "priority": priority})
+
+
+async def _bounded(reply: aiohttp.ClientResponse) -> bytes:
+    parts, size = [], 0
+    async for part in reply.content.iter_any():
+        size += len(part)
+        if size > MAX_ANSWER_BYTES:
+            raise aiohttp.ClientPayloadError(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)

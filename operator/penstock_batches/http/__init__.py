@@ -1,0 +1,1 @@
+"""OpenAI's Files and Batch API for clients, and health and metrics."""

@@ -1,0 +1,181 @@
+"""The routes below `/v1/batches`."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from penstock_batches import transitions
+from penstock_batches.errors import ApiError, Conflict, IllegalTransition, StoreUnavailable
+from penstock_batches.http import fields
+from penstock_batches.http.caller import Callers
+from penstock_batches.http.errors import json_response
+from penstock_batches.http.files import FileRoutes, page
+from penstock_batches.records import Batch, Counts, Purpose, Status
+from penstock_batches.requests import ENDPOINTS
+from penstock_batches.store.base import Store
+
+MAX_BODY_BYTES: Final = 2**16
+BODY_SECONDS: Final = 30.0
+PAGE: Final = 100
+DEFAULT_PAGE: Final = 20
+MAX_ACTIVE: Final = 200
+"""Batches of one tenant that have not ended."""
+CANCEL_ATTEMPTS: Final = 20
+TIMES: Final = (
+    "in_progress_at", "finalizing_at", "completed_at", "failed_at", "expired_at", "cancelling_at", "cancelled_at",
+)  # fmt: skip
+
+
+def batch_object(batch: Batch, counts: Counts) -> dict[str, Any]:
+    """Return a batch as OpenAI's object."""
+    shown = batch.final or counts
+    faults = [
+        {"code": fault.code, "line": fault.line, "message": fault.message, "param": fault.param}
+        for fault in batch.errors
+    ]
+    times = {name: getattr(batch, name) for name in TIMES}
+    return {
+        "id": batch.id,
+        "object": "batch",
+        "endpoint": batch.endpoint,
+        "model": batch.model,
+        "errors": {"object": "list", "data": faults} if faults else None,
+        "input_file_id": batch.input_file_id,
+        "completion_window": batch.completion_window,
+        "status": batch.status.value,
+        "output_file_id": batch.output_file_id,
+        "error_file_id": batch.error_file_id,
+        "created_at": int(batch.created_at),
+        "expires_at": int(batch.expires_at),
+        **{name: None if value is None else int(value) for name, value in times.items()},
+        "request_counts": {
+            "total": shown.total,
+            "completed": shown.completed,
+            "failed": shown.failed,
+        },
+        "metadata": batch.metadata,
+    }
+
+
+class BatchRoutes:
+    """Creates, lists, shows and cancels the batches of a tenant."""
+
+    def __init__(
+        self, store: Store, files: FileRoutes, callers: Callers, changed: Callable[[], None]
+    ) -> None:
+        """`changed` is called when a batch was created or cancelled."""
+        self._store = store
+        self._files = files
+        self._callers = callers
+        self._changed = changed
+
+    def add_to(self, app: web.Application) -> None:
+        """Register the routes."""
+        app.router.add_post("/v1/batches", self._create)
+        app.router.add_get("/v1/batches", self._list)
+        app.router.add_get("/v1/batches/{id}", self._get)
+        app.router.add_post("/v1/batches/{id}/cancel", self._cancel)
+
+    async def _create(self, request: web.Request) -> web.Response:
+        caller = self._callers.identify(request)
+        body = await _read_object(request)
+        file_id = _text(body, "input_file_id")
+        endpoint = _text(body, "endpoint")
+        if endpoint not in ENDPOINTS:
+            raise fields.invalid("endpoint", f"one of {', '.join(ENDPOINTS)}", endpoint)
+        window = _text(body, "completion_window")
+        seconds = fields.window_seconds(window)
+        metadata = fields.metadata(body.get("metadata"))
+        output_seconds = fields.expiry_seconds(
+            body.get("output_expires_after"), "output_expires_after"
+        )
+        file = await self._files.owned(file_id, caller.tenant)
+        if file.purpose is not Purpose.BATCH:
+            raise fields.invalid("input_file_id", "a file with purpose batch", file.purpose.value)
+        active = [each for each in await self._store.active() if each.tenant == caller.tenant]
+        if len(active) >= MAX_ACTIVE:
+            message = f"{len(active)} batches have not ended, the most that a tenant may have: wait for one, or cancel one."
+            raise ApiError(429, message, code="too_many_batches", retry_after_seconds=60)
+        now = time.time()
+        batch = Batch(
+            id=f"batch_{secrets.token_hex(12)}",
+            tenant=caller.tenant,
+            key_digest=caller.key_digest,
+            endpoint=endpoint,
+            input_file_id=file.id,
+            completion_window=window,
+            created_at=now,
+            expires_at=now + seconds,
+            metadata=metadata,
+            output_seconds=output_seconds,
+        )
+        await self._store.add_batch(batch)
+        self._changed()
+        return json_response(batch_object(batch, Counts()))
+
+    async def _list(self, request: web.Request) -> web.Response:
+        tenant = self._callers.identify(request).tenant
+        number = fields.limit(request.query, PAGE, DEFAULT_PAGE)
+        after_id = request.query.get("after")
+        after = await self._owned(after_id, tenant) if after_id else None
+        batches = await self._store.batches(tenant, after, number + 1)
+        shown = [batch_object(batch, await self._counts(batch)) for batch in batches]
+        return json_response(page(shown, number))
+
+    async def _get(self, request: web.Request) -> web.Response:
+        tenant = self._callers.identify(request).tenant
+        batch = await self._owned(request.match_info["id"], tenant)
+        return json_response(batch_object(batch, await self._counts(batch)))
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        tenant = self._callers.identify(request).tenant
+        for _ in range(CANCEL_ATTEMPTS):
+            batch = await self._owned(request.match_info["id"], tenant)
+            if batch.status not in (Status.CANCELLING, Status.CANCELLED):
+                try:
+                    batch = await self._store.write(transitions.cancelling(batch, time.time()))
+                except Conflict:
+                    continue
+                except IllegalTransition as error:
+                    message = f"Cannot cancel a batch with status '{batch.status.value}'."
+                    raise ApiError(409, message, param="id") from error
+                self._changed()
+            return json_response(batch_object(batch, await self._counts(batch)))
+        raise StoreUnavailable(f"batch {request.match_info['id']} changes too often")
+
+    async def _owned(self, batch_id: str, tenant: str) -> Batch:
+        batch = await self._store.batch(batch_id)
+        if batch is None or batch.tenant != tenant:
+            raise ApiError(404, f"No batch found with id '{batch_id[:80]}'.", param="id")
+        return batch
+
+    async def _counts(self, batch: Batch) -> Counts:
+        return batch.final or await self._store.counts(batch.id)
+
+
+async def _read_object(request: web.Request) -> dict[str, Any]:
+    content = b""
+    async with asyncio.timeout(BODY_SECONDS):
+        async for chunk in request.content.iter_any():
+            content += chunk
+            if len(content) > MAX_BODY_BYTES:
+                raise ApiError(413, f"The body exceeds {MAX_BODY_BYTES} bytes.")
+    try:
+        return msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(400, f"The body must be a JSON object: {error}") from error
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if value is None:
+        message = f"Missing required parameter: {name}."
+        raise ApiError(400, message, param=name, code="missing_required_parameter")
+    if not isinstance(value, str):
+        raise fields.invalid(name, "a text", value)
+    return value

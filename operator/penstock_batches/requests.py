@@ -1,0 +1,152 @@
+"""A line of an input file: what a valid one holds, and what is wrong with another, in OpenAI's words."""
+
+from typing import Final
+
+import msgspec
+
+from penstock_batches.records import Fault
+
+ENDPOINTS: Final = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+MAX_LINES: Final = 50_000
+MAX_LINE_BYTES: Final = 4 * 2**20
+"""A longer line is a fault of its own: a parser holds the interpreter for a few milliseconds at most."""
+DUPLICATE: Final = "duplicate_custom_id"
+MAX_CUSTOM_ID: Final = 512
+"""Characters."""
+
+
+class BatchRequest(msgspec.Struct, frozen=True):
+    """A valid line."""
+
+    custom_id: str
+    model: str
+    body: dict[str, msgspec.Raw]
+
+
+class BadLine(Exception):
+    """A line that cannot be served, with its fault and the `custom_id`, if it has one."""
+
+    def __init__(self, fault: Fault, custom_id: str | None) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+        self.custom_id = custom_id
+
+
+class _Fields(msgspec.Struct):
+    custom_id: msgspec.Raw = msgspec.Raw(b"null")
+    method: msgspec.Raw = msgspec.Raw(b"null")
+    url: msgspec.Raw = msgspec.Raw(b"null")
+    body: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_FIELDS: Final = msgspec.json.Decoder(_Fields)
+_BODY: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ANY: Final = msgspec.json.Decoder()
+
+
+def read_request(content: bytes, number: int, endpoint: str) -> BatchRequest:
+    """Return the request of line `number` of a batch for `endpoint`.
+
+    Raises:
+        BadLine: the line is not a request that `endpoint` serves.
+    """
+    if len(content) > MAX_LINE_BYTES:
+        message = f"This line has {len(content)} bytes; at most {MAX_LINE_BYTES} are served: split the request."
+        raise BadLine(Fault("line_too_long", message, number), None)
+    try:
+        fields = _FIELDS.decode(content.decode())  # `Raw` itself accepts bytes that are not UTF-8
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        message = f"This line is not parseable as valid JSON: {error}."
+        raise BadLine(Fault("invalid_json_line", message, number), None) from error
+    custom_id = _custom_id(fields, number)
+    _one_of(fields.method, "method", ("POST",), number, custom_id)
+    url = _one_of(fields.url, "url", ENDPOINTS, number, custom_id)
+    if url != endpoint:
+        message = f"The URL {url!r} does not match the endpoint {endpoint!r} of the batch."
+        raise BadLine(Fault("url_mismatch", message, number, "url"), custom_id)
+    body = _body(fields.body, number, custom_id)
+    return BatchRequest(custom_id, _model(body, number, custom_id), body)
+
+
+def duplicate(number: int, custom_id: str) -> BadLine:
+    """Return the fault of a line whose `custom_id` an earlier line has."""
+    message = (
+        f"The custom_id {custom_id[:80]!r} for this request is a duplicate of another request."
+        " The custom_id parameter must be unique for each request in a batch."
+    )
+    return BadLine(Fault(DUPLICATE, message, number, "custom_id"), custom_id)
+
+
+def other_model(number: int, request: BatchRequest, model: str) -> BadLine:
+    """Return the fault of a line with another model than the batch."""
+    message = (
+        f"The model {request.model[:80]!r} does not match the model {model[:80]!r} of the first request:"
+        " all requests of a batch have the same model."
+    )
+    return BadLine(Fault("model_mismatch", message, number, "body.model"), request.custom_id)
+
+
+def unknown_model(number: int, request: BatchRequest, known: tuple[str, ...]) -> BadLine:
+    """Return the fault of a line with a model that no pool of the namespace serves."""
+    message = (
+        f"The model {request.model[:80]!r} does not exist. Models that pools serve:"
+        f" {', '.join(known[:20]) or 'none'}."
+    )
+    return BadLine(Fault("model_not_found", message, number, "body.model"), request.custom_id)
+
+
+def _custom_id(fields: _Fields, number: int) -> str:
+    value = _ANY.decode(fields.custom_id)
+    if value is None:
+        raise _missing("custom_id", number, None)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_CUSTOM_ID:
+        message = (
+            f"custom_id must be a text of 1 to {MAX_CUSTOM_ID} characters, got {_shown(value)}."
+        )
+        raise BadLine(Fault("invalid_value", message, number, "custom_id"), None)
+    return value
+
+
+def _one_of(
+    raw: msgspec.Raw, name: str, allowed: tuple[str, ...], number: int, custom_id: str
+) -> str:
+    value = _ANY.decode(raw)
+    if value is None:
+        raise _missing(name, number, custom_id)
+    if not isinstance(value, str) or value not in allowed:
+        message = f"{name} must be one of {', '.join(allowed)}, got {_shown(value)}."
+        raise BadLine(Fault(f"invalid_{name}", message, number, name), custom_id)
+    return value
+
+
+def _body(raw: msgspec.Raw, number: int, custom_id: str) -> dict[str, msgspec.Raw]:
+    if bytes(raw).strip() == b"null":
+        raise _missing("body", number, custom_id)
+    try:
+        body = _BODY.decode(raw)
+    except msgspec.MsgspecError as error:
+        message = f"body must be a JSON object, got {bytes(raw)[:40]!r}."
+        raise BadLine(Fault("invalid_value", message, number, "body"), custom_id) from error
+    if bytes(body.get("stream", msgspec.Raw(b"false"))) not in (b"false", b"null"):
+        message = "A batch has no streams: remove stream from the body."
+        raise BadLine(Fault("invalid_value", message, number, "body.stream"), custom_id)
+    return body
+
+
+def _model(body: dict[str, msgspec.Raw], number: int, custom_id: str) -> str:
+    model = _ANY.decode(body.get("model", msgspec.Raw(b"null")))
+    if model is None:
+        raise _missing("body.model", number, custom_id)
+    if not isinstance(model, str) or not model:
+        message = f"body.model must be a text, got {_shown(model)}."
+        raise BadLine(Fault("invalid_value", message, number, "body.model"), custom_id)
+    return model
+
+
+def _missing(name: str, number: int, custom_id: str | None) -> BadLine:
+    message = f"Missing required parameter: {name}."
+    return BadLine(Fault("missing_required_parameter", message, number, name), custom_id)
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:80]

@@ -1,0 +1,157 @@
+"""`serving`: assembles the parts of the service and runs them until it is stopped."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from penstock_api.api_keys import ApiKeyRing
+from penstock_batches.config import BatchSettings
+from penstock_batches.dispatch.dispatcher import Dispatcher
+from penstock_batches.dispatch.recorder import Recorder
+from penstock_batches.dispatch.sender import Sender
+from penstock_batches.errors import StoreUnavailable
+from penstock_batches.http.batches import BatchRoutes
+from penstock_batches.http.caller import Callers
+from penstock_batches.http.files import FileRoutes
+from penstock_batches.http.server import client_app, listening, status_app
+from penstock_batches.payloads import Payloads
+from penstock_batches.pools import Pools
+from penstock_batches.store.base import Store
+from penstock_batches.store.redis import RedisStore
+from penstock_batches.store.sqlite import SqliteStore
+from penstock_batches.telemetry import BatchesCollector
+from penstock_batches.work.finalizer import Finalizer
+from penstock_batches.work.intake import Intake
+from penstock_batches.work.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+OPEN_RETRY_SECONDS: Final = 1.0
+CANCEL_SECONDS: Final = 0.5
+
+
+def make_store(settings: BatchSettings) -> Store:
+    """Return the store that the settings choose."""
+    if settings.store == "Redis":
+        ca_file = Path(settings.redis_ca_file) if settings.redis_ca_file else None
+        return RedisStore(settings.redis_url, settings.namespace, ca_file)
+    return SqliteStore(settings.store_folder)
+
+
+class Service:
+    """The parts of the service, which share a store and a volume."""
+
+    def __init__(self, settings: BatchSettings) -> None:
+        self.settings = settings
+        owner = secrets.token_hex(8)
+        self.ring = ApiKeyRing(Path(settings.api_keys_file)) if settings.api_keys_file else None
+        self.store = make_store(settings)
+        self.payloads = Payloads(settings.payload_folder)
+        self.pools = Pools(settings)
+        self.callers = Callers(self.ring)
+        self.recorder = Recorder(self.store, self.payloads, owner)
+        self.sender = Sender(settings, self.payloads, self.pools, self.ring)
+        self.dispatcher = Dispatcher(settings, self.store, self.sender, self.recorder, owner)
+        self.supervisor = Supervisor(
+            self.store,
+            self.payloads,
+            self.pools,
+            Intake(self.store, self.payloads, self.pools, self.recorder),
+            Finalizer(self.store, self.payloads, settings.file_days),
+            owner,
+            self.dispatcher.wake,
+        )
+        self.files = FileRoutes(settings, self.store, self.payloads, self.callers)
+        self.batches = BatchRoutes(self.store, self.files, self.callers, self._batches_changed)
+        self.ready = False
+        self.port = self.status_port = 0
+        """Ports of clients and of health and metrics, once they listen."""
+
+    async def open(self) -> None:
+        """Open the store, for as long as it takes, and prepare the volume."""
+        await asyncio.to_thread(self.payloads.prepare)
+        while True:
+            try:
+                await self.store.open()
+                break
+            except StoreUnavailable as error:
+                log.warning("the store cannot be opened, and is tried again: %s", error)
+                await asyncio.sleep(OPEN_RETRY_SECONDS)
+        self.ready = True
+
+    def status(self) -> dict[str, object]:
+        """Return what `/status` shows: the batches that have not ended, with their counts."""
+        batches = [
+            {
+                "id": batch.id,
+                "tenant": batch.tenant,
+                "model": batch.model,
+                "status": batch.status.value,
+                "created_at": batch.created_at,
+                "expires_at": batch.expires_at,
+                "counts": {
+                    "total": counts.total,
+                    "completed": counts.completed,
+                    "failed": counts.failed,
+                },
+            }
+            for batch, counts in self.supervisor.active
+        ]
+        return {"batches": batches, "models": self.pools.models}
+
+    def _batches_changed(self) -> None:
+        self.supervisor.wake()
+        self.dispatcher.wake()
+
+
+@asynccontextmanager
+async def serving(settings: BatchSettings) -> AsyncIterator[Service]:
+    """Serve clients and dispatch; at the end, drain."""
+    service = Service(settings)
+    registry = CollectorRegistry()
+    collector = BatchesCollector(
+        service.supervisor, service.dispatcher, service.sender, service.recorder, service.payloads
+    )
+    await asyncio.to_thread(service.payloads.prepare)
+    registry.register(collector)
+    status = status_app(registry, lambda: service.ready, service.status)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(service.sender.close)
+        status_port = await stack.enter_async_context(
+            listening(status, settings.host, settings.status_port)
+        )
+        await service.open()
+        stack.push_async_callback(service.store.close)
+        clients = client_app([service.files.add_to, service.batches.add_to])
+        background = [
+            asyncio.create_task(run)
+            for run in (service.callers.watch(), service.pools.watch(), service.recorder.run())
+        ]
+        background += [
+            asyncio.create_task(service.supervisor.run()),
+            asyncio.create_task(service.dispatcher.run()),
+        ]
+        try:
+            async with listening(clients, settings.host, settings.port) as port:
+                service.port, service.status_port = port, status_port
+                log.info("listening", extra={"port": port, "status_port": status_port})
+                yield service
+            service.ready = False
+            await service.dispatcher.drain(settings.drain_seconds)
+        finally:
+            await _stopped(background)
+
+
+async def _stopped(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel `tasks` until they have ended: a cancellation that meets the end of a call to Redis gets lost in its client."""
+    running = set(tasks)
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)

@@ -1,0 +1,1 @@
+"""The state of files, batches and lines, behind one interface with two backends."""

@@ -1,0 +1,96 @@
+"""Metrics of the batch service, computed at each scrape from its state."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from penstock_batches.dispatch.dispatcher import Dispatcher
+from penstock_batches.dispatch.recorder import Recorder
+from penstock_batches.dispatch.sender import Sender
+from penstock_batches.payloads import Payloads
+from penstock_batches.work.supervisor import Supervisor
+
+PREFIX = "penstock_batches"
+
+
+class BatchesCollector(Collector):
+    """Collects from the parts of the service."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        dispatcher: Dispatcher,
+        sender: Sender,
+        recorder: Recorder,
+        payloads: Payloads,
+    ) -> None:
+        self._supervisor = supervisor
+        self._dispatcher = dispatcher
+        self._sender = sender
+        self._recorder = recorder
+        self._payloads = payloads
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics."""
+        yield from self._batches()
+        in_flight = _gauge("lines_in_flight", "Lines that a pool computes", "model")
+        window = _gauge("window_lines", "Lines that may be in flight to a pool", "model")
+        for model, gate in self._dispatcher.gates.items():
+            in_flight.add_metric([model], gate.in_flight)
+            window.add_metric([model], int(gate.window.size))
+        yield in_flight
+        yield window
+        lines = CounterMetricFamily(
+            f"{PREFIX}_lines",
+            "Answers by end: Output, Error, or Discarded since it came too late",
+            labels=["end"],
+        )
+        for end, count in self._recorder.recorded.items():
+            lines.add_metric([end], count)
+        yield lines
+        attempts = CounterMetricFamily(
+            f"{PREFIX}_attempts",
+            "Requests to pools by status, or Lost or Unreachable",
+            labels=["status"],
+        )
+        for status, count in self._sender.attempts.items():
+            attempts.add_metric([status], count)
+        yield attempts
+        free = GaugeMetricFamily(f"{PREFIX}_volume_free_bytes", "Room on the volume of payloads")
+        free.add_metric([], self._payloads.free_bytes())
+        yield free
+
+    def _batches(self) -> Iterable[Metric]:
+        now = time.time()
+        active = self._supervisor.active
+        batches = _gauge("active", "Batches that have not ended", "status")
+        for status, count in Counter(batch.status.value for batch, _ in active).items():
+            batches.add_metric([status], count)
+        yield batches
+        left = _gauge("lines_left", "Lines of batches in progress without an answer", "model")
+        rate = _gauge(
+            "required_lines_per_second",
+            "Rate at which a model's batches meet their windows, each over its remaining time",
+            "model",
+        )
+        lines_left: Counter[str] = Counter()
+        required: dict[str, float] = {}
+        for batch, counts in active:
+            if batch.model is not None:
+                seconds = max(1.0, batch.expires_at - now)
+                lines_left[batch.model] += counts.left
+                required[batch.model] = required.get(batch.model, 0.0) + counts.left / seconds
+        for model, count in lines_left.items():
+            left.add_metric([model], count)
+            rate.add_metric([model], required[model])
+        yield left
+        yield rate
+
+
+def _gauge(name: str, text: str, label: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=[label])

@@ -1,0 +1,1 @@
+"""Drives batches through their states: validates inputs, and writes the files of answers."""

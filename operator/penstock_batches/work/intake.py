@@ -1,0 +1,171 @@
+"""`Intake`: reads the input of a batch line by line, and records what can be served and what cannot."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from penstock_batches import requests, transitions
+from penstock_batches.dispatch.recorder import Recorder
+from penstock_batches.errors import Conflict
+from penstock_batches.payloads import Payloads
+from penstock_batches.pools import Pools
+from penstock_batches.records import Batch, Fault, Line
+from penstock_batches.requests import BadLine
+from penstock_batches.results import fault_line
+from penstock_batches.store.base import Store
+
+GROUP_LINES: Final = 500
+GROUP_BYTES: Final = 8 * 2**20
+"""Lines that are read in one go: neither a long file nor long lines hold a thread or fill the memory."""
+MAX_REPORTED_FAULTS: Final = 100
+"""Faults in the batch itself; the error file has all of them."""
+
+
+class LineReader:
+    """Reads a file of lines in groups; blank lines are counted and left out. Blocks on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises: FileNotFoundError: there is no such file."""
+        self._stream: BinaryIO = path.open("rb")
+        self._number = 0
+        self._offset = 0
+
+    def group(self) -> list[tuple[Line, bytes]]:
+        """Return the next lines with their content, which is cut behind the longest that is served; empty at the end."""
+        lines: list[tuple[Line, bytes]] = []
+        size = 0
+        while len(lines) < GROUP_LINES and size < GROUP_BYTES:
+            content = self._stream.readline(requests.MAX_LINE_BYTES + 1)
+            if not content:
+                break
+            self._number += 1
+            start, length = self._offset, len(content)
+            length += self._rest(content)
+            self._offset += length
+            if content.strip():
+                lines.append((Line(self._number, start, length), content))
+                size += len(content)
+        return lines
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+    def _rest(self, content: bytes) -> int:
+        """Skip what is left of a line; return its length."""
+        skipped = 0
+        while content and not content.endswith(b"\n"):
+            content = self._stream.readline(requests.MAX_LINE_BYTES)
+            skipped += len(content)
+        return skipped
+
+
+class Check:
+    """What the lines of a batch have in common: one model, and a `custom_id` each."""
+
+    def __init__(self, endpoint: str, models: tuple[str, ...]) -> None:
+        self._endpoint = endpoint
+        self._models = models
+        self._seen: set[bytes] = set()
+        self.model: str | None = None
+        """Model of the first line that can be served."""
+
+    def fault(self, line: Line, content: bytes) -> BadLine | None:
+        """Return what is wrong with the next line, if anything is."""
+        try:
+            request = requests.read_request(content.strip(), line.number, self._endpoint)
+        except BadLine as bad:
+            return bad
+        digest = hashlib.blake2b(request.custom_id.encode(), digest_size=16).digest()
+        if digest in self._seen:
+            return requests.duplicate(line.number, request.custom_id)
+        self._seen.add(digest)
+        if request.model not in self._models:
+            return requests.unknown_model(line.number, request, self._models)
+        if self.model is None:
+            self.model = request.model
+        elif request.model != self.model:
+            return requests.other_model(line.number, request, self.model)
+        return None
+
+    def faults(self, group: list[tuple[Line, bytes]]) -> Iterator[tuple[Line, BadLine]]:
+        """Yield the lines of a group that cannot be served."""
+        for line, content in group:
+            bad = self.fault(line, content)
+            if bad is not None:
+                yield line, bad
+
+
+class Intake:
+    """Validates batches; an interrupted validation begins again and changes nothing that is recorded."""
+
+    def __init__(self, store: Store, payloads: Payloads, pools: Pools, recorder: Recorder) -> None:
+        self._store = store
+        self._payloads = payloads
+        self._pools = pools
+        self._recorder = recorder
+
+    async def validate(self, batch: Batch) -> None:
+        """Record the lines of `batch`, and start it or fail it.
+
+        Raises:
+            StoreUnavailable: the store is away; validate again.
+        """
+        try:
+            reader = await asyncio.to_thread(LineReader, self._payloads.path(batch.input_file_id))
+        except FileNotFoundError:
+            await self._fail(batch, [Fault("file_not_found", "The input file is gone.")])
+            return
+        try:
+            await self._read(batch, reader)
+        except Conflict:  # cancelled meanwhile
+            return
+        finally:
+            await asyncio.to_thread(reader.close)
+
+    async def _read(self, batch: Batch, reader: LineReader) -> None:
+        check = Check(batch.endpoint, self._pools.models)
+        total, faults = 0, list[Fault]()
+        while group := await asyncio.to_thread(reader.group):
+            total += len(group)
+            if total > requests.MAX_LINES:
+                await self._fail(batch, [_too_many()])
+                return
+            bad = await asyncio.to_thread(lambda lines: list(check.faults(lines)), group)
+            await self._store.add_lines(batch.id, [line for line, _ in group])
+            await asyncio.gather(*(self._reject(batch, line, each) for line, each in bad))
+            faults += [each.fault for _, each in bad]
+        await self._store.set_total(batch.id, total)
+        if check.model is None:
+            await self._fail(batch, faults or [_empty()])
+            return
+        reported = tuple(faults[:MAX_REPORTED_FAULTS])
+        await self._store.write(transitions.started(batch, check.model, reported, time.time()))
+
+    async def _reject(self, batch: Batch, line: Line, bad: BadLine) -> None:
+        """Record the fault of a line. One with the `custom_id` of another line has none in the error file."""
+        custom_id = None if bad.fault.code == requests.DUPLICATE else bad.custom_id
+        text = fault_line(batch.id, line.number, custom_id, bad.fault)
+        await self._recorder.record(batch.id, line.number, text, ok=False)
+
+    async def _fail(self, batch: Batch, faults: list[Fault]) -> None:
+        reported = tuple(faults[:MAX_REPORTED_FAULTS])
+        await self._store.write(transitions.failed(batch, reported, time.time()))
+        await self._recorder.forget(batch.id)
+        await asyncio.to_thread(self._payloads.forget_answers, batch.id)
+        await self._store.forget_lines(batch.id)
+
+
+def _empty() -> Fault:
+    return Fault("empty_file", "The batch file is empty: it must have a request in each line.")
+
+
+def _too_many() -> Fault:
+    message = (
+        f"The batch file has more than {requests.MAX_LINES} requests, the most that a batch may have:"
+        " split it into several batches."
+    )
+    return Fault("too_many_tasks", message, requests.MAX_LINES + 1)

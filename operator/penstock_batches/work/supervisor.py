@@ -1,0 +1,150 @@
+"""`Supervisor`: looks at every batch that has not ended, and does what its state needs."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+from penstock_batches import transitions
+from penstock_batches.errors import BatchesError, Conflict, StoreUnavailable
+from penstock_batches.payloads import Payloads
+from penstock_batches.pools import Pools
+from penstock_batches.records import Batch, Counts, Status
+from penstock_batches.store.base import Store
+from penstock_batches.work.finalizer import Finalizer
+from penstock_batches.work.intake import Intake
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.5
+CLAIM_SECONDS: Final = 30.0
+SWEEP_SECONDS: Final = 60.0
+SWEPT_FILES: Final = 100
+ORPHAN_SECONDS: Final = 3600.0
+"""Age from which content without a record is of no upload that is still being recorded."""
+
+
+class Supervisor:
+    """Validates, closes and finalizes batches, one of them at a time, and deletes files whose time is over."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  its parts
+        self,
+        store: Store,
+        payloads: Payloads,
+        pools: Pools,
+        intake: Intake,
+        finalizer: Finalizer,
+        owner: str,
+        changed: Callable[[], None],
+    ) -> None:
+        """`changed` is called when a batch has begun or ended."""
+        self._store = store
+        self._payloads = payloads
+        self._pools = pools
+        self._intake = intake
+        self._finalizer = finalizer
+        self._owner = owner
+        self._changed = changed
+        self._wake = asyncio.Event()
+        self._swept = self._swept_content = float("-inf")
+        self.active: list[tuple[Batch, Counts]] = []
+        """Batches that have not ended, as last seen."""
+
+    def wake(self) -> None:
+        """Look at the batches now."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Supervise until cancelled."""
+        while True:
+            try:
+                await self._look()
+                await self._sweep()
+            except StoreUnavailable as error:
+                log.warning("batches wait for the store: %s", error)
+            except Exception:
+                log.exception("a look at the batches failed and is repeated")
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+            self._wake.clear()
+
+    async def _look(self) -> None:
+        active = await self._store.active()
+        self.active = [(batch, await self._store.counts(batch.id)) for batch in active]
+        for batch, counts in self.active:
+            try:
+                await self._advance(batch, counts)
+            except Conflict:
+                continue  # another replica or a cancellation was faster
+            except StoreUnavailable:
+                raise
+            except BatchesError as error:
+                log.warning("%s is %s and waits: %s", batch.id, batch.status, error)
+            except Exception:
+                log.exception("%s is %s, and what it needs is repeated", batch.id, batch.status)
+
+    async def _advance(self, batch: Batch, counts: Counts) -> None:
+        match batch.status:
+            case Status.VALIDATING if self._pools.listed:
+                await self._claimed(batch, self._intake.validate)
+            case Status.IN_PROGRESS if transitions.closes(batch, counts, time.time()):
+                closed = await self._store.write(transitions.finalizing(batch, time.time()))
+                self._changed()
+                await self._claimed(closed, self._finalizer.finalize)
+            case Status.FINALIZING | Status.CANCELLING:
+                await self._claimed(batch, self._finalizer.finalize)
+            case _:
+                return
+
+    async def _claimed(
+        self, batch: Batch, work: Callable[[Batch], Coroutine[None, None, None]]
+    ) -> None:
+        """Do `work` if no other replica does it, and keep the claim meanwhile."""
+        if not await self._claim(batch):
+            return
+        task = asyncio.create_task(work(batch))
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=CLAIM_SECONDS / 3)
+                if not task.done() and not await self._claim(batch):
+                    return
+            await task
+            self._changed()
+        finally:
+            task.cancel()
+
+    async def _claim(self, batch: Batch) -> bool:
+        return await self._store.claim(batch.id, self._owner, CLAIM_SECONDS)
+
+    async def _sweep(self) -> None:
+        now = time.monotonic()
+        if now - self._swept < SWEEP_SECONDS:
+            return
+        self._swept = now
+        used = {batch.input_file_id for batch in await self._store.active()}
+        for file in await self._store.expired_files(time.time(), SWEPT_FILES):
+            if file.id not in used:
+                await self._store.delete_file(file.id)
+                await asyncio.to_thread(self._payloads.delete, file.id)
+        await self._sweep_answers()
+        if now - self._swept_content >= ORPHAN_SECONDS:
+            self._swept_content = now
+            await self._sweep_content()
+
+    async def _sweep_content(self) -> None:
+        """Delete content that a kill left without a record."""
+        before = time.time() - ORPHAN_SECONDS
+        for file_id in await asyncio.to_thread(self._payloads.files_before, before):
+            if await self._store.file(file_id) is None:
+                await asyncio.to_thread(self._payloads.delete, file_id)
+
+    async def _sweep_answers(self) -> None:
+        """Delete the answers of batches that have ended."""
+        for batch_id in await asyncio.to_thread(self._payloads.answered_batches):
+            batch = await self._store.batch(batch_id)
+            if batch is not None and batch.status in transitions.ENDED:
+                await self._finalizer.forget(batch_id)

@@ -1,0 +1,62 @@
+"""A real `redis-server` (or `valkey-server`) on loopback with an append-only file, which a test can kill and start again."""
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
+MISSING = "needs redis-server or valkey-server: apt-get install redis-server"
+
+
+class RedisServer:
+    """A server whose writes are on disk when it answers."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._folder = folder
+        self._arguments = arguments
+        self.port = _free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """URL of the server."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it, and wait until it serves what it has on disk."""
+        assert PROGRAM is not None
+        self.process = subprocess.Popen(
+            [
+                PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder),
+                "--appendonly", "yes", "--appendfsync", "always", "--save", "", *self._arguments,
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        deadline = time.monotonic() + 30
+        while not self._serves():
+            assert self.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def _serves(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(64).startswith(b"+PONG") or bool(self._arguments)
+        except OSError:
+            return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

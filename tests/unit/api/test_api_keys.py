@@ -1,0 +1,40 @@
+"""The ring of API keys as the batch service searches it; how the runtime does is in `tests/unit/runtime/http/test_keys.py`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock_api.api_keys import ApiKeyRing, digest, presented_key
+
+KEYS = [
+    {"key": "first-of-search", "tenant": "search"},
+    {"key": "second-of-search", "tenant": "search"},
+    {"key": "only-of-chat", "tenant": "chat"},
+]
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> ApiKeyRing:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": KEYS}))
+    keys = ApiKeyRing(path)
+    keys.reload()
+    return keys
+
+
+def test_a_tenant_has_the_preferred_key_or_another_of_its_own(ring: ApiKeyRing) -> None:
+    def key(tenant: str, preferred: str) -> str | None:
+        match = ring.of_tenant(tenant, digest(preferred).hex())
+        return None if match is None else match.key
+
+    assert key("search", "second-of-search") == "second-of-search"
+    assert key("search", "a-revoked-key") == "first-of-search"
+    assert key("chat", "first-of-search") == "only-of-chat"
+    assert key("unknown", "first-of-search") is None
+
+
+def test_a_key_is_presented_in_either_header() -> None:
+    assert presented_key({"Authorization": "bearer  abc "}) == "abc"
+    assert presented_key({"X-Api-Key": "abc"}) == "abc"
+    assert presented_key({"Authorization": "Basic abc"}) == ""

@@ -1,0 +1,65 @@
+"""A tenant, known by its API key, sees no other's files and batches."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from tests.support.batches.served import Served, api_only, settings
+
+KEYS = [
+    {"key": "key-of-search", "tenant": "search"},
+    {"key": "another-of-search", "tenant": "search"},
+    {"key": "key-of-chat", "tenant": "chat"},
+]
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": KEYS}))
+    async with api_only(settings(tmp_path, api_keys_file=str(keys))) as running:
+        assert running.service.ring is not None
+        running.service.ring.reload()
+        yield running
+
+
+async def test_requests_without_a_valid_key_are_refused(served: Served) -> None:
+    async with served.client("wrong-key") as stranger:
+        with pytest.raises(openai.AuthenticationError) as caught:
+            await stranger.files.list()
+        assert caught.value.code == "invalid_api_key"
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.files.create(file=b"x", purpose="batch")
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.batches.cancel("batch_1")
+
+
+async def test_keys_of_one_tenant_share_and_another_tenant_sees_nothing(served: Served) -> None:
+    search, more, chat = (served.client(each["key"]) for each in KEYS)
+    async with search, more, chat:
+        uploaded = await search.files.create(file=b"{}\n", purpose="batch")
+        batch = await search.batches.create(
+            input_file_id=uploaded.id, endpoint="/v1/completions", completion_window="24h"
+        )
+        assert [each.id async for each in more.files.list()] == [uploaded.id]
+        assert (await more.batches.retrieve(batch.id)).id == batch.id
+        assert [each.id async for each in chat.files.list()] == []
+        assert [each.id async for each in chat.batches.list()] == []
+        for call in (
+            chat.files.retrieve(uploaded.id),
+            chat.files.content(uploaded.id),
+            chat.files.delete(uploaded.id),
+            chat.files.list(after=uploaded.id),
+            chat.batches.retrieve(batch.id),
+            chat.batches.cancel(batch.id),
+            chat.batches.list(after=batch.id),
+            chat.batches.create(
+                input_file_id=uploaded.id, endpoint="/v1/completions", completion_window="24h"
+            ),
+        ):
+            with pytest.raises(openai.NotFoundError):
+                await call
+        assert (await search.batches.retrieve(batch.id)).status == "validating"

@@ -1,0 +1,219 @@
+"""What every backend of the store guarantees, on SQLite and on a real Redis."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from penstock_batches.errors import Conflict, StoreUnavailable
+from penstock_batches.records import Answer, Counts, Status
+from penstock_batches.store.base import Store
+from penstock_batches.store.redis import RedisStore
+from penstock_batches.store.sqlite import SqliteStore
+from tests.support.batches.redis_server import MISSING, PROGRAM, RedisServer
+from tests.unit.batches.values import NOW, batch, file, in_progress, lines
+
+FOREVER = 600.0
+
+
+def answer(number: int, segment: str = "first", *, ok: bool = True) -> Answer:
+    return Answer(number, segment, 0, 5, ok)
+
+
+async def leased(store: Store, owner: str, limit: int, seconds: float = FOREVER) -> list[int]:
+    taken = await store.lease("batch_1", owner, limit, seconds)
+    return [line.number for line in taken]
+
+
+async def test_files_of_a_tenant_come_in_pages_and_others_do_not(store: Store) -> None:
+    for number in range(5):
+        await store.add_file(file(number, "ours"))
+    await store.add_file(file(9, "theirs"))
+    newest = await store.files("ours", None, 3)
+    assert [each.id for each in newest] == ["file-4", "file-3", "file-2"]
+    assert [each.id for each in await store.files("ours", newest[-1], 3)] == ["file-1", "file-0"]
+    oldest = await store.files("ours", None, 2, newest_first=False)
+    assert [each.id for each in oldest] == ["file-0", "file-1"]
+    more = await store.files("ours", oldest[-1], 9, newest_first=False)
+    assert [each.id for each in more] == ["file-2", "file-3", "file-4"]
+
+
+async def test_a_deleted_file_is_gone_from_record_list_and_ends(store: Store) -> None:
+    await store.add_file(file(expires_at=NOW))
+    assert await store.expired_files(NOW - 1, 9) == []
+    assert await store.expired_files(NOW, 9) == [file(expires_at=NOW)]
+    await store.delete_file("file-1")
+    await store.delete_file("file-1")
+    assert await store.file("file-1") is None
+    assert await store.files("", None, 9) == await store.expired_files(NOW, 9) == []
+
+
+async def test_batches_of_a_tenant_come_newest_first_in_pages(store: Store) -> None:
+    for number in range(4):
+        await store.add_batch(batch(number, "ours"))
+    await store.add_batch(batch(9, "theirs"))
+    page = await store.batches("ours", None, 3)
+    assert [each.id for each in page] == ["batch_3", "batch_2", "batch_1"]
+    assert [each.id for each in await store.batches("ours", page[-1], 3)] == ["batch_0"]
+
+
+async def test_a_write_at_another_revision_conflicts(store: Store) -> None:
+    await store.add_batch(batch())
+    read = await store.batch("batch_1")
+    assert read == batch()
+    written = await store.write(replace(batch(), status=Status.FAILED))
+    assert await store.batch("batch_1") == written
+    with pytest.raises(Conflict):
+        await store.write(replace(batch(), status=Status.IN_PROGRESS))
+
+
+async def test_an_ended_batch_is_not_active(store: Store) -> None:
+    await store.add_batch(batch(2))
+    await store.add_batch(batch(1, expires_at=NOW + 10**6))
+    assert [each.id for each in await store.active()] == ["batch_2", "batch_1"]
+    await store.write(replace(batch(2), status=Status.FAILED))
+    assert [each.id for each in await store.active()] == ["batch_1"]
+
+
+async def test_a_claim_is_of_one_owner_until_it_ends(store: Store) -> None:
+    await store.add_batch(batch())
+    assert await store.claim("batch_1", "one", 0.3)
+    assert await store.claim("batch_1", "one", 0.3)
+    assert not await store.claim("batch_1", "two", FOREVER)
+    await asyncio.sleep(0.4)
+    assert await store.claim("batch_1", "two", FOREVER)
+
+
+async def test_lines_are_leased_once_and_in_order(store: Store) -> None:
+    await store.add_batch(in_progress())
+    await store.add_lines("batch_1", lines(3))
+    await store.add_lines("batch_1", lines(5))  # a validation that began again
+    assert await store.lease("batch_1", "one", 2, FOREVER) == lines(2)
+    assert await leased(store, "two", 9) == [3, 4, 5]
+    assert await leased(store, "three", 9) == []
+
+
+async def test_lines_are_leased_in_progress_only(store: Store) -> None:
+    await store.add_batch(batch())
+    await store.add_lines("batch_1", lines(2))
+    assert await leased(store, "one", 9) == []
+
+
+async def test_a_lease_that_ends_gives_the_line_to_another_owner(store: Store) -> None:
+    await store.add_batch(in_progress())
+    await store.add_lines("batch_1", lines(2))
+    assert await leased(store, "dead", 1, 0.3) == [1]
+    await asyncio.sleep(0.4)
+    assert await leased(store, "alive", 9, 0.3) == [1, 2]
+
+
+async def test_a_renewed_lease_lasts_and_a_lost_one_cannot_be_renewed(store: Store) -> None:
+    await store.add_batch(in_progress())
+    await store.add_lines("batch_1", lines(1))
+    assert await leased(store, "one", 1, 0.6) == [1]
+    for _ in range(4):
+        await asyncio.sleep(0.2)
+        await store.renew("batch_1", "one", lines(1), 0.6)
+        assert await leased(store, "two", 1, 0.6) == []
+    await asyncio.sleep(0.8)
+    assert await leased(store, "two", 1, 0.6) == [1]
+    await store.renew("batch_1", "one", lines(1), FOREVER)
+    await asyncio.sleep(0.8)
+    assert await leased(store, "three", 1, 0.6) == [1]
+
+
+async def test_a_released_line_is_leased_at_once(store: Store) -> None:
+    await store.add_batch(in_progress())
+    await store.add_lines("batch_1", lines(2))
+    assert await leased(store, "one", 2) == [1, 2]
+    await store.release("batch_1", "other", lines(2))
+    assert await leased(store, "two", 2) == []
+    await store.release("batch_1", "one", lines(1))
+    assert await leased(store, "two", 2) == [1]
+
+
+async def test_the_first_answer_of_a_line_stays(store: Store) -> None:
+    await store.add_batch(in_progress())
+    await store.add_lines("batch_1", lines(3))
+    await store.set_total("batch_1", 3)
+    await leased(store, "one", 2)
+    assert await store.answer("batch_1", [answer(1), answer(2, ok=False)]) == [1, 2]
+    assert await store.answer("batch_1", [answer(2, "late"), answer(3, "late")]) == [3]
+    kept = await store.answers("batch_1", 1, 9)
+    assert kept == [answer(1), answer(2, ok=False), answer(3, "late")]
+    assert await store.answers("batch_1", 2, 2) == [answer(2, ok=False)]
+    assert await store.counts("batch_1") == Counts(3, 2, 1)
+    assert await leased(store, "two", 9, 0.001) == []
+
+
+async def test_a_batch_that_is_cancelled_takes_no_answer(store: Store) -> None:
+    await store.add_batch(in_progress())
+    await store.add_lines("batch_1", lines(1))
+    assert await leased(store, "one", 1) == [1]
+    await store.write(replace(in_progress(), status=Status.CANCELLING))
+    assert await store.answer("batch_1", [answer(1)]) == []
+    assert await store.answers("batch_1", 1, 1) == []
+    assert await leased(store, "one", 1) == []
+
+
+async def test_forgotten_lines_leave_the_record_and_its_counts(store: Store) -> None:
+    await store.add_batch(in_progress())
+    await store.add_lines("batch_1", lines(1))
+    await store.set_total("batch_1", 1)
+    await store.answer("batch_1", [answer(1)])
+    await store.forget_lines("batch_1")
+    await store.renew("batch_1", "one", lines(1), FOREVER)
+    assert await store.answers("batch_1", 1, 1) == []
+    assert await store.counts("batch_1") == Counts(1, 1, 0)
+
+
+async def test_many_owners_lease_every_line_once(store: Store) -> None:
+    await store.add_batch(in_progress())
+    await store.add_lines("batch_1", lines(500))
+    taken: list[int] = []
+
+    async def owner(name: str) -> None:
+        while numbers := await leased(store, name, 7):
+            taken.extend(numbers)
+            assert await store.answer("batch_1", [answer(each) for each in numbers]) == numbers
+
+    await asyncio.gather(*(owner(str(number)) for number in range(8)))
+    assert sorted(taken) == list(range(1, 501))
+
+
+async def test_sqlite_gives_the_leases_of_an_ended_process_back(tmp_path: Path) -> None:
+    first = SqliteStore(tmp_path)
+    await first.open()
+    await first.add_batch(in_progress())
+    await first.add_lines("batch_1", lines(2))
+    assert await leased(first, "one", 1) == [1]
+    await first.close()
+    second = SqliteStore(tmp_path)
+    await second.open()
+    assert await leased(second, "two", 9) == [1, 2]
+    await second.close()
+
+
+async def test_redis_that_is_away_is_unavailable_and_keeps_what_it_took(tmp_path: Path) -> None:
+    if PROGRAM is None:
+        pytest.skip(MISSING)
+    server = RedisServer(tmp_path)
+    server.start()
+    store = RedisStore(server.url, "team-a")
+    try:
+        await store.open()
+        await store.add_batch(in_progress())
+        await store.add_lines("batch_1", lines(3))
+        assert await leased(store, "one", 1, 0.3) == [1]
+        assert await store.answer("batch_1", [answer(2)]) == [2]
+        server.kill()
+        with pytest.raises(StoreUnavailable):
+            await store.batch("batch_1")
+        server.start()
+        assert await store.batch("batch_1") == in_progress()
+        await asyncio.sleep(0.4)
+        assert await leased(store, "two", 9, 0.3) == [1, 3]
+    finally:
+        await store.close()
+        server.kill()
