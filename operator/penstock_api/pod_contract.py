@@ -183,6 +183,33 @@ class GenerationCurveSums(WireModel):
     sums: Annotated[tuple[float, ...], Field(min_length=15, max_length=15)]
 
 
+BackendName = Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
+
+
+class BackendCandidate(WireModel):
+    """One backend of a model, as the pod measured it."""
+
+    name: BackendName
+    rows_per_second: tuple[Annotated[float, Field(ge=0, lt=1e15)], ...] = ()
+    """Rows per second at each of `ModelBackendState.batch_sizes`; empty: not measured."""
+    greatest_error: float | None = None
+    """Greatest difference from the untouched model relative to its greatest output; None: not compared."""
+    message: str | None = None
+    """Reason why it cannot be selected; None: it can."""
+
+
+class ModelBackendState(WireModel):
+    """Backend of a model, and what the others would have given."""
+
+    name: BackendName
+    """The backend in use, a `penstock_api.types.model.ModelBackend` other than Auto."""
+    batch_sizes: tuple[Annotated[int, Field(ge=1, lt=2**31)], ...] = ()
+    """Rows of the measured batches; empty: the backend was not measured, since it was not a choice."""
+    candidates: tuple[BackendCandidate, ...] = ()
+    cached: bool = False
+    """Whether choice and compiled model are from a cache."""
+
+
 class State(WireModel):
     """Response to `GET /control/v1/state` and to an accepted `PATCH /control/v1/limits`."""
 
@@ -208,3 +235,5 @@ class State(WireModel):
     """Attention backend, for pods that generate text."""
     dtype: str | None = None
     """Data type of weights, keys and values, such as `bfloat16`, for pods that generate text."""
+    model_backend: ModelBackendState | None = None
+    """Backend of the model, for one-shot models that have a choice."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from penstock_api.pod_contract import CurveSums, Loading
+from penstock_api.pod_contract import CurveSums, Loading, ModelBackendState
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
@@ -220,6 +220,8 @@ class Acknowledgement:
     problem: str = ""
     loading: Loading | None = None
     """Progress of a load; None once the model is loaded."""
+    model_backend: ModelBackendState | None = None
+    """Backend that runs the model; None: unknown, or the pod generates text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,9 @@ class PoolState:
             generation = int(sample.limits_generation)
             if generation != last.generation and sample.time + behind > at + LAG_SECONDS:
                 bound = None if sample.batch_cap_bound is None else int(sample.batch_cap_bound)
-                corrected = Acknowledgement(generation, bound or last.effective_max)
+                corrected = Acknowledgement(
+                    generation, bound or last.effective_max, model_backend=last.model_backend
+                )
                 self.acknowledged[sample.uid] = (corrected, now)
 
     def record_acks(self, acks: Mapping[str, Acknowledgement], now: float) -> bool:

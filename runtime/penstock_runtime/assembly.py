@@ -50,5 +50,10 @@ def load_model(config: RuntimeConfig, taken: EnginePlacement) -> Model:
         load,
     )
 
-    options = ModelOptions(taken.threads, config.engine.dtype, compile=config.engine.compile)
+    options = ModelOptions(
+        taken.threads,
+        config.engine.dtype,
+        compile=config.engine.compile,
+        cache_folder=config.compiled_folder,
+    )
     return load(config.model, config.model_name, config.files_folder, options)

@@ -28,7 +28,18 @@ class ModelDType(StrEnum):
     BFLOAT16 = "BFloat16"
 
 
+class ModelBackend(StrEnum):
+    """Backend that runs a model of the tasks Tensor, Embedding and Classification."""
+
+    AUTO = "Auto"
+    EAGER = "Eager"
+    COMPILE = "Compile"
+    OPENVINO = "OpenVINO"
+    ONNX_RUNTIME = "ONNXRuntime"
+
+
 _TASK = "(has({0}.task) ? {0}.task : 'Tensor')"
+_PROGRAMS = (".pt2", ".onnx", ".xml")
 _FILES = ("persistentVolumeClaim", "huggingFace", "image", "s3")
 _DIRECTORY_TYPES = "PersistentVolumeClaim, HuggingFace, Image or S3"
 
@@ -36,9 +47,10 @@ _DIRECTORY_TYPES = "PersistentVolumeClaim, HuggingFace, Image or S3"
 def _path_matches_task(member: str) -> dict[str, str]:
     source = f"self.source.{member}"
     path = f"(has({source}.path) ? {source}.path : '.')"
+    is_program = " || ".join(f"{path}.endsWith('{suffix}')" for suffix in _PROGRAMS)
     return rule(
-        f"!has({source}) || {path}.endsWith('.pt2') == ({_TASK.format('self')} == 'Tensor')",
-        "path %s does not match task %s: a .pt2 program is for task Tensor, a directory for any other",
+        f"!has({source}) || ({_TASK.format('self')} == 'Tensor' ? {is_program} : !{path}.endsWith('.pt2'))",
+        "path %s does not match task %s: a program (.pt2, .onnx or .xml) is for task Tensor, a directory for any other",
         path,
         _TASK.format("self"),
         at=f".source.{member}.path",
@@ -71,6 +83,12 @@ class ModelSpec(ApiModel):
                 _TASK.format("self"),
                 at=".dtype",
             ),
+            rule(
+                f"!has(self.backend) || {_TASK.format('self')} != 'TextGeneration'",
+                "backend %s is not for task TextGeneration: set spec.generation.computeBackend, and remove backend",
+                "self.backend",
+                at=".backend",
+            ),
         )
     )
     name: (
@@ -88,5 +106,9 @@ class ModelSpec(ApiModel):
     dtype: ModelDType | None = None
     """Data type in which the model computes, for tasks on texts. Auto, the default, is the type of the model's files on a GPU; on a CPU
     Float32, or for TextGeneration the type that is measured to be faster."""
+    backend: ModelBackend | None = None
+    """Backend that runs a model of task Tensor, Embedding or Classification. Auto takes the fastest that is measured to agree with the
+    untouched model. A backend that is named is used, or the model does not load. Defaults to the backend of the files: Eager (torch) for
+    programs, modules and directories, ONNXRuntime for .onnx, OpenVINO for OpenVINO IR."""
     source: ModelSource
     """Source of the model."""

@@ -49,7 +49,7 @@ class ClaimSource(ApiModel):
     claim_name: Name
     """Name of the PersistentVolumeClaim."""
     path: RelativePath
-    """Relative path inside the volume: a `torch.export` program (`.pt2`), or for any task but Tensor a Hugging Face
+    """Relative path inside the volume: a program (`.pt2`, `.onnx` or OpenVINO `.xml`), or for any task but Tensor a Hugging Face
     directory (`config.json`, `tokenizer.json`, safetensors); `.` is the volume itself."""
 
 
@@ -68,7 +68,7 @@ class HuggingFaceSource(ApiModel):
     ) = None
     """Branch, tag or commit; a branch may refer to a newer commit at a pod's next start; defaults to main."""
     path: RelativePath | None = None
-    """Part of the repository to download: a directory, or for task Tensor a `.pt2` file; defaults to all of it."""
+    """Part of the repository to download: a directory, or for task Tensor a `.pt2`, `.onnx` or `.xml` file; defaults to all of it."""
     token_secret_ref: KeySelector | None = None
     """Key of a Secret in the pool's namespace with an access token; only the pods read it."""
     cache: ModelCache | None = None
@@ -84,7 +84,7 @@ class ImageSource(ApiModel):
     pull_policy: ImagePullPolicy | None = None
     """As core/v1; defaults to Always for the tag latest, else IfNotPresent."""
     path: RelativePath | None = None
-    """Path of the model in the image: a directory, or for task Tensor a `.pt2` file; defaults to its root."""
+    """Path of the model in the image: a directory, or for task Tensor a `.pt2`, `.onnx` or `.xml` file; defaults to its root."""
 
 
 class S3Source(ApiModel):
@@ -97,7 +97,7 @@ class S3Source(ApiModel):
     prefix: RelativePath | None = None
     """Directory in the bucket, as a key prefix; defaults to the whole bucket."""
     path: RelativePath | None = None
-    """Part of the prefix to download: a directory, or for task Tensor a `.pt2` object; defaults to all of it."""
+    """Part of the prefix to download: a directory, or for task Tensor a `.pt2`, `.onnx` or `.xml` object; defaults to all of it."""
     endpoint: (
         Annotated[
             str, Field(min_length=8, max_length=512, pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$")

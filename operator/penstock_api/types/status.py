@@ -8,7 +8,7 @@ from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition, ObservedGeneration
 from penstock_api.pod_contract import Generation
 from penstock_api.types.decision import LastDecision, ScalingStatus
-from penstock_api.types.fields import Count, Decimal, Name, ShortText, Word, list_map
+from penstock_api.types.fields import ATOMIC_LIST, Count, Decimal, Name, ShortText, Word, list_map
 
 
 class TemplateStatus(ApiModel):
@@ -40,6 +40,42 @@ class BatchStatus(ApiModel):
     """Generation of the published limits."""
     acknowledged_pods: Count | None = None
     """Pods that acknowledged that generation."""
+
+
+class ModelBackendCandidate(ApiModel):
+    """One backend of the model, as a pod measured it at its start."""
+
+    name: Word
+    """Name of the backend."""
+    rows_per_second: (
+        Annotated[tuple[Decimal, ...], Field(max_length=8, json_schema_extra=ATOMIC_LIST)] | None
+    ) = None
+    """Rows per second at each of `batchSizes`; absent if it was not measured."""
+    greatest_error: ShortText | None = None
+    """Greatest difference from the untouched model, relative to its greatest output."""
+    message: ShortText | None = None
+    """Reason why it cannot be selected."""
+
+
+class ModelBackendStatus(ApiModel):
+    """Backend that runs the model, and what the others would have given."""
+
+    name: Word
+    """Backend of most Ready pods."""
+    pods: Count | None = None
+    """Ready pods that use it."""
+    batch_sizes: (
+        Annotated[tuple[Count, ...], Field(max_length=8, json_schema_extra=ATOMIC_LIST)] | None
+    ) = None
+    """Rows of the measured batches."""
+    candidates: (
+        Annotated[
+            tuple[ModelBackendCandidate, ...],
+            Field(max_length=8, json_schema_extra=list_map("name")),
+        ]
+        | None
+    ) = None
+    """Backends that one of these pods measured."""
 
 
 class PolicyReference(ApiModel):
@@ -135,6 +171,8 @@ class PoolStatus(ApiModel):
     """Devices of the pool's pods."""
     batch: BatchStatus | None = None
     """Published batch cap, and the number of pods that acknowledged it."""
+    model_backend: ModelBackendStatus | None = None
+    """Backend that runs the model, and what the others would have given; absent for text generation."""
     policies: (
         Annotated[
             tuple[PolicyReference, ...], Field(max_length=64, json_schema_extra=list_map("name"))

@@ -113,7 +113,9 @@ def acknowledgement(path: str, status: int, body: bytes) -> Acknowledgement:
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"])) or "body"
             return Acknowledgement(None, None, f"{path} returned an invalid state: {field}")
-        return Acknowledgement(state.generation, state.effective_max)
+        return Acknowledgement(
+            state.generation, state.effective_max, model_backend=state.model_backend
+        )
     problem = f"{path} responded {status}{_error_text(body)}"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         return Acknowledgement(None, None, problem, _loading(body))

@@ -164,3 +164,9 @@ class RuntimeConfig:
         """Folder of the model's files once they are fetched; a source's path is relative to it."""
         fetched = self.model.source.fetched is not None
         return self.files.fetched_folder if fetched else self.files.model_folder
+
+    @property
+    def compiled_folder(self) -> Path | None:
+        """Folder of compiled models in the cache of a fetched model; None: its volume is not written."""
+        fetched = self.model.source.fetched is not None
+        return self.files.model_folder / ".penstock" / "compiled" if fetched else None

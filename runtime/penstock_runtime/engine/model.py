@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from penstock_api.pod_contract import ModelBackendState
 from penstock_api.types.model import Task
 from penstock_runtime.engine.padding import bucket_of
 from penstock_runtime.request import Group, Tensor
@@ -54,6 +55,8 @@ class ModelInfo:
     """Upper bounds of the lengths of ragged inputs that share a batch; empty: all lengths do, because none is padded."""
     labels: tuple[str, ...] = ()
     """Labels of a classifier, by index of its output."""
+    model_backend: ModelBackendState | None = None
+    """Backend that runs the model, and the measured alternatives; None: a model of its own code."""
 
     @property
     def has_free_dimensions(self) -> bool:

@@ -6,6 +6,7 @@ Inputs have the names of the exported `forward`; outputs the keys of a returned 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,15 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 from torch.utils import _pytree as pytree
+from typing_extensions import override
 
 from penstock_api.pod_contract import MAX_BATCH_SIZE
+from penstock_api.types.model import ModelBackend
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
+from penstock_runtime.models.backends.array_model import ArrayModel
+from penstock_runtime.models.backends.base import Program
+from penstock_runtime.models.backends.cache import digest_of
+from penstock_runtime.models.backends.source import Source
 from penstock_runtime.models.device.device import backend_of, choose_device
 from penstock_runtime.models.device.tensors import datatype_of_torch
 from penstock_runtime.models.torch_model import TorchModel
@@ -35,33 +42,79 @@ class Rows:
 
 
 def load_program(file: Path) -> Model:
-    """Return the model in `file`.
+    """Return the model in `file`, on eager torch.
 
     Raises:
         ModelLoadFailed: the file is missing or not a program, or its tensors have no common batch dimension.
     """
-    program = _read(file)
-    inputs = _input_values(program, file)
-    outputs = _output_values(program, file)
-    rows = _rows(program, inputs, file)
-    device = choose_device()
-    info = ModelInfo(
-        name=file.stem,
-        platform="pytorch_torch_export",
-        backend=backend_of(device),
-        inputs=_specs(inputs, program, rows, file, "input"),
-        outputs=_specs(outputs, program, rows, file, "output"),
-        max_rows=rows.max,
-    )
-    return TorchModel(info, _Call(program, rows.min, device), device)
+    return ProgramSource(file).native_model()
 
 
-def _read(file: Path) -> ExportedProgram:
+class ProgramSource(Source):
+    """A `.pt2` program; eager torch runs it as it was exported."""
+
+    native = ModelBackend.EAGER
+    digest_is_exact = True
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.device = choose_device()
+
+    @override
+    def digest(self) -> str:
+        _check_exists(self._file)
+        return digest_of([self._file])
+
+    @override
+    def native_model(self) -> Model:
+        call = _Call(self._program, self._rows.min, self.device)
+        return TorchModel(self.info, call, self.device)
+
+    @override
+    def untouched(self) -> Model:
+        return self.native_model()
+
+    @override
+    def program(self) -> tuple[Program, int]:
+        return Program(self.info, exported=self._program), self._rows.min
+
+    @override
+    def wrap(self, model: ArrayModel) -> Model:
+        return model
+
+    @cached_property
+    def info(self) -> ModelInfo:
+        """The declared tensors."""
+        program, file, rows = self._program, self._file, self._rows
+        inputs, outputs = _input_values(program, file), _output_values(program, file)
+        return ModelInfo(
+            name=file.stem,
+            platform="pytorch_torch_export",
+            backend=backend_of(self.device),
+            inputs=_specs(inputs, program, rows, file, "input"),
+            outputs=_specs(outputs, program, rows, file, "output"),
+            max_rows=rows.max,
+        )
+
+    @cached_property
+    def _program(self) -> ExportedProgram:
+        return _read(self._file)
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return _rows(self._program, _input_values(self._program, self._file), self._file)
+
+
+def _check_exists(file: Path) -> None:
     if not file.is_file():
         raise ModelLoadFailed(
             f"there is no file '{file}': correct the path in spec.model.source,"
             " or put the program there"
         )
+
+
+def _read(file: Path) -> ExportedProgram:
+    _check_exists(file)
     try:
         return torch.export.load(file)
     except Exception as error:

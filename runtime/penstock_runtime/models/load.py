@@ -4,17 +4,26 @@ import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from penstock_api.names import MODEL_FOLDER
-from penstock_api.types.model import ModelSpec, Task
+from penstock_api.pod_contract import ModelBackendState
+from penstock_api.types.model import ModelBackend, ModelSpec, Task
 from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
+from penstock_runtime.models.backends.cache import CompiledCache, key_of, this_processor
+from penstock_runtime.models.backends.selection import Loader, on_native
+from penstock_runtime.models.backends.source import Source
 from penstock_runtime.models.device.device import pin_threads
 from penstock_runtime.models.device.malloc import keep_freed_memory
-from penstock_runtime.models.export_program import load_program
-from penstock_runtime.models.python_factory import load_from_factory
+from penstock_runtime.models.export_program import ProgramSource
+from penstock_runtime.models.program_files import OnnxSource, OpenVinoSource
+from penstock_runtime.models.python_factory import open_factory
 from penstock_runtime.models.torch_model import TorchModel, Wrapping
 
 log = logging.getLogger(__name__)
+
+COMPILED_FOLDER = "/tmp/penstock-compiled"  # noqa: S108 - the pod's own volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +35,12 @@ class ModelOptions:
     dtype: DType = DType.AUTO
     """Data type of an encoder."""
     compile: bool = False
-    """Whether to use torch.compile, which needs a C++ compiler (CPU) and tens of seconds per model; only models
-    that are a plain torch call are compiled."""
+    """Whether to use torch.compile in this process, which needs a C++ compiler (CPU) and tens of seconds per model; only
+    models that are a plain torch call are compiled. A backend in the model's spec takes precedence."""
+    cache_folder: Path | None = None
+    """Where compiled models are kept next to the model; None: `private_folder` only."""
+    private_folder: Path = Path(COMPILED_FOLDER)
+    """Where compiled models are kept that contain code, or whose model is on a read-only volume."""
 
 
 def load(
@@ -43,9 +56,8 @@ def load(
     """
     pin_threads(options.threads)
     keep_freed_memory()
-    model = _load_source(spec, folder, options.dtype)
-    if options.compile:
-        _compile(model)
+    opened = _open(spec, folder, options.dtype)
+    model = _on_backend(opened, spec, options)
     try:
         model.info = replace(model.info, name=name)
     except AttributeError as error:
@@ -55,25 +67,58 @@ def load(
     return model
 
 
-def _load_source(spec: ModelSpec, folder: Path, dtype: DType) -> Model:
+def _open(spec: ModelSpec, folder: Path, dtype: DType) -> Source | Model:
     source, task = spec.source, spec.task or Task.TENSOR
     if source.files is not None:
         path = folder / (source.files.path or ".")
-        return load_program(path) if task is Task.TENSOR else _load_encoder(path, task, dtype)
+        return _open_file(path) if task is Task.TENSOR else _open_encoder(path, task, dtype)
     if source.module is not None:
-        return load_from_factory(source.module.factory, source.module.arguments or {})
+        return open_factory(source.module.factory, source.module.arguments or {})
     raise ModelLoadFailed(
         f"spec.model.source.type '{source.type}' has no matching member:"
         " set the member for this type"
     )
 
 
-def _load_encoder(folder: Path, task: Task, dtype: DType) -> Model:
-    from penstock_runtime.models.encoders.load import (  # noqa: PLC0415 - imports transformers on demand
-        load_encoder,
+def _open_file(path: Path) -> Source:
+    threads = torch.get_num_threads()
+    match path.suffix:
+        case ".onnx":
+            return OnnxSource(path, threads)
+        case ".xml":
+            return OpenVinoSource(path, threads)
+        case _:
+            return ProgramSource(path)
+
+
+def _open_encoder(folder: Path, task: Task, dtype: DType) -> Source:
+    from penstock_runtime.models.encoders.source import (  # noqa: PLC0415 - imports transformers on demand
+        EncoderSource,
     )
 
-    return load_encoder(folder, task, dtype)
+    return EncoderSource(folder, task, dtype)
+
+
+def _on_backend(opened: Source | Model, spec: ModelSpec, options: ModelOptions) -> Model:
+    wanted = spec.backend
+    if not isinstance(opened, Source):
+        if wanted not in (None, ModelBackend.AUTO, ModelBackend.EAGER):
+            raise ModelLoadFailed(
+                f"backend {wanted} cannot run the model: its factory returns a Model of its own code, not a"
+                " torch.nn.Module: remove spec.model.backend"
+            )
+        return opened
+    on_gpu = opened.device.type != "cpu"
+    if wanted is None or (wanted is ModelBackend.COMPILE and on_gpu):
+        model = on_native(opened, ModelBackendState(name=wanted or opened.native))
+        if options.compile or wanted is not None:
+            _compile(model)
+        return model
+    threads = torch.get_num_threads()
+    key = key_of(opened.digest(), spec.task or Task.TENSOR, threads, this_processor())
+    shared = options.cache_folder or options.private_folder
+    cache = CompiledCache(shared, options.private_folder, key)
+    return Loader(opened, cache, threads).load(wanted)
 
 
 def _compile(model: Model) -> None:

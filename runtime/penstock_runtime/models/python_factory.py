@@ -13,28 +13,46 @@ A plain module declares its inputs and outputs by two attributes, on the class o
 a dict by name. Shapes begin with -1, the rows; any other -1 is a free dimension.
 """
 
+import hashlib
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from penstock_api.pod_contract import MAX_BATCH_SIZE
+from penstock_api.types.model import ModelBackend
 from penstock_runtime.engine.datatypes import numpy_dtype
+from penstock_runtime.engine.dynamic.model_io import find_sample
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
+from penstock_runtime.models.backends.array_model import ArrayModel
+from penstock_runtime.models.backends.base import Program
+from penstock_runtime.models.backends.export import exported
+from penstock_runtime.models.backends.source import Source
 from penstock_runtime.models.device.device import backend_of, choose_device
 from penstock_runtime.models.torch_model import TorchModel
 
 
 def load_from_factory(factory: str, arguments: Mapping[str, str]) -> Model:
-    """Return the model that `package.module:function` creates from `arguments`.
+    """Return the model that `package.module:function` creates from `arguments`, a module on eager torch.
+
+    Raises:
+        ModelLoadFailed: as `open_factory`.
+    """
+    opened = open_factory(factory, arguments)
+    return opened.native_model() if isinstance(opened, ModuleSource) else opened
+
+
+def open_factory(factory: str, arguments: Mapping[str, str]) -> "Model | ModuleSource":
+    """Return what `package.module:function` creates from `arguments`: a `Model`, or a module as a source.
 
     Raises:
         ModelLoadFailed: the import or the call fails, or the result declares no usable tensors.
     """
     result = _call(_find(factory), factory, arguments)
     if isinstance(result, torch.nn.Module):
-        return _serve_module(result, factory)
+        return ModuleSource(result, factory, arguments)
     if isinstance(getattr(result, "info", None), ModelInfo) and callable(
         getattr(result, "run", None)
     ):
@@ -77,18 +95,54 @@ def _call(function: Callable[..., Any], factory: str, arguments: Mapping[str, st
         ) from error
 
 
-def _serve_module(module: torch.nn.Module, factory: str) -> Model:
-    device = choose_device()
-    ready = module.eval().to(device)
-    info = ModelInfo(
-        name=factory,
-        platform="pytorch_module",
-        backend=backend_of(device),
-        inputs=_declared(module, "penstock_inputs", factory),
-        outputs=_declared(module, "penstock_outputs", factory),
-        max_rows=_max_rows(module, factory),
-    )
-    return TorchModel(info, lambda tensors: ready(*tensors), device)
+class ModuleSource(Source):
+    """A module with declared tensors; eager torch runs it as it is."""
+
+    native = ModelBackend.EAGER
+    digest_is_exact = False  # code that the digest does not see may change
+
+    def __init__(self, module: torch.nn.Module, factory: str, arguments: Mapping[str, str]) -> None:
+        self.device = choose_device()
+        self._module = module.eval().to(self.device)
+        self._named = f"{factory} {sorted(arguments.items())}"
+        self.info = ModelInfo(
+            name=factory,
+            platform="pytorch_module",
+            backend=backend_of(self.device),
+            inputs=_declared(module, "penstock_inputs", factory),
+            outputs=_declared(module, "penstock_outputs", factory),
+            max_rows=_max_rows(module, factory),
+        )
+
+    @override
+    def digest(self) -> str:
+        digest = hashlib.sha256(f"{self._named}\n{self._module!r}\n".encode())
+        for name, tensor in self._module.state_dict().items():
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            flat = tensor.detach().cpu().contiguous().reshape(-1)
+            digest.update(flat.view(torch.uint8).numpy())
+        return digest.hexdigest()
+
+    @override
+    def native_model(self) -> Model:
+        return TorchModel(self.info, self._call, self.device)
+
+    @override
+    def untouched(self) -> Model:
+        return self.native_model()
+
+    @override
+    def program(self) -> tuple[Program, int]:
+        sample = find_sample(self.native_model()).inputs(min(3, self.info.max_rows))
+        program = exported(self._module, self._call, self.info, sample)
+        return Program(self.info, exported=program), 1
+
+    @override
+    def wrap(self, model: ArrayModel) -> Model:
+        return model
+
+    def _call(self, tensors: list[torch.Tensor]) -> Any:
+        return self._module(*tensors)
 
 
 def _declared(module: torch.nn.Module, attribute: str, factory: str) -> tuple[TensorSpec, ...]:

@@ -10,11 +10,10 @@ from typing import Protocol, runtime_checkable
 import torch
 from typing_extensions import override
 
-from penstock_runtime.engine.dynamic.model_io import find_sample
 from penstock_runtime.engine.model import Model, ModelInfo
 from penstock_runtime.models.device.cuda_graphs import Call, Graphs, Named, recorder_of
 from penstock_runtime.models.device.device import raise_as_device_error
-from penstock_runtime.models.device.memory import measured_bound_rows, meter_of
+from penstock_runtime.models.device.memory import memory_bound_of
 from penstock_runtime.models.device.staging import staging_for
 from penstock_runtime.request import Tensor
 
@@ -46,18 +45,7 @@ class TorchModel(Model):
 
     @override
     def memory_bound_rows(self) -> int:
-        sample = find_sample(self)
-        outputs = self.run(sample.inputs(1))
-        row_bytes = sample.bytes_per_row() + sum(tensor.nbytes for tensor in outputs.values())
-        return measured_bound_rows(
-            lambda rows: self._run_and_forget(sample.inputs(rows)),
-            row_bytes,
-            self.info.max_rows,
-            meter_of(self.device),
-        )
-
-    def _run_and_forget(self, inputs: dict[str, Tensor]) -> None:
-        self.run(inputs)
+        return memory_bound_of(self, self.device)
 
     def _named(self, tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
         result = self._call(tensors)

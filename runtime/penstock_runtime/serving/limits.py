@@ -158,6 +158,7 @@ class LiveLimits:
             curve=self.curve,
             model=model.name,
             backend=model.backend,
+            model_backend=model.model_backend,
         )
 
 

@@ -40,6 +40,7 @@ from penstock_runtime.sources.errors import (
     ModelNotFound,
     ModelSourceUnreachable,
 )
+from penstock_runtime.sources.program_files import program_files
 from penstock_runtime.sources.progress import DownloadProgress
 
 MAIN = "main"
@@ -48,7 +49,7 @@ IGNORED_FILES = (
     "*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.onnx", "*.onnx_data", "*.gguf", "*.tflite", "*.ot",
     "original/*", "metal/*",
 )  # fmt: skip
-"""Weights in formats other than safetensors, which the runtime does not read."""
+"""Weights in other formats than safetensors, which no directory of a model needs."""
 LARGEST_BYTES = 50 * 10**9
 """The hub's size limit for plain HTTP downloads; `snapshot_download` fetches larger files by another protocol."""
 
@@ -107,7 +108,9 @@ def fetch(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> P
                     revision=source.revision or MAIN,
                     cache_dir=cache.folder,
                     allow_patterns=list(patterns),
-                    ignore_patterns=None if _is_file(source) else list(IGNORED_FILES),
+                    ignore_patterns=None
+                    if program_files(source.path or ".")
+                    else list(IGNORED_FILES),
                 )
             )
 
@@ -115,8 +118,8 @@ def fetch(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> P
 def patterns_of(source: HuggingFaceSource) -> tuple[str, ...]:
     """Return the shell patterns of the selected files."""
     path = (source.path or ".").strip("/")
-    if _is_file(source):
-        return (path,)
+    if files := program_files(path):
+        return files
     return ("*",) if path == "." else (f"{path}/*",)
 
 
@@ -127,10 +130,6 @@ def is_selected(path: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch(path, pattern) for pattern in patterns) and not any(
         fnmatch(path, pattern) for pattern in IGNORED_FILES
     )
-
-
-def _is_file(source: HuggingFaceSource) -> bool:
-    return (source.path or "").endswith(".pt2")
 
 
 def _list(source: HuggingFaceSource) -> tuple[Commit, list[RepoFile]] | None:

@@ -28,6 +28,7 @@ from penstock_runtime.sources.errors import (
     ModelNotFound,
     ModelSourceUnreachable,
 )
+from penstock_runtime.sources.program_files import program_files
 from penstock_runtime.sources.progress import DownloadProgress
 
 PART_BYTES = 8 * 2**20
@@ -49,17 +50,24 @@ class S3Folder(Remote):
 
     def list(self, path: str) -> list[RemoteFile]:
         """Return the objects at `path` below the root. Raises `ModelLoadFailed`."""
-        below = str(PurePosixPath(self.root) / path)
-        with _store_errors(self.label):
-            objects = self.files.find(below, detail=True)
         files = [
-            _file(self.root, key, info) for key, info in objects.items() if not key.endswith("/")
+            _file(self.root, key, info)
+            for name in program_files(path) or (path,)
+            for key, info in self._found(name).items()
+            if not key.endswith("/")
         ]
         if not files:
             raise ModelNotFound(
                 f"{self.label} has no objects at '{path}': correct spec.model.source.s3"
             )
         return files
+
+    def _found(self, path: str) -> Mapping[str, Any]:
+        with _store_errors(self.label):
+            objects: Mapping[str, Any] = self.files.find(
+                str(PurePosixPath(self.root) / path), detail=True
+            )
+            return objects
 
     @override
     def append(self, file: RemoteFile, out: Sink, offset: int) -> None:

@@ -37,16 +37,32 @@ BY_SCHEMA = [
                 "source": {
                     **CLAIM,
                     "module": None,
-                    "persistentVolumeClaim": {"claimName": "m", "path": "m.onnx"},
+                    "persistentVolumeClaim": {"claimName": "m", "path": "m.safetensors"},
                 }
             }
         },
         (
             "persistentVolumeClaim.path",
-            "m.onnx",
+            "m.safetensors",
             "task Tensor",
-            "a .pt2 program is for task Tensor",
+            "a program (.pt2, .onnx or .xml) is for task Tensor",
         ),
+    ),
+    Bad(
+        "backend-of-text-generation",
+        {
+            "model": {
+                "task": "TextGeneration",
+                "backend": "OpenVINO",
+                "source": {**HUGGING_FACE, "module": None},
+            }
+        },
+        ("spec.model.backend", "OpenVINO", "set spec.generation.computeBackend"),
+    ),
+    Bad(
+        "unknown-backend",
+        {"model": {"backend": "TensorRT"}},
+        ("spec.model.backend", "TensorRT", "ONNXRuntime"),
     ),
     Bad(
         "program-of-a-text-task",

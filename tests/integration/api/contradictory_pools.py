@@ -40,7 +40,12 @@ BY_RULE = [
     Bad(
         "repository-of-a-program-without-a-file",
         {"model": {"source": {**HUGGING_FACE, "module": None}}},
-        ("huggingFace.path", "onnx", "task Tensor", "a .pt2 program is for task Tensor"),
+        (
+            "huggingFace.path",
+            "onnx",
+            "task Tensor",
+            "a program (.pt2, .onnx or .xml) is for task Tensor",
+        ),
     ),
     Bad(
         "bucket-of-a-text-task-with-a-program",

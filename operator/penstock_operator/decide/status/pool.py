@@ -14,6 +14,7 @@ from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.scaling.report.conditions import rfc3339
 from penstock_operator.decide.scaling.report.status import bound_by, scaling_status
 from penstock_operator.decide.scaling.signals.attainment import Attainment, Objectives
+from penstock_operator.decide.status.model_backend import model_backend_status
 from penstock_operator.observed import PoolObject
 
 MAX_POLICIES, MAX_BOUNDED, MAX_ACCELERATORS = 64, 32, 8
@@ -41,6 +42,7 @@ def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: fl
         template=_template(outcome),
         accelerators=accelerators(outcome),
         batch=_batch(outcome),
+        model_backend=model_backend_status(outcome.view, outcome.ready),
         policies=outcome.effective.policies[:MAX_POLICIES],
         bounded=outcome.bounded[:MAX_BOUNDED],
         effective=outcome.effective.reported,

@@ -10,7 +10,8 @@ from typing_extensions import override
 
 from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime.cgroup import free_memory_bytes
-from penstock_runtime.engine.model import OutOfMemory
+from penstock_runtime.engine.dynamic.model_io import find_sample
+from penstock_runtime.engine.model import Model, OutOfMemory
 
 SHARE_OF_FREE = 0.8
 ENOUGH_GROWTH_BYTES = 32 * 2**20
@@ -108,6 +109,22 @@ def measured_bound_rows(
     free = meter.free_bytes()
     measured = _bytes_per_row(run, min(max_rows, MAX_BATCH_SIZE), meter)
     return bound_rows(free, max(measured, min_bytes_per_row), max_rows)
+
+
+def memory_bound_of(model: Model, device: torch.device) -> int:
+    """Return the bound of a model that computes on `device`, measured on its sample.
+
+    Raises:
+        ModelLoadFailed: no sample of one row runs.
+    """
+    sample = find_sample(model)
+    outputs = model.run(sample.inputs(1))
+    row_bytes = sample.bytes_per_row() + sum(tensor.nbytes for tensor in outputs.values())
+
+    def run(rows: int) -> None:
+        model.run(sample.inputs(rows))
+
+    return measured_bound_rows(run, row_bytes, model.info.max_rows, meter_of(device))
 
 
 def _bytes_per_row(run: Callable[[int], None], max_rows: int, meter: MemoryMeter) -> float:

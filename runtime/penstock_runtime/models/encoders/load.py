@@ -1,7 +1,8 @@
 """`load_encoder`: loads a text encoder from a Hugging Face directory, from safetensors and without remote code."""
 
 import logging
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,34 +46,61 @@ _UNUSED = ("pooler.",)
 """Weights that an embedding model does not use and may lack."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedEncoder:
+    """An encoder as transformers reads it, in float32 or the type that is set."""
+
+    model: Any
+    info: ModelInfo
+    head: OutputHead
+    limits: TextLimits
+    device: torch.device
+
+    @property
+    def call(self) -> Callable[[list[torch.Tensor]], torch.Tensor]:
+        """The model's own forward and head over padded ids and masks."""
+        return padded_call(self.model, self.head, logits=self.info.task is Task.CLASSIFICATION)
+
+    def padded(self) -> PaddedEncoder:
+        """Return the untouched model."""
+        return PaddedEncoder(TorchModel(self.info, self.call, self.device), self.limits)
+
+
 def load_encoder(folder: Path, task: Task, dtype: DType = DType.AUTO) -> Model:
     """Return the encoder in `folder`, which computes in `dtype` and returns float32.
 
     Raises:
         ModelLoadFailed: the directory is incomplete or not supported; the message names the remedy.
     """
-    directory = read_directory(folder)
-    device = choose_device()
-    model = _read(directory, task, _compute_dtype(dtype, device))
-    model = model.to(device)
-    limits = TextLimits(
-        max_tokens=directory.max_tokens,
-        vocabulary=int(model.config.vocab_size),
-        pad_id=int(model.config.pad_token_id or 0),
-        to_bucket=device.type == "cuda",
-    )
-    head = _head(directory, task, model)
-    info = _info(directory, task, model, device)
-    logits = task is Task.CLASSIFICATION
-    plain = PaddedEncoder(TorchModel(info, padded_call(model, head, logits=logits), device), limits)
-    if device.type != "cpu":
+    opened = open_encoder(folder, task, dtype)
+    model, info, limits, plain = opened.model, opened.info, opened.limits, opened.padded()
+    if opened.device.type != "cpu":
         return plain
     if model.dtype != torch.float32:
         return _checked(plain, limits, dtype)
-    packed = _packed(model, info, head, limits)
+    packed = _packed(model, info, opened.head, limits)
     if packed is None:
         return _prepacked(model, plain, limits)
     return packed if _agree(plain, packed, limits, "packed") else plain
+
+
+def open_encoder(folder: Path, task: Task, dtype: DType) -> OpenedEncoder:
+    """Return the encoder in `folder`. Raises `ModelLoadFailed`."""
+    directory = read_directory(folder)
+    device = choose_device()
+    model = _read(directory, task, _compute_dtype(dtype, device)).to(device)
+    head, info = _head(directory, task, model), _info(directory, task, model, device)
+    return OpenedEncoder(model, info, head, text_limits(directory, model.config, device), device)
+
+
+def text_limits(directory: EncoderDirectory, config: Any, device: torch.device) -> TextLimits:
+    """Return the limits of a row by the configuration of transformers."""
+    return TextLimits(
+        max_tokens=directory.max_tokens,
+        vocabulary=int(config.vocab_size),
+        pad_id=int(config.pad_token_id or 0),
+        to_bucket=device.type == "cuda",
+    )
 
 
 def _compute_dtype(dtype: DType, device: torch.device) -> torch.dtype | str:

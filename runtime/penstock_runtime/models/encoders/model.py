@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from penstock_runtime.engine import padding as by_length
 from penstock_runtime.engine.model import Model, ModelInfo
+from penstock_runtime.models.backends.array_model import ArrayModel
 from penstock_runtime.models.device.device import device_errors
 from penstock_runtime.models.device.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.encoders.bert_layers import Classify
@@ -115,7 +116,7 @@ class PackedEncoder(Model):
 class PaddedEncoder(Model):
     """An encoder that pads rows of similar length to the longest of them (on CUDA to a bucket, for CUDA graphs)."""
 
-    def __init__(self, inner: TorchModel, limits: TextLimits) -> None:
+    def __init__(self, inner: TorchModel | ArrayModel, limits: TextLimits) -> None:
         self.info = inner.info
         self.inner = inner
         self._limits = limits

@@ -67,6 +67,17 @@ def test_one_program_is_fetched_alone(server: Bucket, configured: Configure) -> 
     assert fetched(config) == {"programs/model.pt2"}
 
 
+def test_a_program_is_fetched_with_the_weights_next_to_it(
+    server: Bucket, configured: Configure
+) -> None:
+    for name in ("m.onnx", "m.onnx_data", "m.onnx.json", "ir.xml", "ir.bin"):
+        server.put(f"others/{name}", name.encode())
+    onnx = configured("s3", bucket="models", prefix="others", path="m.onnx", endpoint=server.url)
+    assert fetched(onnx) == {"m.onnx", "m.onnx_data"}
+    ir = configured("s3", bucket="models", prefix="others", path="ir.xml", endpoint=server.url)
+    assert fetched(ir) == {"ir.xml", "ir.bin"}
+
+
 def test_a_restarted_pod_resumes_the_download(
     config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

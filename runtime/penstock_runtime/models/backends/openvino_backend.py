@@ -1,0 +1,117 @@
+"""`OpenVinoBackend`: a model as one graph of OpenVINO's CPU plugin, in float32."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch.export import ExportedProgram
+from typing_extensions import override
+
+from penstock_api.types.model import ModelBackend
+from penstock_runtime.engine.model import ModelInfo, describe
+from penstock_runtime.models.backends.base import Backend, BackendFailed, Call, Program
+from penstock_runtime.request import Tensor
+
+_FILE = "model.blob"
+_CONVERTER, _TELEMETRY = "openvino.tools.ovc", "openvino_telemetry"
+
+
+class OpenVinoBackend(Backend):
+    """OpenVINO, from a torch program, an `.onnx` file or an IR."""
+
+    name = ModelBackend.OPENVINO
+    packages = ("openvino",)
+    is_machine_code = False
+
+    @override
+    def build(self, program: Program, folder: Path, threads: int) -> None:
+        try:
+            graph = read(program.file or program.exported)
+            blob = _compile(graph, program.info, threads).export_model().getvalue()
+        except RuntimeError as error:  # OpenVINO raises subclasses of it only
+            raise BackendFailed(f"OpenVINO cannot compile it: {reason(error)}") from error
+        (folder / _FILE).write_bytes(blob)
+
+    @override
+    def open(self, folder: Path, info: ModelInfo, threads: int) -> Call:
+        try:
+            blob = io.BytesIO((folder / _FILE).read_bytes())
+            return _call_of(openvino().Core().import_model(blob, "CPU", _properties(threads)))
+        except (OSError, RuntimeError) as error:
+            raise BackendFailed(f"OpenVINO cannot read its own file: {reason(error)}") from error
+
+
+def compiled(graph: Any, info: ModelInfo, threads: int) -> Call:
+    """Return the call of a graph that `read` returned. Raises `BackendFailed`."""
+    try:
+        return _call_of(_compile(graph, info, threads))
+    except RuntimeError as error:
+        raise BackendFailed(f"OpenVINO cannot compile it: {reason(error)}") from error
+
+
+def openvino() -> Any:
+    """Return the module, imported on demand and without its converter, which only `read` needs."""
+    sys.modules.setdefault(_CONVERTER, None)  # type: ignore[arg-type]
+    import openvino as ov  # noqa: PLC0415 - a third of a second, for pods that use it
+
+    return ov
+
+
+def read(source: Path | ExportedProgram | None) -> Any:
+    """Return a file (IR or `.onnx`) or a torch program as OpenVINO's graph; raises RuntimeError."""
+    ov = openvino()
+    if isinstance(source, Path):
+        return ov.Core().read_model(source)
+    if sys.modules.get(_CONVERTER) is None:
+        del sys.modules[_CONVERTER]
+    sys.modules[_TELEMETRY] = None  # type: ignore[assignment]  # it reports to the vendor over the network
+    from openvino.tools.ovc import convert_model  # noqa: PLC0415 - as above
+
+    return convert_model(source)
+
+
+def reason(error: BaseException) -> str:
+    """Return the last line of OpenVINO's message that says something: the first ones name its source files."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "operation" in line.lower() or "aten" in line.lower()]
+    return describe(type(error)((named or lines or [""])[-1 if not named else 0]))
+
+
+def _compile(graph: Any, info: ModelInfo, threads: int) -> Any:
+    """Compile with the declared sizes, which conversion from torch loses."""
+    if len(graph.inputs) != len(info.inputs) or len(graph.outputs) != len(info.outputs):
+        raise BackendFailed(
+            f"OpenVINO's graph has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs,"
+            f" the model {len(info.inputs)} and {len(info.outputs)}"
+        )
+    sizes = {node: list(spec.shape) for node, spec in zip(graph.inputs, info.inputs, strict=True)}
+    graph.reshape(sizes)
+    return openvino().Core().compile_model(graph, "CPU", _properties(threads))
+
+
+def _call_of(compiled_model: Any) -> Call:
+    request: Any = compiled_model.create_infer_request()
+    tensor, outputs = openvino().Tensor, range(len(compiled_model.outputs))
+
+    def call(arrays: list[Tensor]) -> list[Tensor]:
+        # infer(arrays) takes 60 us more to find out what they are; a received body is read-only
+        for index, array in enumerate(arrays):
+            writeable = array if array.flags.writeable else array.copy()
+            request.set_input_tensor(index, tensor(writeable, shared_memory=True))
+        request.infer(share_outputs=True)
+        return [np.array(request.get_output_tensor(index).data) for index in outputs]
+
+    return call
+
+
+def _properties(threads: int) -> dict[str, str]:
+    # Without the hint a processor with bfloat16 would compute in it. No pinning: it would pin the first thread of
+    # every pod on a node to the same core.
+    return {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_NUM_THREADS": str(threads),
+        "NUM_STREAMS": "1",
+        "ENABLE_CPU_PINNING": "NO",
+    }
