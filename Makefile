@@ -217,6 +217,10 @@ bench-stalls: setup ## How long /healthz waits while each route reads its larges
 bench-encoders: setup ## Text encoders over HTTP against raw torch on the same core, ratios of medians
 	@$(BIN)/python -m tests.bench.encoders $(OPTIONS)
 
+.PHONY: bench-backends
+bench-backends: setup ## Backends of one-shot models: rates, p99, load times, memory, errors: OPTIONS="--threads 1"
+	@$(BIN)/python -m tests.bench.backends $(OPTIONS)
+
 .PHONY: bench-generation-peers
 bench-generation-peers: setup ## Install the foreign peers of bench-generation, each in an environment of its own
 	@$(BIN)/python -m tests.bench.generation.environments
