@@ -148,9 +148,9 @@ METRIC_ROWS_RECEIVED: Final = "penstock_rows_received_total"
 METRIC_REQUESTS: Final = "penstock_requests_total"  # label outcome
 METRIC_REQUESTS_REFUSED: Final = "penstock_requests_refused_total"  # label reason
 CLIENT_FAULTS: Final = frozenset(
-    {"BadInput", "UnknownModel", "BodyTimeout", "TooLarge", "UnsupportedCoding"}
+    {"BadInput", "UnknownModel", "BodyTimeout", "TooLarge", "UnsupportedCoding", "BatchWorkWaits"}
 )
-"""Reasons of rejections caused by the client, which no objective counts."""
+"""Reasons of rejections that no objective counts: those caused by the client, and of batch work, which comes back."""
 METRIC_REQUEST_DURATION: Final = "penstock_request_duration_seconds"
 METRIC_TIME_IN_QUEUE: Final = "penstock_time_in_queue_seconds"
 METRIC_BATCH_SIZE: Final = "penstock_batch_size"

@@ -13,6 +13,7 @@ PenstockError
     ├── TooLarge            413
     ├── UnsupportedCoding   415  unsupported Content-Encoding
     ├── QueueFull           429  with Retry-After
+    │   ├── BatchWorkWaits  429  batch work has its share of the queue
     │   └── MemoryFull      429  by bytes instead of requests
     ├── RateExceeded        429  rate limit of one key, with Retry-After
     ├── DeadlineTooNear     429  the predicted wait exceeds the deadline
@@ -130,6 +131,12 @@ class QueueFull(RequestRejected):
     status = 429
     reason = "QueueFull"
     code = "rate_limit_exceeded"
+
+
+class BatchWorkWaits(QueueFull):
+    """Batch work has its share of the queue; the rest is for requests that cannot wait."""
+
+    reason = "BatchWorkWaits"
 
 
 class MemoryFull(QueueFull):

@@ -3,7 +3,7 @@
 One heap therefore serves every discipline but `FairShare`. `Priority` ages linearly without touching the heap: `arrived +
 class * AGING_SECONDS` orders exactly as "each class lower waits AGING_SECONDS longer", because the time
 that passes is the same for all. A request therefore overtakes only what arrived less than
-`(LOWEST_CLASS - 1) * AGING_SECONDS` before it, and no request starves. `ShortestJobFirst` has no aging: long
+`(LOWEST_CLASS - 1) * AGING_SECONDS` before it, and no request starves but batch work, which can wait. `ShortestJobFirst` has no aging: long
 work may wait as long as shorter work keeps coming. `FairShare` orders tenants, not requests: `order.py`.
 """
 
@@ -11,12 +11,17 @@ import math
 from collections.abc import Callable
 from typing import Protocol, assert_never
 
+from penstock_api.names import BATCH_PRIORITY
 from penstock_api.pod_contract import Discipline
 
 AGING_SECONDS = 5.0
 """Waiting time that equals one class: long compared with a batch, short compared with a client timeout."""
 LOWEST_CLASS = 10
-"""Class of an unset priority (0), and of any number above it."""
+"""Class of an unset priority (0)."""
+BATCH_CLASS = BATCH_PRIORITY
+"""Class of batch work, and of any number above it: every other class overtakes it for BATCH_WAIT_SECONDS."""
+BATCH_WAIT_SECONDS = 7 * 86_400.0
+"""Time after which batch work ranks as a request that arrives then: longer than a pod keeps a request."""
 
 
 class Aging(Protocol):
@@ -48,8 +53,15 @@ class Ordered(Aging, Protocol):
 
 
 def priority_class(priority: int) -> int:
-    """Return 1 (highest) to LOWEST_CLASS for a request's `priority` (Triton: 0 is unset)."""
+    """Return 1 (highest) to LOWEST_CLASS, or BATCH_CLASS, for a request's `priority` (Triton: 0 is unset)."""
+    if priority >= BATCH_CLASS:
+        return BATCH_CLASS
     return priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS
+
+
+def is_batch_work(priority: int) -> bool:
+    """Return whether a request with `priority` can wait for every other."""
+    return priority >= BATCH_CLASS
 
 
 def order_key(discipline: Discipline, ordered: Ordered) -> float:
@@ -89,6 +101,8 @@ def _arrival(ordered: Ordered) -> float:
 def aged_priority(request: Aging) -> float:
     """Return the key of `Priority`: the smallest is served first."""
     priority = request.priority  # `priority_class` inlined: this runs for every request
+    if priority >= BATCH_CLASS:
+        return request.arrived + BATCH_WAIT_SECONDS
     return request.arrived + AGING_SECONDS * (
         priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS
     )

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any, Final, Protocol
 
-from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS
+from penstock_runtime.engine.queue.disciplines import BATCH_CLASS
 from penstock_runtime.errors import DeadlineTooNear, Defect, QueueFull, RequestRejected
 from penstock_runtime.http.backpressure import TOO_MANY_REQUESTS, ClientThrottle
 from penstock_runtime.http.connection_age import AgingConnections
@@ -77,7 +77,7 @@ class FastPath:
     def may_displace(self, head: RequestHead, body: bytes) -> bool:
         """Return whether a request to a full queue seems to rank before a waiting one."""
         priority = hinted_class(body, head.header_length)
-        return priority < LOWEST_CLASS and self._admission.slots.may_displace(priority)
+        return priority < BATCH_CLASS and self._admission.slots.may_displace(priority)
 
     def too_late(
         self, head: RequestHead, body: bytes, arrived: float, now: float

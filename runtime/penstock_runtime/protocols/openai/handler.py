@@ -66,12 +66,14 @@ class GenerationHandler:
         """Submit a checked call, and answer it."""
         pod, call = self._pod, answer.call
         serving = pod.engine.require_serving()
-        pod.engine.tokens.prompt_tokens_received += sum(len(prompt.ids) for prompt in call.prompts)
         with pod.admission.receive_prompts(ticket, len(call.prompts)) as tickets:
             vocabulary = serving.tokenizer.vocabulary
             answering = ResponseStream(call, tickets, pod.admission, vocabulary, serving.own_ends)
             try:
                 answering.begin()
+                pod.engine.tokens.prompt_tokens_received += sum(
+                    len(prompt.ids) for prompt in call.prompts
+                )
                 if stream:
                     return await reply_stream(request, answer, answering, pod)
                 return await reply_whole(answer, answering)

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from penstock_runtime.engine.queue.disciplines import (
-    LOWEST_CLASS,
+    BATCH_CLASS,
     Aging,
     aged_priority,
     priority_class,
@@ -26,7 +26,7 @@ class PriorityClasses:
     """Owns the pending requests by class; the newest of a class is its last to be served."""
 
     def __init__(self) -> None:
-        self._rows = [0] * (LOWEST_CLASS + 1)
+        self._rows = [0] * (BATCH_CLASS + 1)
         self._waiting: list[dict[str, QueuedRequest]] = [{} for _ in self._rows]
 
     def join(self, request: QueuedRequest) -> None:

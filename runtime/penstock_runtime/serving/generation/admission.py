@@ -20,7 +20,8 @@ from penstock_runtime.engine.continuous.messages import (
     Usage,
 )
 from penstock_runtime.engine.messages import Cancel
-from penstock_runtime.errors import NotServing, QueueFull
+from penstock_runtime.engine.queue.disciplines import is_batch_work
+from penstock_runtime.errors import BatchWorkWaits, NotServing, QueueFull
 from penstock_runtime.request import Cancelled, Expired, Failed, RequestOutcome
 from penstock_runtime.serving.admission.base import Admission
 from penstock_runtime.serving.admission.ticket import Ticket
@@ -29,6 +30,8 @@ from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.serving.state import ServingState
 
+BATCH_QUEUE_SHARE = 0.25
+"""Share of the queue from which on it takes no batch work: an engine that generates displaces nothing from its queue."""
 _INTERVAL_WEIGHT = 0.1
 """Weight of the newest interval between two completions in their running mean."""
 
@@ -40,6 +43,7 @@ class _PendingGeneration:
     ticket: Ticket
     choices: int
     mailbox: Mailbox
+    batch_work: bool
     first_token_at: float | None = None
     tokens: int = 0
 
@@ -103,17 +107,30 @@ class GenerationAdmission(Admission):
 
         Raises:
             NotServing: the pod stopped serving while the body was read.
+            BatchWorkWaits: the request is batch work, which has its share of the queue.
         """
         if self._health.rejecting:
             raise NotServing(
                 "Draining", "this pod is terminating: retry, and another pod will respond"
             )
+        batch_work = is_batch_work(generate.priority)
+        if batch_work:
+            self._check_batch_share()
         self.slots.release(ticket)
         if not self._pending:
             self._completed_at = None
             self._since = self._now()
-        self._pending[generate.id] = _PendingGeneration(ticket, generate.n, mailbox)
+        self._pending[generate.id] = _PendingGeneration(ticket, generate.n, mailbox, batch_work)
         self._send(generate)
+
+    def _check_batch_share(self) -> None:
+        share = max(1, int(self._live.accepted.max_queue_depth * BATCH_QUEUE_SHARE))
+        waiting = self.waiting()
+        if waiting >= share:
+            raise BatchWorkWaits(
+                f"{waiting} requests wait, and batch work may have {share} places of the queue: try again later",
+                retry_after_seconds=self.retry_after_seconds(),
+            )
 
     def now(self) -> float:
         """Return the time of the clock that stamps tickets."""
@@ -173,12 +190,13 @@ class GenerationAdmission(Admission):
     def _record_completion(self, pending: _PendingGeneration, usage: Usage) -> None:
         now, arrived, tokens = self._now(), pending.ticket.arrived, self.tokens
         first = pending.first_token_at if pending.first_token_at is not None else now
-        self._counters.request_seconds.observe(now - arrived)
-        self._counters.queue_seconds.observe(usage.queue_seconds)
-        tokens.first_token_seconds.observe(first - arrived)
-        tokens_per_choice = pending.tokens / pending.choices
-        if tokens_per_choice > 1:
-            tokens.token_seconds.observe((now - first) / (tokens_per_choice - 1))
+        if not pending.batch_work:  # its latencies are of no objective
+            self._counters.request_seconds.observe(now - arrived)
+            self._counters.queue_seconds.observe(usage.queue_seconds)
+            tokens.first_token_seconds.observe(first - arrived)
+            tokens_per_choice = pending.tokens / pending.choices
+            if tokens_per_choice > 1:
+                tokens.token_seconds.observe((now - first) / (tokens_per_choice - 1))
         tokens.prompt_tokens += usage.prompt_tokens
         tokens.cached_prompt_tokens += usage.cached_tokens
         if self._completed_at is not None:

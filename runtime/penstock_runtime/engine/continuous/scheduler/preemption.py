@@ -13,12 +13,14 @@ from penstock_runtime.engine.continuous.scheduler.running_set import RunningSet
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.scheduler.wait_queue import WaitQueue
 from penstock_runtime.engine.continuous.steps.step_plan import StepPlan
-from penstock_runtime.engine.queue.disciplines import priority_class
+from penstock_runtime.engine.queue.disciplines import is_batch_work, priority_class
 
 QUANTUM: Final = 16
 """Positions that a sequence feeds, one block's worth, before an arrival may preempt it again."""
 MAX_PREEMPTIONS: Final = 3
 """Preemptions after which only a lowered cap preempts a sequence, so that recomputation is bounded."""
+MAX_BATCH_PREEMPTIONS: Final = 64
+"""The same for batch work, which gives its place to every request that cannot wait."""
 MAX_SLICES: Final = 6
 """The same under time slicing, where preemption is routine and nearly free because full blocks stay cached.
 
@@ -108,13 +110,21 @@ def preemptible_by(
             and rank <= queue.rank(state)
             and _is_preemptible(state)
         ]
-    return [state for state in running if rank < queue.rank(state) and _is_preemptible(state)]
+    return [
+        state
+        for state in running
+        if rank < queue.rank(state) and _is_preemptible(state, _max_preemptions(state))
+    ]
 
 
 def _tenants_with_more_slots(arrival: SequenceState, running: Iterable[SequenceState]) -> set[str]:
     """Return the tenants with at least two slots more than the arrival's: a smaller difference is not worth a preemption."""
     slots = Counter(state.tenant for state in running)
     return {tenant for tenant, count in slots.items() if count >= slots[arrival.tenant] + 2}
+
+
+def _max_preemptions(state: SequenceState) -> int:
+    return MAX_BATCH_PREEMPTIONS if is_batch_work(state.priority) else MAX_PREEMPTIONS
 
 
 def _is_preemptible(state: SequenceState, max_preemptions: int = MAX_PREEMPTIONS) -> bool:
@@ -131,7 +141,7 @@ def lowest_ranked_after(
         other
         for other in others
         if other.blocks
-        and other.sequence.stats.preemptions < MAX_PREEMPTIONS
+        and other.sequence.stats.preemptions < _max_preemptions(other)
         and queue.key(other) > key
     ]
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.queue.disciplines import (
     AGING_SECONDS,
+    BATCH_CLASS,
     LOWEST_CLASS,
     order_key,
     priority_class,
@@ -26,8 +27,16 @@ def test_one_is_the_highest_priority_and_unset_the_lowest() -> None:
     assert order_key(PRIORITY, highest) < order_key(PRIORITY, second) < order_key(PRIORITY, unset)
 
 
-def test_numbers_above_the_lowest_class_are_the_lowest_class() -> None:
-    assert priority_class(10**18) == priority_class(0) == LOWEST_CLASS
+def test_numbers_above_the_lowest_class_are_batch_work() -> None:
+    assert priority_class(10**18) == priority_class(BATCH_CLASS) == BATCH_CLASS
+    assert priority_class(0) == priority_class(LOWEST_CLASS) == LOWEST_CLASS
+
+
+def test_batch_work_is_served_after_what_arrives_while_a_pod_may_keep_it() -> None:
+    batch = a_request("batch", arrived=0.0, priority=BATCH_CLASS)
+    unset = a_request("unset", arrived=86_400.0)
+    later = a_request("later", arrived=1.0, priority=BATCH_CLASS)
+    assert order_key(PRIORITY, unset) < order_key(PRIORITY, batch) < order_key(PRIORITY, later)
 
 
 def test_a_class_lower_is_made_up_for_by_its_aging_time() -> None:
@@ -38,7 +47,7 @@ def test_a_class_lower_is_made_up_for_by_its_aging_time() -> None:
     assert order_key(PRIORITY, old) < order_key(PRIORITY, just_too_late)
 
 
-@given(st.integers(0, 100), st.integers(0, 100), st.floats(0, 1e6))
+@given(st.integers(0, LOWEST_CLASS), st.integers(0, 100), st.floats(0, 1e6))
 def test_no_request_is_overtaken_by_one_that_arrives_long_after(
     mine: int, other: int, now: float
 ) -> None:

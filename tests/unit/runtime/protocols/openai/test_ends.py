@@ -11,6 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from penstock_api.names import BATCH_PRIORITY
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.drain import drain
 from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.request import RequestOutcome
@@ -161,6 +163,29 @@ def test_a_full_queue_is_a_429_with_retry_after(serve: Serve) -> None:
         assert answer.json()["reason"] == "QueueFull"
         second.close()
         first.close()
+
+
+def test_batch_work_has_a_quarter_of_the_queue_and_no_latencies(serve: Serve) -> None:
+    served = serve(
+        limits={"max_batch_size": 1, "max_queue_depth": 8, "discipline": Discipline.PRIORITY}
+    )
+    line = {"prompt": "The river", "max_tokens": 2, "ignore_eos": True, "priority": BATCH_PRIORITY}
+    running = open_request(served, LONG)
+    served.until(lambda: served.pod.admission.load().running == 1)
+    with httpx2.Client(base_url=served.url, timeout=20) as http, served.held_still():
+        lines = [open_request(served, line) for _ in range(2)]
+        served.until(lambda: served.pod.admission.waiting() == 2)
+        rejected = http.post(PATH, json=line)
+        assert (rejected.status_code, rejected.json()["reason"]) == (429, "BatchWorkWaits")
+        assert int(rejected.headers["Retry-After"]) >= 1
+        urgent = open_request(served, line | {"priority": 0})
+        served.until(lambda: served.pod.admission.waiting() == 3)
+        running.close()
+    served.until(lambda: served.pod.counters.ended[RequestOutcome.COMPLETED] == 3)
+    latencies = served.pod.counters.request_seconds.buckets()
+    assert latencies[-1] == ("+Inf", 1.0)
+    for connection in (*lines, urgent):
+        connection.close()
 
 
 def test_slow_senders_hold_no_slot_in_the_queue(serve: Serve) -> None:

@@ -13,6 +13,7 @@ from penstock_runtime.engine.continuous.scheduler.preemption import (
     PreemptionCosts,
 )
 from penstock_runtime.engine.continuous.sequence import Sequence
+from penstock_runtime.engine.queue.disciplines import BATCH_CLASS
 from tests.unit.runtime.engine.continuous.scheduler.device import (
     RECOMPUTE,
     SWAP,
@@ -84,6 +85,28 @@ def test_a_first_token_comes_within_the_prompts_chunks_and_one_step(
     arrival = a_sequence(9, prompt, 4, priority=1, arrived=machine.now)
     assert steps_to_first_token(machine, arrival) <= in_time(prompt, tokens)
     assert machine.scheduler.report().preemptions == 1
+
+
+def test_batch_work_gives_its_place_to_every_request_and_finishes_exactly() -> None:
+    machine = a_machine(
+        blocks=1000, host_blocks=1000, costs=RECOMPUTE, depth=1, initial_limits=URGENT
+    )
+    machine.add(*(a_sequence(uid, 8, 900, priority=BATCH_CLASS) for uid in range(CAP)))
+    for _ in range(90):
+        machine.step()
+    waits = []
+    for number in range(
+        8 * MAX_PREEMPTIONS
+    ):  # of no priority, and in the end each place was taken often
+        waits.append(
+            steps_to_first_token(machine, a_sequence(20 + number, 8, 4, arrived=machine.now))
+        )
+        for _ in range(30):
+            machine.step()
+    assert max(waits) <= in_time(8, 32)
+    assert machine.scheduler.report().preemptions > CAP * MAX_PREEMPTIONS
+    machine.run()
+    assert len(machine.finished) == CAP + len(waits)
 
 
 @pytest.mark.parametrize("depth", [0, 1])
