@@ -135,6 +135,9 @@ PATH_METRICS: Final = "/metrics"
 
 # Headers of the runtime's responses, on the client port.
 HEADER_POD: Final = "X-Penstock-Pod"
+HEADER_TENANT: Final = "X-Penstock-Tenant"
+"""On answers of pods with API keys: the tenant of the request's key, percent-encoded. On requests: the tenant that a
+trusted proxy names."""
 """Name of the pod that responded, from which a load generator measures the distribution."""
 
 BATCH_PRIORITY: Final = 11

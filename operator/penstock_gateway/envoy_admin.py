@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_gateway.errors import EnvoyUnavailable
+from penstock_gateway.signals import FILTER, ListenerSignals
 
 REQUEST_SECONDS: Final = 5.0
 ACTIVE_REQUESTS: Final = "envoy_http_downstream_rq_active"
@@ -42,6 +44,12 @@ class EnvoyAdmin:
     async def metrics(self) -> str:
         """Return Envoy's metrics in Prometheus's text format."""
         return await self._call("GET", "/stats/prometheus?usedonly")
+
+    async def signals(self) -> ListenerSignals:
+        """Return what Envoy counted of each pool."""
+        return ListenerSignals.read(
+            await self._call("GET", f"/stats/prometheus?filter={quote(FILTER)}")
+        )
 
     async def active_requests(self) -> int:
         """Return the number of requests in flight, streams included."""

@@ -19,6 +19,7 @@ from penstock_gateway.kube.api_server import ApiServer, WatchedResource
 from penstock_gateway.kube.reflector import Reflector
 from penstock_gateway.objects import Service, WatchedPod
 from penstock_gateway.resources.pools import Configuration, Kind, configuration
+from penstock_gateway.signals import ListenerSignals
 from penstock_gateway.snapshot import Snapshot, draining, snapshot
 from penstock_gateway.xds.server import AdsServer
 from penstock_gateway.xds.session import DeliveryState, RejectedVersion
@@ -90,8 +91,8 @@ class Gateway:
             for reflector in (self._services, self._pods)
         }
 
-    def status(self) -> dict[str, Any]:
-        """Return the state of every pool, for people and for the operator."""
+    def status(self, signals: ListenerSignals | None) -> dict[str, Any]:
+        """Return the state of every pool, for people and for the operator; None: Envoy does not answer."""
         rejections, demand = self.rejections(), self.holder.held()
         return {
             "ready": self.ready,
@@ -103,6 +104,8 @@ class Gateway:
                     "endpoints": [f"{pod.address}:{pod.port}" for pod in route.endpoints],
                     "holds": route.hold is not None,
                     "held": demand.get(route.pool),
+                    "offered": None if signals is None else signals.offered.get(route.pool, 0),
+                    "inFlight": None if signals is None else signals.in_flight.get(route.pool, 0),
                     "resources": {
                         kind.name.title(): state.value
                         for kind, state in self._ads.states(route.pool).items()

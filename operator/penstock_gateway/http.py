@@ -1,11 +1,11 @@
 """Health, status and metrics of the gateway's controller over HTTP."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from penstock_api import names
@@ -13,7 +13,10 @@ from penstock_gateway.config import GatewaySettings
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.errors import EnvoyUnavailable
 from penstock_gateway.gateway import Gateway
+from penstock_gateway.signals import ListenerSignals
 from penstock_gateway.telemetry import GatewayCollector
+
+log = logging.getLogger(__name__)
 
 HELD_SECONDS: Final = 20.0
 """Time after which the answer to a request that waits for demand is that there is none."""
@@ -25,8 +28,6 @@ class StatusServer:
     def __init__(self, gateway: Gateway, admin: EnvoyAdmin) -> None:
         self._gateway = gateway
         self._admin = admin
-        self._registry = CollectorRegistry()
-        self._registry.register(GatewayCollector(gateway))
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -49,7 +50,7 @@ class StatusServer:
         return web.Response(status=503, text=text)
 
     async def _status(self, _: web.Request) -> web.Response:
-        return web.json_response(self._gateway.status())
+        return web.json_response(self._gateway.status(await self._signals()))
 
     async def _held(self, request: web.Request) -> web.Response:
         """Answer with the held requests: at once if their version is another than the known one, else at its change."""
@@ -58,8 +59,16 @@ class StatusServer:
         return web.json_response({"version": holder.version, "pools": holder.held()})
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        body = generate_latest(self._registry)
+        signals = await self._signals() or ListenerSignals()
+        body = generate_latest(GatewayCollector(self._gateway, signals))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _signals(self) -> ListenerSignals | None:
+        try:
+            return await self._admin.signals()
+        except EnvoyUnavailable as error:
+            log.warning("no signals of Envoy: %s", error)
+            return None
 
     async def _envoy_metrics(self, _: web.Request) -> web.Response:
         try:

@@ -8,15 +8,17 @@ from typing_extensions import override
 
 from penstock_gateway.gateway import Gateway
 from penstock_gateway.hold.holder import Holder
+from penstock_gateway.signals import ListenerSignals
 
 PREFIX = "penstock_gateway"
 
 
 class GatewayCollector(Collector):
-    """Collects from a `Gateway`."""
+    """Collects from a `Gateway` and from what its Envoy counted."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, signals: ListenerSignals) -> None:
         self._gateway = gateway
+        self._signals = signals
 
     @override
     def collect(self) -> Iterable[Metric]:
@@ -54,6 +56,7 @@ class GatewayCollector(Collector):
                 ages.add_metric([plural], age)
         yield ages
         yield from _holding(gateway.holder)
+        yield from self._signals.families(gateway.snapshot.routes)
 
 
 def _holding(holder: Holder) -> Iterable[Metric]:

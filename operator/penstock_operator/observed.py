@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock_api.pod_contract import CurveSums, Loading, ModelBackendState
 from penstock_api.types.policy import PolicySpec, PolicyStatus
@@ -254,6 +254,15 @@ class RoutedPool:
     """Secret of its certificate; None: plain HTTP."""
 
 
+class OfferedDemand(NamedTuple):
+    """POST requests that arrived at a pool's gateway, held and refused ones too, each once; per second."""
+
+    recent: float
+    """Over the last 15 s."""
+    newest: float
+    """Between the last two reads."""
+
+
 @dataclass(frozen=True, slots=True)
 class GatewayView:
     """The gateway of a namespace, as one of its pools needs it."""
@@ -270,6 +279,8 @@ class GatewayView:
     """Whether there are such pods, and each of them holds requests that find no pod."""
     held_requests: int = 0
     """Requests that they hold for the pool."""
+    offered: OfferedDemand | None = None
+    """Demand that they counted; None if one of them did not answer, or before the first few reads."""
 
 
 NO_GATEWAY = GatewayView()

@@ -30,6 +30,8 @@ class ScalingStatus(ApiModel):
     """Source of the samples: Prometheus, Pods or None."""
     prometheus_url: ShortText | None = None
     """URL of the Prometheus that returned the samples, if it is the source."""
+    demand_source: Word | None = None
+    """Where demand was counted: Gateway, at the pool's listeners, held and refused requests too; or Pods."""
     duty_source: Word | None = None
     """Source of GPU utilization: Dcgm, Nvml or EngineBusyShare."""
     signal_age_seconds: Decimal | None = None

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.hold import hold_cluster, hold_listener
+from penstock_gateway.resources.signals import histogram_buckets
 
 Json = dict[str, Any]
 
@@ -39,7 +40,10 @@ def bootstrap(settings: GatewaySettings) -> Json:
             "clusters": [_ads_cluster(settings), hold_cluster(settings)],
             "listeners": [hold_listener(settings)],
         },
-        "stats_config": {"stats_tags": _tags()},
+        "stats_config": {
+            "stats_tags": _tags(),
+            "histogram_bucket_settings": [histogram_buckets()],
+        },
         "overload_manager": _overload_manager(settings),
     }
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.hold import mark
+from penstock_gateway.resources.signals import at_end, counting, log_options
 from penstock_gateway.resources.tls import serving_tls
 from penstock_gateway.snapshot import Route
 
@@ -46,7 +47,8 @@ def listener(route: Route, settings: GatewaySettings) -> Json:
                 suppress_envoy_headers=True,
             ),
         ],
-        "access_log": _access_log() if settings.access_log else [],
+        "access_log": [*counting(pool), *(_access_log() if settings.access_log else [])],
+        "access_log_options": log_options(),
     }
     limit = _extension(
         "envoy.filters.network.connection_limit",
@@ -192,13 +194,12 @@ def _access_log() -> list[Json]:
         "client": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
         "request_id": "%REQ(X-REQUEST-ID)%",
     }
-    return [
-        _extension(
-            "envoy.access_loggers.stdout",
-            "access_loggers.stream.v3.StdoutAccessLog",
-            log_format={"json_format": fields},
-        )
-    ]
+    log = _extension(
+        "envoy.access_loggers.stdout",
+        "access_loggers.stream.v3.StdoutAccessLog",
+        log_format={"json_format": fields},
+    )
+    return [{**log, "filter": at_end()}]
 
 
 def _extension(name: str, kind: str, **config: object) -> Json:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -15,11 +15,13 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.gateway import (
     NO_ANSWERS,
     GatewayAnswers,
+    counters,
     gateway_pods,
     is_wanted,
     listener_port,
 )
-from penstock_operator.observed import PodObject, PoolObject
+from penstock_operator.observe.offered import OfferedCounter
+from penstock_operator.observed import OfferedDemand, PodObject, PoolObject
 
 LIMIT_BYTES = 4 * 1024 * 1024
 CACHE_SECONDS = 1.0
@@ -34,6 +36,8 @@ class GatewayReader:
     store: ObjectStore
     _read: dict[str, tuple[float, asyncio.Task[GatewayAnswers]]] = field(default_factory=dict)
     """Time and answers of the last read, by namespace."""
+    _counters: dict[tuple[str, str], OfferedCounter] = field(default_factory=dict)
+    """By namespace and pool."""
 
     async def read(self, pool: PoolObject, now: float) -> GatewayAnswers:
         """Return what the gateway's pods answer, if the pool is to be routed; failures are answers."""
@@ -41,7 +45,7 @@ class GatewayReader:
             return NO_ANSWERS
         at, task = self._read.get(pool.namespace, (float("-inf"), None))
         if task is None or now - at >= CACHE_SECONDS:
-            task = asyncio.ensure_future(self._read_pods(pool.namespace))
+            task = asyncio.ensure_future(self._read_pods(pool.namespace, now))
             self._read[pool.namespace] = now, task
         return await asyncio.shield(task)
 
@@ -49,10 +53,24 @@ class GatewayReader:
         """Read a namespace's gateway again at the next pass: its answer has changed."""
         self._read.pop(namespace, None)
 
-    async def _read_pods(self, namespace: str) -> GatewayAnswers:
+    async def _read_pods(self, namespace: str, now: float) -> GatewayAnswers:
         pods = [(pod.ip, pod) for pod in gateway_pods(self.store, namespace) if pod.ip]
         answers = await asyncio.gather(*(self._answer(ip, pod) for ip, pod in pods))
-        return GatewayAnswers(dict(answers))
+        by_pod = dict(answers)
+        return GatewayAnswers(by_pod, dict(self._rates(namespace, counters(by_pod), now)))
+
+    def _rates(
+        self, namespace: str, counted: Mapping[str, Mapping[str, int]], now: float
+    ) -> Iterator[tuple[str, OfferedDemand]]:
+        """Record the counters; yield the rate of each pool. A pool that is gone is forgotten."""
+        known = {pool.name for pool in self.store.pools.values() if pool.namespace == namespace}
+        for key in [key for key in self._counters if key[0] == namespace and key[1] not in known]:
+            del self._counters[key]
+        for name in counted.keys() & known:
+            counter = self._counters.setdefault((namespace, name), OfferedCounter())
+            counter.record(counted[name], now)
+            if (rate := counter.rate()) is not None:
+                yield name, rate
 
     async def _answer(self, ip: str, pod: PodObject) -> tuple[str, Mapping[str, Any] | str]:
         url = pod_url(ip, GATEWAY_STATUS_PORT, PATH_GATEWAY_STATUS)

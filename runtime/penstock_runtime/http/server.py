@@ -28,7 +28,7 @@ from penstock_runtime.protocols.common.replies import (
     of_rejection,
     rejection_reply,
 )
-from penstock_runtime.protocols.common.request_context import LAST, LOGGED
+from penstock_runtime.protocols.common.request_context import LAST, LOGGED, tenant_header
 from penstock_runtime.protocols.common.request_ids import (
     HEADER_REQUEST_ID,
     HEADER_TRACE_PARENT,
@@ -147,6 +147,7 @@ class ClientServer:
         reply.headers[HEADER_REQUEST_ID] = request_id
         reply.headers[names.HEADER_POD] = self._pod.config.pod.name
         reply.headers[hdrs.SERVER] = "penstock"
+        reply.headers.update(tenant_header(request))
         # a stream has sent its Connection header already
         if not reply.prepared and (last or self._pod.health.closing):
             reply.force_close()

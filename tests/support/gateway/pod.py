@@ -2,7 +2,7 @@
 
 With the FOLDER of a certificate it serves TLS.
 
-`POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS; `/events?count=3&ms=100` streams; `/headers`
+`POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS, with `tenant=a` for that tenant; `/events?count=3&ms=100` streams; `/headers`
 returns the request's headers; `/status/503` any status; `/seen` the number of requests by path, `/peak` the most in flight at a time. It prints
 `listening` once it does. At SIGTERM requests in flight end first, as a runtime's do.
 """
@@ -29,7 +29,9 @@ async def infer(request: web.Request) -> web.Response:
     """Answer after `ms` milliseconds."""
     body = await request.read()
     await asyncio.sleep(request.app[SLOWNESS] * float(request.query.get("ms", "0")) / 1000)
-    return web.json_response({"pod": request.app[NAME], "bytes": len(body)})
+    tenant = request.query.get("tenant")
+    answer = {"pod": request.app[NAME], "bytes": len(body)}
+    return web.json_response(answer, headers={"X-Penstock-Tenant": tenant} if tenant else None)
 
 
 async def events(request: web.Request) -> web.StreamResponse:

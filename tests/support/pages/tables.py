@@ -11,6 +11,12 @@ from dataclasses import replace
 import yaml
 
 import penstock_operator.telemetry.policy_metrics  # noqa: F401 - registers its metrics
+from penstock_gateway.config import GatewaySettings
+from penstock_gateway.envoy_admin import EnvoyAdmin
+from penstock_gateway.gateway import Gateway
+from penstock_gateway.kube.api_server import ApiServer
+from penstock_gateway.signals import ListenerSignals
+from penstock_gateway.telemetry import GatewayCollector
 from penstock_kubectl.cli import parser
 from penstock_operator.telemetry.metrics import OWN
 from penstock_operator.telemetry.pool_metrics import LABELS, PREFIX, SERIES
@@ -98,6 +104,17 @@ def pod_metrics() -> str:
     return _metrics(_exported())
 
 
+def gateway_metrics() -> str:
+    """Return every metric of a gateway's controller."""
+    settings = GatewaySettings(namespace="none", gateway="none")
+    admin = EnvoyAdmin.__new__(EnvoyAdmin)  # without a connection: nothing is called
+    gateway = Gateway(settings, ApiServer.__new__(ApiServer), admin, lambda: 0.0)
+    return _metrics(
+        (metric.name, metric.type, _labels(metric), metric.documentation)
+        for metric in GatewayCollector(gateway, ListenerSignals()).collect()
+    )
+
+
 class _Meter:
     """Stands for NVML, so that the families of a device are listed without one."""
 
@@ -176,6 +193,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "alerts": alerts,
     "operator-metrics": operator_metrics,
     "pod-metrics": pod_metrics,
+    "gateway-metrics": gateway_metrics,
     "chart-values": chart_values,
     "plugin-options": plugin_options,
 }

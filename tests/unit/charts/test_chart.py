@@ -144,6 +144,12 @@ def test_the_versions_are_the_distributions() -> None:
         assert f'version = "{metadata["appVersion"]}"' in project
 
 
+def test_a_pod_monitor_reads_the_gateways_of_an_installation_that_has_them() -> None:
+    image = {"gateway__image__repository": "registry.example/gateway"}
+    spec = only(render(poolMonitor__enabled="true", **image), "PodMonitor")["spec"]
+    assert [endpoint["port"] for endpoint in spec["podMetricsEndpoints"]] == ["control", "status"]
+
+
 def test_a_pod_monitor_goes_by_the_scheme_that_a_pod_says() -> None:
     spec = only(render(poolMonitor__enabled="true"), "PodMonitor")["spec"]
     (endpoint,) = spec["podMetricsEndpoints"]

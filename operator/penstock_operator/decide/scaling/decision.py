@@ -32,6 +32,7 @@ from penstock_operator.decide.scaling.report.status import ReportedDecision
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.scaling.zero import (
     Activity,
+    is_routed,
     may_be_at_zero,
     observe_activity,
     zero_step,
@@ -262,6 +263,7 @@ def law_input(
         replicas=replicas,
         cap=None if published is None else published.max_batch_size,
         limited=limited,
+        offered=view.gateway.offered if is_routed(view) else None,
     )
 
 

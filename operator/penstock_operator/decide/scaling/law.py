@@ -5,10 +5,11 @@ Hold, Manual, Fixed) are applied in `decision.py`, so that they have the same ef
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from penstock_operator.decide.spec.law_settings import LawSettings
-from penstock_operator.observed import PoolSignals, UtilizationSource
+from penstock_operator.observed import OfferedDemand, PoolSignals, UtilizationSource
 
 
 class LawPod(NamedTuple):
@@ -35,6 +36,13 @@ class LawPod(NamedTuple):
     """Whether it reports a problem, or its container was restarted."""
 
 
+class DemandSource(StrEnum):
+    """Where demand was counted."""
+
+    GATEWAY = "Gateway"
+    PODS = "Pods"
+
+
 class LawInput(NamedTuple):
     """Input of one step: a pool at one tick."""
 
@@ -47,6 +55,8 @@ class LawInput(NamedTuple):
     """The published cap, or None before the first."""
     limited: bool = False
     """Whether the pool was granted fewer replicas than requested, because pools share devices."""
+    offered: OfferedDemand | None = None
+    """Demand that the pool's gateway counted; None without one, or if it is not fresh."""
 
     @property
     def ready(self) -> tuple[LawPod, ...]:
@@ -140,6 +150,8 @@ class LawObservations(NamedTuple):
     """Measured demand minus the demand forecast one start-up ago, in rows a second."""
     off_curve: float | None = None
     """Rows served by busy pods over rows predicted by the curve, minus 1; None within the tolerance."""
+    demand_source: DemandSource | None = None
+    """Where the demand was counted; None if the law reads none."""
 
 
 class Decision(NamedTuple):

@@ -56,7 +56,7 @@ def zero_step(
     decision: Decision, spec: EffectiveSpec, view: PoolView, activity: Activity, base: int
 ) -> Decision:
     """Return the law's decision, or the one that leads to zero, keeps it or ends it; `base` is the present count."""
-    if not may_be_at_zero(spec) or not _is_routed(view):
+    if not may_be_at_zero(spec) or not is_routed(view):
         return decision
     if base == 0:
         if view.gateway.held_requests:
@@ -75,7 +75,8 @@ def zero_step(
     return _with_count(decision, 0, ReplicasReason.IDLE, f"no request came for {idle} s")
 
 
-def _is_routed(view: PoolView) -> bool:
+def is_routed(view: PoolView) -> bool:
+    """Return whether the pool's Service selects the gateway."""
     return live_route(own_service(view)).step is RouteStep.ROUTED
 
 

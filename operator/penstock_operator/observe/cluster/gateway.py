@@ -12,6 +12,7 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import (
     ChildObject,
     GatewayView,
+    OfferedDemand,
     PodObject,
     PoolObject,
     RoutedPool,
@@ -27,6 +28,8 @@ class GatewayAnswers:
     """What the ready pods of a gateway answered: a status in JSON, or why there is none, by the pod's name."""
 
     by_pod: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
+    offered: Mapping[str, OfferedDemand] = field(default_factory=dict)
+    """Demand by the name of the pool, where every pod counted it."""
 
 
 NO_ANSWERS = GatewayAnswers()
@@ -94,7 +97,20 @@ def gateway_view(
         failing[0] if failing else "",
         holding=bool(states) and all(state.get("holds") is True for state in states),
         held_requests=sum(map(_held, states)),
+        offered=answers.offered.get(pool.name),
     )
+
+
+def counters(by_pod: Mapping[str, Mapping[str, Any] | str]) -> dict[str, dict[str, int]]:
+    """Return the requests that each pod counted, by pool and pod: of the pools that every pod knows."""
+    counted: dict[str, dict[str, int]] = {}
+    for pod, answer in by_pod.items():
+        known = None if isinstance(answer, str) else answer.get("pools")
+        for pool, state in known.items() if isinstance(known, dict) else ():
+            count = state.get("offered") if isinstance(state, dict) else None
+            if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+                counted.setdefault(pool, {})[pod] = count
+    return {pool: counts for pool, counts in counted.items() if len(counts) == len(by_pod)}
 
 
 def _state(answer: Mapping[str, Any] | str, pool: PoolObject) -> Mapping[str, Any]:

@@ -1,9 +1,11 @@
 """Request keys that handlers share, and helpers that use them."""
 
 from typing import Any, Final
+from urllib.parse import quote
 
 from aiohttp import web
 
+from penstock_api import names
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.serving.auth.callers import Caller
 
@@ -19,6 +21,14 @@ def best_class(request: web.Request) -> int:
     """Return the best priority class that the caller of `request` may have; 0 where only the body decides."""
     caller = request.get(CALLER)
     return 0 if caller is None else caller.granted_priority(None)
+
+
+def tenant_header(request: web.Request) -> dict[str, str]:
+    """Return the header of an answer that names the tenant of its request, for gateways that count; empty without one."""
+    caller = request.get(CALLER)
+    if caller is None or not caller.tenant:
+        return {}
+    return {names.HEADER_TENANT: quote(caller.tenant, safe=" :@")}
 
 
 def record_rejection(request: web.Request, rejection: RequestRejected) -> None:

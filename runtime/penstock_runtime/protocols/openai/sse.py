@@ -8,6 +8,7 @@ from aiohttp import hdrs, web
 
 from penstock_api import names
 from penstock_runtime.protocols.common.replies import REQUEST_ID
+from penstock_runtime.protocols.common.request_context import tenant_header
 
 WRITE_SECONDS: Final = 60.0
 """Time after which a client that does not read counts as disconnected, whatever TCP reports."""
@@ -32,6 +33,7 @@ class EventStream:
                 "X-Request-Id": request.get(REQUEST_ID, ""),
                 names.HEADER_POD: pod_name,
                 hdrs.SERVER: "penstock",
+                **tenant_header(request),
             }
         )
         if closes:

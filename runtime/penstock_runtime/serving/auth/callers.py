@@ -8,13 +8,13 @@ from typing import Final
 
 from msgspec.structs import replace as replace_fields
 
+from penstock_api import names
 from penstock_api.api_keys import ApiKey, ApiKeyRing, presented_key
 from penstock_runtime.config import Network
 from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
 from penstock_runtime.request import Request
 from penstock_runtime.serving.auth.rate_limit import RateBucket
 
-HEADER_TENANT: Final = "X-Penstock-Tenant"
 HEADER_PRIORITY: Final = "X-Penstock-Priority"
 RELOAD_SECONDS: Final = 2.0
 
@@ -116,12 +116,12 @@ class Callers:
 
 
 def _tenant(headers: Mapping[str, str]) -> str:
-    tenant = headers.get(HEADER_TENANT, "")[:128]
+    tenant = headers.get(names.HEADER_TENANT, "")[:128]
     try:
         tenant.encode()
     except UnicodeEncodeError as error:
         raise BadInput(
-            f"{HEADER_TENANT} {tenant[:40]!a} must be UTF-8", field=HEADER_TENANT
+            f"{names.HEADER_TENANT} {tenant[:40]!a} must be UTF-8", field=names.HEADER_TENANT
         ) from error
     return tenant
 

@@ -50,8 +50,11 @@ async def test_an_inference_gets_no_better_class_than_its_key_grants(
     seen = watched(running.pod, monkeypatch)
     reply = await running.infer(call(parameters={"priority": requested}), headers=BEARER)
     assert reply.status == 200
+    assert reply.headers["X-Penstock-Tenant"] == "a"
     assert [(request.priority, request.tenant) for request in seen] == [(granted, "a")]
-    assert (await running.infer(call())).status == 401
+    refused = await running.infer(call())
+    assert refused.status == 401
+    assert "X-Penstock-Tenant" not in refused.headers
 
 
 async def test_embeddings_get_no_better_class_than_their_key_grants(

@@ -305,6 +305,7 @@ def _observations(tick: Tick) -> LawObservations:
         curve=None if tick.model is None else curve_in_use(tick.model, cap),
         signal_age_seconds=tick.demand.age_seconds,
         startup_seconds=tick.startup_seconds,
+        demand_source=tick.load.source,
     )
 
 

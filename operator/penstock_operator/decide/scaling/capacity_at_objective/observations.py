@@ -20,7 +20,11 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.model impor
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import add_steps
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand, load
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import (
+    PoolDemand,
+    at_gateway,
+    load,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
     MIN_RHO,
@@ -71,7 +75,11 @@ def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
         now=now,
         windows=windows,
         demand=demand(observed.pods, windows, state.windows.gone, store_now),
-        load=load(observed.pods, windows, state.windows.gone, store_now, float(observed.cap or 1)),
+        load=at_gateway(
+            load(observed.pods, windows, state.windows.gone, store_now, float(observed.cap or 1)),
+            windows,
+            observed.offered,
+        ),
         settled=service(
             observed.pods, windows, store_now, since=store_now - (now - settled), beyond=beyond
         ),

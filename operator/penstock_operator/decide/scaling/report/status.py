@@ -97,6 +97,7 @@ def scaling_status(
     return ScalingStatus(
         source=signals.source.value,
         prometheus_url=signals.url or None,
+        demand_source=observations.demand_source,
         duty_source=None if observations.duty_source is None else observations.duty_source.value,
         signal_age_seconds=decimal(observations.signal_age_seconds),
         gpu_utilization_percent=decimal(observations.duty, 100.0),

@@ -13,12 +13,13 @@ from penstock_operator.net.http import new_session
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.gateway import (
     GatewayAnswers,
+    counters,
     gateway_pods,
     gateway_view,
     routed_pools,
 )
 from penstock_operator.observe.gateway_status import CACHE_SECONDS, GatewayReader
-from penstock_operator.observed import PoolObject
+from penstock_operator.observed import OfferedDemand, PoolObject
 from tests.unit.operator.observe.cluster import raw_objects as raw
 from tests.unit.operator.observe.signals.exporter import free_address
 
@@ -144,6 +145,24 @@ def test_a_gateway_listens_when_each_of_its_pods_does(answer: Any, problem: str)
     assert list(seen.children) == [("Deployment", names.GATEWAY_NAME)]
 
 
+@pytest.mark.parametrize(
+    ("answers", "counted"),
+    [
+        ({"a": accepted(offered=3), "b": accepted(offered=4)}, {"chat": {"a": 3, "b": 4}}),
+        ({"a": accepted(offered=3), "b": accepted(offered=None)}, {}),
+        ({"a": accepted(offered=3), "b": "/status is unreachable"}, {}),
+        ({"a": accepted(offered=True)}, {}),
+        ({"a": accepted(offered=-1)}, {}),
+        ({"a": {"pools": []}}, {}),
+        ({}, {}),
+    ],
+)
+def test_demand_is_counted_where_every_pod_of_the_gateway_counts(
+    answers: Any, counted: Any
+) -> None:
+    assert counters(answers) == counted
+
+
 def test_a_gateway_without_ready_pods_does_not_listen() -> None:
     store = store_with()
     assert not gateway_view(store, chat(store), {}, GatewayAnswers()).listening
@@ -192,6 +211,30 @@ async def test_the_pools_of_a_pass_share_one_request_to_each_pod() -> None:
             answers = await reader.read(chat(store), NOW + later)
             assert answers.by_pod == {"chat-p1": {"pools": {}}}
     assert requested == [names.PATH_GATEWAY_STATUS] * 2
+
+
+async def test_the_demand_of_a_pool_is_the_growth_of_its_gateways_counters() -> None:
+    counted = 0
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(accepted(offered=counted))
+
+    app, address = web.Application(), free_address()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, address, names.GATEWAY_STATUS_PORT).start()
+    store = store_with(gateway_pod("p1", address))
+    async with new_session() as session:
+        reader = GatewayReader(session, store)
+        for second in (0, 5, 10):
+            counted = 20 * second
+            answers = await reader.read(chat(store), NOW + second)
+            view = gateway_view(store, chat(store), {}, answers)
+            assert view.offered == (OfferedDemand(20.0, 20.0) if second == 10 else None)
+        await runner.cleanup()
+        answers = await reader.read(chat(store), NOW + 15)
+        assert gateway_view(store, chat(store), {}, answers).offered is None
 
 
 @pytest.mark.parametrize(

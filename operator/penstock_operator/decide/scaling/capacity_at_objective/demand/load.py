@@ -1,11 +1,11 @@
 """Demand of the pool, counted before admission, over windows of several lengths. Pure. None is absent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
-from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.law import DemandSource, LawPod
 from penstock_operator.decide.scaling.signals.counters import Point, per_second
 from penstock_operator.decide.scaling.signals.windows import (
     WINDOW_SCRAPES,
@@ -14,9 +14,13 @@ from penstock_operator.decide.scaling.signals.windows import (
     lost_rates,
     sample_age,
 )
+from penstock_operator.observed import OfferedDemand
 
 RECENT_SECONDS = 15.0
 RECENT_SCRAPES = 3
+DIRECT_SHARE, DIRECT_ROWS = 0.1, 1.0
+"""Rows a second at pods beyond those of the gateway, as a share and absolutely, up to which they are requests that were
+sent again, or counted at another moment."""
 MAX_OVERLOAD = 2.0
 """Maximum ratio of demand to admitted rows, since rejected clients retry."""
 
@@ -36,6 +40,10 @@ class PoolDemand(NamedTuple):
     """The squared coefficient of variation of the Ready pods' rates over 15 s, in excess of chance."""
     dispersion: float | None
     """Variance over mean of a pod's arrivals between scrapes, in rows."""
+    received: float | None = None
+    """`recent` without the bound on rejected clients that retry."""
+    source: DemandSource = DemandSource.PODS
+    """Where `recent` and `newest` were counted."""
 
 
 def load(
@@ -61,16 +69,49 @@ def load(
     past = lost_rates(windows, gone, serving, whole, store_now)
     dispersion = _dispersion(ready)
     ready_whole = [window for window in ready if full_window(window)]
+    recents = [tail(window, RECENT_SECONDS) for window in full]
     return PoolDemand(
-        recent=_total(
-            [_clamped(tail(window, RECENT_SECONDS), slack_rows) for window in full], past
-        ),
+        recent=_total([_clamped(window, slack_rows) for window in recents], past),
         newest=_total([per_second(window[-2:], "rows_received") for window in full], past),
         backlog=sum((window[-1].waiting or 0.0) * rows_per_request(window) for window in ready),
         imbalance=_imbalance(ready_whole, dispersion),
         unevenness=_unevenness(ready_whole, dispersion),
         dispersion=dispersion,
+        received=_total([per_second(window, "rows_received") for window in recents], past),
     )
+
+
+def at_gateway(
+    demand: PoolDemand, windows: Mapping[str, Window], offered: OfferedDemand | None
+) -> PoolDemand:
+    """Return the demand that the gateway counted, if it did, which has held requests too and each request once.
+
+    Pods that received more come from clients that reach them directly as well, such as those who connected before the
+    pool was routed: then the pods' own counters are the demand. The bound on rejected clients that retry stays.
+    """
+    if offered is None or demand.recent is None or demand.received is None:
+        return demand
+    each = _rows_each(windows.values())
+    rows = offered.recent * each
+    if demand.received > rows * (1 + DIRECT_SHARE) + DIRECT_ROWS:
+        return demand
+    return demand._replace(
+        recent=max(demand.recent + rows - demand.received, 0.0),
+        newest=offered.newest * each,
+        source=DemandSource.GATEWAY,
+    )
+
+
+def _rows_each(windows: Iterable[Window]) -> float:
+    """Return the mean rows of a request over all windows; 1 without requests."""
+    pairs = [
+        (requests, rows)
+        for window in windows
+        if (requests := _grown(window, "requests_received")) is not None
+        and (rows := _grown(window, "rows_received")) is not None
+    ]
+    requests, rows = (sum(part) for part in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
+    return max(rows / requests, 1.0) if requests > 0 else 1.0
 
 
 def tail(window: Window, seconds: float) -> Window:

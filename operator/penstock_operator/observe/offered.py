@@ -1,0 +1,51 @@
+"""`OfferedCounter`: the rate of a pool's requests, from the counters of its gateway's pods. Pure: no I/O, no clock."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock_operator.observed import OfferedDemand
+
+RECENT_SECONDS: Final = 15.0
+RECENT_READS: Final = 3
+"""Reads that a rate needs."""
+MAX_SPAN_SECONDS: Final = 180.0
+"""Maximum length of the window: six of the 30 s ticks of an idle pool."""
+MIN_SPACING_SECONDS: Final = 0.5
+
+
+@dataclass(slots=True)
+class OfferedCounter:
+    """The reads of one pool. A counter that fell, or that is new, started at 0 since the read before."""
+
+    _last: dict[str, int] = field(default_factory=dict)
+    """The newest counter of each of the gateway's pods, by name."""
+    _total: int = 0
+    _reads: tuple[tuple[float, int], ...] = ()
+    """(time, requests since the first read), oldest first."""
+
+    def record(self, counters: Mapping[str, int], now: float) -> None:
+        """Record the counters of all ready pods of the gateway."""
+        if self._reads:
+            for pod, count in counters.items():
+                before = self._last.get(pod, 0)
+                self._total += count - before if count >= before else count
+        self._last.update(counters)
+        recent = tuple(read for read in self._reads if 0 <= now - read[0] <= MAX_SPAN_SECONDS)
+        if not recent or now - recent[-1][0] >= MIN_SPACING_SECONDS:
+            self._reads = (*recent, (now, self._total))
+
+    def rate(self) -> OfferedDemand | None:
+        """Return the rate over the last reads; None with too few of them."""
+        if len(self._reads) < RECENT_READS:
+            return None
+        newest, oldest = self._reads[-1], self._reads[-RECENT_READS]
+        for read in reversed(self._reads[:-RECENT_READS]):
+            if newest[0] - read[0] > RECENT_SECONDS + MIN_SPACING_SECONDS:
+                break
+            oldest = read
+        return OfferedDemand(_between(oldest, newest), _between(self._reads[-2], newest))
+
+
+def _between(first: tuple[float, int], last: tuple[float, int]) -> float:
+    return (last[1] - first[1]) / (last[0] - first[0])
