@@ -135,6 +135,8 @@ PATH_METRICS: Final = "/metrics"
 
 # Headers of the runtime's responses, on the client port.
 HEADER_POD: Final = "X-Penstock-Pod"
+HEADER_GATEWAY: Final = "x-penstock-gateway"
+"""On requests that a gateway sends: it balances requests, so that the pod need not end the connection for its age."""
 HEADER_TENANT: Final = "X-Penstock-Tenant"
 """On answers of pods with API keys: the tenant of the request's key, percent-encoded. On requests: the tenant that a
 trusted proxy names."""

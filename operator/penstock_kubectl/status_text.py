@@ -26,6 +26,12 @@ Fact = tuple[str, str, str]
 UNKNOWN = "not known yet"
 
 
+DEMAND_SOURCES = {
+    "Gateway": "counted at the pool's listeners, held and refused requests too",
+    "Pods": "counted by the pods",
+}
+
+
 def in_force(subject: PoolContext) -> EffectiveSpec:
     """Return the live fields in force for the pool."""
     return effective(subject.pool, subject.namespace_labels, subject.policies)
@@ -57,6 +63,10 @@ def demand(subject: PoolContext) -> Iterator[Fact]:
     scaling = subject.pool.status.scaling or ScalingStatus()
     age = f"{scaling.signal_age_seconds} s old" if scaling.signal_age_seconds else ""
     yield "signals", scaling.source or UNKNOWN, age
+    if scaling.demand_source is not None:
+        yield "demand from", scaling.demand_source, DEMAND_SOURCES.get(scaling.demand_source, "")
+    if scaling.held_requests:
+        yield "held", f"{scaling.held_requests} requests", "at the gateway, until a pod is ready"
     yield (
         "demand now",
         _unit(scaling.rows_per_second, "rows/s"),

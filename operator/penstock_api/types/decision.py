@@ -40,6 +40,8 @@ class ScalingStatus(ApiModel):
     """Mean GPU utilization of Ready pods."""
     waiting: Decimal | None = None
     """Waiting requests of all Ready pods."""
+    held_requests: Count | None = None
+    """Requests that the gateway holds because no pod is ready; absent without any."""
     rows_per_second: Decimal | None = None
     """Rows received by all pods, before admission."""
     forecast_rows_per_second: Decimal | None = None

@@ -57,7 +57,7 @@ class RuntimeHttp(ApiModel):
     body_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
     """Time for a client to send its body, and to read a large answer; defaults to 60."""
     connection_age_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
-    """Mean age at which a client's connection is closed, so that clients reach new replicas; defaults to 20."""
+    """Mean age at which a client's connection is closed, so that clients reach new replicas; defaults to 20. Those of a gateway stay open."""
     metrics: Switch | None = None
     """Whether the client port serves /metrics too; defaults to Enabled."""
     trusted_proxies: (

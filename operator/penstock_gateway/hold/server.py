@@ -27,11 +27,11 @@ class HoldServer:
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Hold a request until its end; only a POST is demand: a probe of readiness starts no pod."""
-        pool, _, arrived = request.headers.get(HEADER_HELD, "").partition(" ")
+        pool, arrived, timeout_text = _mark(request.headers.get(HEADER_HELD, ""))
         queue, now = self._holder.queue(pool), self._holder.now()
         if queue is None or request.method != hdrs.METH_POST:
             return answers.not_serving(request.path, queue.retry_seconds(now) if queue else 1.0)
-        timeout = _number(request.headers.get(HEADER_TIMEOUT, ""))
+        timeout = _number(timeout_text)
         arrival = HeldRequest(
             rank=_rank(request.headers.get(HEADER_PRIORITY, "")),
             arrived=min(_number(arrived) or now, now),
@@ -74,6 +74,12 @@ def _explained(queue: HeldQueue, reason: Refusal, now: float) -> tuple[str, floa
     if reason is Refusal.EXPIRED:
         return f"no pod was ready within {queue.limits.max_seconds} s: send it again", retry
     return f"no pod was ready within {HEADER_TIMEOUT}: allow more time", retry
+
+
+def _mark(text: str) -> tuple[str, str, str]:
+    """Return pool, arrival and the client's time-out, as text."""
+    pool, arrived, timeout = (*text.split(" "), "", "", "")[:3]
+    return pool, arrived, timeout
 
 
 def _rank(text: str) -> int:

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from penstock_api.hold import HoldLimits
 from penstock_gateway.config import GatewaySettings
+from penstock_gateway.resources.hold import remaining_timeout
 from penstock_gateway.resources.tls import SECURE_ENDPOINT, transport_sockets
 from penstock_gateway.snapshot import Endpoint, Route
 
@@ -50,6 +51,7 @@ def cluster(route: Route, settings: GatewaySettings) -> Json:
                 "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 "common_http_protocol_options": {"idle_timeout": IDLE_TIMEOUT},
                 "explicit_http_config": {"http_protocol_options": {}},
+                **({"http_filters": remaining_timeout()} if route.hold else {}),
             }
         },
         **transport_sockets(route, settings),

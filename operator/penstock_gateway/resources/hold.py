@@ -14,7 +14,19 @@ Json = dict[str, Any]
 HOLD: Final = "penstock/hold"
 """Name of the listener and of its cluster, which no pool can have."""
 HEADER_HELD: Final = "x-penstock-held"
-"""On requests of a pool that is held: its name, and the arrival in Unix seconds."""
+"""On requests of a pool that is held: its name, the arrival in Unix seconds, and the client's time-out in milliseconds."""
+REMAINING_TIMEOUT: Final = """
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  local mark = headers:get("x-penstock-held")
+  if mark == nil then return end
+  local arrived, timeout = mark:match(" (%d+%.%d+) (%d+)$")
+  if timeout == nil or #timeout > 15 then return end
+  local waited = handle:timestamp(EnvoyTimestampResolution.MILLISECOND) - tonumber(arrived) * 1000
+  local rest = math.max(math.floor(tonumber(timeout) - math.max(waited, 0)), 1)
+  headers:replace("x-request-timeout-ms", string.format("%.0f", rest))
+end
+"""
 RESTART_RETRIES: Final = 120
 """Attempts to reach a controller that restarts, some two minutes of them."""
 _TYPES: Final = "type.googleapis.com/envoy.extensions"
@@ -22,12 +34,28 @@ _MANAGER: Final = "filters.network.http_connection_manager.v3.HttpConnectionMana
 
 
 def mark(pool: str) -> Json:
-    """Return the header by which the controller knows a request's pool and arrival, in place of a client's."""
-    value = f"{pool} %START_TIME(%s.%3f)%"
+    """Return the header by which the controller knows a request's pool, arrival and time-out, in place of a client's."""
+    value = f"{pool} %START_TIME(%s.%3f)% %REQ(x-request-timeout-ms)%"
     return {
         "header": {"key": HEADER_HELD, "value": value},
         "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
     }
+
+
+def remaining_timeout() -> list[Json]:
+    """Return the filters of a held pool's cluster: a request that waited has only the rest of its time-out at the pod.
+
+    They run for each attempt, and compute from the mark, which no attempt changes.
+    """
+    lua = {"@type": f"{_TYPES}.filters.http.lua.v3.Lua"}
+    codec = {"@type": f"{_TYPES}.filters.http.upstream_codec.v3.UpstreamCodec"}
+    return [
+        {
+            "name": "envoy.filters.http.lua",
+            "typed_config": {**lua, "default_source_code": {"inline_string": REMAINING_TIMEOUT}},
+        },
+        {"name": "envoy.filters.http.upstream_codec", "typed_config": codec},
+    ]
 
 
 def hold_listener(settings: GatewaySettings) -> Json:

@@ -6,6 +6,7 @@ them and no rule of the gateway depends on a path; buffers are larger, since who
 
 from typing import Any, Final
 
+from penstock_api import names
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.hold import mark
 from penstock_gateway.resources.signals import at_end, counting, log_options
@@ -23,6 +24,10 @@ IDLE_TIMEOUT: Final = "600s"
 """Of a client's connection without requests."""
 STREAMS_PER_CONNECTION: Final = 256
 RETRIES: Final = 5
+BEHIND_GATEWAY: Final[Json] = {
+    "header": {"key": names.HEADER_GATEWAY, "value": "1"},
+    "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+}
 _TYPES: Final = "type.googleapis.com/envoy.extensions"
 _MANAGER: Final = "filters.network.http_connection_manager.v3.HttpConnectionManager"
 
@@ -143,7 +148,7 @@ def _virtual_host(route: Route) -> Json:
     return {
         "name": pool,
         "domains": ["*"],
-        "request_headers_to_add": [mark(pool)] if route.hold else [],
+        "request_headers_to_add": [BEHIND_GATEWAY, *([mark(pool)] if route.hold else [])],
         "request_headers_to_remove": ["x-envoy-internal", "x-envoy-external-address"],
         "routes": [
             {

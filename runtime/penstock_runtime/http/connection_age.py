@@ -2,7 +2,8 @@
 
 A keep-alive client never reaches replicas that joined after it connected (docs/design/control-law.md#connection-balance).
 `Connection: close` on an answer therefore ends a connection after 20 s +- 50 % or 1,000 requests, and with the next answer
-once the pod is stopping. Jitter keeps clients from reconnecting in step.
+once the pod is stopping. Jitter keeps clients from reconnecting in step. Connections of a gateway, which balances requests,
+do not age.
 """
 
 import asyncio

@@ -135,7 +135,10 @@ class ClientServer:
         began = self._pod.now()
         request_id = self._ids.choose(request.headers.get(HEADER_REQUEST_ID, ""))
         request[REQUEST_ID] = request_id
-        last = request[LAST] = self._connections.count_request(request.transport, began)
+        balanced = names.HEADER_GATEWAY in request.headers
+        last = request[LAST] = not balanced and self._connections.count_request(
+            request.transport, began
+        )
         self.traffic.begin(began)
         try:
             reply = await answer(request, handler)

@@ -2,7 +2,7 @@
 
 With the FOLDER of a certificate it serves TLS.
 
-`POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS, with `tenant=a` for that tenant; `/events?count=3&ms=100` streams; `/headers`
+`POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS, with `tenant=a` for that tenant; `/events?count=3&ms=100` streams; `/headers`, or a POST of `/echo`,
 returns the request's headers; `/status/503` any status; `/seen` the number of requests by path, `/peak` the most in flight at a time. It prints
 `listening` once it does. At SIGTERM requests in flight end first, as a runtime's do.
 """
@@ -96,6 +96,7 @@ async def main(
     app.router.add_post("/infer", infer)
     app.router.add_get("/events", events)
     app.router.add_post("/status/{status}", status)
+    app.router.add_post("/echo", headers)
     app.router.add_get("/{any:.*}", headers)
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)

@@ -34,6 +34,7 @@ QUANTITIES_BY_NATURE = {
     "matchedPools",
     "maxQueueDepth",
     "maxHeldRequests",
+    "heldRequests",
     "waiting",
     "weight",
     "actualReplicas",

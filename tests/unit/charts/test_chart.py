@@ -145,8 +145,9 @@ def test_the_versions_are_the_distributions() -> None:
 
 
 def test_a_pod_monitor_reads_the_gateways_of_an_installation_that_has_them() -> None:
-    image = {"gateway__image__repository": "registry.example/gateway"}
-    spec = only(render(poolMonitor__enabled="true", **image), "PodMonitor")["spec"]
+    repository = "registry.example/gateway"
+    rendered = render(poolMonitor__enabled="true", gateway__image__repository=repository)
+    spec = only(rendered, "PodMonitor")["spec"]
     assert [endpoint["port"] for endpoint in spec["podMetricsEndpoints"]] == ["control", "status"]
 
 

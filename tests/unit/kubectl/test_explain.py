@@ -108,6 +108,19 @@ def test_history_comes_from_the_prometheus_that_the_operator_queries_even_while_
     assert stage.queries
 
 
+def test_the_page_says_where_demand_was_counted_and_what_the_gateway_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = deepcopy(pool())
+    run(Stage(stored, [], []), tmp_path)
+    assert "at the gateway" not in capsys.readouterr().out
+    stored["status"]["scaling"] |= {"demandSource": "Gateway", "heldRequests": 7}
+    run(Stage(stored, [], []), tmp_path)
+    page = capsys.readouterr().out
+    assert "counted at the pool's listeners" in page
+    assert "7 requests" in page
+
+
 def test_without_a_prometheus_the_page_says_how_to_name_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

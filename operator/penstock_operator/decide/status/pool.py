@@ -47,7 +47,12 @@ def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: fl
         bounded=outcome.bounded[:MAX_BOUNDED],
         effective=outcome.effective.reported,
         conditions=merge(pool.status.conditions or (), conditions, pool.generation, rfc3339(now)),
-        scaling=scaling_status(outcome.scaling.reported, outcome.view.signals, outcome.on_time),
+        scaling=scaling_status(
+            outcome.scaling.reported,
+            outcome.view.signals,
+            outcome.on_time,
+            outcome.view.gateway.held_requests,
+        ),
         last_decision=outcome.scaling.last_decision,
         candidate=outcome.candidate,
     )

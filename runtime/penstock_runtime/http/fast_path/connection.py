@@ -205,7 +205,7 @@ class FastConnection(WatchedConnection):
         """Begin the exchange of a plain request, or reject the request by its head."""
         path = self._path
         now = path.pod.now()
-        last = self._age.count_request(now)
+        last = not head.balanced and self._age.count_request(now)
         is_open = path.is_open()
         if not is_open and not last and path.is_full() and not path.may_displace(head, body):
             path.reject(path.rejections.full(now), head, self, now)

@@ -10,6 +10,7 @@ from typing import Final
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
 
+from penstock_api import names
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, priority_class
 
 MAX_HEAD_BYTES: Final = 8000
@@ -22,6 +23,7 @@ _LENGTH: Final = re.compile(rb"0|[1-9][0-9]{0,15}")
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 _MILLISECONDS: Final = re.compile(rb"[1-9][0-9]{0,14}")
 _BODILESS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+GATEWAY: Final = names.HEADER_GATEWAY.encode()
 _ONCE: Final = frozenset(
     (
         b"accept-encoding",
@@ -34,6 +36,7 @@ _ONCE: Final = frozenset(
         b"traceparent",
         b"transfer-encoding",
         b"upgrade",
+        GATEWAY,
         b"x-request-id",
         b"x-request-timeout-ms",
     )
@@ -53,6 +56,8 @@ class RequestHead(Struct, frozen=True):
     request_id: str | None = None
     timeout_seconds: float | None = None
     trace_parent: str | None = None
+    balanced: bool = False
+    """Whether a gateway sent it, which balances requests: its connection does not age."""
 
 
 class HeadParser:
@@ -127,6 +132,7 @@ def parse(head: bytes, is_target: Callable[[bytes], bool]) -> RequestHead | None
         _text(_matching(_REQUEST_ID, fields.get(b"x-request-id"))),
         _seconds(fields.get(b"x-request-timeout-ms")),
         _text(fields.get(b"traceparent")),
+        GATEWAY in fields,
     )
 
 

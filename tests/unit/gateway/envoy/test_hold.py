@@ -241,3 +241,34 @@ async def test_a_pool_that_is_held_no_longer_keeps_its_held_requests() -> None:
         await gateway.until_endpoints(0)
         await gateway.start_pod("pod-0")
         assert await clients.end() == [200]
+
+
+async def test_a_request_that_was_held_has_only_the_rest_of_its_time_at_the_pod() -> None:
+    async with at_zero() as gateway:
+        timeouts = {"X-Request-Timeout-Ms": "60000"}
+        begin = time.monotonic()
+        waiting = [
+            asyncio.create_task(gateway.client.post(gateway.url(path), headers=headers))
+            for path, headers in (
+                ("/echo", timeouts),
+                ("/echo", {}),
+                ("/echo", {"X-Request-Timeout-Ms": "1e9"}),
+            )
+        ]
+        await Clients(gateway).held(len(waiting))
+        await asyncio.sleep(1.5)
+        least = (
+            60_000 - 1000 * (time.monotonic() - begin) - 20_000
+        )  # a start on a busy machine takes some
+        await gateway.start_pod("pod-0")
+        sent = []
+        for task in waiting:
+            async with await task as answer:
+                assert answer.status == 200
+                sent.append((await answer.json())["headers"].get("x-request-timeout-ms"))
+        most = 60_000 - 1500
+        assert least <= int(sent[0]) <= most
+        assert sent[1:] == [None, "1e9"]  # the pod rejects what is no number
+        async with gateway.client.post(gateway.url("/echo"), headers=timeouts) as answer:
+            direct = (await answer.json())["headers"]
+        assert 59_000 <= int(direct["x-request-timeout-ms"]) <= 60_000

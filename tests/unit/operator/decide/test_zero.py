@@ -133,8 +133,10 @@ def test_a_held_request_starts_a_replica() -> None:
     assert ("ScaledUp", "Replicas 0 -> 1: the gateway holds 3 requests.") in [
         (note.reason, note.message) for note in plan.events
     ]
-    world.settle()
+    plan = world.settle()
     assert world.replicas == 1
+    assert plan.status.scaling is not None
+    assert plan.status.scaling.held_requests == 3
     world.held_requests = 0  # its client left
     world.pass_for(IDLE)
     assert world.replicas == 1, "the pod is starting"

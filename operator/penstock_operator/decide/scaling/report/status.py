@@ -89,9 +89,12 @@ def last_decision(
 
 
 def scaling_status(
-    reported: ReportedDecision, signals: PoolSignals, on_time: float | None
+    reported: ReportedDecision, signals: PoolSignals, on_time: float | None, held_requests: int = 0
 ) -> ScalingStatus:
-    """Return the law's observations as decimal strings, without absent ones; `on_time` is the share of requests."""
+    """Return the law's observations as decimal strings, without absent ones.
+
+    `on_time` is the share of requests, and `held_requests` the number that the gateway holds.
+    """
     decision = reported.decision
     observations = decision.observations
     return ScalingStatus(
@@ -102,6 +105,7 @@ def scaling_status(
         signal_age_seconds=decimal(observations.signal_age_seconds),
         gpu_utilization_percent=decimal(observations.duty, 100.0),
         waiting=decimal(observations.waiting),
+        held_requests=held_requests or None,
         rows_per_second=decimal(observations.rows_per_second),
         forecast_rows_per_second=decimal(observations.forecast_rows_per_second),
         batch_p99_milliseconds=decimal(observations.batch_p99_seconds, 1000.0),

@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from penstock_api import names
 from penstock_runtime.http.connection_age import AgingConnections
 
 
@@ -42,3 +45,13 @@ async def test_the_last_answer_of_a_connection_says_so(
         async with await pod.infer(call()) as reply:
             said.append(reply.headers.get("Connection"))
     assert said == [None, None, "close", None, None, "close"]
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_the_connections_of_a_gateway_do_not_age(
+    start: Any, call: Callable[..., dict[str, Any]], *, fast_path: bool
+) -> None:
+    pod = await start(connection_requests=3, fast_path=fast_path)
+    for _ in range(6):
+        async with await pod.infer(call(), headers={names.HEADER_GATEWAY: "1"}) as reply:
+            assert reply.headers.get("Connection") is None
