@@ -54,6 +54,7 @@ def load_model(config: RuntimeConfig, taken: EnginePlacement) -> Model:
         taken.threads,
         config.engine.dtype,
         compile=config.engine.compile,
-        cache_folder=config.compiled_folder,
+        cache_folder=config.shared_compiled_folder,
+        private_folder=config.files.compiled_folder,
     )
     return load(config.model, config.model_name, config.files_folder, options)

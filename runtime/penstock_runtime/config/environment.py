@@ -199,6 +199,7 @@ _READERS: Final[dict[str, _Reader]] = {
     names.ENV_POD_UID: _Reader("pod.uid", str),
     "PENSTOCK_MODEL_FOLDER": _Reader("files.model_folder", Path),
     "PENSTOCK_FETCHED_FOLDER": _Reader("files.fetched_folder", Path),
+    "PENSTOCK_COMPILED_FOLDER": _Reader("files.compiled_folder", Path),
     "PENSTOCK_SETTINGS_FOLDER": _Reader("files.settings_folder", Path),
     "PENSTOCK_TERMINATION_LOG": _Reader("files.termination_log", Path),
     "PENSTOCK_PLACEMENT": _Reader("engine.placement", _placement),

@@ -33,6 +33,8 @@ class FilesConfig:
     """Mount point of a model's volume: its files, or the cache of a fetched model."""
     fetched_folder: Path = field(default_factory=lambda: Path("/tmp/penstock-model"))  # noqa: S108 - the pod's own
     """Link to a fetched model's files; below /tmp, which every pod may write."""
+    compiled_folder: Path = field(default_factory=lambda: Path("/tmp/penstock-compiled"))  # noqa: S108 - as above
+    """Compiled models that contain code, or whose model is on a read-only volume; only this pod writes it."""
     settings_folder: Path = field(default_factory=lambda: Path(names.SETTINGS_FOLDER))
     """Folder of the limits and the public keys of the control API; both may be absent."""
     termination_log: Path = field(default_factory=lambda: Path(names.TERMINATION_LOG))
@@ -166,7 +168,7 @@ class RuntimeConfig:
         return self.files.fetched_folder if fetched else self.files.model_folder
 
     @property
-    def compiled_folder(self) -> Path | None:
+    def shared_compiled_folder(self) -> Path | None:
         """Folder of compiled models in the cache of a fetched model; None: its volume is not written."""
         fetched = self.model.source.fetched is not None
         return self.files.model_folder / ".penstock" / "compiled" if fetched else None

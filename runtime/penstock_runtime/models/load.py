@@ -9,6 +9,7 @@ import torch
 from penstock_api.names import MODEL_FOLDER
 from penstock_api.pod_contract import ModelBackendState
 from penstock_api.types.model import ModelBackend, ModelSpec, Task
+from penstock_runtime.config import FilesConfig
 from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
 from penstock_runtime.models.backends.cache import CompiledCache, key_of, this_processor
@@ -22,8 +23,6 @@ from penstock_runtime.models.python_factory import open_factory
 from penstock_runtime.models.torch_model import TorchModel, Wrapping
 
 log = logging.getLogger(__name__)
-
-COMPILED_FOLDER = "/tmp/penstock-compiled"  # noqa: S108 - the pod's own volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class ModelOptions:
     models that are a plain torch call are compiled. A backend in the model's spec takes precedence."""
     cache_folder: Path | None = None
     """Where compiled models are kept next to the model; None: `private_folder` only."""
-    private_folder: Path = Path(COMPILED_FOLDER)
+    private_folder: Path = FilesConfig().compiled_folder
     """Where compiled models are kept that contain code, or whose model is on a read-only volume."""
 
 

@@ -15,7 +15,7 @@ from tests.unit.api.examples import PAGES
 
 FOR_DEVELOPERS = {
     "PENSTOCK_HOST", "PENSTOCK_CLIENT_PORT", "PENSTOCK_CLUSTER_PORT", "PENSTOCK_SETTINGS_FOLDER", "PENSTOCK_MODEL_FOLDER",
-    "PENSTOCK_FETCHED_FOLDER", "PENSTOCK_TERMINATION_LOG", "PENSTOCK_INSECURE_CONTROL",
+    "PENSTOCK_FETCHED_FOLDER", "PENSTOCK_COMPILED_FOLDER", "PENSTOCK_TERMINATION_LOG", "PENSTOCK_INSECURE_CONTROL",
 }  # fmt: skip
 """Settings that the pod template fixes, for tests and development only."""
 SET_BY_THE_OPERATOR = {value for name, value in vars(names).items() if name.startswith("ENV_")}

@@ -148,13 +148,13 @@ def this_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def digest_of(files: Sequence[Path], folder: Path | None = None) -> str:
-    """Return a digest of the contents of `files`, and of names, sizes and times of all files in `folder`."""
+    """Return a digest of the contents of `files`, and of names, sizes and times of the files in `folder`, not below."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.name}\n".encode())
         with file.open("rb") as content:
             digest.update(hashlib.file_digest(content, "sha256").digest())
-    for file in sorted(folder.iterdir()) if folder else ():
+    for file in sorted(filter(Path.is_file, folder.iterdir())) if folder else ():
         attributes = file.stat()
         digest.update(f"{file.name} {attributes.st_size} {attributes.st_mtime_ns}\n".encode())
     return digest.hexdigest()

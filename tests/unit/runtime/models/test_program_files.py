@@ -16,6 +16,7 @@ from penstock_api.types.model import ModelBackend
 from penstock_runtime.engine.model import Model, ModelLoadFailed, TensorSpec
 from penstock_runtime.models.backends.openvino_backend import read
 from penstock_runtime.models.load import load
+from penstock_runtime.models.program_files import OnnxSource
 from tests.unit.runtime.models.backends.conftest import options, spec_of
 
 FLOAT, ANY = TensorProto.FLOAT, 2**31 - 1
@@ -107,6 +108,15 @@ def test_external_data_is_read_and_counts_in_the_digest(tmp_path: Path) -> None:
     (tmp_path / "m.onnx.data").write_bytes(np.array([5], np.float32).tobytes())
     changed = served(tmp_path / "m.onnx", ModelBackend.OPENVINO)
     np.testing.assert_array_equal(changed.run({"x": X})["y"], X + 5)
+
+
+def test_a_folder_next_to_the_file_changes_nothing(tmp_path: Path) -> None:
+    file = write_onnx(tmp_path / "m.onnx")
+    before = OnnxSource(file, 1).digest()
+    (tmp_path / "other").mkdir()
+    assert OnnxSource(file, 1).digest() == before
+    (tmp_path / "weights").write_bytes(b"1")  # which the graph may refer to
+    assert OnnxSource(file, 1).digest() != before
 
 
 def test_one_fixed_row_is_served_row_by_row(tmp_path: Path) -> None:
