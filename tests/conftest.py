@@ -125,7 +125,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     pools of tests that take the operator's role themselves.
     """
     for item in items:
-        if isinstance(item, pytest.Function) and CLUSTER_FIXTURES & set(item.fixturenames):
+        if not isinstance(item, pytest.Function) or not uses_shared_cluster(item.nodeid):
+            continue
+        if CLUSTER_FIXTURES & set(item.fixturenames):
             item.fixturenames.insert(0, "_cluster")
     items.sort(key=_has_an_operator)
 
