@@ -210,7 +210,7 @@ bench-gateway: setup ## Eight emulated pods by connection, by the gateway and by
 	@$(BIN)/python -m tests.bench.gateway $(OPTIONS)
 
 .PHONY: bench-stalls
-bench-stalls: setup ## How long /healthz waits while each route reads its largest bodies: OPTIONS="--only chat"
+bench-stalls: setup ## How long /healthz waits for the largest bodies, and a stream for grammars: OPTIONS="--only grammars"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.stalls $(OPTIONS)
 
 .PHONY: bench-encoders

@@ -192,6 +192,16 @@ class Walked:
 
 @contextmanager
 def walking(kind: Kind, folder: Path) -> Iterator[Walked]:
+    """Run a pod of `kind` with a health probe inside the context."""
+    with (
+        running(kind, folder) as runtime,
+        Probe(int(runtime.cluster.rsplit(":", 1)[1])) as probe,
+    ):
+        yield Walked(kind, runtime, probe)
+
+
+@contextmanager
+def running(kind: Kind, folder: Path) -> Iterator[RuntimeProcess]:
     """Run a pod of `kind` inside the context."""
     if kind is ENCODER:
         write(folder)
@@ -205,7 +215,6 @@ def walking(kind: Kind, folder: Path) -> Iterator[Walked]:
     runtime = start(folder, model=kind.model, PYTHONPATH=ROOT, **more)
     try:
         runtime.ready()
-        with Probe(int(runtime.cluster.rsplit(":", 1)[1])) as probe:
-            yield Walked(kind, runtime, probe)
+        yield runtime
     finally:
         runtime.kill()

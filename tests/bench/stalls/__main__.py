@@ -1,4 +1,4 @@
-"""`make bench-stalls`: the wait of `/healthz` while each route reads its largest bodies."""
+"""`make bench-stalls`: the wait of `/healthz` during the largest bodies, and the gaps of a stream next to grammars."""
 
 import argparse
 import tempfile
@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.stalls import grammars
 from tests.stalls.walk import KINDS, SIZE, Kind, Wait, walking
 
 MIB = 2**20
@@ -24,6 +25,9 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             console.print(_table(kind, options.size, options.only, Path(folder)))
+    if options.only in grammars.NAME:
+        with tempfile.TemporaryDirectory() as folder:
+            console.print(grammars.table(Path(folder)))
 
 
 def _table(kind: Kind, size: int, only: str, folder: Path) -> Table:

@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -33,9 +34,9 @@ COMPILE_SECONDS: Final = 3.0
 """Limit of the CPU time of a compilation."""
 MASK_SECONDS: Final = 1.0
 """Limit of the CPU time of one mask."""
-QUICK_COMPILE_SECONDS: Final = 0.05
-"""A compilation that takes longer continues at a lower priority."""
-SLOW_COMPILE_NICENESS: Final = 10
+QUICK_SECONDS: Final = 0.05
+"""A compilation with its first mask that takes longer continues at a lower priority."""
+SLOW_NICENESS: Final = 10
 OUT_OF_MEMORY: Final = 3
 """Exit code."""
 LIMITS: Final = LLParserLimits(
@@ -178,14 +179,9 @@ def _serve(service: socket.socket, tokenizer: LLTokenizer, stop_ids: list[int]) 
         job = json.loads(lines.readline() or "null")
         if job is None:
             return
-        compiled = _compile(tokenizer, GrammarKind(job["kind"]), job["text"])
-        if isinstance(compiled, str):
-            _send(lines, rejected=compiled)
-            return
-        _send(lines, compiled=True)
-        worker = Worker(compiled, Masker(tokenizer.vocab_size, stop_ids))
-        if worker.rejection is not None:
-            _send(lines, rejected=worker.rejection)
+        worker = _at_falling_priority(partial(_prepare, lines, tokenizer, stop_ids, job))
+        if isinstance(worker, str):
+            _send(lines, rejected=worker)
             return
         address = f"\0penstock-grammar-{secrets.token_hex(16)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -195,38 +191,56 @@ def _serve(service: socket.socket, tokenizer: LLTokenizer, stop_ids: list[int]) 
             worker.serve(service, listener)
 
 
+def _at_falling_priority(prepare: Callable[[], Worker | str]) -> Worker | str:
+    """Return the result of `prepare`, which runs in a thread whose priority is lowered after QUICK_SECONDS.
+
+    Many grammars at once thus do not slow the engine down. Later masks, which running requests wait for, are computed
+    in the main thread at normal priority.
+    """
+    results: list[Worker | str] = []
+
+    def run_() -> None:
+        try:
+            results.append(prepare())
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
+
+    threading.stack_size(STACK_BYTES)
+    thread = threading.Thread(target=run_)
+    thread.start()
+    thread.join(QUICK_SECONDS)
+    if thread.is_alive() and thread.native_id is not None:
+        with suppress(OSError):  # it has just ended
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, SLOW_NICENESS)
+    thread.join()
+    return results[0]
+
+
+def _prepare(lines: Any, tokenizer: LLTokenizer, stop_ids: list[int], job: Any) -> Worker | str:
+    """Compile the grammar and compute its first mask; return the reason if it cannot be enforced."""
+    compiled = _compile(tokenizer, GrammarKind(job["kind"]), job["text"])
+    if isinstance(compiled, str):
+        return compiled
+    _send(lines, compiled=True)
+    worker = Worker(compiled, Masker(tokenizer.vocab_size, stop_ids))
+    return worker.rejection or worker
+
+
 def _send(lines: Any, **message: object) -> None:
     lines.write(json.dumps(message) + "\n")
     lines.flush()
 
 
 def _compile(tokenizer: LLTokenizer, kind: GrammarKind, text: str) -> LLMatcher | str:
-    """Return the compiled grammar, or the reason why it does not compile.
-
-    Compilation runs in a thread, whose priority is lowered after QUICK_COMPILE_SECONDS so that many compilations do
-    not slow the engine down. Masks, which running requests wait for, are computed at normal priority.
-    """
-    results: list[LLMatcher | str] = []
-
-    def compile_() -> None:
-        try:
+    """Return the compiled grammar, or the reason why it does not compile."""
+    try:
+        with _CpuTime(COMPILE_SECONDS):
             matcher = LLMatcher(tokenizer, _source(kind, text), log_level=0, limits=LIMITS)
-            results.append(first_line(matcher.get_error()) if matcher.is_error() else matcher)
-        except MemoryError:
-            os._exit(OUT_OF_MEMORY)
-        except Exception as error:  # noqa: BLE001  any error of the library is the grammar's
-            results.append(first_line(str(error)) or type(error).__name__)
-
-    threading.stack_size(STACK_BYTES)
-    with _CpuTime(COMPILE_SECONDS):
-        thread = threading.Thread(target=compile_)
-        thread.start()
-        thread.join(QUICK_COMPILE_SECONDS)
-        if thread.is_alive() and thread.native_id is not None:
-            with suppress(OSError):  # it has just ended
-                os.setpriority(os.PRIO_PROCESS, thread.native_id, SLOW_COMPILE_NICENESS)
-        thread.join()
-    return results[0]
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+    except Exception as error:  # noqa: BLE001  any error of the library is the grammar's
+        return first_line(str(error)) or type(error).__name__
+    return first_line(matcher.get_error()) if matcher.is_error() else matcher
 
 
 def _source(kind: GrammarKind, text: str) -> str:
