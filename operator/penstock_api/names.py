@@ -76,6 +76,7 @@ PATH_GATEWAY_HELD: Final = "/held"
 CLIENT_PORT: Final = 8000
 CLIENT_PORT_NAME: Final = "http"
 CLUSTER_PORT: Final = 8001
+ANY_HOST: Final = "0.0.0.0"  # noqa: S104 - a pod serves its own network namespace
 CLUSTER_PORT_NAME: Final = "control"
 
 # Files and environment of a pod (written by the operator's builders, read by the runtime's config).
@@ -117,6 +118,8 @@ ENV_MAX_MODEL_LEN: Final = "PENSTOCK_MAX_MODEL_LEN"
 ENV_CACHE_BYTES: Final = "PENSTOCK_CACHE_BYTES"
 ENV_CACHE_PERCENT: Final = "PENSTOCK_CACHE_PERCENT"
 ENV_HOST_CACHE_BYTES: Final = "PENSTOCK_HOST_CACHE_BYTES"
+ENV_HOST: Final = "PENSTOCK_HOST"
+ENV_CLUSTER_PORT: Final = "PENSTOCK_CLUSTER_PORT"
 ENV_MAX_RUNNING: Final = "PENSTOCK_MAX_RUNNING"
 ENV_MAX_RUN_SECONDS: Final = "PENSTOCK_MAX_RUN_SECONDS"
 ENV_COMPUTE_BACKEND: Final = "PENSTOCK_COMPUTE_BACKEND"
@@ -131,6 +134,8 @@ PATH_STATE: Final = "/control/v1/state"
 PATH_LIMITS: Final = "/control/v1/limits"
 PATH_HEALTHZ: Final = "/healthz"
 PATH_READYZ: Final = "/readyz"
+QUERY_WAIT_SECONDS: Final = "waitSeconds"
+"""Parameter of `/readyz`: the time for which a pod that loads its model may delay the response."""
 PATH_METRICS: Final = "/metrics"
 
 # Headers of the runtime's responses, on the client port.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from penstock_runtime import __main__ as runtime
+from penstock_runtime import main as runtime
 from penstock_runtime.engine.continuous.steps.step_plan import StepPlan
 from penstock_runtime.models.decoders.kv_store import KvStore
 

@@ -69,7 +69,7 @@ class EngineConfig:
 class HttpConfig:
     """Settings of both HTTP ports and their connections."""
 
-    host: str = "0.0.0.0"  # noqa: S104 - a pod serves its own network namespace
+    host: str = names.ANY_HOST
     client_port: int = names.CLIENT_PORT
     cluster_port: int = names.CLUSTER_PORT
     tls_folder: Path | None = None

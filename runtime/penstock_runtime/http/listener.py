@@ -12,10 +12,10 @@ from aiohttp import web
 from typing_extensions import override
 
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
+from penstock_runtime.http.first_socket import server_socket
 
 log = logging.getLogger(__name__)
 
-BACKLOG: Final = 1024
 ACCEPTS_PER_ROUND: Final = 16
 """New clients in one round of the loop: under load a round takes milliseconds, and with one accept a round, clients that
 connect together would wait for as many rounds."""
@@ -43,8 +43,7 @@ class Listener(web.BaseSite):
         self._per_round = accepts_per_round
         self._loop = asyncio.get_running_loop()
         self._accepting: set[asyncio.Future[Any]] = set()
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._socket = socket.create_server(address, family=family, backlog=BACKLOG)
+        self._socket = server_socket(*address)
         self._socket.setblocking(False)  # noqa: FBT003 - socket's own signature
 
     @property

@@ -4,13 +4,15 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from aiohttp import hdrs, web
 
 from penstock_api import names
-from penstock_runtime.errors import Defect, RequestRejected, Unrouted, shown
+from penstock_api.pod_contract import MAX_LOAD_SECONDS
+from penstock_runtime.errors import BadInput, Defect, RequestRejected, Unrouted, shown
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.aiohttp_seam import ClientsRunner
 from penstock_runtime.http.backpressure import ClientThrottle
@@ -232,14 +234,33 @@ class ClusterServer:
         return web.Response(text="ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        """Answer 200 while the pod serves, and to the kubelet also while it drains quietly (docs/design/runtime.md#drain)."""
+        """Answer 200 while the pod serves, and to the kubelet also while it drains quietly (docs/design/runtime.md#drain).
+
+        With `waitSeconds`, a pod that loads its model answers when it is warm, at the latest after that time.
+        """
         health = self._pod.health
+        seconds = _wait_seconds(request)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(health.loaded.wait(), seconds)
         by_kubelet = request.headers.get(hdrs.USER_AGENT, "").startswith(KUBELET)
         if by_kubelet:
             health.probed_at = self._pod.now()
         if health.ready or (by_kubelet and self._pod.drains_quietly()):
             return web.Response(text="ok\n")
         return web.Response(status=503, text=f"{health.stage}\n")
+
+
+def _wait_seconds(request: web.Request) -> float:
+    """Return the time for which the response may wait for the model.
+
+    Raises:
+        BadInput: the parameter is not a number of seconds from 0 to `MAX_LOAD_SECONDS`.
+    """
+    text = request.query.get(names.QUERY_WAIT_SECONDS, "0")
+    if not (text.isascii() and text.isdigit() and int(text[:9]) <= MAX_LOAD_SECONDS):
+        name, limits = names.QUERY_WAIT_SECONDS, f"from 0 to {MAX_LOAD_SECONDS}"
+        raise BadInput(f"{name} must be an integer {limits}, got {shown(text)}", field=name)
+    return float(text)
 
 
 async def _listen(

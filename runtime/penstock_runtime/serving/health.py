@@ -4,6 +4,7 @@ A saturated engine is not stuck, so a running step may take 20 times its predict
 so a freeze is detected before a request reaches it.
 """
 
+import asyncio
 from enum import StrEnum
 from typing import Final
 
@@ -51,6 +52,8 @@ class Health:
         """Whether every response closes its connection, so that clients connect to other pods."""
         self.rejecting = False
         """Whether requests that are not yet submitted are rejected."""
+        self.loaded = asyncio.Event()
+        """Set when the stage is no longer Loading."""
         self.stage = Stage.LOADING
 
     @property
@@ -66,6 +69,8 @@ class Health:
         self.served = self.served or self.ready
         self.closing = stage not in (Stage.LOADING, Stage.SERVING)
         self.rejecting = stage in (Stage.DRAINING, Stage.DEAD)
+        if stage is not Stage.LOADING:
+            self.loaded.set()
 
     @property
     def stopping(self) -> bool:

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from penstock_api import names
+from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata, selector
 from penstock_operator.decide.manifests.rollout import RolloutPlan, RolloutSettings
 from penstock_operator.observed import PoolObject
 
-PROGRESS_DEADLINE_SECONDS = 3600
-"""As long as the startup probe allows: a rollout that loads large models is slow, not stuck."""
+PROGRESS_DEADLINE_SECONDS = MAX_LOAD_SECONDS
+"""A rollout that loads large models is slow, not stuck."""
 REPLICA_SETS_KEPT = 2
 """Templates are kept in ControllerRevisions; ReplicaSets only need to outlive a rollout."""
 

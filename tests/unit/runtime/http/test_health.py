@@ -30,6 +30,29 @@ async def test_probes_follow_the_life_of_a_pod(pod: Any) -> None:
     assert await probe(pod, "/readyz") == (503, "EngineDied")
 
 
+async def test_a_probe_waits_until_the_model_is_loaded(pod: Any) -> None:
+    waits = "/readyz?waitSeconds=600"
+    pod.pod.health.loaded.clear()
+    pod.pod.health.stage = Stage.LOADING
+    assert await probe(pod, "/readyz") == (503, "Loading")
+    assert await probe(pod, "/readyz?waitSeconds=1") == (503, "Loading")
+    startup = asyncio.create_task(probe(pod, waits))
+    assert await probe(pod, "/healthz") == (200, "ok")
+    assert not startup.done()
+    pod.pod.health.stage = Stage.SERVING
+    assert await startup == (200, "ok")
+    assert await probe(pod, waits) == (200, "ok")
+    pod.pod.health.stage = Stage.DEAD
+    assert await probe(pod, waits) == (503, "EngineDied")
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "3601", "1.5", "9" * 5000])
+async def test_a_wait_that_is_no_number_of_seconds_is_rejected(pod: Any, text: str) -> None:
+    status, message = await probe(pod, f"/readyz?waitSeconds={text}")
+    assert status == 400
+    assert "waitSeconds must be an integer from 0 to 3600" in message
+
+
 async def test_a_pod_that_drains_stays_ready_for_the_kubelet_until_it_turns_a_request_away(
     pod: Any, call: Any
 ) -> None:

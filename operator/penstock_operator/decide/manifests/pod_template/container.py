@@ -1,6 +1,7 @@
 """The runtime container: image, probes, resources."""
 
 from penstock_api import names
+from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_api.types.pod_template.container import ContainerTemplate, Resources
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.runtime import RuntimeSpec
@@ -15,8 +16,10 @@ from penstock_operator.decide.manifests.pod_template.volumes import mounts
 from penstock_operator.observed import PoolObject
 
 CONTAINER_NAME = "runtime"
-MAX_LOAD_SECONDS = 3600
-"""Time for loading the model, after which the kubelet restarts the container."""
+LISTEN_SECONDS = 2
+"""Time until a started container listens: an earlier probe fails, which is a Warning Event."""
+LOAD_WAIT_SECONDS = 600
+"""Time for which one startup probe waits for the model."""
 
 
 def image(pool: PoolObject, config: DecideConfig) -> str:
@@ -67,16 +70,20 @@ def _probe(http_get: Manifest, period: int, failures: int, timeout: int) -> Mani
 
 
 def _probes(*, secure: bool) -> Manifest:
-    """Return the probes: startup allows one hour for loading a model, liveness follows the engine's heartbeat.
+    """Return the probes: startup waits until the model is loaded, liveness follows the engine's heartbeat.
 
-    Over TLS the kubelet does not verify the certificate.
+    The runtime answers the startup probe when its model is warm, so a healthy start has no failed probe, which would be a
+    Warning Event, and readiness follows at once. Over TLS the kubelet does not verify the certificate.
     """
     scheme = {"scheme": "HTTPS"} if secure else {}
     healthz = {"path": names.PATH_HEALTHZ, "port": names.CLUSTER_PORT_NAME, **scheme}
     readyz = {"path": names.PATH_READYZ, "port": names.CLUSTER_PORT_NAME, **scheme}
-    period = 2
+    loaded = readyz | {
+        "path": f"{names.PATH_READYZ}?{names.QUERY_WAIT_SECONDS}={LOAD_WAIT_SECONDS}"
+    }
+    startup = _probe(loaded, period=1, failures=MAX_LOAD_SECONDS, timeout=LOAD_WAIT_SECONDS + 10)
     return {
-        "startupProbe": _probe(healthz, period, MAX_LOAD_SECONDS // period, 2),
+        "startupProbe": startup | {"initialDelaySeconds": LISTEN_SECONDS},
         "livenessProbe": _probe(healthz, period=10, failures=3, timeout=5),
         "readinessProbe": _probe(readyz, period=2, failures=2, timeout=2),
     }

@@ -159,8 +159,10 @@ def test_the_kubelet_waits_for_a_slow_model_but_not_for_a_dead_engine() -> None:
     runtime = container()
     startup, liveness = runtime["startupProbe"], runtime["livenessProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 3600
+    assert startup["timeoutSeconds"] > 600
+    assert startup["httpGet"] == {"path": "/readyz?waitSeconds=600", "port": "control"}
     assert liveness["periodSeconds"] * liveness["failureThreshold"] <= 60
-    assert startup["httpGet"] == liveness["httpGet"] == {"path": "/healthz", "port": "control"}
+    assert liveness["httpGet"] == {"path": "/healthz", "port": "control"}
     assert runtime["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "control"}
 
 

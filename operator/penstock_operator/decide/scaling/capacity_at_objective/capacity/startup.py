@@ -5,7 +5,7 @@ its binding, since it may have served before the operator started. A running sta
 exceeds the estimate. Waiting for a node is not part of a start.
 
 A start is stuck, and does not count for the estimate, from the moment
-- its pod reports a problem or its container was restarted, which the startup probe also causes after an hour, or
+- its pod reports a problem or its container was restarted, as it is after loading for an hour, or
 - it takes longer than 10 minutes and than 3 times the 90th percentile of finished starts: of lognormal starts of the
   usual width one in 4,000 takes so long.
 So a pod that never becomes Ready lengthens the scale-down hold only until then.
