@@ -209,6 +209,10 @@ bench-http: setup ## Compare the server with its peers over HTTP, ratios of medi
 bench-gateway: setup ## Eight emulated pods by connection, by the gateway and by an oracle: OPTIONS=--quick takes 12 minutes
 	@$(BIN)/python -m tests.bench.gateway $(OPTIONS)
 
+.PHONY: bench-losses
+bench-losses: setup ## Requests through real Envoys while pods and gateways scale, roll, hang and die: OPTIONS="--requests 1000000 --events 1000" takes half an hour
+	@$(BIN)/python -m tests.bench.losses $(OPTIONS)
+
 .PHONY: bench-stalls
 bench-stalls: setup ## How long /healthz waits for the largest bodies, and a stream for grammars: OPTIONS="--only grammars"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.stalls $(OPTIONS)

@@ -1,6 +1,7 @@
 """Envoy's admin interface, on a Unix socket."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -14,6 +15,16 @@ from penstock_gateway.signals import FILTER, ListenerSignals
 REQUEST_SECONDS: Final = 5.0
 ACTIVE_REQUESTS: Final = "envoy_http_downstream_rq_active"
 ADMIN_LISTENER: Final = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLoad:
+    """Requests and endpoints of a pool's cluster."""
+
+    requests: int
+    """Sent and not ended, held ones included."""
+    healthy: int
+    """Endpoints that are not ejected, the hold listener included."""
 
 
 class EnvoyAdmin:
@@ -62,11 +73,13 @@ class EnvoyAdmin:
             and sample.labels.get("envoy_http_conn_manager_prefix") != ADMIN_LISTENER
         )
 
-    async def upstream_requests(self, pool: str) -> int:
-        """Return the number of requests that Envoy has sent to a pool and that have not ended, held ones included."""
-        name = f"cluster.{pool}.upstream_rq_active"
-        text = await self._call("GET", f"/stats?filter=^{re.escape(name)}$")
-        return sum(int(line.rpartition(":")[2]) for line in text.splitlines() if line)
+    async def cluster_load(self, pool: str) -> ClusterLoad:
+        """Return what Envoy's cluster of a pool does now."""
+        names = rf"^cluster\.{re.escape(pool)}\.(upstream_rq_active|membership_healthy)$"
+        text = await self._call("GET", f"/stats?filter={quote(names)}")
+        pairs = (line.rpartition(": ") for line in text.splitlines() if line)
+        gauges = {name.rpartition(".")[2]: int(value) for name, _, value in pairs}
+        return ClusterLoad(gauges.get("upstream_rq_active", 0), gauges.get("membership_healthy", 0))
 
     async def _call(self, method: str, path: str) -> str:
         try:

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 RELEASE_SECONDS: Final = 0.05
 """Time between two releases while requests are held and pods are in force."""
+HOLD_LISTENERS: Final = 1
+"""Endpoints of a held pool that are no pods."""
 EXPIRY_SECONDS: Final = 0.5
 """Time between two checks of the ages of held requests."""
 
@@ -143,7 +145,7 @@ class Holder:
             self._end(pool, request, reason)
         if queue.pods and queue.requests:
             at_pods = await self._requests_at_pods(name, len(queue.requests))
-            for request in queue.releasable(at_pods, self.now()):
+            for request in [] if at_pods is None else queue.releasable(at_pods, self.now()):
                 self._end(pool, request, None)
 
     def _end(self, pool: _Pool, request: HeldRequest, reason: Refusal | None) -> None:
@@ -152,9 +154,11 @@ class Holder:
         if wait is not None and not wait.done():
             wait.set_result(reason)
 
-    async def _requests_at_pods(self, name: str, waiting: int) -> int:
+    async def _requests_at_pods(self, name: str, waiting: int) -> int | None:
+        """Return the requests at the pods; None while all pods are ejected, since a release would only lead back here."""
         try:
-            return max(await self.admin.upstream_requests(name) - waiting, 0)
+            load = await self.admin.cluster_load(name)
         except EnvoyUnavailable as error:
             log.warning("releasing held requests of %s without Envoy's count: %s", name, error)
             return 0
+        return max(load.requests - waiting, 0) if load.healthy > HOLD_LISTENERS else None

@@ -16,6 +16,8 @@ IDLE_TIMEOUT: Final = "60s"
 """Below the 75 s after which pods close silent connections, so that Envoy never writes to one that is closing."""
 ONE_SERVES: Final = 100_000
 """Percentage by which healthy pods count: with one of a thousand, no request goes to the next priority."""
+BUFFER_BYTES: Final = 2**15
+"""Of a connection, in each direction; whole request bodies are kept in addition, up to the limit of a body."""
 UNLIMITED: Final = 1_000_000
 """Circuit breakers stay out of the way: pods bound their queues, and the listener bounds connections."""
 
@@ -28,6 +30,7 @@ def cluster(route: Route, settings: GatewaySettings) -> Json:
         "type": "EDS",
         "eds_cluster_config": {"eds_config": {"ads": {}, "resource_api_version": "V3"}},
         "connect_timeout": CONNECT_TIMEOUT,
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
         "load_balancing_policy": {"policies": [_least_request()]},
         "common_lb_config": {
             # a pool without ready pods answers 503 and never sends requests to pods that are not ready
@@ -96,7 +99,8 @@ def _least_request() -> Json:
 def _outlier_detection() -> Json:
     """Eject pods that refuse or reset connections, and none for the status of an answer.
 
-    A client can provoke a 500 or a 503 at will, so statuses would let one client eject every pod of a pool.
+    A client can provoke a 500 or a 503 at will, so statuses would let one client eject every pod of a pool. All pods may
+    be ejected: a dead one that is not has the least requests in flight, so the full scan chooses it for every request.
     """
     return {
         "split_external_local_origin_errors": True,
@@ -109,7 +113,7 @@ def _outlier_detection() -> Json:
         "interval": "1s",
         "base_ejection_time": "5s",
         "max_ejection_time": "30s",
-        "max_ejection_percent": 50,
+        "max_ejection_percent": 100,
     }
 
 

@@ -1,13 +1,15 @@
 """Listener of a pool, hardened as Envoy's guide "Configuring Envoy as an edge proxy" says.
 
 Differences from the guide, with their reasons: slashes are neither merged nor unescaped, since names of models contain
-them and no rule of the gateway depends on a path; buffers are larger, since whole bodies are kept for retries.
+them and no rule of the gateway depends on a path; a request may be silent for long, since an answer may take long to
+compute; whole bodies are kept for retries, in addition to the buffers.
 """
 
 from typing import Any, Final
 
 from penstock_api import names
 from penstock_gateway.config import GatewaySettings
+from penstock_gateway.resources.cluster import BUFFER_BYTES
 from penstock_gateway.resources.hold import mark
 from penstock_gateway.resources.signals import at_end, counting, log_options
 from penstock_gateway.resources.tls import serving_tls
@@ -15,14 +17,13 @@ from penstock_gateway.snapshot import Route
 
 Json = dict[str, Any]
 
-BUFFER_BYTES: Final = 2**20
-"""Of a connection, in each direction; whole request bodies are kept in addition, up to the limit of a body."""
 MAX_HEADERS_KIB: Final = 32
 MAX_HEADERS: Final = 100
 HEADERS_TIMEOUT: Final = "10s"
 IDLE_TIMEOUT: Final = "600s"
 """Of a client's connection without requests."""
-STREAMS_PER_CONNECTION: Final = 256
+STREAMS_PER_CONNECTION: Final = 100
+STREAM_WINDOW_BYTES, CONNECTION_WINDOW_BYTES = 2**16, 2**20
 RETRIES: Final = 5
 BEHIND_GATEWAY: Final[Json] = {
     "header": {"key": names.HEADER_GATEWAY, "value": "1"},
@@ -132,8 +133,8 @@ def _hardened(settings: GatewaySettings) -> Json:
         },
         "http2_protocol_options": {
             "max_concurrent_streams": STREAMS_PER_CONNECTION,
-            "initial_stream_window_size": 2**18,
-            "initial_connection_window_size": 2**20,
+            "initial_stream_window_size": STREAM_WINDOW_BYTES,
+            "initial_connection_window_size": CONNECTION_WINDOW_BYTES,
         },
     }
 

@@ -7,7 +7,7 @@ address, forgets old versions (410), and ends watches.
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import web
@@ -88,20 +88,22 @@ class ApiServer:
             return web.json_response({"kind": "Status"}, status=self.status)
         plural = request.match_info["plural"]
         if "watch" in request.query:
-            return await self._watch(request, plural, int(request.query["resourceVersion"]))
+            answer = web.StreamResponse()
+            await answer.prepare(request)
+            with suppress(ConnectionError):  # its client left
+                await self._watch(answer, plural, int(request.query["resourceVersion"]))
+            return answer
         self.lists += 1
         items = list(self.objects[plural].values())
         return web.json_response(
             {"metadata": {"resourceVersion": str(self._version)}, "items": items}
         )
 
-    async def _watch(self, request: web.Request, plural: str, since: int) -> web.StreamResponse:
+    async def _watch(self, answer: web.StreamResponse, plural: str, since: int) -> None:
         self.watches += 1
-        answer = web.StreamResponse()
-        await answer.prepare(request)
         if since < self._oldest:
             await answer.write(_line("ERROR", {"code": 410, "message": "too old"}))
-            return answer
+            return
         sent = sum(version <= since for version, *_ in self._events)
         if sent == len(self._events):
             mark = {"metadata": {"resourceVersion": str(self._version)}}
@@ -113,7 +115,7 @@ class ApiServer:
                 fresh, sent = self._events[sent:], len(self._events)
             for version, kind, of, item in fresh:
                 if kind == "END":
-                    return answer
+                    return
                 if of == plural and version > since:
                     await answer.write(_line(kind, item))
 

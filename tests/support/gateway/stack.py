@@ -181,11 +181,15 @@ class Stack:
             **self.settings,
         }
 
+    def environ(self) -> dict[str, str]:
+        """Return the environment of the gateway's processes."""
+        return {**os.environ, **self._environ()}
+
     async def start(self, name: str, *words: str) -> Process:
         """Start a process with the gateway's environment, and its output in a log."""
         with (self.folder / f"{name}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *words, stdout=log, stderr=log, env={**os.environ, **self._environ()}
+                *words, stdout=log, stderr=log, env=self.environ()
             )
 
     async def stop(self) -> None:

@@ -80,6 +80,19 @@ async def test_a_killed_pods_requests_are_answered_by_others(
         assert await retries(stack) > 0
 
 
+async def test_three_of_four_pods_that_die_at_once_lose_no_request(
+    gateway: RunningGateway,
+) -> None:
+    async with (
+        gateway(pods=4) as stack,
+        load(stack.url(), clients=12, delay_ms=100) as tally,
+    ):
+        await stack.until(lambda: len(tally.by_pod) == 4)
+        await asyncio.gather(*(kill(stack.pods[f"pod-{number}"]) for number in range(3)))
+        await stack.until_more(lambda: tally.answered, 200)  # the API server still lists them
+        assert tally.lost == []
+
+
 async def test_a_killed_controller_and_an_absent_api_server_change_nothing(
     gateway: RunningGateway,
 ) -> None:

@@ -71,6 +71,19 @@ async def test_a_changed_cluster_is_in_force_at_once() -> None:
         assert tally.lost == []
 
 
+async def test_a_cluster_that_envoy_rejects_leaves_the_former_in_force() -> None:
+    async with own_server() as (gateway, server, first), load(gateway.url()) as tally:
+        server.replace(with_cluster(first, connect_timeout="0s"))
+        await gateway.until(lambda: server.states("demo")[Kind.CLUSTER] is DeliveryState.REJECTED)
+        ((key, rejection),) = server.rejections().items()
+        assert key == (Kind.CLUSTER, "demo")
+        assert "ConnectTimeout" in rejection.message
+        await gateway.until_more(lambda: tally.answered, 50)
+        server.replace(first)
+        await gateway.until(lambda: not server.rejections())
+        assert tally.lost == []
+
+
 async def test_a_cluster_that_is_no_message_of_envoys_leaves_the_former_in_force() -> None:
     async with own_server() as (gateway, server, first), load(gateway.url()) as tally:
         server.replace(with_cluster(first, unheard_of=1))

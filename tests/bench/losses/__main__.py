@@ -1,0 +1,63 @@
+"""`make bench-losses`: many requests with randomly timed events, of which none may be lost or answered twice or wrong."""
+
+import argparse
+import asyncio
+import os
+import sys
+from statistics import quantiles
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.losses.run import Outcome, Scale, run
+
+console = Console(width=120)
+
+
+def main() -> None:
+    """Run and print; fail if a request was lost, or answered twice or wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--events", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--clients", type=int, default=32)
+    options = parser.parse_args()
+    scale = Scale(options.requests, options.events, options.seed, options.clients)
+    console.print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {scale}")
+    outcome = asyncio.run(run(scale, _print))
+    console.print(_table(outcome))
+    for note in outcome.tally.failures:
+        console.print(note, markup=False)
+    sys.exit(bool(outcome.tally.failures))
+
+
+def _print(so_far: Outcome) -> None:
+    tally, events = so_far.tally, so_far.events.total()
+    console.print(
+        f"{so_far.seconds:.0f} s: {tally.right} right, {len(tally.failures)} not, {events} events"
+    )
+    for note in tally.failures[-5:]:
+        console.print(note, markup=False)
+
+
+def _table(outcome: Outcome) -> Table:
+    tally = outcome.tally
+    sent = tally.right + len(tally.lost) + len(tally.wrong)
+    cuts = quantiles(tally.latencies, n=1000)
+    table = Table("figure", "value", title="Losses")
+    for name, value in {
+        "answered right": f"{tally.right} of {sent}",
+        "lost": len(tally.lost),
+        "answered twice": len(tally.twice),
+        "answered wrong": len(tally.wrong),
+        "requests/s": f"{sent / outcome.seconds:.0f}",
+        "p50, p99, p99.9": ", ".join(f"{1000 * cuts[at]:.0f} ms" for at in (499, 989, 998)),
+        "events": outcome.events.total(),
+        **outcome.events,
+    }.items():
+        table.add_row(name, str(value))
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""What happens to gateways and pods at random times while clients send."""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from typing import Final
+
+from tests.bench.losses.world import Gateway, World
+from tests.support.gateway.stack import kill
+
+MAX_PODS: Final = 6
+STALL_SECONDS: Final = (0.2, 3.0)
+
+
+async def scale_up(world: World) -> None:
+    """One pod or two more."""
+    await world.scale(min(world.replicas + world.random.randint(1, 2), MAX_PODS))
+
+
+async def scale_down(world: World) -> None:
+    """One pod or two less, at least one stays."""
+    await world.scale(max(world.replicas - world.random.randint(1, 2), 1))
+
+
+async def roll_pods(world: World) -> None:
+    """As many new pods as there are, then the old ones go."""
+    replicas = world.replicas
+    await world.scale(2 * replicas)
+    await world.scale(replicas)
+
+
+async def kill_pod(world: World) -> None:
+    """SIGKILL of a pod."""
+    await world.kill_pod()
+
+
+async def to_zero_and_back(world: World) -> None:
+    """No pod for a while: the gateways hold what comes."""
+    replicas = world.replicas
+    await world.scale(0)
+    await asyncio.sleep(world.random.uniform(0, 1))
+    await world.scale(max(replicas, 1))
+
+
+async def kill_controller(world: World) -> None:
+    """SIGKILL of a gateway's controller, which starts again."""
+    async with _own_gateway(world) as gateway:
+        await kill(gateway.stack.controller)
+        await asyncio.sleep(world.random.uniform(0, 1))
+        await gateway.stack.start_controller()
+        await gateway.stack.until_ready()
+
+
+async def roll_gateway(world: World) -> None:
+    """A new pod of the gateway, then an old one goes."""
+    async with _own_gateway(world) as gateway:
+        world.gateways.append(await world.new_gateway())
+        await world.retire(gateway)
+
+
+async def stall_endpoints(world: World) -> None:
+    """A controller that hangs: Envoy gets no new endpoints."""
+    async with _own_gateway(world) as gateway:
+        controller = gateway.stack.controller
+        assert controller is not None
+        controller.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(world.random.uniform(*STALL_SECONDS))
+        controller.send_signal(signal.SIGCONT)
+
+
+async def lose_api_server(world: World) -> None:
+    """The API server goes away, and has forgotten old versions when it returns."""
+    async with API_SERVER:
+        await world.api.stop()
+        await asyncio.sleep(world.random.uniform(*STALL_SECONDS))
+        await world.api.start()
+        if world.random.random() < 0.5:
+            await world.api.expire()
+
+
+API_SERVER: Final = asyncio.Lock()
+KINDS: Final[Mapping[Callable[[World], Awaitable[None]], int]] = {
+    scale_up: 15,
+    scale_down: 15,
+    roll_pods: 5,
+    kill_pod: 25,
+    to_zero_and_back: 3,
+    kill_controller: 10,
+    roll_gateway: 4,
+    stall_endpoints: 18,
+    lose_api_server: 5,
+}
+"""Each with its weight."""
+ORDERLY: Final = asyncio.Semaphore(3)
+"""Events at a time."""
+
+
+@dataclass(slots=True)
+class Events:
+    """Events at random shares of the requests; `progress` is the number of answers."""
+
+    world: World
+    progress: Callable[[], int]
+    happened: Counter[str] = field(default_factory=Counter)
+    done: bool = False
+
+    async def run(self, count: int, requests: int, *, each: bool) -> None:
+        """Start each event when its time has come, and wait for all of them."""
+        random = self.world.random
+        times = sorted(random.uniform(0, requests) for _ in range(count))
+        kinds = random.choices(list(KINDS), list(KINDS.values()), k=count)
+        if each:
+            kinds = list(islice(cycle(random.sample(list(KINDS), len(KINDS))), count))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for time, kind in zip(times, kinds, strict=True):
+                    while self.progress() < time:  # noqa: ASYNC110  other coroutines count
+                        await asyncio.sleep(0.02)
+                    await ORDERLY.acquire()
+                    tasks.create_task(self._one(kind))
+        finally:
+            self.done = True
+
+    async def _one(self, kind: Callable[[World], Awaitable[None]]) -> None:
+        try:
+            await kind(self.world)
+            self.happened[getattr(kind, "__name__", "").replace("_", " ")] += 1
+        finally:
+            ORDERLY.release()
+
+
+@asynccontextmanager
+async def _own_gateway(world: World) -> AsyncIterator[Gateway]:
+    """Choose a gateway, and keep other events from its processes meanwhile."""
+    while True:
+        free = [gateway for gateway in world.gateways if not gateway.lock.locked()]
+        gateway = world.random.choice(free or world.gateways)
+        async with gateway.lock:
+            if gateway in world.gateways:  # it was not rolled while this event waited
+                yield gateway
+                return

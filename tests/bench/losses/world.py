@@ -1,0 +1,150 @@
+"""`World`: gateways with real Envoys and emulated pods as processes, and the API server that says what there is."""
+
+import asyncio
+import random
+import signal
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock_api import names
+from penstock_api.hold import HoldLimits
+from tests.support.gateway import api_server
+from tests.support.gateway.api_server import ApiServer
+from tests.support.gateway.stack import Process, Stack, stack
+
+POOL: Final = "demo"
+PORT: Final = 10001
+ADDRESSES: Final = 200
+SETTINGS: Final = {"PENSTOCK_ACCEPT_SECONDS": "2", "PENSTOCK_DRAIN_SECONDS": "60"}
+HOLD: Final = HoldLimits(max_seconds=60, max_requests=1000, per_pod=64)
+PROXY_SECONDS: Final = 1.0
+"""Largest delay after which clients' connections follow a change of the gateway's pods, as with kube-proxy."""
+UNREADY_SECONDS: Final = 1.0
+"""Largest delay after which the kubelet reports a killed pod."""
+
+
+@dataclass(slots=True)
+class Gateway:
+    """A pod of the gateway."""
+
+    stack: Stack
+    life: AsyncExitStack
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the event that is changing its processes."""
+
+
+@dataclass(slots=True)
+class World:
+    """Everything that events change. A Deployment keeps `replicas` pods, unless the pool is at zero."""
+
+    random: random.Random
+    replicas: int
+    api: ApiServer
+    network: str = ""
+    gateways: list[Gateway] = field(default_factory=list)
+    """Those that new connections reach."""
+    pods: dict[str, Process] = field(default_factory=dict)
+    """Pods that are not being deleted."""
+    _started: int = 0
+    _ends: set[asyncio.Task[None]] = field(default_factory=set)
+    _pool: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def start(self, gateways: int) -> None:
+        """Start gateways and pods."""
+        service = api_server.service(POOL, PORT)
+        service["metadata"]["annotations"][names.ANNOTATION_GATEWAY_HOLD] = HOLD.as_annotation()
+        await self.api.put("services", service)
+        for _ in range(gateways):
+            self.gateways.append(await self.new_gateway())
+        await self.scale(self.replicas)
+
+    async def stop(self) -> None:
+        """End every process."""
+        for task in self._ends:
+            task.cancel()
+        for gateway in self.gateways:
+            await gateway.life.aclose()
+
+    def target(self) -> tuple[str, int]:
+        """Return the address that a new connection reaches."""
+        return self.random.choice(self.gateways).stack.host, PORT
+
+    async def new_gateway(self) -> Gateway:
+        """Start a gateway, and return it once it is Ready."""
+        life = AsyncExitStack()
+        own = await life.enter_async_context(stack(SETTINGS, self.api))
+        self.network = self.network or own.network
+        await asyncio.gather(own.start_controller(), own.start_envoy())
+        await own.until_ready()
+        return Gateway(own, life)
+
+    async def retire(self, gateway: Gateway) -> None:
+        """Delete a gateway's pod: it drains while kube-proxy learns of it."""
+        controller, envoy = gateway.stack.controller, gateway.stack.envoy
+        assert controller is not None
+        assert envoy is not None
+        controller.send_signal(signal.SIGTERM)
+        await asyncio.sleep(self.random.uniform(0, PROXY_SECONDS))
+        self.gateways.remove(gateway)
+        await asyncio.wait_for(envoy.wait(), 120)
+        await controller.wait()
+        await gateway.life.aclose()
+
+    async def scale(self, replicas: int) -> None:
+        """Start or delete pods until there are this many."""
+        async with self._pool:
+            self.replicas = replicas
+            while len(self.pods) < replicas:
+                await self._start_pod()
+            for name in self.random.sample(sorted(self.pods), max(len(self.pods) - replicas, 0)):
+                await self._delete_pod(name)
+
+    async def kill_pod(self) -> None:
+        """SIGKILL a pod; the kubelet reports it some time later, and a new one replaces it."""
+        async with self._pool:
+            if not self.pods:
+                return
+            name = self.random.choice(sorted(self.pods))
+            process = self.pods.pop(name)
+        process.kill()
+        await process.wait()
+        await asyncio.sleep(self.random.uniform(0, UNREADY_SECONDS))
+        await self.api.delete("pods", name)
+        await self.scale(self.replicas)
+
+    async def _start_pod(self) -> None:
+        number = self._started % ADDRESSES
+        name, self._started = f"pod-{self._started}-{number}", self._started + 1
+        home = self.gateways[0].stack
+        address = f"{self.network}.{10 + number}"
+        words = ("-m", "tests.bench.losses.pod", address, str(names.CLIENT_PORT), str(number))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, stdout=asyncio.subprocess.PIPE, env=home.environ()
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"listening\n"
+        self.pods[name] = process
+        await self.api.put("pods", api_server.pod(name, POOL, address))
+
+    async def _delete_pod(self, name: str) -> None:
+        """Publish the deletion timestamp and send SIGTERM at the same time, as the API server and the kubelet do."""
+        process = self.pods.pop(name)
+        number = int(name.rpartition("-")[2])
+        address = f"{self.network}.{10 + number}"
+        await self.api.put("pods", api_server.pod(name, POOL, address, deleting=True))
+        process.terminate()
+        task = asyncio.create_task(self._forget(name, process))
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
+
+    async def _forget(self, name: str, process: Process) -> None:
+        await process.wait()
+        await self.api.delete("pods", name)
+
+    async def end_pods(self) -> None:
+        """Kill what still runs."""
+        for process in self.pods.values():
+            process.kill()
+            await process.wait()
