@@ -55,6 +55,7 @@ docker-images: ## Build the images with Docker, without a cluster: make docker-i
 	docker build -f operator/Dockerfile -t penstock-operator:$(TAG) .
 	docker build -f runtime/Dockerfile -t penstock-runtime:$(TAG) .
 	docker build -f operator/gateway.Dockerfile -t penstock-gateway:$(TAG) .
+	docker build -f operator/batches.Dockerfile -t penstock-batches:$(TAG) .
 
 # ON=kind runs it in Docker
 ON ?=

@@ -58,6 +58,17 @@ app.kubernetes.io/component: check
 {{ include "penstock.releaseLabels" . }}
 {{- end -}}
 
+{{- define "penstock.batchesSelector" -}}
+app.kubernetes.io/name: {{ include "penstock.chart" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: batches
+{{- end -}}
+
+{{- define "penstock.batchesLabels" -}}
+{{ include "penstock.batchesSelector" . }}
+{{ include "penstock.releaseLabels" . }}
+{{- end -}}
+
 {{- define "penstock.releaseLabels" -}}
 app.kubernetes.io/part-of: penstock
 app.kubernetes.io/managed-by: {{ .Release.Service }}

@@ -18,6 +18,18 @@ true
 {{- toYaml $context -}}
 {{- end -}}
 
+{{/* Security context of the batch service's pods, which write to a volume. */}}
+{{- define "penstock.batchesSecurityContext" -}}
+{{- $context := deepCopy .Values.podSecurityContext -}}
+{{- if not (hasKey $context "fsGroup") -}}
+{{- $_ := set $context "fsGroup" 65532 -}}
+{{- end -}}
+{{- if include "penstock.platformIds" . -}}
+{{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- end -}}
+{{- toYaml $context -}}
+{{- end -}}
+
 {{/* Scheduling of all pods of the chart. */}}
 {{- define "penstock.scheduling" -}}
 {{- with .Values.imagePullSecrets }}

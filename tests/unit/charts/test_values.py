@@ -37,7 +37,7 @@ ALIASES = {
     "defaultRuntimeImagePullPolicy": "Never",
 }
 ENABLING = {
-    "platform": "Kubernetes", "image.digest": "", "runtimeImage.digest": "", "gateway.image.digest": "", "gateway.envoyImage.digest": "", "metrics.service.enabled": True,
+    "platform": "Kubernetes", "image.digest": "", "runtimeImage.digest": "", "gateway.image.digest": "", "gateway.envoyImage.digest": "", "batches.image.digest": "", "batches.volume.existingClaim": "", "metrics.service.enabled": True,
     "rbac.create": True, "rbac.readPolicies": True, "rbac.people": True, "serviceAccount.create": True,
 }  # fmt: skip
 """With these over the changed values, every value acts."""
@@ -45,6 +45,7 @@ CONTEXTS: Mapping[str, Mapping[str, Any]] = {
     "defaultRuntimeImage": {f"runtimeImage.{name}": "" for name in DEFAULTS["runtimeImage"]},
     "defaultRuntimeImagePullPolicy": {"runtimeImage.pullPolicy": ""},
     "rbac.readPolicies": {"poolDefaults": {}},
+    "batches.store": {"batches.replicas": 1},
 }
 """What a value needs besides in order to act."""
 OTHERS: Mapping[str, Mapping[str, Any]] = {
@@ -52,6 +53,8 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
     "runtimeImage.repository": {"runtimeImage.repository": "another"},
     "defaultRuntimeImage": {"defaultRuntimeImage": "registry.example/runtime:2"},
     "namespaces": {"namespaces": ["acme-c"]},
+    "batches.image.repository": {"batches.image.repository": "another"},
+    "batches.redis.urlSecret.name": {"batches.redis.urlSecret.name": "another"},
     "scope": {"scope": "Cluster", "namespaces": []},
 }
 """What to compare with where the default alone is rejected in that context."""
