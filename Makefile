@@ -15,7 +15,7 @@ SHORT := -m "not long"
 # the tests of the cluster keep to one process and mostly wait: one more than there are cores
 WORKERS := $(shell expr $$(nproc) + 1)
 PARALLEL := --numprocesses $(WORKERS) --max-worker-restart 0
-WITHOUT_CLUSTER := tests/integration/runtime tests/integration/signals
+WITHOUT_CLUSTER := tests/integration/runtime tests/integration/signals tests/integration/batches
 # a failing part does not keep the others from running; an interruption ends them all
 BEGIN := trap 'exit 130' INT; status=0
 RUNS ?= 10
