@@ -97,6 +97,7 @@ lint: setup tools ## ruff, mypy, import contracts, vocabulary, the charts, stale
 	$(BIN)/mypy --cache-dir $(CACHE)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.audit.vocabulary
+	$(BIN)/python -m tests.audit.class_names
 	$(BIN)/penstock-crdgen --check
 	$(CACHE)/bin/helm lint --quiet charts/*/
 	@$(CHART_README) --dry-run | diff charts/penstock/README.md - || { echo "charts/penstock/README.md is stale: make chart-readme"; exit 1; }

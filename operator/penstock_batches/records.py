@@ -58,7 +58,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     param: str | None = None
 
 
-class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
+class BatchJob(msgspec.Struct, frozen=True, omit_defaults=True):
     """A batch; `revision` grows with each write, and a write names the one that it read."""
 
     id: str

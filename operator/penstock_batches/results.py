@@ -18,7 +18,7 @@ CANCELLED: Final = Fault(
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
-class Reply(msgspec.Struct, frozen=True):
+class PoolReply(msgspec.Struct, frozen=True):
     """A pool's response to a line."""
 
     status: int
@@ -44,7 +44,7 @@ def request_id(batch_id: str, number: int) -> str:
     return f"batch_req_{batch_id.removeprefix('batch_')}_{number}"
 
 
-def response_line(batch_id: str, number: int, custom_id: str, reply: Reply) -> bytes:
+def response_line(batch_id: str, number: int, custom_id: str, reply: PoolReply) -> bytes:
     """Return the line of an answered request; a body that is not JSON becomes a JSON text."""
     try:
         raw = _JSON.decode(

@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry
 from penstock_api.api_keys import ApiKeyRing
 from penstock_batches.config import BatchSettings
 from penstock_batches.dispatch.dispatcher import Dispatcher
-from penstock_batches.dispatch.recorder import Recorder
+from penstock_batches.dispatch.recorder import AnswerRecorder
 from penstock_batches.dispatch.sender import Sender
 from penstock_batches.errors import StoreUnavailable
 from penstock_batches.http.batches import BatchRoutes
-from penstock_batches.http.caller import Callers
+from penstock_batches.http.caller import TenantAuthenticator
 from penstock_batches.http.files import FileRoutes
 from penstock_batches.http.server import client_app, listening, status_app
 from penstock_batches.payloads import Payloads
@@ -44,7 +44,7 @@ def make_store(settings: BatchSettings) -> Store:
     return SqliteStore(settings.store_folder)
 
 
-class Service:
+class BatchService:
     """The parts of the service, which share a store and a volume."""
 
     def __init__(self, settings: BatchSettings) -> None:
@@ -54,8 +54,8 @@ class Service:
         self.store = make_store(settings)
         self.payloads = Payloads(settings.payload_folder)
         self.pools = Pools(settings)
-        self.callers = Callers(self.ring)
-        self.recorder = Recorder(self.store, self.payloads, owner)
+        self.callers = TenantAuthenticator(self.ring)
+        self.recorder = AnswerRecorder(self.store, self.payloads, owner)
         self.sender = Sender(settings, self.payloads, self.pools, self.ring)
         self.dispatcher = Dispatcher(settings, self.store, self.sender, self.recorder, owner)
         self.supervisor = Supervisor(
@@ -111,9 +111,9 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(settings: BatchSettings) -> AsyncIterator[Service]:
+async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
     """Serve clients and dispatch; at the end, drain."""
-    service = Service(settings)
+    service = BatchService(settings)
     registry = CollectorRegistry()
     collector = BatchesCollector(
         service.supervisor, service.dispatcher, service.sender, service.recorder, service.payloads

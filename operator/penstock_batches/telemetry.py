@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from penstock_batches.dispatch.dispatcher import Dispatcher
-from penstock_batches.dispatch.recorder import Recorder
+from penstock_batches.dispatch.recorder import AnswerRecorder
 from penstock_batches.dispatch.sender import Sender
 from penstock_batches.payloads import Payloads
 from penstock_batches.work.supervisor import Supervisor
@@ -25,7 +25,7 @@ class BatchesCollector(Collector):
         supervisor: Supervisor,
         dispatcher: Dispatcher,
         sender: Sender,
-        recorder: Recorder,
+        recorder: AnswerRecorder,
         payloads: Payloads,
     ) -> None:
         self._supervisor = supervisor

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock_batches.errors import IllegalTransition
-from penstock_batches.records import Batch, Counts, Fault, Status
+from penstock_batches.records import BatchJob, Counts, Fault, Status
 
 EDGES: Final[Mapping[Status, frozenset[Status]]] = MappingProxyType(
     {
@@ -33,31 +33,31 @@ ENDED: Final = frozenset(status for status, after in EDGES.items() if not after)
 """The states that a batch does not leave."""
 
 
-def started(batch: Batch, model: str, faults: tuple[Fault, ...], now: float) -> Batch:
+def started(batch: BatchJob, model: str, faults: tuple[Fault, ...], now: float) -> BatchJob:
     """Return a validated batch with work to do."""
     moved = _moved(batch, Status.IN_PROGRESS)
     return replace(moved, model=model, errors=faults, in_progress_at=now)
 
 
-def failed(batch: Batch, faults: tuple[Fault, ...], now: float) -> Batch:
+def failed(batch: BatchJob, faults: tuple[Fault, ...], now: float) -> BatchJob:
     """Return a batch of whose input nothing can be served."""
     return replace(_moved(batch, Status.FAILED), errors=faults, failed_at=now)
 
 
-def finalizing(batch: Batch, now: float) -> Batch:
+def finalizing(batch: BatchJob, now: float) -> BatchJob:
     """Return a batch that takes no more answers: all are there, or its time is over."""
     moved = _moved(batch, Status.FINALIZING)
     return replace(moved, finalizing_at=now, expiring=now >= batch.expires_at)
 
 
-def cancelling(batch: Batch, now: float) -> Batch:
+def cancelling(batch: BatchJob, now: float) -> BatchJob:
     """Return a batch that its tenant cancels."""
     return replace(_moved(batch, Status.CANCELLING), cancelling_at=now)
 
 
 def ended(
-    batch: Batch, output: str | None, errors: str | None, counts: Counts, now: float
-) -> Batch:
+    batch: BatchJob, output: str | None, errors: str | None, counts: Counts, now: float
+) -> BatchJob:
     """Return a batch with its files: completed, expired or cancelled, as it was going to be."""
     files = {"output_file_id": output, "error_file_id": errors, "final": counts}
     if batch.status is Status.CANCELLING:
@@ -67,12 +67,12 @@ def ended(
     return replace(_moved(batch, Status.COMPLETED), completed_at=now, **files)
 
 
-def closes(batch: Batch, counts: Counts, now: float) -> bool:
+def closes(batch: BatchJob, counts: Counts, now: float) -> bool:
     """Return whether a batch in progress is over: nothing is left, or its time has come."""
     return batch.status is Status.IN_PROGRESS and (counts.left == 0 or now >= batch.expires_at)
 
 
-def _moved(batch: Batch, status: Status) -> Batch:
+def _moved(batch: BatchJob, status: Status) -> BatchJob:
     if status not in EDGES[batch.status]:
         raise IllegalTransition(f"batch {batch.id} is {batch.status} and cannot become {status}")
     return replace(batch, status=status)

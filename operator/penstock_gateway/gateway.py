@@ -17,7 +17,7 @@ from penstock_gateway.hold.holder import Holder
 from penstock_gateway.hold.server import holding
 from penstock_gateway.kube.api_server import ApiServer, WatchedResource
 from penstock_gateway.kube.reflector import Reflector
-from penstock_gateway.objects import Service, WatchedPod
+from penstock_gateway.objects import WatchedPod, WatchedService
 from penstock_gateway.resources.pools import Configuration, Kind, configuration
 from penstock_gateway.signals import ListenerSignals
 from penstock_gateway.snapshot import Snapshot, draining, snapshot
@@ -26,7 +26,7 @@ from penstock_gateway.xds.session import DeliveryState, RejectedVersion
 
 log = logging.getLogger(__name__)
 
-SERVICES: Final = WatchedResource("services", Service, names.LABEL_POOL)
+SERVICES: Final = WatchedResource("services", WatchedService, names.LABEL_POOL)
 PODS: Final = WatchedResource("pods", WatchedPod, names.LABEL_POOL_UID)
 
 

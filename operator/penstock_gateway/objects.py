@@ -26,17 +26,17 @@ class ServicePort(Struct, frozen=True):
     protocol: str = field(name="appProtocol", default="")
 
 
-class ServiceSpec(Struct, frozen=True):
+class WatchedServiceSpec(Struct, frozen=True):
     """Specification of a Service; which pods it selects does not matter here."""
 
     ports: tuple[ServicePort, ...] = ()
 
 
-class Service(Struct, frozen=True):
+class WatchedService(Struct, frozen=True):
     """A Service."""
 
     metadata: Metadata
-    spec: ServiceSpec = ServiceSpec()
+    spec: WatchedServiceSpec = WatchedServiceSpec()
 
     @property
     def secure(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from penstock_api import names
 from penstock_api.hold import HoldLimits
 from penstock_gateway.config import GatewaySettings
-from penstock_gateway.objects import PoolCertificate, Service, WatchedPod
+from penstock_gateway.objects import PoolCertificate, WatchedPod, WatchedService
 
 MIN_PORT: Final = 1024
 """Smallest port of a listener: Envoy runs without the capability to bind a smaller one."""
@@ -58,7 +58,7 @@ class Unroutable(Exception):
 
 
 def snapshot(
-    services: Iterable[Service],
+    services: Iterable[WatchedService],
     pods: Iterable[WatchedPod],
     settings: GatewaySettings,
     certificates: Mapping[str, PoolCertificate | str] = MappingProxyType({}),
@@ -106,16 +106,16 @@ def _endpoints(pods: Iterable[WatchedPod]) -> tuple[Endpoint, ...]:
     )
 
 
-def _pool(service: Service) -> str:
+def _pool(service: WatchedService) -> str:
     return service.metadata.labels.get(names.LABEL_POOL, "")
 
 
-def _own_name_first(service: Service) -> tuple[bool, str]:
+def _own_name_first(service: WatchedService) -> tuple[bool, str]:
     return _pool(service) != service.metadata.name, service.metadata.name
 
 
 def _route(
-    service: Service,
+    service: WatchedService,
     pods: list[WatchedPod],
     reserved_ports: frozenset[int],
     certificates: Mapping[str, PoolCertificate | str],
@@ -132,11 +132,11 @@ def _route(
     return Route(_pool(service), port, _endpoints(own), hold, certificate)
 
 
-def _announced(service: Service) -> str | None:
+def _announced(service: WatchedService) -> str | None:
     return service.metadata.annotations.get(names.ANNOTATION_GATEWAY_PORT)
 
 
-def _listener_port(service: Service, reserved_ports: frozenset[int]) -> int:
+def _listener_port(service: WatchedService, reserved_ports: frozenset[int]) -> int:
     text = _announced(service) or ""
     port = int(text) if text.isascii() and text.isdecimal() else 0
     if not MIN_PORT <= port <= MAX_PORT:

@@ -13,7 +13,7 @@ from penstock_runtime.engine.dynamic.engine import BatchEngine
 from penstock_runtime.engine.dynamic.opening import open_batch_engine
 from penstock_runtime.engine.model import Model, group_of
 from penstock_runtime.models.device.memory import SHARE_OF_FREE, meter_of
-from penstock_runtime.models.python_factory import ModuleSource
+from penstock_runtime.models.python_factory import FactorySource
 from penstock_runtime.request import Completed, Request
 from tests.gpu.modules import FEATURES, Roomy
 from tests.gpu.plan import Setting
@@ -30,7 +30,7 @@ def measure_memory(setting: Setting, record: Record) -> None:
     mebibytes, max_rows = setting.size(32, 1), setting.size(4096, 64)
     with _only(setting, ROOM_GIBIBYTES * 2**30):
         module = Roomy(mebibytes, max_rows)
-        model = ModuleSource(module, "roomy", {}).native_model()
+        model = FactorySource(module, "roomy", {}).native_model()
         free = meter_of(setting.device).free_bytes()
         limits = LimitsUpdate(
             generation=1, max_batch_size=max_rows, max_queue_depth=100_000,

@@ -9,10 +9,10 @@ from typing import Final
 
 from penstock_batches.config import BatchSettings
 from penstock_batches.dispatch.gate import PoolGate
-from penstock_batches.dispatch.recorder import Recorder
+from penstock_batches.dispatch.recorder import AnswerRecorder
 from penstock_batches.dispatch.sender import Sender
 from penstock_batches.errors import StoreUnavailable
-from penstock_batches.records import Batch, Line, Status
+from penstock_batches.records import BatchJob, Line, Status
 from penstock_batches.store.base import Store
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,12 @@ class Dispatcher:
     """Owns the lines that this process has leased."""
 
     def __init__(
-        self, settings: BatchSettings, store: Store, sender: Sender, recorder: Recorder, owner: str
+        self,
+        settings: BatchSettings,
+        store: Store,
+        sender: Sender,
+        recorder: AnswerRecorder,
+        owner: str,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -42,7 +47,7 @@ class Dispatcher:
         self._stopping = False
         self.gates: dict[str, PoolGate] = {}
         """The gates by model."""
-        self.batches: list[Batch] = []
+        self.batches: list[BatchJob] = []
         """Batches in progress, as last seen."""
 
     def wake(self) -> None:
@@ -115,14 +120,14 @@ class Dispatcher:
             for line in lines:
                 self._begin(batch, line, gate)
 
-    def _begin(self, batch: Batch, line: Line, gate: PoolGate) -> None:
+    def _begin(self, batch: BatchJob, line: Line, gate: PoolGate) -> None:
         if line.number in self._serving[batch.id]:  # its lease ended here before its answer
             return
         gate.held += 1
         task = asyncio.create_task(self._serve(batch, line, gate))
         self._serving[batch.id][line.number] = (line, task)
 
-    async def _serve(self, batch: Batch, line: Line, gate: PoolGate) -> None:
+    async def _serve(self, batch: BatchJob, line: Line, gate: PoolGate) -> None:
         try:
             answer, ok = await self._sender.serve(batch, line, gate)
             await self._recorder.record(batch.id, line.number, answer, ok=ok)

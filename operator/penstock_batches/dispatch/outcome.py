@@ -12,7 +12,7 @@ MAX_LOSSES: Final = 10
 """Connections that may be lost after a line was sent, before the line counts as the cause."""
 
 
-class Verdict(StrEnum):
+class LineVerdict(StrEnum):
     """What to do with a line after a response."""
 
     OUTPUT = "Output"
@@ -23,15 +23,15 @@ class Verdict(StrEnum):
     """Send it again, and count a failure."""
 
 
-def verdict(status: int, failures: int) -> Verdict:
+def verdict(status: int, failures: int) -> LineVerdict:
     """Return what a response with `status` means for a line that failed `failures` times before."""
     if 200 <= status < 300:
-        return Verdict.OUTPUT
+        return LineVerdict.OUTPUT
     if status in CAPACITY:
-        return Verdict.WAIT
+        return LineVerdict.WAIT
     if status in FAILURES and failures + 1 < MAX_FAILURES:
-        return Verdict.RETRY
-    return Verdict.ERROR
+        return LineVerdict.RETRY
+    return LineVerdict.ERROR
 
 
 def retry_after(text: str | None) -> float | None:

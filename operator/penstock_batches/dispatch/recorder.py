@@ -1,4 +1,4 @@
-"""`Recorder`: writes answers to the volume and to the store, many at a time."""
+"""`AnswerRecorder`: writes answers to the volume and to the store, many at a time."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ class _Unrecorded:
     )
 
 
-class Recorder:
+class AnswerRecorder:
     """Records answers of one process, the owner of its segments.
 
     An answer is on the disk before the store refers to it. A kill in between leaves bytes that nothing refers to, and the line

@@ -11,12 +11,12 @@ from penstock_api import names
 from penstock_api.api_keys import ApiKeyRing
 from penstock_batches.config import BatchSettings
 from penstock_batches.dispatch.gate import PoolGate
-from penstock_batches.dispatch.outcome import MAX_LOSSES, Verdict, retry_after, verdict
+from penstock_batches.dispatch.outcome import MAX_LOSSES, LineVerdict, retry_after, verdict
 from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools, trusted
-from penstock_batches.records import Batch, Fault, Line
+from penstock_batches.records import BatchJob, Fault, Line
 from penstock_batches.requests import BadLine, BatchRequest, read_request
-from penstock_batches.results import Reply, fault_line, request_id, response_line
+from penstock_batches.results import PoolReply, fault_line, request_id, response_line
 
 MAX_ANSWER_BYTES: Final = 64 * 2**20
 POOL_AWAY_SECONDS: Final = 5.0
@@ -48,7 +48,7 @@ class Sender:
         """Close the connections."""
         await self._session.close()
 
-    async def serve(self, batch: Batch, line: Line, gate: PoolGate) -> tuple[bytes, bool]:
+    async def serve(self, batch: BatchJob, line: Line, gate: PoolGate) -> tuple[bytes, bool]:
         """Return the answer of a line, and whether it belongs to the output file."""
         try:
             content = await asyncio.to_thread(
@@ -63,7 +63,7 @@ class Sender:
         return await self._until_answered(batch, line, request, gate)
 
     async def _until_answered(
-        self, batch: Batch, line: Line, request: BatchRequest, gate: PoolGate
+        self, batch: BatchJob, line: Line, request: BatchRequest, gate: PoolGate
     ) -> tuple[bytes, bool]:
         body = _body(request)
         failures = losses = 0
@@ -87,17 +87,17 @@ class Sender:
                 fault = Fault("server_error", message, line.number)
                 return fault_line(batch.id, line.number, request.custom_id, fault), False
             match verdict(reply.status, failures):
-                case Verdict.WAIT:
+                case LineVerdict.WAIT:
                     continue
-                case Verdict.RETRY:
+                case LineVerdict.RETRY:
                     failures += 1
-                case Verdict.OUTPUT | Verdict.ERROR as end:
+                case LineVerdict.OUTPUT | LineVerdict.ERROR as end:
                     text = response_line(batch.id, line.number, request.custom_id, reply)
-                    return text, end is Verdict.OUTPUT
+                    return text, end is LineVerdict.OUTPUT
 
     async def _attempt(
         self, url: str, body: bytes, headers: dict[str, str], gate: PoolGate
-    ) -> Reply | None:
+    ) -> PoolReply | None:
         """Return the response; None if the connection was lost after the request was sent."""
         try:
             async with self._session.post(url, data=body, headers=headers) as reply:
@@ -106,19 +106,19 @@ class Sender:
         except aiohttp.ClientConnectorError:
             self.attempts["Unreachable"] += 1
             gate.rejected(None)
-            return Reply(503, "", b"")
+            return PoolReply(503, "", b"")
         except (aiohttp.ClientError, OSError, TimeoutError):
             self.attempts["Lost"] += 1
             gate.rejected(None)
             return None
         self.attempts[str(status)] += 1
-        if verdict(status, 0) is Verdict.WAIT:
+        if verdict(status, 0) is LineVerdict.WAIT:
             gate.rejected(retry_after(reply.headers.get("Retry-After")))
         else:
             gate.answered()
-        return Reply(status, reply.headers.get("X-Request-Id", headers["X-Request-Id"]), answer)
+        return PoolReply(status, reply.headers.get("X-Request-Id", headers["X-Request-Id"]), answer)
 
-    def _headers(self, batch: Batch, line: Line) -> dict[str, str] | None:
+    def _headers(self, batch: BatchJob, line: Line) -> dict[str, str] | None:
         headers = {
             "Content-Type": "application/json",
             "X-Request-Id": request_id(batch.id, line.number),

@@ -10,12 +10,12 @@ import msgspec
 from aiohttp import web
 
 from penstock_batches import transitions
-from penstock_batches.errors import ApiError, Conflict, IllegalTransition, StoreUnavailable
+from penstock_batches.errors import ApiError, IllegalTransition, StateConflict, StoreUnavailable
 from penstock_batches.http import fields
-from penstock_batches.http.caller import Callers
+from penstock_batches.http.caller import TenantAuthenticator
 from penstock_batches.http.errors import json_response
 from penstock_batches.http.files import FileRoutes, page
-from penstock_batches.records import Batch, Counts, Purpose, Status
+from penstock_batches.records import BatchJob, Counts, Purpose, Status
 from penstock_batches.requests import ENDPOINTS
 from penstock_batches.store.base import Store
 
@@ -31,7 +31,7 @@ TIMES: Final = (
 )  # fmt: skip
 
 
-def batch_object(batch: Batch, counts: Counts) -> dict[str, Any]:
+def batch_object(batch: BatchJob, counts: Counts) -> dict[str, Any]:
     """Return a batch as OpenAI's object."""
     shown = batch.final or counts
     faults = [
@@ -66,7 +66,11 @@ class BatchRoutes:
     """Creates, lists, shows and cancels the batches of a tenant."""
 
     def __init__(
-        self, store: Store, files: FileRoutes, callers: Callers, changed: Callable[[], None]
+        self,
+        store: Store,
+        files: FileRoutes,
+        callers: TenantAuthenticator,
+        changed: Callable[[], None],
     ) -> None:
         """`changed` is called when a batch was created or cancelled."""
         self._store = store
@@ -102,7 +106,7 @@ class BatchRoutes:
             message = f"{len(active)} batches have not ended, the most that a tenant may have: wait for one, or cancel one."
             raise ApiError(429, message, code="too_many_batches", retry_after_seconds=60)
         now = time.time()
-        batch = Batch(
+        batch = BatchJob(
             id=f"batch_{secrets.token_hex(12)}",
             tenant=caller.tenant,
             key_digest=caller.key_digest,
@@ -139,7 +143,7 @@ class BatchRoutes:
             if batch.status not in (Status.CANCELLING, Status.CANCELLED):
                 try:
                     batch = await self._store.write(transitions.cancelling(batch, time.time()))
-                except Conflict:
+                except StateConflict:
                     continue
                 except IllegalTransition as error:
                     message = f"Cannot cancel a batch with status '{batch.status.value}'."
@@ -148,13 +152,13 @@ class BatchRoutes:
             return json_response(batch_object(batch, await self._counts(batch)))
         raise StoreUnavailable(f"batch {request.match_info['id']} changes too often")
 
-    async def _owned(self, batch_id: str, tenant: str) -> Batch:
+    async def _owned(self, batch_id: str, tenant: str) -> BatchJob:
         batch = await self._store.batch(batch_id)
         if batch is None or batch.tenant != tenant:
             raise ApiError(404, f"No batch found with id '{batch_id[:80]}'.", param="id")
         return batch
 
-    async def _counts(self, batch: Batch) -> Counts:
+    async def _counts(self, batch: BatchJob) -> Counts:
         return batch.final or await self._store.counts(batch.id)
 
 

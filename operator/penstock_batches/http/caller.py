@@ -1,4 +1,4 @@
-"""`Callers`: the tenant of a request, by its API key."""
+"""`TenantAuthenticator`: the tenant of a request, by its API key."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ RELOAD_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class TenantCaller:
     """The owner of files and batches, and the digest of the key, in hex."""
 
     tenant: str = ""
     key_digest: str = ""
 
 
-class Callers:
+class TenantAuthenticator:
     """Authenticates clients as the pools do; without keys, all clients are one tenant."""
 
     def __init__(self, ring: ApiKeyRing | None) -> None:
@@ -32,17 +32,17 @@ class Callers:
             await asyncio.to_thread(self._ring.reload)
             await asyncio.sleep(RELOAD_SECONDS)
 
-    def identify(self, request: web.Request) -> Caller:
+    def identify(self, request: web.Request) -> TenantCaller:
         """Return the caller of a request.
 
         Raises:
             ApiError: clients need a key, and the request has no valid one.
         """
         if self._ring is None:
-            return Caller()
+            return TenantCaller()
         presented = presented_key(request.headers)
         key = self._ring.find(presented)
         if key is None:
             message = "Incorrect API key provided: send a valid one in Authorization: Bearer, or in X-Api-Key."
             raise ApiError(401, message, code="invalid_api_key")
-        return Caller(key.tenant, digest(presented).hex())
+        return TenantCaller(key.tenant, digest(presented).hex())

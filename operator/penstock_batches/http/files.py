@@ -9,7 +9,7 @@ from aiohttp import web
 
 from penstock_batches.config import BatchSettings
 from penstock_batches.errors import ApiError, VolumeFull
-from penstock_batches.http.caller import Callers
+from penstock_batches.http.caller import TenantAuthenticator
 from penstock_batches.http.errors import json_response
 from penstock_batches.http.fields import invalid, limit
 from penstock_batches.http.upload import read_upload, required
@@ -46,7 +46,11 @@ class FileRoutes:
     """Uploads, lists, serves and deletes the files of a tenant."""
 
     def __init__(
-        self, settings: BatchSettings, store: Store, payloads: Payloads, callers: Callers
+        self,
+        settings: BatchSettings,
+        store: Store,
+        payloads: Payloads,
+        callers: TenantAuthenticator,
     ) -> None:
         self._settings = settings
         self._store = store

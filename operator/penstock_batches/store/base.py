@@ -9,7 +9,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock_batches.records import Answer, Batch, Counts, File, Line
+from penstock_batches.records import Answer, BatchJob, Counts, File, Line
 
 
 class Store(Protocol):
@@ -44,23 +44,23 @@ class Store(Protocol):
     async def expired_files(self, now: float, limit: int) -> list[File]:
         """Return files whose time is over."""
 
-    async def add_batch(self, batch: Batch) -> None:
+    async def add_batch(self, batch: BatchJob) -> None:
         """Add a batch."""
 
-    async def batch(self, batch_id: str) -> Batch | None:
+    async def batch(self, batch_id: str) -> BatchJob | None:
         """Return a batch."""
 
-    async def batches(self, tenant: str, after: Batch | None, limit: int) -> list[Batch]:
+    async def batches(self, tenant: str, after: BatchJob | None, limit: int) -> list[BatchJob]:
         """Return batches of a tenant, the newest first, from the one after `after`."""
 
-    async def active(self) -> list[Batch]:
+    async def active(self) -> list[BatchJob]:
         """Return every batch that has not ended, the one that expires first in front."""
 
-    async def write(self, batch: Batch) -> Batch:
+    async def write(self, batch: BatchJob) -> BatchJob:
         """Write a batch that was read at its revision; return it with its new one.
 
         Raises:
-            Conflict: the batch has another revision.
+            StateConflict: the batch has another revision.
         """
 
     async def claim(self, batch_id: str, owner: str, seconds: float) -> bool:

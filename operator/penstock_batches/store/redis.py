@@ -18,8 +18,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from penstock_batches.errors import Conflict, StoreUnavailable
-from penstock_batches.records import Answer, Batch, Counts, File, Line
+from penstock_batches.errors import StateConflict, StoreUnavailable
+from penstock_batches.records import Answer, BatchJob, Counts, File, Line
 from penstock_batches.store import scripts
 from penstock_batches.transitions import ENDED
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 GROUP: Final = "dispatchers"
 TIMEOUT_SECONDS: Final = 5.0
 _FILE: Final = msgspec.json.Decoder(File)
-_BATCH: Final = msgspec.json.Decoder(Batch)
+_BATCH: Final = msgspec.json.Decoder(BatchJob)
 _ANSWER: Final = msgspec.json.Decoder(Answer)
 
 
@@ -140,7 +140,7 @@ class RedisStore:
         files = [await self.file(file_id.decode()) for file_id in ids]
         return [file for file in files if file is not None]
 
-    async def add_batch(self, batch: Batch) -> None:
+    async def add_batch(self, batch: BatchJob) -> None:
         """See `Store`."""
         await _sent(
             self._add_batch(
@@ -155,24 +155,24 @@ class RedisStore:
             )
         )
 
-    async def batch(self, batch_id: str) -> Batch | None:
+    async def batch(self, batch_id: str) -> BatchJob | None:
         """See `Store`."""
         record = await _sent(self._redis.hget(self._batch(batch_id), "record"))
         return _BATCH.decode(record) if record else None
 
-    async def batches(self, tenant: str, after: Batch | None, limit: int) -> list[Batch]:
+    async def batches(self, tenant: str, after: BatchJob | None, limit: int) -> list[BatchJob]:
         """See `Store`."""
         ids = await self._page(
             "batches", tenant, after.id if after else None, limit, newest_first=True
         )
         return await self._batches(ids)
 
-    async def active(self) -> list[Batch]:
+    async def active(self) -> list[BatchJob]:
         """See `Store`."""
         ids = await _sent(self._redis.zrange(self._key("active"), 0, -1))
         return await self._batches([batch_id.decode() for batch_id in ids])
 
-    async def write(self, batch: Batch) -> Batch:
+    async def write(self, batch: BatchJob) -> BatchJob:
         """See `Store`."""
         written = replace(batch, revision=batch.revision + 1)
         changed = await _sent(
@@ -188,7 +188,7 @@ class RedisStore:
             )
         )
         if not changed:
-            raise Conflict(f"batch {batch.id} is not at revision {batch.revision} any more")
+            raise StateConflict(f"batch {batch.id} is not at revision {batch.revision} any more")
         return written
 
     async def claim(self, batch_id: str, owner: str, seconds: float) -> bool:
@@ -270,7 +270,7 @@ class RedisStore:
         ids = await _sent(self._redis.zrange(key, start, start + limit - 1, desc=newest_first))
         return [each.decode() for each in ids]
 
-    async def _batches(self, ids: list[str]) -> list[Batch]:
+    async def _batches(self, ids: list[str]) -> list[BatchJob]:
         if not ids:
             return []
         async with self._redis.pipeline(transaction=False) as pipe:

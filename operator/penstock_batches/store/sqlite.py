@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from penstock_batches.errors import Conflict, StoreUnavailable
-from penstock_batches.records import Answer, Batch, Counts, File, Line, Status
+from penstock_batches.errors import StateConflict, StoreUnavailable
+from penstock_batches.records import Answer, BatchJob, Counts, File, Line, Status
 from penstock_batches.transitions import ENDED
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS lines (
 CREATE INDEX IF NOT EXISTS open_lines ON lines (batch, state, number) WHERE state <> 'Answered';
 """
 _FILE: Final = msgspec.json.Decoder(File)
-_BATCH: Final = msgspec.json.Decoder(Batch)
+_BATCH: Final = msgspec.json.Decoder(BatchJob)
 
 
 class SqliteStore:
@@ -121,7 +121,7 @@ class SqliteStore:
         )
         return [_FILE.decode(row[0]) for row in rows]
 
-    async def add_batch(self, batch: Batch) -> None:
+    async def add_batch(self, batch: BatchJob) -> None:
         """See `Store`."""
         await self._write(
             "INSERT INTO batches (id, tenant, created_at, expires_at, status, ended, revision, record)"
@@ -130,12 +130,12 @@ class SqliteStore:
              batch.status in ENDED, batch.revision, msgspec.json.encode(batch)),
         )  # fmt: skip
 
-    async def batch(self, batch_id: str) -> Batch | None:
+    async def batch(self, batch_id: str) -> BatchJob | None:
         """See `Store`."""
         rows = await self._rows("SELECT record FROM batches WHERE id = ?", batch_id)
         return _BATCH.decode(rows[0][0]) if rows else None
 
-    async def batches(self, tenant: str, after: Batch | None, limit: int) -> list[Batch]:
+    async def batches(self, tenant: str, after: BatchJob | None, limit: int) -> list[BatchJob]:
         """See `Store`."""
         where = "AND (created_at, id) < (?, ?)" if after else ""
         bound = (after.created_at, after.id) if after else ()
@@ -146,12 +146,12 @@ class SqliteStore:
         )  # fmt: skip
         return [_BATCH.decode(row[0]) for row in rows]
 
-    async def active(self) -> list[Batch]:
+    async def active(self) -> list[BatchJob]:
         """See `Store`."""
         rows = await self._rows("SELECT record FROM batches WHERE ended = 0 ORDER BY expires_at")
         return [_BATCH.decode(row[0]) for row in rows]
 
-    async def write(self, batch: Batch) -> Batch:
+    async def write(self, batch: BatchJob) -> BatchJob:
         """See `Store`."""
         written = replace(batch, revision=batch.revision + 1)
         changed = await self._write(
@@ -160,7 +160,7 @@ class SqliteStore:
              batch.id, batch.revision),
         )  # fmt: skip
         if not changed:
-            raise Conflict(f"batch {batch.id} is not at revision {batch.revision} any more")
+            raise StateConflict(f"batch {batch.id} is not at revision {batch.revision} any more")
         return written
 
     async def claim(self, batch_id: str, owner: str, seconds: float) -> bool:

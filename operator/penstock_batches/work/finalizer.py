@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from penstock_batches import transitions
-from penstock_batches.errors import Conflict
+from penstock_batches.errors import StateConflict
 from penstock_batches.payloads import Part, Payloads, SegmentReader
-from penstock_batches.records import Answer, Batch, Counts, File, Line, Purpose, Status
+from penstock_batches.records import Answer, BatchJob, Counts, File, Line, Purpose, Status
 from penstock_batches.results import CANCELLED, EXPIRED, fault_line
 from penstock_batches.store.base import Store
 from penstock_batches.work.intake import LineReader
@@ -31,7 +31,7 @@ _NAMED: Final = msgspec.json.Decoder(_Named)
 class _Files:
     """The two files of a batch while they are written. Blocks on the disk."""
 
-    def __init__(self, payloads: Payloads, batch: Batch) -> None:
+    def __init__(self, payloads: Payloads, batch: BatchJob) -> None:
         self._batch = batch
         self._payloads = payloads
         self.output = payloads.part()
@@ -77,7 +77,7 @@ class Finalizer:
         self._payloads = payloads
         self._file_seconds = file_days * DAY_SECONDS
 
-    async def finalize(self, batch: Batch) -> None:
+    async def finalize(self, batch: BatchJob) -> None:
         """Write the files of `batch`, and end it.
 
         Raises:
@@ -95,7 +95,7 @@ class Finalizer:
                 errors = await self._add(batch, files, files.errors, "error")
             finally:
                 await asyncio.to_thread(files.discard)
-        with contextlib.suppress(Conflict):
+        with contextlib.suppress(StateConflict):
             await self._store.write(transitions.ended(batch, output, errors, counts, time.time()))
         await self.forget(batch.id)
 
@@ -104,7 +104,7 @@ class Finalizer:
         await self._store.forget_lines(batch_id)
         await asyncio.to_thread(self._payloads.forget_answers, batch_id)
 
-    async def _write(self, batch: Batch, files: _Files) -> int:
+    async def _write(self, batch: BatchJob, files: _Files) -> int:
         total = 0
         reader = await asyncio.to_thread(LineReader, self._payloads.path(batch.input_file_id))
         try:
@@ -118,7 +118,7 @@ class Finalizer:
             await asyncio.to_thread(reader.close)
         return total
 
-    async def _add(self, batch: Batch, files: _Files, part: Part, kind: str) -> str | None:
+    async def _add(self, batch: BatchJob, files: _Files, part: Part, kind: str) -> str | None:
         file_id = f"file-{batch.id.removeprefix('batch_')}-{kind}"
         size, now = part.size, time.time()
         if not await asyncio.to_thread(files.commit, part, file_id):

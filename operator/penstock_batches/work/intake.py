@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from penstock_batches import requests, transitions
-from penstock_batches.dispatch.recorder import Recorder
-from penstock_batches.errors import Conflict
+from penstock_batches.dispatch.recorder import AnswerRecorder
+from penstock_batches.errors import StateConflict
 from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools
-from penstock_batches.records import Batch, Fault, Line
+from penstock_batches.records import BatchJob, Fault, Line
 from penstock_batches.requests import BadLine
 from penstock_batches.results import fault_line
 from penstock_batches.store.base import Store
@@ -102,13 +102,15 @@ class Check:
 class Intake:
     """Validates batches; an interrupted validation begins again and changes nothing that is recorded."""
 
-    def __init__(self, store: Store, payloads: Payloads, pools: Pools, recorder: Recorder) -> None:
+    def __init__(
+        self, store: Store, payloads: Payloads, pools: Pools, recorder: AnswerRecorder
+    ) -> None:
         self._store = store
         self._payloads = payloads
         self._pools = pools
         self._recorder = recorder
 
-    async def validate(self, batch: Batch) -> None:
+    async def validate(self, batch: BatchJob) -> None:
         """Record the lines of `batch`, and start it or fail it.
 
         Raises:
@@ -121,12 +123,12 @@ class Intake:
             return
         try:
             await self._read(batch, reader)
-        except Conflict:  # cancelled meanwhile
+        except StateConflict:  # cancelled meanwhile
             return
         finally:
             await asyncio.to_thread(reader.close)
 
-    async def _read(self, batch: Batch, reader: LineReader) -> None:
+    async def _read(self, batch: BatchJob, reader: LineReader) -> None:
         check = Check(batch.endpoint, self._pools.models)
         total, faults = 0, list[Fault]()
         while group := await asyncio.to_thread(reader.group):
@@ -145,13 +147,13 @@ class Intake:
         reported = tuple(faults[:MAX_REPORTED_FAULTS])
         await self._store.write(transitions.started(batch, check.model, reported, time.time()))
 
-    async def _reject(self, batch: Batch, line: Line, bad: BadLine) -> None:
+    async def _reject(self, batch: BatchJob, line: Line, bad: BadLine) -> None:
         """Record the fault of a line. One with the `custom_id` of another line has none in the error file."""
         custom_id = None if bad.fault.code == requests.DUPLICATE else bad.custom_id
         text = fault_line(batch.id, line.number, custom_id, bad.fault)
         await self._recorder.record(batch.id, line.number, text, ok=False)
 
-    async def _fail(self, batch: Batch, faults: list[Fault]) -> None:
+    async def _fail(self, batch: BatchJob, faults: list[Fault]) -> None:
         reported = tuple(faults[:MAX_REPORTED_FAULTS])
         await self._store.write(transitions.failed(batch, reported, time.time()))
         await self._recorder.forget(batch.id)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine
 from typing import Final
 
 from penstock_batches import transitions
-from penstock_batches.errors import BatchesError, Conflict, StoreUnavailable
+from penstock_batches.errors import BatchesError, StateConflict, StoreUnavailable
 from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools
-from penstock_batches.records import Batch, Counts, Status
+from penstock_batches.records import BatchJob, Counts, Status
 from penstock_batches.store.base import Store
 from penstock_batches.work.finalizer import Finalizer
 from penstock_batches.work.intake import Intake
@@ -48,7 +48,7 @@ class Supervisor:
         self._changed = changed
         self._wake = asyncio.Event()
         self._swept = self._swept_content = float("-inf")
-        self.active: list[tuple[Batch, Counts]] = []
+        self.active: list[tuple[BatchJob, Counts]] = []
         """Batches that have not ended, as last seen."""
 
     def wake(self) -> None:
@@ -78,7 +78,7 @@ class Supervisor:
         for batch, counts in self.active:
             try:
                 await self._advance(batch, counts)
-            except Conflict:
+            except StateConflict:
                 continue  # another replica or a cancellation was faster
             except StoreUnavailable:
                 raise
@@ -87,7 +87,7 @@ class Supervisor:
             except Exception:
                 log.exception("%s is %s, and what it needs is repeated", batch.id, batch.status)
 
-    async def _advance(self, batch: Batch, counts: Counts) -> None:
+    async def _advance(self, batch: BatchJob, counts: Counts) -> None:
         match batch.status:
             case Status.VALIDATING if self._pools.listed:
                 await self._claimed(batch, self._intake.validate)
@@ -101,7 +101,7 @@ class Supervisor:
                 return
 
     async def _claimed(
-        self, batch: Batch, work: Callable[[Batch], Coroutine[None, None, None]]
+        self, batch: BatchJob, work: Callable[[BatchJob], Coroutine[None, None, None]]
     ) -> None:
         """Do `work` if no other replica does it, and keep the claim meanwhile."""
         if not await self._claim(batch):
@@ -117,7 +117,7 @@ class Supervisor:
         finally:
             task.cancel()
 
-    async def _claim(self, batch: Batch) -> bool:
+    async def _claim(self, batch: BatchJob) -> bool:
         return await self._store.claim(batch.id, self._owner, CLAIM_SECONDS)
 
     async def _sweep(self) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.errors import GatewayConfigError, VersionExpired, WatchError
-from penstock_gateway.objects import Metadata, Service, WatchedPod
+from penstock_gateway.objects import Metadata, WatchedPod, WatchedService
 
 REQUEST_SECONDS: Final = 15.0
 WATCH_SECONDS: Final = 60
@@ -23,7 +23,7 @@ CHUNK: Final = 500
 MAX_EVENT_BYTES: Final = 2**24
 """Largest line of a watch; an object in etcd has at most 1.5 MiB."""
 
-T = TypeVar("T", Service, WatchedPod)
+T = TypeVar("T", WatchedService, WatchedPod)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from penstock_gateway.errors import VersionExpired, WatchError
 from penstock_gateway.kube.api_server import ApiServer, Bookmark, Deleted, WatchedResource
-from penstock_gateway.objects import Service, WatchedPod
+from penstock_gateway.objects import WatchedPod, WatchedService
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ BACKOFF_SECONDS: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 MIN_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner, without an event, counts as a failure, so that it cannot spin."""
 
-T = TypeVar("T", Service, WatchedPod)
+T = TypeVar("T", WatchedService, WatchedPod)
 
 
 class Reflector(Generic[T]):

@@ -41,10 +41,10 @@ def load_from_factory(factory: str, arguments: Mapping[str, str]) -> Model:
         ModelLoadFailed: as `open_factory`.
     """
     opened = open_factory(factory, arguments)
-    return opened.native_model() if isinstance(opened, ModuleSource) else opened
+    return opened.native_model() if isinstance(opened, FactorySource) else opened
 
 
-def open_factory(factory: str, arguments: Mapping[str, str]) -> "Model | ModuleSource":
+def open_factory(factory: str, arguments: Mapping[str, str]) -> "Model | FactorySource":
     """Return what `package.module:function` creates from `arguments`: a `Model`, or a module as a source.
 
     Raises:
@@ -52,7 +52,7 @@ def open_factory(factory: str, arguments: Mapping[str, str]) -> "Model | ModuleS
     """
     result = _call(_find(factory), factory, arguments)
     if isinstance(result, torch.nn.Module):
-        return ModuleSource(result, factory, arguments)
+        return FactorySource(result, factory, arguments)
     if isinstance(getattr(result, "info", None), ModelInfo) and callable(
         getattr(result, "run", None)
     ):
@@ -95,7 +95,7 @@ def _call(function: Callable[..., Any], factory: str, arguments: Mapping[str, st
         ) from error
 
 
-class ModuleSource(Source):
+class FactorySource(Source):
     """A module with declared tensors; eager torch runs it as it is."""
 
     native = ModelBackend.EAGER

@@ -13,7 +13,7 @@ from openai.types import Batch
 
 from penstock_batches.config import BatchSettings
 from penstock_batches.http.server import client_app, listening
-from penstock_batches.service import Service, serving
+from penstock_batches.service import BatchService, serving
 
 ENDED = ("completed", "failed", "expired", "cancelled")
 
@@ -37,7 +37,7 @@ def settings(folder: Path, **more: Any) -> BatchSettings:
 class Served:
     """A running service."""
 
-    def __init__(self, service: Service, client_port: int, status_port: int) -> None:
+    def __init__(self, service: BatchService, client_port: int, status_port: int) -> None:
         self.service = service
         self.url = f"http://127.0.0.1:{client_port}"
         self.status_url = f"http://127.0.0.1:{status_port}"
@@ -57,7 +57,7 @@ async def served(given: BatchSettings) -> AsyncIterator[Served]:
 @asynccontextmanager
 async def api_only(given: BatchSettings) -> AsyncIterator[Served]:
     """Run the API of a service, without the work behind it: batches stay as they were created."""
-    service = Service(given)
+    service = BatchService(given)
     await service.open()
     app = client_app([service.files.add_to, service.batches.add_to])
     try:

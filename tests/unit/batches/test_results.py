@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_batches.records import Fault
-from penstock_batches.results import Reply, fault_line, response_line
+from penstock_batches.results import PoolReply, fault_line, response_line
 
 
 def test_a_response_keeps_its_body_on_one_line() -> None:
-    reply = Reply(200, "r-1", b'{\n  "text": "a\\nb", "n": 1.10\r\n}\n')
+    reply = PoolReply(200, "r-1", b'{\n  "text": "a\\nb", "n": 1.10\r\n}\n')
     line = response_line("batch_x", 3, "a", reply)
     assert line.count(b"\n") == 1
     assert b'"n": 1.10' in line
@@ -38,6 +38,6 @@ def test_a_fault_names_code_message_line_and_field() -> None:
 
 @given(st.binary(max_size=100))
 def test_any_body_becomes_one_line_of_json(body: bytes) -> None:
-    line = response_line("batch_x", 1, "a", Reply(500, "r", body))
+    line = response_line("batch_x", 1, "a", PoolReply(500, "r", body))
     assert line.count(b"\n") == 1
     assert json.loads(line)["custom_id"] == "a"

@@ -11,7 +11,7 @@ from openai.types import Batch as OpenAIBatch
 
 from penstock_batches import transitions
 from penstock_batches.errors import IllegalTransition
-from penstock_batches.records import Batch, Counts, Fault, Status
+from penstock_batches.records import BatchJob, Counts, Fault, Status
 from tests.unit.batches.values import NOW, batch, in_progress
 
 FAULT = (Fault("empty_file", "The batch file is empty."),)
@@ -57,7 +57,7 @@ def test_a_batch_closes_when_nothing_is_left_or_its_time_has_come() -> None:
     assert not transitions.closes(batch(), Counts(0, 0, 0), batch().expires_at)
 
 
-MOVES: dict[str, Callable[[Batch], Batch]] = {
+MOVES: dict[str, Callable[[BatchJob], BatchJob]] = {
     "started": lambda each: transitions.started(each, "demo", (), NOW),
     "failed": lambda each: transitions.failed(each, FAULT, NOW),
     "finalizing": lambda each: transitions.finalizing(each, NOW),
@@ -68,7 +68,7 @@ MOVES: dict[str, Callable[[Batch], Batch]] = {
 
 @given(st.lists(st.sampled_from(sorted(MOVES))))
 def test_no_order_of_moves_leaves_the_graph_or_an_end(moves: list[str]) -> None:
-    current: Batch = batch()
+    current: BatchJob = batch()
     for move in moves:
         before = current.status
         try:

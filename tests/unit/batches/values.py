@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from penstock_batches.records import Batch, File, Line, Purpose, Status
+from penstock_batches.records import BatchJob, File, Line, Purpose, Status
 
 NOW = 1_800_000_000.0
 
 
-def batch(number: int = 1, tenant: str = "", **more: Any) -> Batch:
+def batch(number: int = 1, tenant: str = "", **more: Any) -> BatchJob:
     """A batch that has just been created."""
     fields: dict[str, Any] = {
         "id": f"batch_{number}",
@@ -18,10 +18,10 @@ def batch(number: int = 1, tenant: str = "", **more: Any) -> Batch:
         "created_at": NOW + number,
         "expires_at": NOW + number + 86400,
     }
-    return Batch(**fields | more)
+    return BatchJob(**fields | more)
 
 
-def in_progress(number: int = 1, **more: Any) -> Batch:
+def in_progress(number: int = 1, **more: Any) -> BatchJob:
     """A batch whose lines are dispatched."""
     return batch(number, status=Status.IN_PROGRESS, model="demo", **more)
 

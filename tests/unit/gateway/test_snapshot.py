@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock_api import names
-from penstock_gateway.objects import PoolCertificate, Service, WatchedPod
+from penstock_gateway.objects import PoolCertificate, WatchedPod, WatchedService
 from penstock_gateway.snapshot import Endpoint, Route, draining, snapshot
 from tests.support.gateway import api_server
 from tests.unit.gateway.values import SETTINGS, pod, service
@@ -82,7 +82,7 @@ def test_the_service_with_the_pools_own_name_wins() -> None:
     second = api_server.service("z", 10001)
     second["metadata"]["name"] = "a-second"
     routed = snapshot(
-        [msgspec.convert(second, Service), service("z", 10002)], [pod("z-1", "z")], SETTINGS
+        [msgspec.convert(second, WatchedService), service("z", 10002)], [pod("z-1", "z")], SETTINGS
     )
     assert routed.routes["z"].port == 10002
     assert routed.problems == {"a-second": "another Service already routes pool z: delete this one"}

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock_gateway.config import GatewaySettings
-from penstock_gateway.objects import Service, WatchedPod
+from penstock_gateway.objects import WatchedPod, WatchedService
 from penstock_gateway.resources.pools import Configuration, configuration
 from penstock_gateway.snapshot import Endpoint, Route, Snapshot
 from tests.support.gateway import api_server
@@ -14,9 +14,9 @@ from tests.support.gateway import api_server
 SETTINGS = GatewaySettings(namespace="team-a", gateway="test", pod_name="gateway-0")
 
 
-def service(pool: str, port: int | str = 10001, **more: Any) -> Service:
+def service(pool: str, port: int | str = 10001, **more: Any) -> WatchedService:
     """Return a Service as the API server's JSON decodes to it."""
-    return msgspec.convert(api_server.service(pool, port, **more), Service)
+    return msgspec.convert(api_server.service(pool, port, **more), WatchedService)
 
 
 def pod(name: str, pool: str, address: str = "10.0.0.1", **more: Any) -> WatchedPod:

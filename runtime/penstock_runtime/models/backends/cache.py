@@ -31,7 +31,7 @@ _PACKAGES = ("torch", "openvino", "onnxruntime", "onnx", "onnxscript", "transfor
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BackendChoice:
     """A backend that was selected, and what a model needs besides its compiled files."""
 
     info: ModelInfo
@@ -51,12 +51,12 @@ class CompiledCache:
         """`shared`: next to the model if that can be written; `private`: only this pod writes it."""
         self._shared, self._private = shared / key, private / key
 
-    def choice(self, wanted: ModelBackend) -> Choice | None:
+    def choice(self, wanted: ModelBackend) -> BackendChoice | None:
         """Return the stored choice, or None without a readable one."""
         for folder in (self._shared, self._private):
             try:
                 stored = json.loads((folder / f"{wanted}.json").read_bytes())
-                return Choice(
+                return BackendChoice(
                     _info(stored["info"]),
                     int(stored["minRows"]),
                     ModelBackendState.model_validate_json(json.dumps(stored["state"])),
@@ -67,7 +67,7 @@ class CompiledCache:
                 log.warning("the choice in %s cannot be read and is made again: %s", folder, error)
         return None
 
-    def store(self, wanted: ModelBackend, choice: Choice) -> None:
+    def store(self, wanted: ModelBackend, choice: BackendChoice) -> None:
         """Store a choice; a volume without room costs the next load its time, no more."""
         info = asdict(replace(choice.info, model_backend=None))
         for spec in info["inputs"]:

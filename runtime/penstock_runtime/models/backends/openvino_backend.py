@@ -1,4 +1,4 @@
-"""`OpenVinoBackend`: a model as one graph of OpenVINO's CPU plugin, in float32."""
+"""`OpenVinoProgramBackend`: a model as one graph of OpenVINO's CPU plugin, in float32."""
 
 import io
 import sys
@@ -18,7 +18,7 @@ _FILE = "model.blob"
 _CONVERTER, _TELEMETRY = "openvino.tools.ovc", "openvino_telemetry"
 
 
-class OpenVinoBackend(Backend):
+class OpenVinoProgramBackend(Backend):
     """OpenVINO, from a torch program, an `.onnx` file or an IR."""
 
     name = ModelBackend.OPENVINO

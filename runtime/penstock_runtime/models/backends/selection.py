@@ -19,10 +19,10 @@ from penstock_runtime.models.backends.base import (
     check_installed,
     compiling,
 )
-from penstock_runtime.models.backends.cache import Choice, CompiledCache
+from penstock_runtime.models.backends.cache import BackendChoice, CompiledCache
 from penstock_runtime.models.backends.inductor import InductorBackend
 from penstock_runtime.models.backends.onnx_runtime import OnnxRuntimeBackend
-from penstock_runtime.models.backends.openvino_backend import OpenVinoBackend
+from penstock_runtime.models.backends.openvino_backend import OpenVinoProgramBackend
 from penstock_runtime.models.backends.samples import Batch, batches, greatest_error
 from penstock_runtime.models.backends.source import Source
 from penstock_runtime.models.backends.timing import Rates, fastest, rates
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 BUILD_SECONDS = 60.0
 """Time after which Auto starts to compile for no further backend."""
 
-BACKENDS: tuple[Backend, ...] = (OpenVinoBackend(), OnnxRuntimeBackend(), InductorBackend())
+BACKENDS: tuple[Backend, ...] = (OpenVinoProgramBackend(), OnnxRuntimeBackend(), InductorBackend())
 """In the order in which Auto compiles for them: the ones that take the least time first."""
 
 
@@ -112,7 +112,7 @@ class Loader:
             raise _failed(wanted, str(error)) from error
         candidate = BackendCandidate(name=wanted, greatest_error=compiled.greatest_error)
         state = ModelBackendState(name=wanted, candidates=(candidate,))
-        self.cache.store(wanted, Choice(compiled.info, compiled.min_rows, state))
+        self.cache.store(wanted, BackendChoice(compiled.info, compiled.min_rows, state))
         return with_state(compiled.model, state)
 
     def _fastest(self) -> Model:
@@ -137,7 +137,7 @@ class Loader:
         log.info("%s", sentence(state))
         used = compiled.get(selected)
         info, rows = (used.info, used.min_rows) if used else (own.info, 1)
-        self.cache.store(ModelBackend.AUTO, Choice(info, rows, state))
+        self.cache.store(ModelBackend.AUTO, BackendChoice(info, rows, state))
         model = models[selected]
         del models, compiled, own, used
         gc.collect()

@@ -2,24 +2,26 @@
 
 import pytest
 
-from penstock_batches.dispatch.outcome import MAX_FAILURES, Verdict, retry_after, verdict
+from penstock_batches.dispatch.outcome import MAX_FAILURES, LineVerdict, retry_after, verdict
 
 
 @pytest.mark.parametrize(
     ("status", "first", "last"),
     [
-        (200, Verdict.OUTPUT, Verdict.OUTPUT),
-        (400, Verdict.ERROR, Verdict.ERROR),
-        (401, Verdict.ERROR, Verdict.ERROR),
-        (404, Verdict.ERROR, Verdict.ERROR),
-        (413, Verdict.ERROR, Verdict.ERROR),
-        (429, Verdict.WAIT, Verdict.WAIT),
-        (503, Verdict.WAIT, Verdict.WAIT),
-        (500, Verdict.RETRY, Verdict.ERROR),
-        (504, Verdict.RETRY, Verdict.ERROR),
+        (200, LineVerdict.OUTPUT, LineVerdict.OUTPUT),
+        (400, LineVerdict.ERROR, LineVerdict.ERROR),
+        (401, LineVerdict.ERROR, LineVerdict.ERROR),
+        (404, LineVerdict.ERROR, LineVerdict.ERROR),
+        (413, LineVerdict.ERROR, LineVerdict.ERROR),
+        (429, LineVerdict.WAIT, LineVerdict.WAIT),
+        (503, LineVerdict.WAIT, LineVerdict.WAIT),
+        (500, LineVerdict.RETRY, LineVerdict.ERROR),
+        (504, LineVerdict.RETRY, LineVerdict.ERROR),
     ],
 )
-def test_capacity_waits_and_failures_end(status: int, first: Verdict, last: Verdict) -> None:
+def test_capacity_waits_and_failures_end(
+    status: int, first: LineVerdict, last: LineVerdict
+) -> None:
     assert verdict(status, 0) is first
     assert verdict(status, MAX_FAILURES - 1) is last
 

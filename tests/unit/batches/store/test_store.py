@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock_batches.errors import Conflict, StoreUnavailable
+from penstock_batches.errors import StateConflict, StoreUnavailable
 from penstock_batches.records import Answer, Counts, Status
 from penstock_batches.store.base import Store
 from penstock_batches.store.redis import RedisStore
@@ -64,7 +64,7 @@ async def test_a_write_at_another_revision_conflicts(store: Store) -> None:
     assert read == batch()
     written = await store.write(replace(batch(), status=Status.FAILED))
     assert await store.batch("batch_1") == written
-    with pytest.raises(Conflict):
+    with pytest.raises(StateConflict):
         await store.write(replace(batch(), status=Status.IN_PROGRESS))
 
 

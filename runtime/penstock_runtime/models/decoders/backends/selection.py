@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
-from penstock_runtime.models.decoders.backends.step_times import BackendCandidate, StepTimes
+from penstock_runtime.models.decoders.backends.step_times import StepCandidate, StepTimes
 
 _HALF = (torch.bfloat16, torch.float16)
 _ON_OPENVINO = (torch.float32, torch.bfloat16)
@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 
 
 Measure = Callable[
-    [PreTrainedConfig, StepOptions, Sequence[BackendCandidate]],
-    Mapping[BackendCandidate, StepTimes],
+    [PreTrainedConfig, StepOptions, Sequence[StepCandidate]],
+    Mapping[StepCandidate, StepTimes],
 ]
 """Measures candidates; omits those that do not run on this machine."""
 
@@ -32,7 +32,7 @@ def select(
     device: torch.device,
     has_room: Callable[[], bool],
     measure: Measure,
-) -> BackendCandidate:
+) -> StepCandidate:
     """Return the fastest candidate allowed by `options`; the checkpoint's type wins ties.
 
     Args:
@@ -43,7 +43,7 @@ def select(
         measure: called for two or more candidates.
     """
     candidates = [
-        BackendCandidate(compute, dtype)
+        StepCandidate(compute, dtype)
         for dtype in _dtypes(config, options, device, has_room)
         for compute in _computes(options, device)
         if dtype in _ON_OPENVINO or compute is Compute.TORCH or options.compute is compute
@@ -51,7 +51,7 @@ def select(
     if len(candidates) == 1:
         return candidates[0]
     times = measure(config, options, candidates)
-    fallback = BackendCandidate(_computes(options, device)[-1], candidates[0].dtype)
+    fallback = StepCandidate(_computes(options, device)[-1], candidates[0].dtype)
     selected = min(times, key=lambda candidate: times[candidate].request, default=fallback)
     measured = ", ".join(f"{candidate} {taken}" for candidate, taken in times.items())
     _log.info("selected %s as the fastest backend: %s", selected, measured)

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class BackendCandidate:
+class StepCandidate:
     """A backend with the data type of weights, keys and values."""
 
     compute: Compute
@@ -88,11 +88,11 @@ class _Probe:
 def measure_steps(
     config: PreTrainedConfig,
     options: StepOptions,
-    candidates: Sequence[BackendCandidate],
+    candidates: Sequence[StepCandidate],
     clock: Callable[[], float] = time.perf_counter,
-) -> Mapping[BackendCandidate, StepTimes]:
+) -> Mapping[StepCandidate, StepTimes]:
     """Return the times of the `candidates` that run on this machine."""
-    probes: dict[BackendCandidate, _Probe] = {}
+    probes: dict[StepCandidate, _Probe] = {}
     for candidate in candidates:
         try:
             probes[candidate] = _probe(config, options, candidate)
@@ -108,7 +108,7 @@ def measure_steps(
     return {candidate: probe.times() for candidate, probe in probes.items()}
 
 
-def _probe(config: PreTrainedConfig, options: StepOptions, candidate: BackendCandidate) -> _Probe:
+def _probe(config: PreTrainedConfig, options: StepOptions, candidate: StepCandidate) -> _Probe:
     model = _one_layer(config, candidate.dtype)
     backend = backend_for(candidate.compute, model, options, torch.device("cpu"))
     longest = PROMPT_TOKENS + 1

@@ -16,7 +16,7 @@ from penstock_runtime.engine.continuous.steps.options import Compute, DType, Ste
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.backends.selection import Measure, select
 from penstock_runtime.models.decoders.backends.step_times import (
-    BackendCandidate,
+    StepCandidate,
     StepTimes,
     measure_steps,
 )
@@ -30,8 +30,8 @@ from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, auto, save
 OPTIONS = StepOptions(cache_bytes=1 << 18, block_tokens=8)
 CPU = torch.device("cpu")
 FLOAT32, FLOAT16, BFLOAT16 = torch.float32, torch.float16, torch.bfloat16
-ON_TORCH = BackendCandidate(Compute.TORCH, FLOAT32)
-ON_OPENVINO = BackendCandidate(Compute.OPENVINO, FLOAT32)
+ON_TORCH = StepCandidate(Compute.TORCH, FLOAT32)
+ON_OPENVINO = StepCandidate(Compute.OPENVINO, FLOAT32)
 
 
 @pytest.fixture(scope="module", params=[torch.bfloat16, torch.float16], ids=str)
@@ -48,12 +48,12 @@ def stored_type(folder: Path) -> torch.dtype:
     return dtype
 
 
-def prefers(fastest: BackendCandidate) -> Measure:
+def prefers(fastest: StepCandidate) -> Measure:
     """Return a measurement in which one candidate takes half the others' time."""
 
     def measure(
-        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[BackendCandidate]
-    ) -> Mapping[BackendCandidate, StepTimes]:
+        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[StepCandidate]
+    ) -> Mapping[StepCandidate, StepTimes]:
         return {
             candidate: StepTimes(0.01, 0.001) if candidate == fastest else StepTimes(0.02, 0.002)
             for candidate in candidates
@@ -62,19 +62,19 @@ def prefers(fastest: BackendCandidate) -> Measure:
     return measure
 
 
-def never(*_given: object) -> Mapping[BackendCandidate, StepTimes]:
+def never(*_given: object) -> Mapping[StepCandidate, StepTimes]:
     raise AssertionError("measured though nothing is left to select")
 
 
 def candidates_of(
     config: PreTrainedConfig, options: StepOptions, *, room: bool = True
-) -> list[BackendCandidate]:
+) -> list[StepCandidate]:
     """Return what is measured."""
-    seen = list[BackendCandidate]()
+    seen = list[StepCandidate]()
 
     def measure(
-        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[BackendCandidate]
-    ) -> Mapping[BackendCandidate, StepTimes]:
+        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[StepCandidate]
+    ) -> Mapping[StepCandidate, StepTimes]:
         seen.extend(candidates)
         return {}
 
@@ -86,7 +86,7 @@ def test_the_fastest_candidate_serves_and_the_log_has_all_figures(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    for fastest in (ON_OPENVINO, ON_TORCH, BackendCandidate(Compute.TORCH, stored_type(folder))):
+    for fastest in (ON_OPENVINO, ON_TORCH, StepCandidate(Compute.TORCH, stored_type(folder))):
         step = open_step(folder, OPTIONS, "tiny", CPU, prefers(fastest))
         assert step.info.dtype == str(fastest.dtype).removeprefix("torch.")
         assert (step.info.attention == "openvino") == (fastest.compute is Compute.OPENVINO)
@@ -116,24 +116,24 @@ def test_wide_models_keep_their_type(stored: torch.dtype) -> None:
 def test_a_half_precision_model_is_tried_on_both_backends_in_both_types() -> None:
     both = candidates_of(PreTrainedConfig(dtype=BFLOAT16), OPTIONS)
     assert set(both) == {
-        BackendCandidate(compute, dtype)
+        StepCandidate(compute, dtype)
         for compute in (Compute.OPENVINO, Compute.TORCH)
         for dtype in (BFLOAT16, FLOAT32)
     }
     float16 = candidates_of(PreTrainedConfig(dtype=FLOAT16), OPTIONS)
-    assert set(float16) == {ON_OPENVINO, ON_TORCH, BackendCandidate(Compute.TORCH, FLOAT16)}
+    assert set(float16) == {ON_OPENVINO, ON_TORCH, StepCandidate(Compute.TORCH, FLOAT16)}
 
 
 def test_float64_computes_on_torch_unmeasured() -> None:
     exact = replace(OPTIONS, dtype=DType.FLOAT64)
     selected = select(PreTrainedConfig(dtype=BFLOAT16), exact, CPU, lambda: True, never)
-    assert selected == BackendCandidate(Compute.TORCH, torch.float64)
+    assert selected == StepCandidate(Compute.TORCH, torch.float64)
 
 
 def test_a_gpu_computes_on_torch_as_the_files_say(folder: Path) -> None:
     cuda = torch.device("cuda")
     selected = select(read_config(folder), OPTIONS, cuda, lambda: True, never)
-    assert selected == BackendCandidate(Compute.TORCH, stored_type(folder))
+    assert selected == StepCandidate(Compute.TORCH, stored_type(folder))
 
 
 def test_float32_is_not_tried_where_it_does_not_fit() -> None:
@@ -157,20 +157,20 @@ def test_a_tie_keeps_the_files_type_and_without_figures_torch_serves(folder: Pat
     config, stored = read_config(folder), stored_type(folder)
 
     def tie(
-        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[BackendCandidate]
-    ) -> Mapping[BackendCandidate, StepTimes]:
+        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[StepCandidate]
+    ) -> Mapping[StepCandidate, StepTimes]:
         return dict.fromkeys(candidates, StepTimes(1.0, 1.0))
 
-    def nothing(*_given: object) -> Mapping[BackendCandidate, StepTimes]:
+    def nothing(*_given: object) -> Mapping[StepCandidate, StepTimes]:
         return {}
 
     assert select(config, OPTIONS, CPU, lambda: True, tie).dtype is stored
     selected = select(config, OPTIONS, CPU, lambda: True, nothing)
-    assert selected == BackendCandidate(Compute.TORCH, stored)
+    assert selected == StepCandidate(Compute.TORCH, stored)
 
 
 def test_all_candidates_are_really_run(folder: Path) -> None:
-    candidates = [ON_OPENVINO, ON_TORCH, BackendCandidate(Compute.TORCH, stored_type(folder))]
+    candidates = [ON_OPENVINO, ON_TORCH, StepCandidate(Compute.TORCH, stored_type(folder))]
     times = measure_steps(read_config(folder), OPTIONS, candidates)
     assert set(times) == set(candidates)
     assert all(measured.prompt > 0 and measured.decode > 0 for measured in times.values())
@@ -188,7 +188,7 @@ def test_a_candidate_whose_type_its_backend_lacks_is_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    candidates = (BackendCandidate(Compute.OPENVINO, FLOAT16), ON_TORCH)
+    candidates = (StepCandidate(Compute.OPENVINO, FLOAT16), ON_TORCH)
     assert set(measure_steps(CONFIGS["llama"], OPTIONS, candidates)) == {ON_TORCH}
     assert "OpenVINO in float16 was not measured" in caplog.text
 
