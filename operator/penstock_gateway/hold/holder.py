@@ -18,8 +18,6 @@ log = logging.getLogger(__name__)
 
 RELEASE_SECONDS: Final = 0.05
 """Time between two releases while requests are held and pods are in force."""
-HOLD_LISTENERS: Final = 1
-"""Endpoints of a held pool that are no pods."""
 EXPIRY_SECONDS: Final = 0.5
 """Time between two checks of the ages of held requests."""
 
@@ -30,6 +28,8 @@ class _Pool:
 
     queue: HeldQueue
     waits: dict[int, asyncio.Future[Refusal | None]] = field(default_factory=dict)
+    hold_endpoints: int = 1
+    """Endpoints that are no pods: the hold listener, and none once the pool is not held any longer."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,9 @@ class Holder:
         limits = {name: route.hold for name, route in routes.items() if route.hold is not None}
         for name, limit in limits.items():
             self._pools.setdefault(name, _Pool(HeldQueue(limit))).queue.limits = limit
+            self._pools[name].hold_endpoints = 1
         for name in [name for name in self._pools if name not in limits]:
+            self._pools[name].hold_endpoints = 0
             if not self._pools[name].waits:
                 del self._pools[name]
         self._changed.set()
@@ -144,7 +146,7 @@ class Holder:
         for request, reason in queue.expired(self.now()):
             self._end(pool, request, reason)
         if queue.pods and queue.requests:
-            at_pods = await self._requests_at_pods(name, len(queue.requests))
+            at_pods = await self._requests_at_pods(name, pool)
             for request in [] if at_pods is None else queue.releasable(at_pods, self.now()):
                 self._end(pool, request, None)
 
@@ -154,11 +156,13 @@ class Holder:
         if wait is not None and not wait.done():
             wait.set_result(reason)
 
-    async def _requests_at_pods(self, name: str, waiting: int) -> int | None:
+    async def _requests_at_pods(self, name: str, pool: _Pool) -> int | None:
         """Return the requests at the pods; None while all pods are ejected, since a release would only lead back here."""
         try:
             load = await self.admin.cluster_load(name)
         except EnvoyUnavailable as error:
             log.warning("releasing held requests of %s without Envoy's count: %s", name, error)
             return 0
-        return max(load.requests - waiting, 0) if load.healthy > HOLD_LISTENERS else None
+        if load.healthy <= pool.hold_endpoints:
+            return None
+        return max(load.requests - len(pool.queue.requests), 0)
