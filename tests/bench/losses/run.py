@@ -55,7 +55,6 @@ async def run(scale: Scale, watch: Callable[[Outcome], None] | None = None) -> O
                 tasks.create_task(events.run(scale.events, scale.requests, each=scale.each))
             return Outcome(tally, events.happened, time.monotonic() - begin)
         finally:
-            await world.end_pods()
             await world.stop()
 
 

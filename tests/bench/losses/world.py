@@ -48,7 +48,8 @@ class World:
     pods: dict[str, Process] = field(default_factory=dict)
     """Pods that are not being deleted."""
     _started: int = 0
-    _ends: set[asyncio.Task[None]] = field(default_factory=set)
+    _ends: dict[asyncio.Task[None], Process] = field(default_factory=dict)
+    """Pods that are being deleted."""
     _pool: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self, gateways: int) -> None:
@@ -64,6 +65,11 @@ class World:
         """End every process."""
         for task in self._ends:
             task.cancel()
+        await asyncio.gather(*self._ends, return_exceptions=True)
+        for process in [*self.pods.values(), *self._ends.values()]:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
         for gateway in self.gateways:
             await gateway.life.aclose()
 
@@ -136,15 +142,8 @@ class World:
         await self.api.put("pods", api_server.pod(name, POOL, address, deleting=True))
         process.terminate()
         task = asyncio.create_task(self._forget(name, process))
-        self._ends.add(task)
-        task.add_done_callback(self._ends.discard)
+        self._ends[task] = process
 
     async def _forget(self, name: str, process: Process) -> None:
         await process.wait()
         await self.api.delete("pods", name)
-
-    async def end_pods(self) -> None:
-        """Kill what still runs."""
-        for process in self.pods.values():
-            process.kill()
-            await process.wait()
