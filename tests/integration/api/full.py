@@ -145,6 +145,7 @@ MODULE_SPEC: Object = {
     "replicas": 2,
     "model": {
         "name": "served-name",
+        "backend": "Auto",
         "source": {
             "type": "Module",
             "module": {**MODULE["module"], "arguments": {"features": "8"}},
@@ -255,8 +256,19 @@ POOL_STATUS: Object = {
         {"field": "spec.scaling.maxReplicas", "asked": "8", "granted": "4", "policy": "prod"}
     ],
     "conditions": [CONDITION],
+    "modelBackend": {
+        "name": "OpenVINO",
+        "pods": 2,
+        "batchSizes": [1, 8],
+        "candidates": [
+            {"name": "OpenVINO", "rowsPerSecond": ["9.5", "70"], "greatestError": "1e-7"},
+            {"name": "Compile", "message": "there is no compiler"},
+        ],
+    },
     "scaling": {
         "source": "Prometheus",
+        "demandSource": "Gateway",
+        "heldRequests": 3,
         "prometheusUrl": "http://prometheus.monitoring:9090",
         "dutySource": "EngineBusyShare",
         "signalAgeSeconds": "2.5",
