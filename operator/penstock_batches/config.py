@@ -1,18 +1,16 @@
 """Settings of the batch service, read once from the environment at startup; no other module reads the environment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock_api.settings import ACCOUNT_FOLDER, LOG_CHOICES, SettingsReader, variable
 from penstock_batches.errors import BatchesConfigError
 
-PREFIX: Final = "PENSTOCK_"
-ACCOUNT_FOLDER: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "store": ("SQLite", "Redis"),
-    "log_format": ("json", "text"),
-    "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
+    **LOG_CHOICES,
 }
 BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "port": (0, 65535),
@@ -26,6 +24,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "drain_seconds": (0, 3600),
     "file_days": (0.01, 3650),
 }
+READER: Final = SettingsReader(BatchesConfigError, ("namespace",), CHOICES, BOUNDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +91,12 @@ class BatchSettings:
         Raises:
             BatchesConfigError: a variable is missing, unknown or out of range; the message names it.
         """
-        values = {
-            key.removeprefix(PREFIX).lower(): value.strip()
-            for key, value in environ.items()
-            if key.startswith(PREFIX)
-        }
-        known = {setting.name: setting.type for setting in fields(cls)}
-        for name in values:
-            if name not in known:
-                raise BatchesConfigError(
-                    f"{_variable(name)} is not a setting; known: {', '.join(map(_variable, known))}"
-                )
-        if not values.get("namespace"):
-            raise BatchesConfigError(f"{_variable('namespace')} must be set")
-        settings = cls(**{name: _parsed(name, known[name], text) for name, text in values.items()})  # type: ignore[arg-type]  # `_parsed` returns each field's own type
+        settings = cls(**READER.values(cls, environ))
         if settings.store == "Redis" and not settings.redis_url:
-            raise BatchesConfigError(f"{_variable('redis_url')} must be set with the store Redis")
+            raise BatchesConfigError(f"{variable('redis_url')} must be set with the store Redis")
         if settings.redis_url and not settings.redis_url.startswith(("redis://", "rediss://")):
             raise BatchesConfigError(
-                f"{_variable('redis_url')} must begin with redis:// or rediss://"
+                f"{variable('redis_url')} must begin with redis:// or rediss://"
             )
         pool_urls(settings.pools)
         return settings
@@ -127,35 +113,7 @@ def pool_urls(text: str) -> dict[str, str]:
         model, _, url = part.rpartition("=")
         if not model.strip() or not url.strip().startswith(("http://", "https://")):
             raise BatchesConfigError(
-                f"{_variable('pools')} must be MODEL=URL by commas, got {part!r}"
+                f"{variable('pools')} must be MODEL=URL by commas, got {part!r}"
             )
         urls[model.strip()] = url.strip().rstrip("/")
     return urls
-
-
-def _parsed(name: str, kind: object, text: str) -> object:
-    if kind is int or kind is float:
-        return _number(name, int if kind is int else float, text)
-    choices = CHOICES.get(name)
-    if choices and text not in choices:
-        raise BatchesConfigError(
-            f"{_variable(name)} must be one of {', '.join(choices)}, got {text!r}"
-        )
-    return text
-
-
-def _number(name: str, kind: type[int] | type[float], text: str) -> float:
-    low, high = BOUNDS[name]
-    try:
-        number = kind(text)
-    except ValueError:
-        number = float("nan")
-    if not low <= number <= high:
-        raise BatchesConfigError(
-            f"{_variable(name)} must be a number from {low:g} to {high:g}, got {text!r}"
-        )
-    return number
-
-
-def _variable(name: str) -> str:
-    return PREFIX + name.upper()

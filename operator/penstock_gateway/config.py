@@ -2,20 +2,15 @@
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from penstock_api.envoy import BOOTSTRAP_FILE, SOCKET_FOLDER
 from penstock_api.names import TLS_FOLDER
+from penstock_api.settings import ACCOUNT_FOLDER, LOG_CHOICES, SettingsReader
 from penstock_gateway.errors import GatewayConfigError
 
-PREFIX: Final = "PENSTOCK_"
-ACCOUNT_FOLDER: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "log_format": ("json", "text"),
-    "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
-}
 BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "status_port": (1, 65535),
     "readiness_port": (1, 65535),
@@ -28,6 +23,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "drain_seconds": (0, 86400),
     "accept_seconds": (0, 600),
 }
+READER: Final = SettingsReader(GatewayConfigError, ("namespace", "gateway"), LOG_CHOICES, BOUNDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,52 +109,6 @@ class GatewaySettings:
         Raises:
             GatewayConfigError: a variable is missing, unknown or out of range; the message names it.
         """
-        values = {
-            key.removeprefix(PREFIX).lower(): value.strip()
-            for key, value in environ.items()
-            if key.startswith(PREFIX)
-        }
-        known = {setting.name: setting.type for setting in fields(cls)}
-        for name in values:
-            if name not in known:
-                raise GatewayConfigError(
-                    f"{_variable(name)} is not a setting; known: {', '.join(map(_variable, known))}"
-                )
-        for name in ("namespace", "gateway"):
-            if not values.get(name):
-                raise GatewayConfigError(f"{_variable(name)} must be set")
-        parsed = {name: _parsed(name, known[name], text) for name, text in values.items()}
-        parsed["pod_name"] = values.get("pod_name") or socket.gethostname()
-        return cls(**parsed)  # type: ignore[arg-type]  # `_parsed` returns each field's own type
-
-
-def _parsed(name: str, kind: object, text: str) -> object:
-    if kind is bool:
-        if text not in ("true", "false"):
-            raise GatewayConfigError(f"{_variable(name)} must be true or false, got {text!r}")
-        return text == "true"
-    if kind is int or kind is float:
-        return _number(name, int if kind is int else float, text)
-    choices = CHOICES.get(name)
-    if choices and text not in choices:
-        raise GatewayConfigError(
-            f"{_variable(name)} must be one of {', '.join(choices)}, got {text!r}"
-        )
-    return text
-
-
-def _number(name: str, kind: type[int] | type[float], text: str) -> float:
-    low, high = BOUNDS[name]
-    try:
-        number = kind(text)
-    except ValueError:
-        number = float("nan")
-    if not low <= number <= high:
-        raise GatewayConfigError(
-            f"{_variable(name)} must be a number from {low:g} to {high:g}, got {text!r}"
-        )
-    return number
-
-
-def _variable(name: str) -> str:
-    return PREFIX + name.upper()
+        settings = READER.values(cls, environ)
+        settings["pod_name"] = settings.get("pod_name") or socket.gethostname()
+        return cls(**settings)

@@ -4,25 +4,24 @@ import json
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from penstock_api.settings import LOG_FORMATS, LOG_LEVELS, SettingsReader, variable
 from penstock_api.types.pod_template.security import IdSource
 from penstock_api.types.policy import Prometheus
 from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.errors import OperatorConfigError
 
-PREFIX = "PENSTOCK_"
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 POOL_IDS = tuple(IdSource)
 SCOPES = ("Cluster", "Namespaces")
-LOG_FORMATS = ("json", "text")
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 ARGUMENT = re.compile(r"^--([a-z-]+)=(.*)$")
 MAX_GATEWAY_REPLICAS = 100
+READER = SettingsReader(OperatorConfigError, ("namespace", "default_runtime_image"))
 NAMESPACE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 
 
@@ -83,20 +82,7 @@ class OperatorConfig:
         Raises:
             OperatorConfigError: a variable is missing, unknown or out of range; the message names it.
         """
-        values = {
-            key.removeprefix(PREFIX).lower(): value.strip()
-            for key, value in environ.items()
-            if key.startswith(PREFIX)
-        }
-        known = {setting.name for setting in fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise OperatorConfigError(
-                f"{_variable(unknown[0])} is not a setting; known: {_variables(known)}"
-            )
-        for name in ("namespace", "default_runtime_image"):
-            if not values.get(name):
-                raise OperatorConfigError(f"{_variable(name)} must be set")
+        values = READER.texts(cls, environ)
         parsed = {"port", "pool_network_policy", "gateway_replicas"}
         texts = {name: value for name, value in values.items() if name not in parsed}
         texts["pod_name"] = values.get("pod_name") or socket.gethostname()
@@ -121,7 +107,7 @@ def variables_of(arguments: Sequence[str]) -> dict[str, str]:
             raise OperatorConfigError(
                 f"argument {argument!r} must be --<setting>=<value>, such as --log-level=DEBUG"
             )
-        variables[_variable(match[1].replace("-", "_"))] = match[2]
+        variables[variable(match[1].replace("-", "_"))] = match[2]
     return variables
 
 
@@ -134,32 +120,30 @@ def _checked(config: OperatorConfig) -> OperatorConfig:
     _check_namespaces(config)
     gateway = ("gateway_image", "gateway_envoy_image", "gateway_cluster_role")
     if len({bool(getattr(config, name)) for name in gateway}) > 1:
-        names = ", ".join(map(_variable, gateway))
+        names = ", ".join(map(variable, gateway))
         raise OperatorConfigError(f"{names} must be set together")
     if config.prometheus_url:
         url = urlsplit(config.prometheus_url)
         if url.scheme not in ("http", "https") or not url.hostname or url.username:
             raise OperatorConfigError(
-                f"{_variable('prometheus_url')} must be http(s)://host[:port][/path] without"
+                f"{variable('prometheus_url')} must be http(s)://host[:port][/path] without"
                 f" credentials, got {config.prometheus_url!r}"
             )
     return config
 
 
 def _check_namespaces(config: OperatorConfig) -> None:
-    served, variable = config.served, _variable("namespaces")
+    served, listed = config.served, variable("namespaces")
     if config.scope == "Cluster" and served:
         raise OperatorConfigError(
-            f"{variable} requires {_variable('scope')}=Namespaces: unset it, or change the scope"
+            f"{listed} requires {variable('scope')}=Namespaces: unset it, or change the scope"
         )
     if config.scope == "Namespaces" and not served:
-        raise OperatorConfigError(
-            f"{variable} must name at least one namespace in scope Namespaces"
-        )
+        raise OperatorConfigError(f"{listed} must name at least one namespace in scope Namespaces")
     wrong = [name for name in served if not NAMESPACE_NAME.match(name) or served.count(name) > 1]
     if wrong:
         raise OperatorConfigError(
-            f"{variable} must list valid namespace names without duplicates, got {wrong[0]!r}"
+            f"{listed} must list valid namespace names without duplicates, got {wrong[0]!r}"
         )
 
 
@@ -178,17 +162,17 @@ def metrics_server(config: OperatorConfig) -> MetricsServer | None:
         spec = Prometheus.model_validate(server_fields) if config.prometheus_url else None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = _variable("prometheus_" + str(first["loc"][0]))
+        where = variable("prometheus_" + str(first["loc"][0]))
         raise OperatorConfigError(f"{where}: {first['msg']}") from error
     except ValueError as error:
         raise OperatorConfigError(
-            f"{_variable('prometheus_headers')} must be JSON: {error}"
+            f"{variable('prometheus_headers')} must be JSON: {error}"
         ) from error
     if spec is None:
         return None
     if spec.credentials_secret_ref is not None and not spec.url.startswith("https://"):
         raise OperatorConfigError(
-            f"{_variable('prometheus_credentials_secret')} requires an https URL, got {spec.url!r}"
+            f"{variable('prometheus_credentials_secret')} requires an https URL, got {spec.url!r}"
         )
     return MetricsServer.of(spec)
 
@@ -196,20 +180,20 @@ def metrics_server(config: OperatorConfig) -> MetricsServer | None:
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         choices = ", ".join(choice for choice in allowed if choice)
-        raise OperatorConfigError(f"{_variable(name)} must be one of {choices}, got {value!r}")
+        raise OperatorConfigError(f"{variable(name)} must be one of {choices}, got {value!r}")
 
 
 def _replicas(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MAX_GATEWAY_REPLICAS:
         raise OperatorConfigError(
-            f"{_variable('gateway_replicas')} must be 1 to {MAX_GATEWAY_REPLICAS}, got {text!r}"
+            f"{variable('gateway_replicas')} must be 1 to {MAX_GATEWAY_REPLICAS}, got {text!r}"
         )
     return int(text)
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise OperatorConfigError(f"{_variable('port')} must be a port, 1 to 65535, got {text!r}")
+        raise OperatorConfigError(f"{variable('port')} must be a port, 1 to 65535, got {text!r}")
     return int(text)
 
 
@@ -224,14 +208,6 @@ def _peers(text: str) -> PoolPeers | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise OperatorConfigError(
-        f"{_variable('pool_network_policy')} must be a JSON object with clusterPort, a non-empty list of"
+        f"{variable('pool_network_policy')} must be a JSON object with clusterPort, a non-empty list of"
         f" NetworkPolicyPeers, and optionally clientPort, another such list; got {text!r:.200}"
     )
-
-
-def _variable(name: str) -> str:
-    return PREFIX + name.upper()
-
-
-def _variables(known: set[str]) -> str:
-    return ", ".join(sorted(map(_variable, known)))
