@@ -4,7 +4,7 @@ BatchesError
 ├── BatchesConfigError   a setting is missing, unknown or out of range
 ├── StoreUnavailable     the store cannot be reached or written: submissions get 503, dispatch waits
 ├── VolumeFull           the volume of payloads has no room
-├── StateConflict             the object changed since it was read: read it again
+├── StateConflict        the object changed since it was read: read it again
 ├── IllegalTransition    a batch may not go from its status to the requested one
 └── ApiError             the answer to a request is an error
 """

@@ -49,7 +49,7 @@ def urls_by_model(content: bytes, namespace: str) -> dict[str, str]:
     """Return the URL of each model in a list of InferencePools; of pools with the same model the first by name.
 
     Raises:
-        msgspec.MsgspecError: the content is no such list.
+        msgspec.MsgspecError: the content is not a list of InferencePools.
     """
     urls: dict[str, str] = {}
     for pool in sorted(_LIST.decode(content).items, key=lambda pool: pool.metadata.name):

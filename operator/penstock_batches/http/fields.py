@@ -26,7 +26,7 @@ def limit(query: Mapping[str, str], most: int, default: int) -> int:
     """Return the size of a page.
 
     Raises:
-        ApiError: it is no number from 1 to `most`.
+        ApiError: the value is not an integer from 1 to `most`.
     """
     text = query.get("limit", str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= most):
@@ -70,7 +70,7 @@ def metadata(value: object) -> dict[str, str] | None:
     """Return the metadata of a batch.
 
     Raises:
-        ApiError: it is no map of at most 16 short texts.
+        ApiError: the value is not a map of at most 16 short texts.
     """
     if value is None:
         return None

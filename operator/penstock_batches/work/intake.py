@@ -28,7 +28,7 @@ class LineReader:
     """Reads a file of lines in groups; blank lines are counted and left out. Blocks on the disk."""
 
     def __init__(self, path: Path) -> None:
-        """Raises: FileNotFoundError: there is no such file."""
+        """Raises: FileNotFoundError: the file does not exist."""
         self._stream: BinaryIO = path.open("rb")
         self._number = 0
         self._offset = 0

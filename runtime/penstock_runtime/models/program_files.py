@@ -3,6 +3,7 @@
 Inputs and outputs have the names in the file. The first dimension of each is the rows: dynamic, or 1 for row by row.
 """
 
+from abc import abstractmethod
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +36,7 @@ _NO_BOUND = 2**31 - 1
 
 
 class FileSource(Source):
-    """What both formats share."""
+    """A model in a file of its own format."""
 
     digest_is_exact = True
     device = torch.device("cpu")
@@ -88,9 +89,9 @@ class FileSource(Source):
             max_rows=min(rows_range[1], MAX_BATCH_SIZE),
         )
 
+    @abstractmethod
     def tensors(self) -> "tuple[list[_Declared], list[_Declared]]":
         """Return name, type and ranges of the dimensions of each input and output. Raises `ModelLoadFailed`."""
-        raise NotImplementedError
 
     def _spec(
         self, kind: str, name: str, type: str, shape: "_Shape", rows: tuple[int, int]

@@ -53,7 +53,7 @@ class Health:
         self.rejecting = False
         """Whether requests that are not yet submitted are rejected."""
         self.loaded = asyncio.Event()
-        """Set when the stage is no longer Loading."""
+        """Set once the pod leaves the stage Loading."""
         self.stage = Stage.LOADING
 
     @property

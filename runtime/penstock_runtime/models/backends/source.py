@@ -37,7 +37,7 @@ class Source(Protocol):
         """Return what other backends compile, and the number of rows that it needs at least.
 
         Raises:
-            BackendFailed: there is no such form of the model.
+            BackendFailed: the model cannot be exported.
             ModelLoadFailed: as `native_model`.
         """
 

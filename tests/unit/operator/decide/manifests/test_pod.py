@@ -6,7 +6,7 @@ import pytest
 
 from penstock_api.types.pod_template.security import IdSource
 from penstock_operator.decide.config import DecideConfig
-from tests.integration.api.full import AFFINITY
+from tests.integration.api.full_template import AFFINITY
 from tests.unit.operator.decide.world import CONFIG, World, pool
 
 PLATFORM = DecideConfig(CONFIG.default_runtime_image, pool_ids=IdSource.PLATFORM)
