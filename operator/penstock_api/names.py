@@ -23,6 +23,17 @@ CHILD_SUFFIX: Final = "-penstock"
 MEMORY_SUFFIX: Final = "-penstock-memory"
 """Suffix of the ConfigMap that persists the state of the control law; no pod mounts it."""
 
+
+def service_host(pool: str, namespace: str) -> str:
+    """Return the DNS name of a pool's Service, which its certificate carries."""
+    return f"{pool}.{namespace}.svc"
+
+
+def service_url(pool: str, namespace: str, *, secure: bool) -> str:
+    """Return the URL of a pool's Service for clients, without a path; `secure`: the pool serves TLS."""
+    return f"{'https' if secure else 'http'}://{service_host(pool, namespace)}:{CLIENT_PORT}"
+
+
 # Labels and annotations.
 LABEL_POOL_UID: Final = f"{GROUP}/pool-uid"
 """The only label in the selectors of Deployment, Service, budget and `status.selector`; it never changes."""

@@ -53,10 +53,9 @@ def urls_by_model(content: bytes, namespace: str) -> dict[str, str]:
     """
     urls: dict[str, str] = {}
     for pool in sorted(_LIST.decode(content).items, key=lambda pool: pool.metadata.name):
-        scheme = "http" if pool.spec.tls is None else "https"
-        host = f"{pool.metadata.name}.{namespace}.svc"
-        model = pool.spec.model.name or pool.metadata.name
-        urls.setdefault(model, f"{scheme}://{host}:{names.CLIENT_PORT}")
+        name = pool.metadata.name
+        url = names.service_url(name, namespace, secure=pool.spec.tls is not None)
+        urls.setdefault(pool.spec.model.name or name, url)
     return urls
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -45,22 +45,18 @@ class BatchesCollector(Collector):
             window.add_metric([model], int(gate.window.size))
         yield in_flight
         yield window
-        lines = CounterMetricFamily(
-            f"{PREFIX}_lines",
+        yield _counter(
+            "lines",
             "Answers by end: Output, Error, or Discarded since it came too late",
-            labels=["end"],
+            "end",
+            self._recorder.recorded,
         )
-        for end, count in self._recorder.recorded.items():
-            lines.add_metric([end], count)
-        yield lines
-        attempts = CounterMetricFamily(
-            f"{PREFIX}_attempts",
+        yield _counter(
+            "attempts",
             "Requests to pools by status, or Lost or Unreachable",
-            labels=["status"],
+            "status",
+            self._sender.attempts,
         )
-        for status, count in self._sender.attempts.items():
-            attempts.add_metric([status], count)
-        yield attempts
         free = GaugeMetricFamily(f"{PREFIX}_volume_free_bytes", "Room on the volume of payloads")
         free.add_metric([], self._payloads.free_bytes())
         yield free
@@ -94,3 +90,10 @@ class BatchesCollector(Collector):
 
 def _gauge(name: str, text: str, label: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=[label])
+
+
+def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=[label])
+    for value, count in counts.items():
+        family.add_metric([value], count)
+    return family

@@ -27,18 +27,23 @@ def answer(pod: RuntimeProcess) -> list[float]:
         return values
 
 
+def pod_environment(folder: Path, backend: str) -> dict[str, str]:
+    """Write a model, and return the variables of a pod that serves it with a cache next to it."""
+    write_onnx(folder / "m.onnx")
+    claim = {"claimName": "models", "path": "m.onnx"}
+    source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
+    model = {"name": "affine", "source": source, "backend": backend}
+    return {
+        "PENSTOCK_MODEL": json.dumps(model),
+        "PENSTOCK_MODEL_FOLDER": str(folder),
+        "PENSTOCK_COMPILED_FOLDER": str(folder / "compiled"),
+    }
+
+
 def test_a_pod_reports_its_choice_and_the_next_one_takes_it_from_the_cache(
     launch: Any, tmp_path: Path
 ) -> None:
-    write_onnx(tmp_path / "m.onnx")
-    claim = {"claimName": "models", "path": "m.onnx"}
-    source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
-    model = {"name": "affine", "source": source, "backend": "Auto"}
-    environment = {
-        "PENSTOCK_MODEL": json.dumps(model),
-        "PENSTOCK_MODEL_FOLDER": str(tmp_path),
-        "PENSTOCK_COMPILED_FOLDER": str(tmp_path / "compiled"),
-    }
+    environment = pod_environment(tmp_path, "Auto")
     first = launch(**environment)
     first.ready()
     assert answer(first) == [2.0, 3.0, 4.0]
@@ -59,15 +64,7 @@ def test_a_pod_reports_its_choice_and_the_next_one_takes_it_from_the_cache(
 def test_a_named_backend_that_cannot_run_the_model_ends_the_pod_with_its_reason(
     launch: Any, tmp_path: Path
 ) -> None:
-    write_onnx(tmp_path / "m.onnx")
-    claim = {"claimName": "models", "path": "m.onnx"}
-    source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
-    model = {"source": source, "backend": "Compile"}
-    pod = launch(
-        PENSTOCK_MODEL=json.dumps(model),
-        PENSTOCK_MODEL_FOLDER=str(tmp_path),
-        PENSTOCK_COMPILED_FOLDER=str(tmp_path / "compiled"),
-    )
+    pod = launch(**pod_environment(tmp_path, "Compile"))
     assert pod.stopped(within_seconds=100) == 1
     message = (pod.folder / "termination-log").read_text()
     assert message.startswith("ModelLoadFailed: backend Compile cannot run the model: ")

@@ -60,9 +60,9 @@ def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: fl
 
 def url(pool: PoolObject) -> str:
     """Return the base URL of a pool's clients inside the cluster: with `/v1` for tasks of the OpenAI API."""
-    scheme = "http" if pool.spec.tls is None else "https"
+    secure = pool.spec.tls is not None
     path = "/v1" if pool.spec.model.task in OPENAI_TASKS else ""
-    return f"{scheme}://{service_name(pool)}.{pool.namespace}.svc:{names.CLIENT_PORT}{path}"
+    return names.service_url(service_name(pool), pool.namespace, secure=secure) + path
 
 
 def _template(outcome: PoolOutcome) -> TemplateStatus | None:

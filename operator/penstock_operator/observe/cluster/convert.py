@@ -160,7 +160,8 @@ def _tls_name(meta: Json) -> str | None:
     """Return the DNS name of the pod's Service if its template enables TLS."""
     if (meta.get("annotations") or {}).get(names.ANNOTATION_SCHEME) != "https":
         return None
-    return f"{(meta.get('labels') or {}).get(names.LABEL_POOL)}.{meta['namespace']}.svc"
+    pool = (meta.get("labels") or {}).get(names.LABEL_POOL)
+    return names.service_host(str(pool), meta["namespace"])
 
 
 def controller_uid(meta: Json) -> str | None:
