@@ -100,7 +100,7 @@ class FileRoutes:
             size = upload.part.size
             await asyncio.to_thread(upload.part.commit, file_id)
         except BaseException:
-            await asyncio.to_thread(upload.part.discard)
+            await asyncio.shield(asyncio.to_thread(upload.part.discard))
             raise
         file = File(
             file_id, caller.tenant, Purpose.BATCH, upload.filename, size, now, now + seconds

@@ -61,13 +61,13 @@ async def read_upload(request: web.Request, payloads: Payloads, max_bytes: int) 
     try:
         await _read_parts(request, upload, max_bytes)
     except (ValueError, AssertionError, TimeoutError, HttpProcessingError) as error:
-        await asyncio.to_thread(upload.part.discard)
+        await asyncio.shield(asyncio.to_thread(upload.part.discard))
         message = (
             "The client sent nothing for too long." if isinstance(error, TimeoutError) else error
         )
         raise ApiError(400, f"The body is not valid multipart/form-data: {message}") from error
     except BaseException:
-        await asyncio.to_thread(upload.part.discard)
+        await asyncio.shield(asyncio.to_thread(upload.part.discard))
         raise
     return upload
 

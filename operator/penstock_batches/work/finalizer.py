@@ -94,7 +94,7 @@ class Finalizer:
                 output = await self._add(batch, files, files.output, "output")
                 errors = await self._add(batch, files, files.errors, "error")
             finally:
-                await asyncio.to_thread(files.discard)
+                await asyncio.shield(asyncio.to_thread(files.discard))
         with contextlib.suppress(StateConflict):
             await self._store.write(transitions.ended(batch, output, errors, counts, time.time()))
         await self.forget(batch.id)
@@ -106,16 +106,13 @@ class Finalizer:
 
     async def _write(self, batch: BatchJob, files: _Files) -> int:
         total = 0
-        reader = await asyncio.to_thread(LineReader, self._payloads.path(batch.input_file_id))
-        try:
-            with self._payloads.segments(batch.id) as segments:
-                while group := await asyncio.to_thread(reader.group):
-                    first, last = group[0][0].number, group[-1][0].number
-                    answers = await self._store.answers(batch.id, first, last)
-                    await asyncio.to_thread(files.write, group, answers, segments)
-                    total += len(group)
-        finally:
-            await asyncio.to_thread(reader.close)
+        reader = LineReader(self._payloads.path(batch.input_file_id))
+        with self._payloads.segments(batch.id) as segments:
+            while group := await asyncio.to_thread(reader.group):
+                first, last = group[0][0].number, group[-1][0].number
+                answers = await self._store.answers(batch.id, first, last)
+                await asyncio.to_thread(files.write, group, answers, segments)
+                total += len(group)
         return total
 
     async def _add(self, batch: BatchJob, files: _Files, part: Part, kind: str) -> str | None:

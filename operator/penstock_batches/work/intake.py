@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -25,42 +26,48 @@ MAX_REPORTED_FAULTS: Final = 100
 
 
 class LineReader:
-    """Reads a file of lines in groups; blank lines are counted and left out. Blocks on the disk."""
+    """Reads a file of lines in groups; blank lines are counted and left out.
+
+    The file is open during a group only, so that a cancelled validation leaves none open.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises: FileNotFoundError: the file does not exist."""
-        self._stream: BinaryIO = path.open("rb")
+        self._path = path
         self._number = 0
         self._offset = 0
 
     def group(self) -> list[tuple[Line, bytes]]:
-        """Return the next lines with their content, which is cut behind the longest that is served; empty at the end."""
+        """Return the next lines with their content, which is cut behind the longest that is served; empty at the end.
+
+        Blocks on the disk.
+
+        Raises:
+            FileNotFoundError: the file does not exist.
+        """
         lines: list[tuple[Line, bytes]] = []
         size = 0
-        while len(lines) < GROUP_LINES and size < GROUP_BYTES:
-            content = self._stream.readline(requests.MAX_LINE_BYTES + 1)
-            if not content:
-                break
-            self._number += 1
-            start, length = self._offset, len(content)
-            length += self._rest(content)
-            self._offset += length
-            if content.strip():
-                lines.append((Line(self._number, start, length), content))
-                size += len(content)
+        with self._path.open("rb") as stream:
+            stream.seek(self._offset)
+            while len(lines) < GROUP_LINES and size < GROUP_BYTES:
+                content = stream.readline(requests.MAX_LINE_BYTES + 1)
+                if not content:
+                    break
+                self._number += 1
+                start, length = self._offset, len(content) + _skip_rest(stream, content)
+                self._offset += length
+                if content.strip():
+                    lines.append((Line(self._number, start, length), content))
+                    size += len(content)
         return lines
 
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
 
-    def _rest(self, content: bytes) -> int:
-        """Skip what is left of a line; return its length."""
-        skipped = 0
-        while content and not content.endswith(b"\n"):
-            content = self._stream.readline(requests.MAX_LINE_BYTES)
-            skipped += len(content)
-        return skipped
+def _skip_rest(stream: BinaryIO, content: bytes) -> int:
+    """Skip what is left of the line that begins with `content`; return its length."""
+    skipped = 0
+    while content and not content.endswith(b"\n"):
+        content = stream.readline(requests.MAX_LINE_BYTES)
+        skipped += len(content)
+    return skipped
 
 
 class Check:
@@ -116,22 +123,21 @@ class Intake:
         Raises:
             StoreUnavailable: the store is away; validate again.
         """
+        reader = LineReader(self._payloads.path(batch.input_file_id))
         try:
-            reader = await asyncio.to_thread(LineReader, self._payloads.path(batch.input_file_id))
+            first = await asyncio.to_thread(reader.group)
         except FileNotFoundError:
             await self._fail(batch, [Fault("file_not_found", "The input file is gone.")])
             return
-        try:
-            await self._read(batch, reader)
-        except StateConflict:  # cancelled meanwhile
-            return
-        finally:
-            await asyncio.to_thread(reader.close)
+        with suppress(StateConflict):  # cancelled meanwhile
+            await self._read(batch, reader, first)
 
-    async def _read(self, batch: BatchJob, reader: LineReader) -> None:
+    async def _read(
+        self, batch: BatchJob, reader: LineReader, group: list[tuple[Line, bytes]]
+    ) -> None:
         check = Check(batch.endpoint, self._pools.models)
         total, faults = 0, list[Fault]()
-        while group := await asyncio.to_thread(reader.group):
+        while group:
             total += len(group)
             if total > requests.MAX_LINES:
                 await self._fail(batch, [_too_many()])
@@ -140,6 +146,7 @@ class Intake:
             await self._store.add_lines(batch.id, [line for line, _ in group])
             await asyncio.gather(*(self._reject(batch, line, each) for line, each in bad))
             faults += [each.fault for _, each in bad]
+            group = await asyncio.to_thread(reader.group)
         await self._store.set_total(batch.id, total)
         if check.model is None:
             await self._fail(batch, faults or [_empty()])
