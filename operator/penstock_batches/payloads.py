@@ -9,6 +9,7 @@ import errno
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -93,12 +94,18 @@ class Payloads:
 
 
 class Part:
-    """A file that is being written: no reader sees it before `commit`."""
+    """A file that is being written: no reader sees it before `commit`.
+
+    The file is opened by the first write. A write may run in a thread whose caller was cancelled: `discard` waits for
+    it, and ends the part.
+    """
 
     def __init__(self, path: Path, files: Path) -> None:
         self._path = path
         self._files = files
-        self._stream: BinaryIO = path.open("wb")
+        self._stream: BinaryIO | None = None
+        self._ended = False
+        self._lock = threading.Lock()
         self.size = 0
 
     def write(self, content: bytes) -> None:
@@ -107,9 +114,9 @@ class Part:
         Raises:
             VolumeFull: the volume has no room.
         """
-        with _room():
-            self._stream.write(content)
-        self.size += len(content)
+        with self._lock, _room():
+            self._opened().write(content)
+            self.size += len(content)
 
     def commit(self, file_id: str) -> None:
         """Make it the content of a file; it survives a crash of the machine from here on.
@@ -117,18 +124,30 @@ class Part:
         Raises:
             VolumeFull: the volume has no room.
         """
-        with _room():
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-        self._stream.close()
-        self._path.rename(self._files / file_id)
+        with self._lock:
+            stream = self._opened()
+            with _room():
+                stream.flush()
+                os.fsync(stream.fileno())
+            stream.close()
+            self._path.rename(self._files / file_id)
         _sync_folder(self._files)
 
     def discard(self) -> None:
         """Remove it, unless it is committed."""
-        with suppress(OSError):
-            self._stream.close()
-        self._path.unlink(missing_ok=True)
+        with self._lock:
+            self._ended = True
+            if self._stream is not None:
+                with suppress(OSError):
+                    self._stream.close()
+                self._path.unlink(missing_ok=True)
+
+    def _opened(self) -> BinaryIO:
+        if self._ended:
+            raise ValueError("this part was discarded")
+        if self._stream is None:
+            self._stream = self._path.open("wb")
+        return self._stream
 
 
 class Segment:

@@ -57,7 +57,7 @@ async def read_upload(request: web.Request, payloads: Payloads, max_bytes: int) 
         )
     if (request.content_length or 0) > max_bytes + OVERHEAD_BYTES:
         raise too_large(max_bytes)
-    upload = Upload(await asyncio.to_thread(payloads.part))
+    upload = Upload(payloads.part())
     try:
         await _read_parts(request, upload, max_bytes)
     except (ValueError, AssertionError, TimeoutError, HttpProcessingError) as error:

@@ -87,7 +87,7 @@ class Finalizer:
         counts = Counts()
         output = errors = None
         if batch.in_progress_at is not None:
-            files = await asyncio.to_thread(_Files, self._payloads, batch)
+            files = _Files(self._payloads, batch)
             try:
                 total = await self._write(batch, files)
                 counts = Counts(total, files.completed, files.failed)

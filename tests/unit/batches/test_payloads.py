@@ -69,3 +69,14 @@ def test_a_full_volume_leaves_a_segment_as_it_was(
     segment.close()
     with payloads.segments("batch_1") as reader:
         assert reader.read("one", 0, 9) == b"abfg"
+
+
+def test_a_part_that_was_discarded_takes_no_late_write(tmp_path: Path) -> None:
+    payloads = Payloads(tmp_path)
+    payloads.prepare()
+    part = payloads.part()
+    part.write(b"begun")
+    part.discard()
+    with pytest.raises(ValueError, match="discarded"):
+        part.write(b"late")
+    assert list((tmp_path / "parts").iterdir()) == []
