@@ -25,6 +25,9 @@ IDLE_TIMEOUT: Final = "600s"
 STREAMS_PER_CONNECTION: Final = 100
 STREAM_WINDOW_BYTES, CONNECTION_WINDOW_BYTES = 2**16, 2**20
 RETRIES: Final = 5
+HELD_RETRIES: Final = 30
+"""Of a request that may be held. While every pod is dead and listed, each end of their ejection can use up one retry for
+the release and two for each dead pod, after which they are ejected again."""
 BEHIND_GATEWAY: Final[Json] = {
     "header": {"key": names.HEADER_GATEWAY, "value": "1"},
     "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
@@ -160,7 +163,7 @@ def _virtual_host(route: Route) -> Json:
                     "retry_policy": {
                         "retry_on": "reset,connect-failure,refused-stream,retriable-status-codes",
                         "retriable_status_codes": [503],
-                        "num_retries": RETRIES,
+                        "num_retries": HELD_RETRIES if route.hold else RETRIES,
                         "retry_host_predicate": [previous_hosts],
                         "host_selection_retry_max_attempts": 5,
                         "retry_back_off": {"base_interval": "0.025s", "max_interval": "0.25s"},

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+import pytest
 
 from penstock_api import names
 from penstock_api.hold import HoldLimits
@@ -274,16 +275,19 @@ async def test_a_request_that_was_held_has_only_the_rest_of_its_time_at_the_pod(
         assert 59_000 <= int(direct["x-request-timeout-ms"]) <= 60_000
 
 
-async def test_requests_wait_while_every_pod_is_dead_and_the_api_server_still_lists_them() -> None:
+@pytest.mark.parametrize("requests", [1, 20])
+async def test_requests_wait_while_every_pod_is_dead_and_the_api_server_still_lists_them(
+    requests: int,
+) -> None:
     async with at_zero() as gateway:
         await gateway.start_pod("pod-0")
         await gateway.start_pod("pod-1")
         await gateway.until_endpoints(2)
         await asyncio.gather(*(kill(process) for process in gateway.pods.values()))
         clients = Clients(gateway)
-        for number in range(20):
+        for number in range(requests):
             clients.send(number)
-        await clients.held(20)
+        await clients.held(requests)
         await asyncio.sleep(8)  # the first ejection ends after 5 s
         await gateway.start_pod("pod-2")
-        assert await clients.end() == [200] * 20
+        assert await clients.end() == [200] * requests
