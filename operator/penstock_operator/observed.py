@@ -261,6 +261,8 @@ class OfferedDemand(NamedTuple):
     """Over the last 15 s."""
     newest: float
     """Between the last two reads."""
+    window: float
+    """Over the last 30 s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Final
 from penstock_operator.observed import OfferedDemand
 
 RECENT_SECONDS: Final = 15.0
+WINDOW_SECONDS: Final = 30.0
 RECENT_READS: Final = 3
 """Reads that a rate needs."""
 MAX_SPAN_SECONDS: Final = 180.0
@@ -39,12 +40,18 @@ class OfferedCounter:
         """Return the rate over the last reads; None with too few of them."""
         if len(self._reads) < RECENT_READS:
             return None
+        return OfferedDemand(
+            self._over(RECENT_SECONDS), _between(*self._reads[-2:]), self._over(WINDOW_SECONDS)
+        )
+
+    def _over(self, seconds: float) -> float:
+        """Return the rate over the last `seconds`, or over `RECENT_READS` reads if they are longer."""
         newest, oldest = self._reads[-1], self._reads[-RECENT_READS]
         for read in reversed(self._reads[:-RECENT_READS]):
-            if newest[0] - read[0] > RECENT_SECONDS + MIN_SPACING_SECONDS:
+            if newest[0] - read[0] > seconds + MIN_SPACING_SECONDS:
                 break
             oldest = read
-        return OfferedDemand(_between(oldest, newest), _between(self._reads[-2], newest))
+        return _between(oldest, newest)
 
 
 def _between(first: tuple[float, int], last: tuple[float, int]) -> float:

@@ -10,14 +10,14 @@ def test_a_rate_needs_three_reads() -> None:
         counter.record({"a": 10 * second}, float(second))
         assert counter.rate() is None
     counter.record({"a": 100}, 10.0)
-    assert counter.rate() == OfferedDemand(10.0, 10.0)
+    assert counter.rate() == OfferedDemand(10.0, 10.0, 10.0)
 
 
-def test_the_recent_rate_covers_15_seconds_and_the_newest_two_reads() -> None:
+def test_a_rate_covers_15_and_30_seconds_and_the_newest_two_reads() -> None:
     counter = OfferedCounter()
-    for second, count in ((0, 0), (5, 500), (10, 500), (15, 500), (20, 600)):
+    for second, count in ((0, 0), (5, 500), (20, 500), (25, 500), (30, 500), (35, 600)):
         counter.record({"a": count}, float(second))
-    assert counter.rate() == OfferedDemand(100 / 15, 20.0)
+    assert counter.rate() == OfferedDemand(100 / 15, 20.0, 100 / 30)
 
 
 def test_the_pods_of_a_gateway_add_up_and_one_that_leaves_or_restarts_takes_nothing_away() -> None:
@@ -26,18 +26,18 @@ def test_the_pods_of_a_gateway_add_up_and_one_that_leaves_or_restarts_takes_noth
     counter.record({"a": 1010, "b": 1010}, 5.0)
     counter.record({"a": 1030}, 10.0)  # b is gone
     counter.record({"a": 10, "c": 20}, 15.0)  # the Envoy of a restarted, and c is new
-    assert counter.rate() == OfferedDemand((20 + 20 + 30) / 15, 6.0)
+    assert counter.rate() == OfferedDemand(70 / 15, 6.0, 70 / 15)
 
 
 def test_a_read_that_was_missed_delays_its_requests_and_loses_none() -> None:
     counter = OfferedCounter()
     for second in (0.0, 5.0, 10.0, 40.0):
         counter.record({"a": int(10 * second)}, second)
-    assert counter.rate() == OfferedDemand(10.0, 10.0)
+    assert counter.rate() == OfferedDemand(10.0, 10.0, 10.0)
 
 
 def test_reads_close_to_each_other_make_no_rate_of_their_own() -> None:
     counter = OfferedCounter()
     for second, count in ((0.0, 0), (5.0, 50), (5.1, 90), (10.0, 100)):
         counter.record({"a": count}, second)
-    assert counter.rate() == OfferedDemand(10.0, 10.0)
+    assert counter.rate() == OfferedDemand(10.0, 10.0, 10.0)

@@ -37,8 +37,10 @@ from penstock_operator.decide.scaling.signals.aggregates import (
     MeasuredDemand,
     MeasuredService,
     demand,
+    demand_at_gateway,
     service,
 )
+from penstock_operator.decide.scaling.signals.offered_rows import offered_rows
 from penstock_operator.decide.scaling.signals.windows import Window, store_time
 from penstock_operator.observed import SignalSource
 
@@ -68,17 +70,19 @@ def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
     steps = state.step_curves.of_revision(revision)
     windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
     settled = now if state.settled_since is None else state.settled_since
+    rows = offered_rows(observed.offered, windows.values())
     late = observed.settings.late
     beyond = observed.settings.batch_late_share if steps else late.request
     return Tick(
         observed=observed,
         now=now,
         windows=windows,
-        demand=demand(observed.pods, windows, state.windows.gone, store_now),
+        demand=demand_at_gateway(
+            demand(observed.pods, windows, state.windows.gone, store_now), rows
+        ),
         load=at_gateway(
             load(observed.pods, windows, state.windows.gone, store_now, float(observed.cap or 1)),
-            windows,
-            observed.offered,
+            rows,
         ),
         settled=service(
             observed.pods, windows, store_now, since=store_now - (now - settled), beyond=beyond

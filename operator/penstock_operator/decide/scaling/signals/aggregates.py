@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.law import DemandSource, LawPod
 from penstock_operator.decide.scaling.signals.counters import (
     CurveSumsTuple,
     buckets,
@@ -13,6 +13,7 @@ from penstock_operator.decide.scaling.signals.counters import (
     per_second,
     total,
 )
+from penstock_operator.decide.scaling.signals.offered_rows import OfferedRows, is_all
 from penstock_operator.decide.scaling.signals.service_curve import batch_tail_seconds
 from penstock_operator.decide.scaling.signals.windows import (
     Window,
@@ -44,6 +45,8 @@ class MeasuredDemand(NamedTuple):
     """Rows received before admission, over all pods with a full window, including terminating and just deleted pods."""
     age_seconds: float | None
     """Age of the oldest of the pods' newest samples."""
+    source: DemandSource = DemandSource.PODS
+    """Where `rows_per_second` was counted."""
 
     @property
     def absent(self) -> bool:
@@ -118,6 +121,14 @@ def demand(
         rows_per_second=sum(rates.values()) + sum(past) if rates else None,
         age_seconds=max(ages, default=None),
     )
+
+
+def demand_at_gateway(demand: MeasuredDemand, rows: OfferedRows | None) -> MeasuredDemand:
+    """Return the demand with the gateway's count, if it counted all: held and refused requests too, and each request once."""
+    received = demand.rows_per_second
+    if rows is None or received is None or not is_all(rows.window, received):
+        return demand
+    return demand._replace(rows_per_second=rows.window, source=DemandSource.GATEWAY)
 
 
 def service(

@@ -24,9 +24,11 @@ from penstock_operator.decide.scaling.signals.aggregates import (
     MeasuredDemand,
     MeasuredService,
     demand,
+    demand_at_gateway,
     service,
 )
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
+from penstock_operator.decide.scaling.signals.offered_rows import offered_rows
 from penstock_operator.decide.scaling.signals.service_curve import fit, r_squared
 from penstock_operator.decide.scaling.signals.windows import (
     Windows,
@@ -131,7 +133,10 @@ def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
     return _Tick(
         observed=observed,
         now=now,
-        demand=demand(observed.pods, seen, state.windows.gone, store_now),
+        demand=demand_at_gateway(
+            demand(observed.pods, seen, state.windows.gone, store_now),
+            offered_rows(observed.offered, seen.values()),
+        ),
         service=service(observed.pods, seen, store_now, since=0.0, beyond=beyond),
         settled=service(observed.pods, seen, store_now, since=since, beyond=beyond),
         available=False,
@@ -243,6 +248,7 @@ def _observations(tick: _Tick) -> LawObservations:
         capacity_per_replica=each,
         utilization=rate / (ready * each) if each and ready and rate is not None else None,
         curve=_curve(tick.service.sums),
+        demand_source=tick.demand.source,
     )
 
 

@@ -17,7 +17,13 @@ from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple, sums_of
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.spec.law_settings import LawSettings
-from penstock_operator.observed import PodSample, PoolSignals, SignalSource, UtilizationSource
+from penstock_operator.observed import (
+    OfferedDemand,
+    PodSample,
+    PoolSignals,
+    SignalSource,
+    UtilizationSource,
+)
 
 TICK = 5.0
 BOUNDS = (
@@ -161,6 +167,8 @@ class World:
     seed: int | None = None
     warms_up: bool = False
     """Whether a pod measures batches of 1, 2, 4 ... size.max before it is Ready."""
+    offered: OfferedDemand | None = None
+    """Demand that the pool's gateway counted."""
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)  # noqa: S311 - a story, not a secret
@@ -265,6 +273,7 @@ class World:
             ),
             replicas=self.replicas,
             cap=self.cap,
+            offered=self.offered,
         )
 
     def _carry_out(self, decision: Decision) -> None:

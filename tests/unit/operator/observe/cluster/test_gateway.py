@@ -231,7 +231,7 @@ async def test_the_demand_of_a_pool_is_the_growth_of_its_gateways_counters() -> 
             counted = 20 * second
             answers = await reader.read(chat(store), NOW + second)
             view = gateway_view(store, chat(store), {}, answers)
-            assert view.offered == (OfferedDemand(20.0, 20.0) if second == 10 else None)
+            assert view.offered == (OfferedDemand(20.0, 20.0, 20.0) if second == 10 else None)
         await runner.cleanup()
         answers = await reader.read(chat(store), NOW + 15)
         assert gateway_view(store, chat(store), {}, answers).offered is None

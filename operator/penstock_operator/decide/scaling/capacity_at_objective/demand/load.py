@@ -1,12 +1,13 @@
 """Demand of the pool, counted before admission, over windows of several lengths. Pure. None is absent."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import DemandSource, LawPod
 from penstock_operator.decide.scaling.signals.counters import Point, per_second
+from penstock_operator.decide.scaling.signals.offered_rows import OfferedRows, grown, is_all
 from penstock_operator.decide.scaling.signals.windows import (
     WINDOW_SCRAPES,
     Window,
@@ -14,13 +15,9 @@ from penstock_operator.decide.scaling.signals.windows import (
     lost_rates,
     sample_age,
 )
-from penstock_operator.observed import OfferedDemand
 
 RECENT_SECONDS = 15.0
 RECENT_SCRAPES = 3
-DIRECT_SHARE, DIRECT_ROWS = 0.1, 1.0
-"""Rows a second at pods beyond those of the gateway, as a share and absolutely, up to which they are requests that were
-sent again, or counted at another moment."""
 MAX_OVERLOAD = 2.0
 """Maximum ratio of demand to admitted rows, since rejected clients retry."""
 
@@ -81,37 +78,20 @@ def load(
     )
 
 
-def at_gateway(
-    demand: PoolDemand, windows: Mapping[str, Window], offered: OfferedDemand | None
-) -> PoolDemand:
-    """Return the demand that the gateway counted, if it did, which has held requests too and each request once.
+def at_gateway(demand: PoolDemand, rows: OfferedRows | None) -> PoolDemand:
+    """Return the demand that the gateway counted, if it counted all: held requests too, and each request once.
 
-    Pods that received more come from clients that reach them directly as well, such as those who connected before the
-    pool was routed: then the pods' own counters are the demand. The bound on rejected clients that retry stays.
+    The bound on rejected clients that retry stays.
     """
-    if offered is None or demand.recent is None or demand.received is None:
+    if rows is None or demand.recent is None or demand.received is None:
         return demand
-    each = _rows_each(windows.values())
-    rows = offered.recent * each
-    if demand.received > rows * (1 + DIRECT_SHARE) + DIRECT_ROWS:
+    if not is_all(rows.recent, demand.received):
         return demand
     return demand._replace(
-        recent=max(demand.recent + rows - demand.received, 0.0),
-        newest=offered.newest * each,
+        recent=max(demand.recent + rows.recent - demand.received, 0.0),
+        newest=rows.newest,
         source=DemandSource.GATEWAY,
     )
-
-
-def _rows_each(windows: Iterable[Window]) -> float:
-    """Return the mean rows of a request over all windows; 1 without requests."""
-    pairs = [
-        (requests, rows)
-        for window in windows
-        if (requests := _grown(window, "requests_received")) is not None
-        and (rows := _grown(window, "rows_received")) is not None
-    ]
-    requests, rows = (sum(part) for part in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
-    return max(rows / requests, 1.0) if requests > 0 else 1.0
 
 
 def tail(window: Window, seconds: float) -> Window:
@@ -124,16 +104,10 @@ def tail(window: Window, seconds: float) -> Window:
 
 def rows_per_request(window: Sequence[Point]) -> float:
     """Return the mean rows of a request over the window; 1 without requests."""
-    requests, rows = _grown(window, "requests_received"), _grown(window, "rows_received")
+    requests, rows = grown(window, "requests_received"), grown(window, "rows_received")
     if requests is None or rows is None or requests <= 0:
         return 1.0
     return max(rows / requests, 1.0)
-
-
-def _grown(window: Sequence[Point], key: str) -> float | None:
-    first: float | None = window[0].counters.get(key)
-    last: float | None = window[-1].counters.get(key)
-    return None if first is None or last is None else max(last - first, 0.0)
 
 
 def _clamped(window: Window, slack_rows: float) -> float | None:
@@ -188,19 +162,19 @@ def _dispersion(windows: Sequence[Window]) -> float | None:
 
 
 def _imbalance(windows: Sequence[Window], dispersion: float | None) -> float | None:
-    grown = [rows for window in windows if (rows := _grown(window, "rows_received")) is not None]
-    if not grown or sum(grown) <= 0:
+    counts = [rows for window in windows if (rows := grown(window, "rows_received")) is not None]
+    if not counts or sum(counts) <= 0:
         return None
-    mean = sum(grown) / len(grown)
+    mean = sum(counts) / len(counts)
     chance = sqrt(max(dispersion or 1.0, 1.0) / mean)
-    return max(max(grown) / mean - chance, 1.0)
+    return max(max(counts) / mean - chance, 1.0)
 
 
 def _unevenness(windows: Sequence[Window], dispersion: float | None) -> float | None:
     tails = [tail(window, RECENT_SECONDS) for window in windows]
-    grown = [rows for recent in tails if (rows := _grown(recent, "rows_received")) is not None]
-    if len(grown) < 2 or sum(grown) <= 0:
+    counts = [rows for recent in tails if (rows := grown(recent, "rows_received")) is not None]
+    if len(counts) < 2 or sum(counts) <= 0:
         return None
-    mean = sum(grown) / len(grown)
-    variance = sum((rows - mean) ** 2 for rows in grown) / (len(grown) - 1)
+    mean = sum(counts) / len(counts)
+    variance = sum((rows - mean) ** 2 for rows in counts) / (len(counts) - 1)
     return max(variance / mean**2 - max(dispersion or 1.0, 1.0) / mean, 0.0)

@@ -10,6 +10,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.load import (
 )
 from penstock_operator.decide.scaling.law import DemandSource, LawPod
 from penstock_operator.decide.scaling.signals.counters import point
+from penstock_operator.decide.scaling.signals.offered_rows import offered_rows
 from penstock_operator.decide.scaling.signals.windows import Window
 from penstock_operator.observed import OfferedDemand, PodSample
 
@@ -43,7 +44,7 @@ def seen(
 ) -> PoolDemand:
     asked = max(window[-1].time for window in windows.values())
     demand = load([pod(uid) for uid in windows], windows, gone or {}, asked, slack_rows=0.0)
-    return at_gateway(demand, windows, offered)
+    return at_gateway(demand, offered_rows(offered, windows.values()))
 
 
 def test_demand_is_what_arrives_over_all_pods() -> None:
@@ -108,30 +109,30 @@ def test_nothing_seen_is_absent() -> None:
 
 def test_a_gateway_counts_what_it_holds_as_well_and_requests_in_rows() -> None:
     pods = {"a": lived([40.0] * 6, served=40, rows=4)}
-    demand = seen(pods, offered=OfferedDemand(recent=25.0, newest=30.0))
+    demand = seen(pods, offered=OfferedDemand(recent=25.0, newest=30.0, window=25.0))
     assert (demand.recent, demand.newest) == pytest.approx((100.0, 120.0))
     assert demand.source is DemandSource.GATEWAY
 
 
 def test_a_request_that_was_sent_again_counts_once() -> None:
     pods = {"a": lived([105.0] * 6, served=105)}
-    demand = seen(pods, offered=OfferedDemand(recent=100.0, newest=100.0))
+    demand = seen(pods, offered=OfferedDemand(100.0, 100.0, 100.0))
     assert demand.recent == pytest.approx(100)
     assert demand.source is DemandSource.GATEWAY
 
 
 def test_clients_that_reach_pods_directly_are_demand_too() -> None:
     pods = {"a": lived([150.0] * 6, served=150)}
-    demand = seen(pods, offered=OfferedDemand(recent=100.0, newest=100.0))
+    demand = seen(pods, offered=OfferedDemand(100.0, 100.0, 100.0))
     assert demand.recent == pytest.approx(150)
     assert demand.source is DemandSource.PODS
 
 
 def test_rejected_clients_that_retry_at_the_gateway_count_up_to_twice_what_was_admitted() -> None:
     pods = {"a": lived([900.0] * 6, served=100)}
-    assert seen(pods, offered=OfferedDemand(900.0, 900.0)).recent == pytest.approx(200)
+    assert seen(pods, offered=OfferedDemand(900.0, 900.0, 900.0)).recent == pytest.approx(200)
 
 
 def test_a_gateway_is_no_demand_of_pods_without_signals() -> None:
     (window,) = (lived([0.0] * 6),)
-    assert seen({"a": window[:1]}, offered=OfferedDemand(5.0, 5.0)).recent is None
+    assert seen({"a": window[:1]}, offered=OfferedDemand(5.0, 5.0, 5.0)).recent is None

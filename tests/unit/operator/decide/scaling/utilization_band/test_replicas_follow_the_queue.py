@@ -3,8 +3,10 @@
 from dataclasses import replace
 from itertools import pairwise
 
+from penstock_operator.decide.scaling.law import DemandSource
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand
 from penstock_operator.decide.scaling.utilization_band.replicas import ReplicasInput, is_spare
+from penstock_operator.observed import OfferedDemand
 from tests.unit.operator.decide.scaling.world import BOUNDS, SETTINGS, World
 
 FIXED_CAP = replace(SETTINGS, size_min=8, size_max=8, target_per_replica=16)
@@ -220,3 +222,24 @@ def test_after_a_restart_nothing_falls_before_a_full_stabilisation() -> None:
     assert set(world.counts()[before:]) == {5}
     world.run(30)
     assert world.replicas == 4
+
+
+def two_replicas(offered: float | None) -> World:
+    """Two replicas that one could replace, behind a gateway that counts so many requests a second."""
+    demand = None if offered is None else OfferedDemand(offered, offered, offered)
+    return World(rate=40, replicas=2, settings=FIXED_CAP, offered=demand, seed=1).run(180)
+
+
+def test_requests_that_the_gateway_refuses_are_demand() -> None:
+    """Pods count 40 of the 190 rows a second, of which one replica would serve 100."""
+    assert two_replicas(None).replicas == 1
+    refused = two_replicas(190.0)
+    assert refused.replicas == 2
+    assert refused.last.observations.rows_per_second == 190
+    assert refused.last.observations.demand_source is DemandSource.GATEWAY
+
+
+def test_clients_that_reach_pods_directly_are_demand_too() -> None:
+    direct, alone = two_replicas(10.0).last.observations, two_replicas(None).last.observations
+    assert direct.rows_per_second == alone.rows_per_second
+    assert direct.demand_source is DemandSource.PODS
