@@ -10,9 +10,11 @@ from penstock_operator.decide.pool_outcome import BUDGETED_FIELD, PoolOutcome
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.report.conditions import LAW_FAILED
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING
-from penstock_operator.decide.status.conditions.readiness import SCALED_TO_ZERO
+from penstock_operator.decide.status.conditions.progress import PROGRESSING, ROLLING_OUT
+from penstock_operator.decide.status.conditions.readiness import READY, SCALED_TO_ZERO
 
-_WARNED = ("Ready", "Progressing", "PolicyApplied")
+TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
+_WARNED = (READY, PROGRESSING, "PolicyApplied")
 """Conditions whose change to a new failure reason is reported as an Event."""
 _WITHOUT_EVENT = (
     "ReplicasUnavailable", MODEL_LOADING, SCALED_TO_ZERO, "PoliciesNotReadable", "Settled", "Blocked",
@@ -28,6 +30,7 @@ def pool_events(outcome: PoolOutcome, conditions: Sequence[Condition]) -> tuple[
         *_template(outcome),
         *_warnings(outcome, conditions),
         *_short(outcome, conditions),
+        *_completions(outcome, conditions),
     )
 
 
@@ -72,11 +75,25 @@ def _short(outcome: PoolOutcome, conditions: Sequence[Condition]) -> Iterator[Ev
             yield EventNote(EventType.WARNING, item.reason, item.message)
 
 
+def _completions(outcome: PoolOutcome, conditions: Sequence[Condition]) -> Iterator[EventNote]:
+    """Report that the pool became Ready, first or again, and that no pod runs an older template any more."""
+    before = {item.type: item for item in outcome.view.pool.status.conditions or ()}
+    after = {item.type: item for item in conditions}
+    was, ready = before.get(READY), after[READY]
+    if was is not None and was.status is FALSE and ready.status is TRUE:
+        yield EventNote(EventType.NORMAL, "BecameReady", ready.message)
+    was, progress = before.get(PROGRESSING), after[PROGRESSING]
+    rolled = was is not None and was.reason == ROLLING_OUT and not outcome.rollout.outdated
+    if rolled and not _is_failure(progress):
+        message = f"every pod runs template {revision_name(outcome.pinned.template or {})}"
+        yield EventNote(EventType.NORMAL, "RolloutComplete", message)
+
+
 def _is_short(item: Condition) -> bool:
-    return item.type == BUDGET_LIMITED and item.status is ConditionStatus.TRUE
+    return item.type == BUDGET_LIMITED and item.status is TRUE
 
 
 def _is_failure(item: Condition) -> bool:
-    if item.status is not ConditionStatus.FALSE or item.reason in _WITHOUT_EVENT:
+    if item.status is not FALSE or item.reason in _WITHOUT_EVENT:
         return False
     return item.type in _WARNED or item.reason in {CONTESTED, LAW_FAILED}

@@ -10,6 +10,7 @@ from penstock_operator.decide.status.conditions.problems import reason, sentence
 from penstock_operator.decide.status.conditions.readiness import deployment_condition
 
 PROGRESSING = "Progressing"
+ROLLING_OUT = "RollingOut"
 UP_TO_DATE = "UpToDate"
 WAITING_REMEDY = "raise the budget's count, or set SurgeThenReplace"
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
@@ -75,7 +76,7 @@ def _under_way(outcome: PoolOutcome, missing: int) -> tuple[str, str]:
         }
         runs = "runs" if outcome.rollout.outdated == 1 else "run"
         message = f"{_pods(outcome.rollout.outdated)} still {runs} an older template"
-        return "RollingOut", f"{message}: {how[outcome.rollout.way]}"
+        return ROLLING_OUT, f"{message}: {how[outcome.rollout.way]}"
     if missing:
         return "Scaling", f"{_pods(len(outcome.pods))}, {outcome.replicas} desired"
     load = loading(outcome)

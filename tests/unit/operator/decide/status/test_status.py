@@ -180,6 +180,38 @@ def test_a_pod_problem_is_a_warning_and_a_scale_up_is_not() -> None:
     assert (event.type, event.reason) == ("Warning", "ModelLoadFailed")
 
 
+def notes(world: World) -> list[tuple[str, str]]:
+    return [(event.reason, event.message) for event in world.settle().events]
+
+
+def test_a_pool_that_becomes_ready_first_or_again_is_one_event() -> None:
+    world = World(pool=pool(replicas=1))
+    world.settle()
+    loading = pod("a", ready=False, revision=world.revision)
+    world.pods = (loading,)
+    assert notes(world) == []
+    world.pods = (pod("a", revision=world.revision),)
+    assert notes(world) == [("BecameReady", "1/1 replicas ready")]
+    assert notes(world) == []
+    world.pods = (replace(loading, problem=PodProblem("EngineDied", "out of memory")),)
+    assert [reason for reason, _ in notes(world)] == ["EngineDied"]
+    world.pods = (pod("a", revision=world.revision),)
+    assert notes(world) == [("BecameReady", "1/1 replicas ready")]
+
+
+def test_the_end_of_a_rollout_is_one_event() -> None:
+    world = settled(pool=pool(replicas=2))
+    old, template = world.pods, {"labels": {"team": "a"}}
+    world.edit_spec(template=template)
+    assert [reason for reason, _ in notes(world)] == ["TemplateAdopted"]
+    new = tuple(pod(name, revision=world.revision) for name in "ab")
+    world.pods = (new[0], old[1])
+    assert notes(world) == []
+    world.pods = (*new, replace(old[1], terminating=True))
+    assert notes(world) == [("RolloutComplete", f"every pod runs template {world.revision}")]
+    assert notes(world) == []
+
+
 def test_foreign_writes_of_the_replicas_are_reverted_until_they_repeat() -> None:
     world = settled(pool=pool(replicas=2))
     for _ in range(4):
