@@ -42,7 +42,7 @@ clean-cache: ## Remove what was built and downloaded for the cluster: some 5 GB,
 	@$(CLUSTER) clean-cache
 
 .PHONY: tools
-tools: ## Build helm, kubeconform and helm-docs
+tools: ## Build helm, kubeconform and helm-docs; fetch promtool and redis-server
 	@$(CLUSTER) tools
 
 .PHONY: images

@@ -13,7 +13,7 @@ import pytest
 from openai.types import Batch
 
 from tests.support.batches.process import BatchesProcess
-from tests.support.batches.redis_server import MISSING, PROGRAM, RedisServer
+from tests.support.batches.redis_server import RedisServer
 from tests.support.batches.served import ENDED, jsonl, lines_of, request_line
 from tests.support.runtime.process import RuntimeProcess, start
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
@@ -107,8 +107,6 @@ class Stage:
 
 @pytest.fixture(params=["sqlite", "redis"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    if request.param == "redis" and PROGRAM is None:
-        pytest.skip(MISSING)
     opened = Stage(tmp_path / "stage", request.param)
     try:
         opened.ready()

@@ -1,4 +1,4 @@
-"""A real `redis-server` (or `valkey-server`) on loopback with an append-only file, which a test can kill and start again."""
+"""A real `redis-server` on loopback with an append-only file, which a test can kill and start again."""
 
 import shutil
 import socket
@@ -6,8 +6,15 @@ import subprocess
 import time
 from pathlib import Path
 
-PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
-MISSING = "needs redis-server or valkey-server: apt-get install redis-server"
+from tests.support.cluster.places import Places
+
+
+def program() -> str:
+    """Return the server that `make tools` fetched, or else that of the machine."""
+    fetched = Places.from_env().commands / "redis-server"
+    path = str(fetched) if fetched.exists() else shutil.which("redis-server")
+    assert path, "redis-server is fetched by `make tools`"
+    return path
 
 
 class RedisServer:
@@ -26,10 +33,9 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it, and wait until it serves what it has on disk."""
-        assert PROGRAM is not None
         self.process = subprocess.Popen(
             [
-                PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder),
+                program(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder),
                 "--appendonly", "yes", "--appendfsync", "always", "--save", "", *self._arguments,
             ],
             stdout=subprocess.DEVNULL,

@@ -4,10 +4,10 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.support.cluster import caches, faults, foreign, life, tools
+from tests.support.cluster import caches, faults, foreign, life, packaged, tools
 from tests.support.cluster.commands import CommandFailedError
 from tests.support.cluster.debian import MissingRightsError
-from tests.support.cluster.images import base, make
+from tests.support.cluster.images import make
 from tests.support.cluster.life import NotUpError, OtherClusterError, PartEndedError
 from tests.support.cluster.places import Places
 from tests.support.cluster.progress import WaitTimedOutError, say
@@ -59,9 +59,10 @@ def status(places: Places) -> None:
 
 
 def build_tools(places: Places) -> None:
-    """Build helm, kubeconform and helm-docs, fetch prometheus and promtool, and print the folder of all commands."""
+    """Build helm, kubeconform and helm-docs, fetch prometheus, promtool and redis-server, and print the folder of all commands."""
     tools.build_tools(places, tools.CHART_TOOLS)
-    base.link_prometheus(places)
+    packaged.link_prometheus(places)
+    packaged.link_redis(places)
     print(places.commands)
 
 

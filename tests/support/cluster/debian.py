@@ -56,8 +56,13 @@ def install(places: Places, packages: tuple[str, ...]) -> None:
     if not absent:
         return
     say(f"apt: to install: {' '.join(absent)}")
-    _apt_get(places, "update")
+    update(places)
     _apt_get(places, "install", "-y", "--no-install-recommends", *absent)
+
+
+def update(places: Places) -> None:
+    """Refresh the lists of packages."""
+    _apt_get(places, "update")
 
 
 def _apt_get(places: Places, command: str, *words: str) -> None:

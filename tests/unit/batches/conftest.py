@@ -8,14 +8,12 @@ import pytest
 from penstock_batches.store.base import Store
 from penstock_batches.store.redis import RedisStore
 from penstock_batches.store.sqlite import SqliteStore
-from tests.support.batches.redis_server import MISSING, PROGRAM, RedisServer
+from tests.support.batches.redis_server import RedisServer
 
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """A running server, shared by tests with namespaces of their own."""
-    if PROGRAM is None:
-        pytest.skip(MISSING)
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
     yield server

@@ -19,8 +19,6 @@ NEEDLESS = (
     "usr/share/man",
 )
 """Folders emptied in the base: nothing reads them in a container."""
-PROMETHEUS_PROGRAM = "usr/bin/prometheus"
-PROMTOOL_PROGRAM = "usr/bin/promtool"
 
 
 def base_hash() -> str:
@@ -52,35 +50,3 @@ def base_archive(places: Places) -> Path:
     finally:
         shutil.rmtree(root, ignore_errors=True)
     return archive
-
-
-def prometheus_program(places: Places) -> Path:
-    """Return Debian's Prometheus, taken out of its package; nothing is installed on the machine."""
-    folder = places.images / "prometheus"
-    program = folder / PROMETHEUS_PROGRAM
-    if not program.exists():
-        unfinished = folder.with_name(f"prometheus.{os.getpid()}")
-        unfinished.mkdir(parents=True)
-        build(
-            "apt: prometheus",
-            ["apt-get", "download", "prometheus"],
-            places.images / "prometheus.log",
-            cwd=unfinished,
-        )
-        (package,) = unfinished.glob("prometheus_*.deb")
-        output(["dpkg-deb", "-x", package, unfinished])
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.rename(folder)
-    return program
-
-
-def link_prometheus(places: Places) -> None:
-    """Put Debian's prometheus and promtool among the commands, from the same package."""
-    package = prometheus_program(places).parents[2]
-    places.commands.mkdir(parents=True, exist_ok=True)
-    for program in PROMETHEUS_PROGRAM, PROMTOOL_PROGRAM:
-        name = Path(program).name
-        unfinished = places.commands / f".{name}.{os.getpid()}"
-        unfinished.unlink(missing_ok=True)
-        unfinished.symlink_to(package / program)
-        unfinished.replace(places.commands / name)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import debian
+from tests.support.cluster import debian, packaged
 from tests.support.cluster.commands import CommandFailedError
 from tests.support.cluster.envoy.binary import envoy_binary
 from tests.support.cluster.images import base, load
@@ -171,7 +171,7 @@ def _context(places: Places, recipe: Recipe, *, with_wheels: bool) -> Path:
     for source in recipe.sources:
         _copy(CHECKOUT / source, context / source)
     if recipe is PROMETHEUS:
-        shutil.copy(base.prometheus_program(places), context / "prometheus")
+        shutil.copy(packaged.prometheus_program(places), context / "prometheus")
     if recipe is ENVOY:
         shutil.copy(envoy_binary(places), context / "envoy")
     if recipe.extra:

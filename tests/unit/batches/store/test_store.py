@@ -11,7 +11,7 @@ from penstock_batches.records import Answer, Counts, Status
 from penstock_batches.store.base import Store
 from penstock_batches.store.redis import RedisStore
 from penstock_batches.store.sqlite import SqliteStore
-from tests.support.batches.redis_server import MISSING, PROGRAM, RedisServer
+from tests.support.batches.redis_server import RedisServer
 from tests.unit.batches.values import NOW, batch, file, in_progress, lines
 
 FOREVER = 600.0
@@ -196,8 +196,6 @@ async def test_sqlite_gives_the_leases_of_an_ended_process_back(tmp_path: Path) 
 
 
 async def test_redis_that_is_away_is_unavailable_and_keeps_what_it_took(tmp_path: Path) -> None:
-    if PROGRAM is None:
-        pytest.skip(MISSING)
     server = RedisServer(tmp_path)
     server.start()
     store = RedisStore(server.url, "team-a")
