@@ -10,6 +10,8 @@ from rich.text import Text
 
 from penstock_api.conditions import Condition, ConditionStatus
 from penstock_api.types.decision import LastDecision
+from penstock_api.types.status import CostStatus
+from penstock_kubectl.cost_text import cost, replicas_cost_text
 from penstock_kubectl.history import History
 from penstock_kubectl.pool_context import PoolContext
 from penstock_kubectl.sparkline import chart, extent
@@ -40,8 +42,10 @@ def page(subject: PoolContext, past: History | None, why_no_past: str = "") -> R
     parts: list[RenderableType] = [_head(subject), _conditions(subject)]
     parts += [_pairs("Demand", demand(subject)), _pairs("Service", service(subject))]
     parts += [_pairs("Control variables", control_variables(subject))]
-    if subject.pool.status.last_decision is not None:
-        parts += _decision(subject.pool.status.last_decision)
+    parts += [_pairs("Cost", cost(subject))]
+    status = subject.pool.status
+    if status.last_decision is not None:
+        parts += _decision(status.last_decision, status.cost)
     parts.append(_past(past) if past is not None else Text(why_no_past, style="dim"))
     parts += _events(subject)
     return Group(*parts)
@@ -86,7 +90,7 @@ def _pairs(title: str, pairs: Iterator[tuple[str, str, str]]) -> Table:
     return table
 
 
-def _decision(last: LastDecision) -> Iterator[RenderableType]:
+def _decision(last: LastDecision, cost: CostStatus | None) -> Iterator[RenderableType]:
     yield Text.assemble(
         ("Last decision ", "italic"), last.time, f"  {last.acted}", (f" by {last.algorithm}", "dim")
     )
@@ -95,18 +99,20 @@ def _decision(last: LastDecision) -> Iterator[RenderableType]:
         requested = "   ".join(f"{count.term} {count.replicas}" for count in last.asked)
         yield Text.assemble(("  replicas requested: ", "dim"), requested)
     if last.alternatives:
-        yield _alternatives(last)
+        yield _alternatives(last, cost)
 
 
-def _alternatives(last: LastDecision) -> Table:
+def _alternatives(last: LastDecision, cost: CostStatus | None) -> Table:
     table = Table(title="Alternatives", title_justify="left", box=None)
-    for name in ("replicas", "cap", "devices", "busy", "p99 ms"):
+    hour = f"{cost.currency or ''}/h" if cost is not None else "cost/h"
+    for name in ("replicas", "cap", "devices", hour, "busy", "p99 ms"):
         table.add_column(name, justify="right")
     table.add_column("at the forecast demand")
     for option in last.alternatives or ():
         chosen = option.replicas == last.replicas and option.cap == last.cap
         table.add_row(
-            f"{option.replicas}", f"{option.cap}", f"{option.accelerators}", f"{option.utilization_percent} %",
+            f"{option.replicas}", f"{option.cap}", f"{option.accelerators}",
+            replicas_cost_text(cost, option.replicas), f"{option.utilization_percent} %",
             option.predicted_p99_milliseconds or "-", VERDICTS.get(option.verdict, escape(option.verdict)),
             style="bold" if chosen else "",
         )  # fmt: skip

@@ -40,6 +40,7 @@ from penstock_operator.observe.cluster.relist import Resync
 from penstock_operator.observe.cluster.watches import Watches
 from penstock_operator.observe.gateway_demand import DemandWatch
 from penstock_operator.observe.gateway_status import GatewayReader
+from penstock_operator.observe.nodes import NodeReader
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.signals.credentials import CredentialsCache
 from penstock_operator.observe.signals.shared_queries import SharedQueries
@@ -203,6 +204,7 @@ def _build(
         sessions[1],
         SharedQueries(CredentialsCache(cluster, config.namespace).of),
         gateways,
+        NodeReader(cluster),
     )
     runner = PassRunner(decide, observer, acts, LeaderState(leases), scope, schemas)
     reconciler = Reconciler(runner)

@@ -110,6 +110,10 @@ class PodObject:
     """Time of binding to a node."""
     tls_name: str | None = None
     """DNS name in its certificate; None: it serves plain HTTP."""
+    node: str | None = None
+    """Name of its node; None before binding."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that its node has, because it selects the node by them."""
 
 
 class SignalSource(StrEnum):
@@ -289,6 +293,19 @@ NO_GATEWAY = GatewayView()
 
 
 @dataclass(frozen=True, slots=True)
+class NodeView:
+    """The nodes of a pool's pods, as its cost needs them."""
+
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels by the node's name, without nodes that could not be read."""
+    problem: str = ""
+    """Why a node could not be read, with the remedy; empty if each was, or none had to be."""
+
+
+NO_NODES = NodeView()
+
+
+@dataclass(frozen=True, slots=True)
 class PoolView:
     """Everything that decisions read about one pool."""
 
@@ -306,6 +323,7 @@ class PoolView:
     settings_record: str | None = None
     """The pool's settings record in the operator's namespace, as JSON."""
     gateway: GatewayView = NO_GATEWAY
+    nodes: NodeView = NO_NODES
 
 
 @dataclass(frozen=True, slots=True)

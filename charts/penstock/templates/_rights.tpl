@@ -1,4 +1,4 @@
-{{/* Permissions in served namespaces: watch pools and manage their children. No nodes, no Secrets. */}}
+{{/* Permissions in served namespaces: watch pools and manage their children. No nodes, no Secrets; nodes.yaml is opt-in. */}}
 {{- define "penstock.serving" -}}
 - apiGroups: [penstock.dev]
   resources: [inferencepools]

@@ -108,6 +108,13 @@ POOL = CustomResource(
             "Replica count that the control law computed.",
             wide=True,
         ),
+        _column(
+            "Cost/h",
+            "string",
+            ".status.cost.perHour",
+            "Price of an hour of its pods, in the currency of the policy.",
+            wide=True,
+        ),
         _column("URL", "string", ".status.url", "Base URL inside the cluster.", wide=True),
         _column("Image", "string", ".status.template.image", "The pinned image.", wide=True),
     ),

@@ -20,6 +20,7 @@ from penstock_api.types.fields import (
 from penstock_api.types.live import BatchingDefaults, Objectives, Replicas, ScalingDefaults, Weight
 from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.volumes import LocalObjectReference
+from penstock_api.types.pricing import Pricing
 from penstock_api.types.resources import Resource
 from penstock_api.types.schedules import Schedule
 from penstock_api.types.selectors import LabelSelector
@@ -273,6 +274,8 @@ class PolicySpec(ApiModel):
     """Candidate settings that are evaluated in shadow."""
     rollback: Rollback | None = None
     """Rollback of live settings that worsen a pool's attainment; defaults to Never."""
+    pricing: Pricing | None = None
+    """Prices from which the cost of the selected pools follows; those of the policy with the highest priority apply."""
     metrics: MetricsSource | None = None
     """Source of signals."""
 

@@ -133,6 +133,25 @@ class CandidateDecision(ApiModel):
     """Replica hours that were requested in the same time."""
 
 
+class CostStatus(ApiModel):
+    """Cost of the pool's pods at the prices of a policy; amounts are decimal strings, absent where they are unknown."""
+
+    currency: Annotated[str, Field(max_length=3)] | None = None
+    """Currency of all amounts, by ISO 4217; absent while policies conflict."""
+    per_hour: Decimal | None = None
+    """Price of an hour of all bound pods, including starting and terminating ones."""
+    per_day: Decimal | None = None
+    """24 times the price of an hour."""
+    per_replica_hour: Decimal | None = None
+    """Mean price of an hour of a pod that stays."""
+    per_thousand_requests: Decimal | None = None
+    """Price of an hour divided by the requests completed in an hour, at the rate of the last 10 minutes, times 1,000."""
+    per_million_tokens: Decimal | None = None
+    """The same for generated tokens, times 1,000,000; absent for other tasks than TextGeneration."""
+    message: Annotated[str, Field(max_length=1024)]
+    """How the price of an hour is composed, or why it is unknown."""
+
+
 class PoolStatus(ApiModel):
     """Last observed state of the pool."""
 
@@ -204,6 +223,8 @@ class PoolStatus(ApiModel):
     """
     candidate: CandidateDecision | None = None
     """Decision of a policy's candidate, for comparison."""
+    cost: CostStatus | None = None
+    """Cost of the pool; absent while no policy that selects it has prices."""
     scaling: ScalingStatus | None = None
     """Observations of the control law."""
     last_decision: LastDecision | None = None

@@ -48,6 +48,8 @@ FLOORS: Mapping[str, float] = {
     "startupP90Seconds": 5.0,
     "replicaHours": 0.5,
     "actualReplicaHours": 0.5,
+    "perThousandRequests": 0.0,
+    "perMillionTokens": 0.0,
 }
 """Absolute change below which a sample counts as unchanged."""
 REMAINDERS = frozenset({"onTimePercent"})
@@ -57,6 +59,8 @@ DECIDED = ("algorithm", "cap", "replicas")
 
 HOURS = ("replicaHours", "actualReplicaHours")
 """Fields of a candidate that count as samples, because they only grow."""
+UNIT_COSTS = ("perThousandRequests", "perMillionTokens")
+"""Fields of the cost that count as samples, because they follow the traffic."""
 
 Json = Mapping[str, Any]
 
@@ -100,7 +104,9 @@ def samples_changed(current: Json, desired: Json) -> bool:
 def _samples(status: Json) -> dict[str, object]:
     candidate = status.get("candidate") or {}
     hours = {key: candidate[key] for key in HOURS if key in candidate}
-    return {**_flat(status.get("scaling") or {}), **hours}
+    cost = status.get("cost") or {}
+    units = {key: cost[key] for key in UNIT_COSTS if key in cost}
+    return {**_flat(status.get("scaling") or {}), **hours, **units}
 
 
 def _flat(samples: Json) -> dict[str, object]:
@@ -121,6 +127,8 @@ def _facts(status: Json) -> Json:
     ]
     candidate = status.get("candidate") or {}
     facts["candidate"] = {key: value for key, value in candidate.items() if key not in HOURS}
+    cost = status.get("cost") or {}
+    facts["cost"] = {key: value for key, value in cost.items() if key not in UNIT_COSTS}
     decision = status.get("lastDecision") or {}
     facts["decided"] = [decision.get(key) for key in DECIDED]
     facts["source"] = (status.get("scaling") or {}).get("source")

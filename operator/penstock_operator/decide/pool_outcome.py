@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from penstock_api.pod_contract import LimitsUpdate
-from penstock_api.types.status import BoundedField, CandidateDecision
+from penstock_api.types.status import BoundedField, CandidateDecision, CostStatus
 from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.gateway import GatewayPlan
 from penstock_operator.decide.manifests.deployment import ReplicaCount
@@ -57,6 +57,8 @@ class PoolOutcome:
     """Whether the operator backs off because another writer keeps changing the replicas."""
     on_time: float | None = None
     """Share of the last minutes' requests that met the objectives; None without an objective or requests."""
+    cost: CostStatus | None = None
+    """Cost of the pool; None while no policy has prices for it."""
     pods: tuple[PodObject, ...] = ()
     """Pods that are not terminating."""
     ready: tuple[PodObject, ...] = ()

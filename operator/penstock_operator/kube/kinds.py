@@ -36,6 +36,8 @@ POLICY = ResourceKind(
     names.POLICY_KIND, names.GROUP, names.VERSION, names.POLICY_PLURAL, namespaced=False
 )
 NAMESPACE = ResourceKind("Namespace", "", "v1", "namespaces", namespaced=False)
+NODE = ResourceKind("Node", "", "v1", "nodes", namespaced=False)
+"""Read by name only, for prices by node label."""
 DEPLOYMENT = ResourceKind("Deployment", "apps", "v1", "deployments", label_selector=POOL_OBJECTS)
 REPLICA_SET = ResourceKind("ReplicaSet", "apps", "v1", "replicasets", label_selector=POOL_OBJECTS)
 REVISION = ResourceKind(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
+from penstock_operator.decide.cost.prices import needs_nodes
 from penstock_operator.decide.spec.prometheus import MetricsServer, metrics_server
 from penstock_operator.errors import ClusterError
 from penstock_operator.observe.cluster.absence import Confirmations
@@ -19,9 +20,10 @@ from penstock_operator.observe.cluster.views import (
     pool_view,
 )
 from penstock_operator.observe.gateway_status import GatewayReader
+from penstock_operator.observe.nodes import NodeReader
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
-from penstock_operator.observed import PoolObject, PoolView, SignalSource
+from penstock_operator.observed import NO_NODES, NodeView, PoolObject, PoolView, SignalSource
 from penstock_operator.reconcile_state import FRESH_SECONDS, ReconcileState
 from penstock_operator.telemetry import metrics
 
@@ -43,6 +45,8 @@ class Observer:
     queries: SharedQueries = field(default_factory=SharedQueries)
     gateways: GatewayReader | None = None
     """None: this installation has no gateway."""
+    nodes: NodeReader | None = None
+    """None: nodes are never read."""
 
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the views of the pools; a pool whose children cannot be confirmed is left out."""
@@ -89,6 +93,20 @@ class Observer:
             return None
         answers = NO_ANSWERS if self.gateways is None else await self.gateways.read(pool, now)
         extras = ObservedExtras(
-            confirmed, state.signals, state.acknowledgements, state.rejections, answers
+            confirmed,
+            state.signals,
+            state.acknowledgements,
+            state.rejections,
+            answers,
+            await self._nodes(pool, now),
         )
         return pool_view(self.store, pool, extras)
+
+    async def _nodes(self, pool: PoolObject, now: float) -> NodeView:
+        """Return the labels of the nodes of the pool's pods, if a price depends on them."""
+        policies = self.store.policies.values()
+        labels = namespace_labels(self.store, pool.namespace)
+        if self.nodes is None or not needs_nodes(pool.labels, labels, policies):
+            return NO_NODES
+        pods = owned_pods(self.store, pool.uid)
+        return await self.nodes.read({pod.node for pod in pods if pod.node}, now)

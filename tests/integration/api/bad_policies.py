@@ -2,7 +2,15 @@
 
 from tests.integration.api.cases import Bad
 
+PRICE = {"name": "h100", "resourceName": "nvidia.com/gpu", "perHour": "2.50"}
 SCHEDULE = {"name": "morning", "cron": "30 8 * * *", "durationMinutes": 60, "minReplicas": 2}
+
+
+def priced(**changes: object) -> dict[str, object]:
+    """Return a list of one price with these changes; None removes a field."""
+    price = {key: value for key, value in {**PRICE, **changes}.items() if value is not None}
+    return {"currency": "EUR", "prices": [price]}
+
 
 BY_SCHEMA = [
     Bad("priority-too-high", {"priority": 2_000_000}, ("spec.priority", "2000000")),
@@ -54,6 +62,25 @@ BY_SCHEMA = [
         "budget-twice",
         {"gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": each} for each in (4, 5)]},
         ("gpuBudgets[1]", "Duplicate value", "nvidia.com/gpu"),
+    ),
+    Bad("negative-price", {"pricing": priced(perHour=-1)}, ("prices[0].perHour", "-1")),
+    Bad("negative-text", {"pricing": priced(perHour="-2.5")}, ("prices[0].perHour", "-2.5")),
+    Bad("price-in-words", {"pricing": priced(perHour="cheap")}, ("prices[0].perHour", "cheap")),
+    Bad("price-of-nothing", {"pricing": priced(perHour=None)}, ("prices[0].perHour", "Required")),
+    Bad(
+        "price-of-a-gpu",
+        {"pricing": priced(resourceName="gpu")},
+        ("prices[0].resourceName", '"gpu"'),
+    ),
+    Bad(
+        "currency-by-its-sign",
+        {"pricing": {"currency": "$", "prices": [PRICE]}},
+        ("pricing.currency", '"$"'),
+    ),
+    Bad(
+        "price-twice",
+        {"pricing": {"currency": "EUR", "prices": [PRICE, PRICE]}},
+        ("prices[1]", "Duplicate value", "h100"),
     ),
     Bad(
         "schedule-with-seconds",

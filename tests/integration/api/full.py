@@ -228,6 +228,16 @@ POOL_STATUS["candidate"] = {
     "actualReplicaHours": "6.50",
 }
 
+POOL_STATUS["cost"] = {
+    "currency": "EUR",
+    "perHour": "7.50",
+    "perDay": "180.00",
+    "perReplicaHour": "2.50",
+    "perThousandRequests": "0.2083",
+    "perMillionTokens": "1.042",
+    "message": "3 pods at 2.50 EUR: nvidia.com/gpu 1 x 2.50 (h100); prices of policy prod",
+}
+
 DEFAULTS: Object = {
     "objectives": LIVE["objectives"],
     "scaling": {key: value for key, value in LIVE["scaling"].items() if key != "mode"},
@@ -273,6 +283,18 @@ POLICY_SPEC: Object = {
             "minReplicas": 4,
         }
     ],
+    "pricing": {
+        "currency": "EUR",
+        "prices": [
+            {
+                "name": "h100",
+                "resourceName": "nvidia.com/gpu",
+                "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+                "perHour": "2.50",
+            },
+            {"name": "core", "resourceName": "cpu", "perHour": 0},
+        ],
+    },
     "metrics": {
         "prometheus": {
             "url": "https://prometheus.monitoring:9090",

@@ -127,3 +127,20 @@ def test_writing_policies_comes_with_no_built_in_role(plain: list[Object]) -> No
 def test_without_rbac_nothing_is_granted() -> None:
     kinds = {manifest["kind"] for manifest in render(rbac__create="false")}
     assert not kinds & {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+
+
+@pytest.mark.parametrize(
+    "scope", [{"scope": "Cluster"}, {"scope": "Namespaces", "namespaces": "{team-a}"}], ids=str
+)
+def test_nodes_are_read_by_name_and_only_on_request(scope: dict[str, str]) -> None:
+    def of_nodes(objects: list[Object]) -> set[tuple[str, str, str]]:
+        roles = [manifest for manifest in objects if manifest["kind"] in ("ClusterRole", "Role")]
+        return {grant for role in roles for grant in grants(role) if grant[1] == "nodes"}
+
+    assert of_nodes(render(**scope)) == set()
+    allowed = render(rbac__readNodes="true", **scope)
+    assert of_nodes(allowed) == {("", "nodes", "get")}
+    binding = only(allowed, "ClusterRoleBinding", "-nodes")
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "penstock-operator", "namespace": "penstock-system"}
+    ]

@@ -178,3 +178,40 @@ def test_a_pool_at_zero_replicas_is_shown_with_its_remedy(
     said = capsys.readouterr().out
     assert "Ready False" in said
     assert "set spec.replicas to 1 or more" in said
+
+
+COST = {
+    "currency": "EUR",
+    "perHour": "7.98",
+    "perDay": "191.52",
+    "perReplicaHour": "2.66",
+    "perThousandRequests": "0.2217",
+    "message": "3 pods at 2.66 EUR: 4 cpu x 0.04 (core) + 1 nvidia.com/gpu x 2.50 (h100)",
+}
+
+
+def explained(folder: Path, capsys: pytest.CaptureFixture[str], cost: object) -> str:
+    subject = deepcopy(pool())
+    subject["status"]["cost"] = cost
+    assert run(Stage(subject, [], []), folder) == 0
+    return capsys.readouterr().out
+
+
+def test_the_cost_is_shown_with_its_derivation_and_that_of_each_alternative(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = explained(tmp_path, capsys, COST)
+    for part in (
+        "7.98 EUR", "3 pods at 2.66 EUR", "191.52 EUR", "24 h x 7.98 EUR", "0.2217 EUR", "EUR/h",
+    ):  # fmt: skip
+        assert part in said, part
+    assert "1,000,000 tokens" not in said
+    for alternative in pool()["status"]["lastDecision"]["alternatives"]:
+        price = f"{alternative['replicas'] * 2.66:.2f}"
+        assert price in said
+
+
+def test_an_unknown_cost_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    why = "the price of 1 of 3 pods is unknown"
+    assert why in explained(tmp_path, capsys, {"currency": "EUR", "message": why})
+    assert "no policy that selects the pool has spec.pricing" in explained(tmp_path, capsys, None)

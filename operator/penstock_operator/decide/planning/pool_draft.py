@@ -53,6 +53,8 @@ class PoolDraft(NamedTuple):
     memoized: MemoizedInputs
     rollback: RollbackDecision
     config: DecideConfig
+    policies: tuple[PolicyObject, ...]
+    """Policies that select the pool, the highest priority first."""
     candidate: CandidateProposal | None = None
 
     @property
@@ -109,6 +111,7 @@ def draft(view: PoolView, law_state: object | None, context: PassContext) -> Poo
         rollback=rollback,
         candidate=_candidate(view, state, policies, before, context),
         config=config,
+        policies=policies,
     )
 
 

@@ -55,6 +55,7 @@ def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: fl
         ),
         last_decision=outcome.scaling.last_decision,
         candidate=outcome.candidate,
+        cost=outcome.cost,
     )
 
 

@@ -151,6 +151,8 @@ def pod_record(raw: Json) -> PodRecord:
         image=next((each["imageID"] for each in containers if each.get("imageID")), None),
         scheduled_since=_since(scheduled, "True"),
         tls_name=_tls_name(meta),
+        node=spec.get("nodeName"),
+        node_selector=interned(spec.get("nodeSelector") or {}),
     )
     finished = status.get("phase") in ("Succeeded", "Failed")
     return PodRecord(meta["namespace"], controller_uid(meta), finished, pod)

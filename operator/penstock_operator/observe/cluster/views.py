@@ -9,8 +9,10 @@ from penstock_operator.kube.kinds import ResourceKind, child_name
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.gateway import NO_ANSWERS, GatewayAnswers, gateway_view
 from penstock_operator.observed import (
+    NO_NODES,
     Acknowledgement,
     ChildObject,
+    NodeView,
     PodObject,
     PoolLabels,
     PoolObject,
@@ -31,6 +33,7 @@ class ObservedExtras:
     acknowledgements: Mapping[str, Acknowledgement]
     rejections: tuple[Rejection, ...] = ()
     gateway: GatewayAnswers = NO_ANSWERS
+    nodes: NodeView = NO_NODES
 
 
 def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> PoolView:
@@ -47,6 +50,7 @@ def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> P
         acknowledgements={uid: ack for uid, ack in extras.acknowledgements.items() if uid in live},
         rejections=extras.rejections,
         gateway=gateway_view(store, pool, extras.confirmed, extras.gateway),
+        nodes=extras.nodes,
         settings_record=None if (record := record_of(store, pool.uid)) is None else _text(record),
     )
 

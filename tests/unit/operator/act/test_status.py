@@ -115,3 +115,18 @@ def test_figures_of_a_policy_are_written_every_ten_seconds_at_most() -> None:
     assert not policy_worth_writing(current, busier, 100.0, 109.0)
     assert policy_worth_writing(current, busier, 100.0, 110.0)
     assert policy_worth_writing(current, other, 100.0, 101.0)
+
+
+def cost(**changes: str) -> Json:
+    amounts = {"currency": "EUR", "perHour": "7.50", "perThousandRequests": "0.2000"}
+    return {**amounts, "message": "3 pods", **changes}
+
+
+def test_a_new_price_of_the_hour_is_written_at_once_and_that_of_a_request_once_a_minute() -> None:
+    before = status(cost=cost())
+    assert worth_writing(before, status(cost=cost(perHour="5.00")), NOW, NOW)
+    dearer = status(cost=cost(perThousandRequests="0.2300"))
+    assert not worth_writing(before, dearer, NOW - 59, NOW)
+    assert worth_writing(before, dearer, NOW - 60, NOW)
+    about_the_same = status(cost=cost(perThousandRequests="0.2100"))
+    assert not worth_writing(before, about_the_same, NOW - 600, NOW)

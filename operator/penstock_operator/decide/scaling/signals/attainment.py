@@ -22,6 +22,8 @@ Buckets = Sequence[tuple[float, float]]
 ON_TIME_SECONDS = 600.0
 """Window of `OnTime`: long enough for some hundred requests of a quiet pool, short enough to show an incident."""
 ON_TIME_MARKS = 20
+MIN_RATE_SECONDS = 60.0
+"""Time over which a rate is known."""
 SILENT_POD_SECONDS = 300.0
 """Time without samples after which a pod is forgotten."""
 
@@ -114,26 +116,46 @@ class Attainment(NamedTuple):
     total: float = 0.0
     last: Mapping[str, PodSample] = MappingProxyType({})
     """The newest sample of each pod that was counted."""
+    completed: float = 0.0
+    """Requests that completed, on time or late."""
+    tokens: float = 0.0
+    """Tokens that were generated."""
+
+
+class Throughput(NamedTuple):
+    """What a pool delivers per second; None: not observed for long enough."""
+
+    requests_per_second: float | None = None
+    """Completed requests."""
+    tokens_per_second: float | None = None
+    """Generated tokens."""
 
 
 class OnTime(NamedTuple):
-    """Attainment over the last `ON_TIME_SECONDS`."""
+    """Attainment and throughput over the last `ON_TIME_SECONDS`."""
 
-    marks: tuple[tuple[float, float, float], ...] = ()
-    """(time, good, total), a twentieth of the window apart."""
+    marks: tuple[tuple[float, Attainment], ...] = ()
+    """(time, counts without samples), a twentieth of the window apart."""
     share: float | None = None
     """Requests on time over all that ended; None without requests."""
+    throughput: Throughput = Throughput()
 
     def add(self, now: float, counted: Attainment) -> "OnTime":
         """Return the attainment up to now."""
         edge = now - ON_TIME_SECONDS
-        later = [place for place, (time, _, _) in enumerate(self.marks) if time > edge]
+        later = [place for place, (time, _) in enumerate(self.marks) if time > edge]
         first = later[0] - 1 if later and later[0] > 0 else 0
         marks = self.marks[first:] if later else self.marks[-1:]
         if not marks or now - marks[-1][0] >= ON_TIME_SECONDS / ON_TIME_MARKS:
-            marks = (*marks, (now, counted.good, counted.total))
-        good, total = counted.good - marks[0][1], counted.total - marks[0][2]
-        return OnTime(marks, good / total if total > 0 else None)
+            marks = (*marks, (now, counted._replace(last=MappingProxyType({}))))
+        since, before = marks[0]
+        good, total = counted.good - before.good, counted.total - before.total
+        share = good / total if total > 0 else None
+        seconds = now - since
+        if seconds < MIN_RATE_SECONDS:
+            return OnTime(marks, share)
+        completed, tokens = counted.completed - before.completed, counted.tokens - before.tokens
+        return OnTime(marks, share, Throughput(completed / seconds, tokens / seconds))
 
 
 def advance(before: Attainment, samples: Iterable[PodSample], objectives: Objectives) -> Attainment:
@@ -144,20 +166,19 @@ def advance(before: Attainment, samples: Iterable[PodSample], objectives: Object
     )
     if not fresh:
         return before
-    good, total, last, terms = before.good, before.total, dict(before.last), objectives.terms
+    counts, last, terms = before, dict(before.last), objectives.terms
     for sample in fresh:
         previous = last.get(sample.uid)
         if previous is not None and sample.time <= previous.time:
             continue
         if previous is not None:
-            more_good, more = _grown(previous, sample, terms)
-            good, total = good + more_good, total + more
+            counts = _with_growth(counts, previous, sample, terms)
         last[sample.uid] = sample
     newest = fresh[-1].time
     kept = {
         uid: sample for uid, sample in last.items() if newest - sample.time <= SILENT_POD_SECONDS
     }
-    return Attainment(good, total, kept)
+    return counts._replace(last=kept)
 
 
 def is_new(before: Attainment, sample: PodSample) -> bool:
@@ -186,13 +207,22 @@ def _whole(sample: PodSample) -> bool:
     )
 
 
-def _grown(
-    before: PodSample, after: PodSample, terms: Sequence[ObjectiveTerm]
-) -> tuple[float, float]:
-    """Return (good, total) between two samples of a pod; zeros if a counter fell, because the process restarted."""
+def _with_growth(
+    counts: Attainment, before: PodSample, after: PodSample, terms: Sequence[ObjectiveTerm]
+) -> Attainment:
+    """Return the counts with the growth between two samples of a pod; none if a counter fell, because the process restarted."""
     total = (after.requests_settled or 0.0) - (before.requests_settled or 0.0)
     completed = after.request_duration_buckets[-1][1] - before.request_duration_buckets[-1][1]
     late = [term.late(after) - term.late(before) for term in terms]
     if total < 0 or completed < 0 or min(late, default=0.0) < 0:
-        return 0.0, 0.0
-    return min(max(completed - max(late, default=0.0), 0.0), total), total
+        return counts
+    return counts._replace(
+        good=counts.good + min(max(completed - max(late, default=0.0), 0.0), total),
+        total=counts.total + total,
+        completed=counts.completed + completed,
+        tokens=counts.tokens + max(_tokens(after) - _tokens(before), 0.0),
+    )
+
+
+def _tokens(sample: PodSample) -> float:
+    return 0.0 if sample.generation is None else sample.generation.generated_tokens or 0.0

@@ -1,0 +1,49 @@
+"""Text of a pool's cost: amounts of the status, and of alternatives at the mean price of a replica. Pure."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from penstock_api.types.status import CostStatus
+from penstock_kubectl.pool_context import PoolContext
+from penstock_operator.decide.cost.prices import money
+
+NO_PRICES = "no policy that selects the pool has spec.pricing"
+UNKNOWN = "unknown"
+Fact = tuple[str, str, str]
+"""(name, value, note)."""
+
+
+def cost(subject: PoolContext) -> Iterator[Fact]:
+    """Yield the amounts of the pool's cost with their derivation, or why it is unknown."""
+    status = subject.pool.status.cost
+    if status is None:
+        yield "cost", UNKNOWN, NO_PRICES
+        return
+    if status.per_hour is None:
+        yield "cost", UNKNOWN, status.message
+        return
+    hour = amount(status, status.per_hour)
+    yield "an hour", hour, status.message
+    yield "a day", amount(status, status.per_day), f"24 h x {hour}"
+    rate = "at the rate of the last 10 minutes"
+    yield "1,000 requests", amount(status, status.per_thousand_requests), f"completed, {rate}"
+    if status.per_million_tokens is not None:
+        yield "1,000,000 tokens", amount(status, status.per_million_tokens), f"generated, {rate}"
+
+
+def amount(cost: CostStatus, value: str | None) -> str:
+    """Return an amount with its currency."""
+    return UNKNOWN if value is None else f"{value} {cost.currency}"
+
+
+def replicas_cost(cost: CostStatus | None, replicas: float) -> Decimal | None:
+    """Return the price of an hour of this many replicas at the mean price of today's; None if it is unknown."""
+    if cost is None or cost.per_replica_hour is None:
+        return None
+    return Decimal(cost.per_replica_hour) * Decimal(replicas)
+
+
+def replicas_cost_text(cost: CostStatus | None, replicas: float) -> str:
+    """Return that price without its currency; a dash if it is unknown."""
+    price = replicas_cost(cost, replicas)
+    return "-" if price is None else money(price)

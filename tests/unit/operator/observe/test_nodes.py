@@ -1,0 +1,100 @@
+"""Labels of nodes: read by name, shared, kept for an hour; a missing permission is part of the answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from kubernetes.aio.client.configuration import Configuration
+
+from penstock_operator.kube.client import ApiClient
+from penstock_operator.observe.nodes import (
+    FAILURE_SECONDS,
+    FORBIDDEN,
+    FORBIDDEN_SECONDS,
+    LABEL_SECONDS,
+    METADATA_ONLY,
+    NodeReader,
+)
+from penstock_operator.observed import NodeView
+from tests.support.kube.loopback import listening
+
+NOW = 1000.0
+
+
+class Nodes:
+    """An API server with nodes by name; others are not found, and all are forbidden while `forbidden`."""
+
+    def __init__(self, **labels: dict[str, str]) -> None:
+        self.labels = labels
+        self.forbidden = False
+        self.requests: list[tuple[str, str]] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        self.requests.append((name, request.headers["Accept"]))
+        code = 403 if self.forbidden else 404 if name not in self.labels else 200
+        if code != 200:
+            reason = {403: "Forbidden", 404: "NotFound"}[code]
+            return web.json_response(
+                {"kind": "Status", "code": code, "reason": reason}, status=code
+            )
+        return web.json_response({"metadata": {"name": name, "labels": self.labels[name]}})
+
+    @asynccontextmanager
+    async def reader(self) -> AsyncIterator[NodeReader]:
+        app = web.Application()
+        app.router.add_get("/api/v1/nodes/{name}", self.answer)
+        async with listening(app, shutdown_seconds=0.1) as url:
+            configuration = Configuration()
+            configuration.host = url
+            client = ApiClient(configuration)
+            try:
+                yield NodeReader(client)
+            finally:
+                await client.close()
+
+
+async def test_labels_are_read_once_an_hour_for_all_pools_and_only_metadata() -> None:
+    nodes = Nodes(a={"gpu": "h100"}, b={})
+    async with nodes.reader() as reader:
+        both = await asyncio.gather(reader.read({"a", "b"}, NOW), reader.read({"a"}, NOW))
+        assert both == [NodeView({"a": {"gpu": "h100"}, "b": {}}), NodeView({"a": {"gpu": "h100"}})]
+        assert sorted(nodes.requests) == [("a", METADATA_ONLY), ("b", METADATA_ONLY)]
+        nodes.labels["a"] = {"gpu": "l4"}
+        kept = await reader.read({"a"}, NOW + LABEL_SECONDS - 1)
+        assert kept.labels["a"] == {"gpu": "h100"}
+        later = await reader.read({"a"}, NOW + LABEL_SECONDS)
+        assert later.labels["a"] == {"gpu": "l4"}
+
+
+async def test_without_permission_the_remedy_is_named_and_asked_again_after_minutes() -> None:
+    nodes = Nodes(a={"gpu": "h100"})
+    nodes.forbidden = True
+    async with nodes.reader() as reader:
+        assert await reader.read({"a"}, NOW) == NodeView(problem=FORBIDDEN)
+        nodes.forbidden = False
+        assert await reader.read({"a"}, NOW + FORBIDDEN_SECONDS - 1) == NodeView(problem=FORBIDDEN)
+        assert len(nodes.requests) == 1
+        assert (await reader.read({"a"}, NOW + FORBIDDEN_SECONDS)).labels == {"a": {"gpu": "h100"}}
+    assert "rbac.readNodes" in FORBIDDEN
+
+
+async def test_a_node_that_is_gone_hides_no_other() -> None:
+    nodes = Nodes(a={"gpu": "h100"})
+    async with nodes.reader() as reader:
+        found = await reader.read({"a", "gone"}, NOW)
+        assert found.labels == {"a": {"gpu": "h100"}}
+        assert found.problem == "node gone cannot be read (NotFound)"
+        nodes.labels["gone"] = {}
+        assert (await reader.read({"gone"}, NOW + FAILURE_SECONDS - 1)).problem
+        assert not (await reader.read({"gone"}, NOW + FAILURE_SECONDS)).problem
+
+
+@pytest.mark.parametrize("names", [set(), frozenset()])
+async def test_no_pods_need_no_node(names: set[str]) -> None:
+    nodes = Nodes()
+    async with nodes.reader() as reader:
+        assert await reader.read(names, NOW) == NodeView()
+    assert nodes.requests == []
