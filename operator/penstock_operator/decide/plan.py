@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.policy import PolicyStatus
-from penstock_api.types.status import PoolStatus
+from penstock_api.types.status import CostStatus, PoolStatus
 from penstock_operator.decide.actions import ChildWrite, EventNote, LimitsPush
 from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.scaling.failure import LawFailure
@@ -42,6 +42,8 @@ class PlanFigures(NamedTuple):
     objective_total: float = 0.0
     objective_target: float = 1 - LATE_SHARE
     """Share of requests that the strictest objective requires to be on time."""
+    cost: CostStatus | None = None
+    """Cost of the pool; None while no policy has prices for it."""
 
 
 class PoolPlan(NamedTuple):

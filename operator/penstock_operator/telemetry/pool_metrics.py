@@ -4,7 +4,7 @@ prometheus_client keeps one object per series, scans all of them to drop one, an
 line: with 18 series per pool, half of the operator's CPU at 1,000 pools. Here one row contains the values of all series.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,6 +15,7 @@ from penstock_operator.decide.plan import PlanFigures
 
 PREFIX = "penstock_operator_"
 LABELS = ("namespace", "pool")
+PRICED_LABELS = (*LABELS, "currency")
 
 
 @dataclass(slots=True)
@@ -46,6 +47,13 @@ class Series:
     read: Read
     counts: bool = False
     """True for a counter, False for a gauge."""
+    labels: tuple[str, ...] = LABELS
+    """PRICED_LABELS for an amount of money."""
+
+
+def _per_hour(row: PoolRow) -> float | None:
+    cost = row.figures.cost
+    return None if cost is None or cost.per_hour is None else float(cost.per_hour)
 
 
 SERIES: tuple[Series, ...] = (
@@ -93,6 +101,10 @@ SERIES: tuple[Series, ...] = (
     Series("objective_requests_total",
            "Requests that ended with any outcome or were rejected for lack of capacity, excluding client errors.",
            lambda row: row.requests, counts=True),
+    Series("cost_per_hour", "Price of an hour of all bound pods, while it is known.",
+           _per_hour, labels=PRICED_LABELS),
+    Series("cost_unknown", "1 while a policy has prices for the pool and its cost is unknown.",
+           lambda row: None if row.figures.cost is None else row.figures.cost.per_hour is None),
 )  # fmt: skip
 
 
@@ -108,22 +120,36 @@ class PoolTable(Collector):
 
     def text(self) -> str:
         """Return all series in the Prometheus text format; names of namespaces and pools need no escaping."""
-        rows = [
-            (f'{{namespace="{namespace}",pool="{pool}"}}', row)
-            for (namespace, pool), row in tuple(self.rows.items())
-        ]
-        return "".join(_lines(series, rows) for series in SERIES)
+        rows = tuple(self.rows.items())
+        by_labels: dict[tuple[str, ...], list[tuple[str, PoolRow]]] = {
+            labels: [
+                (_label_text(labels, _label_values(labels, key, row)), row) for key, row in rows
+            ]
+            for labels in (LABELS, PRICED_LABELS)
+        }
+        return "".join(_lines(series, by_labels[series.labels]) for series in SERIES)
 
     @override
     def collect(self) -> Iterator[Metric]:
         for series in SERIES:
             family = (CounterMetricFamily if series.counts else GaugeMetricFamily)(
-                PREFIX + series.name, series.text, labels=LABELS
+                PREFIX + series.name, series.text, labels=series.labels
             )
-            for labels, row in tuple(self.rows.items()):
+            for key, row in tuple(self.rows.items()):
                 if (value := series.read(row)) is not None:
-                    family.add_metric(labels, value)
+                    family.add_metric(_label_values(series.labels, key, row), value)
             yield family
+
+
+def _label_values(labels: Iterable[str], key: tuple[str, str], row: PoolRow) -> tuple[str, ...]:
+    cost = row.figures.cost
+    known = dict(zip(LABELS, key, strict=True), currency=(cost and cost.currency) or "")
+    return tuple(known[label] for label in labels)
+
+
+def _label_text(labels: Iterable[str], values: Iterable[str]) -> str:
+    pairs = (f'{label}="{value}"' for label, value in zip(labels, values, strict=True))
+    return f"{{{','.join(pairs)}}}"
 
 
 def _lines(series: Series, rows: list[tuple[str, PoolRow]]) -> str:

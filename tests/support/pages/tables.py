@@ -19,7 +19,7 @@ from penstock_gateway.signals import ListenerSignals
 from penstock_gateway.telemetry import GatewayCollector
 from penstock_kubectl.cli import parser
 from penstock_operator.telemetry.metrics import OWN
-from penstock_operator.telemetry.pool_metrics import LABELS, PREFIX, SERIES
+from penstock_operator.telemetry.pool_metrics import PREFIX, SERIES
 from penstock_runtime.assembly import make_pod
 from penstock_runtime.serving.limits import FIRST_LIMITS
 from penstock_runtime.telemetry.metrics import Exposition
@@ -93,7 +93,12 @@ def operator_metrics() -> str:
         for metric in collector.collect()
     ]
     pools = [
-        (f"{PREFIX}{series.name}", "counter" if series.counts else "gauge", LABELS, series.text)
+        (
+            f"{PREFIX}{series.name}",
+            "counter" if series.counts else "gauge",
+            series.labels,
+            series.text,
+        )
         for series in SERIES
     ]
     return _metrics([*own, *pools])

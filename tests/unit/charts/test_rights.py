@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock_api import names
-from tests.unit.charts.rendered import Object, only, render
+from tests.unit.charts.rendered import CHART, Object, only, render
 
 
 @pytest.fixture(scope="module")
@@ -129,18 +129,22 @@ def test_without_rbac_nothing_is_granted() -> None:
     assert not kinds & {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 
-@pytest.mark.parametrize(
-    "scope", [{"scope": "Cluster"}, {"scope": "Namespaces", "namespaces": "{team-a}"}], ids=str
-)
-def test_nodes_are_read_by_name_and_only_on_request(scope: dict[str, str]) -> None:
-    def of_nodes(objects: list[Object]) -> set[tuple[str, str, str]]:
-        roles = [manifest for manifest in objects if manifest["kind"] in ("ClusterRole", "Role")]
-        return {grant for role in roles for grant in grants(role) if grant[1] == "nodes"}
+def of_nodes(**values: str) -> set[tuple[str, str, str]]:
+    roles = [each for each in render(CHART, **values) if each["kind"] in ("ClusterRole", "Role")]
+    return {grant for role in roles for grant in grants(role) if grant[1] == "nodes"}
 
-    assert of_nodes(render(**scope)) == set()
-    allowed = render(rbac__readNodes="true", **scope)
-    assert of_nodes(allowed) == {("", "nodes", "get")}
-    binding = only(allowed, "ClusterRoleBinding", "-nodes")
-    assert binding["subjects"] == [
-        {"kind": "ServiceAccount", "name": "penstock-operator", "namespace": "penstock-system"}
-    ]
+
+@pytest.mark.parametrize("values", [{}, {"scope": "Namespaces", "namespaces": "{team-a}"}])
+def test_nodes_are_read_by_name_and_only_on_request(values: dict[str, str]) -> None:
+    assert of_nodes(**values) == set()
+    assert of_nodes(rbac__readNodes="true", **values) == {("", "nodes", "get")}
+
+
+def test_the_right_to_nodes_is_bound_to_the_operators_account() -> None:
+    objects = render(rbac__readNodes="true")
+    binding, account = (
+        only(objects, "ClusterRoleBinding", "-nodes"),
+        only(objects, "ServiceAccount"),
+    )
+    assert binding["roleRef"]["name"] == only(objects, "ClusterRole", "-nodes")["metadata"]["name"]
+    assert [subject["name"] for subject in binding["subjects"]] == [account["metadata"]["name"]]

@@ -183,8 +183,8 @@ def _nothing_priced(resources: PodResources, where: str) -> str:
     return f"no price applies to {asked}: add one to {where}"
 
 
-def _equal(one: Pricing, other: Pricing) -> bool:
-    return one.currency == other.currency and _by_name(one) == _by_name(other)
+def _equal(pricing: Pricing, other: Pricing) -> bool:
+    return pricing.currency == other.currency and _by_name(pricing) == _by_name(other)
 
 
 def _by_name(pricing: Pricing) -> Mapping[str, ResourcePrice]:

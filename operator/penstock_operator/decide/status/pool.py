@@ -120,5 +120,6 @@ def figures(outcome: PoolOutcome, attained: Attainment, *, stalled: bool) -> Pla
         signal_age_seconds=seen.signal_age_seconds,
         objective_good=attained.good,
         objective_total=attained.total,
+        cost=outcome.cost,
         objective_target=1 - Objectives.of(outcome.effective.law).late_share,
     )

@@ -24,7 +24,7 @@ NOW = 1000.0
 
 
 class Nodes:
-    """An API server with nodes by name; others are not found, and all are forbidden while `forbidden`."""
+    """An API server with nodes by name; others are not view, and all are forbidden while `forbidden`."""
 
     def __init__(self, **labels: dict[str, str]) -> None:
         self.labels = labels
@@ -59,8 +59,9 @@ class Nodes:
 async def test_labels_are_read_once_an_hour_for_all_pools_and_only_metadata() -> None:
     nodes = Nodes(a={"gpu": "h100"}, b={})
     async with nodes.reader() as reader:
-        both = await asyncio.gather(reader.read({"a", "b"}, NOW), reader.read({"a"}, NOW))
-        assert both == [NodeView({"a": {"gpu": "h100"}, "b": {}}), NodeView({"a": {"gpu": "h100"}})]
+        wide, narrow = await asyncio.gather(reader.read({"a", "b"}, NOW), reader.read({"a"}, NOW))
+        assert wide == NodeView({"a": {"gpu": "h100"}, "b": {}})
+        assert narrow == NodeView({"a": {"gpu": "h100"}})
         assert sorted(nodes.requests) == [("a", METADATA_ONLY), ("b", METADATA_ONLY)]
         nodes.labels["a"] = {"gpu": "l4"}
         kept = await reader.read({"a"}, NOW + LABEL_SECONDS - 1)
@@ -84,9 +85,9 @@ async def test_without_permission_the_remedy_is_named_and_asked_again_after_minu
 async def test_a_node_that_is_gone_hides_no_other() -> None:
     nodes = Nodes(a={"gpu": "h100"})
     async with nodes.reader() as reader:
-        found = await reader.read({"a", "gone"}, NOW)
-        assert found.labels == {"a": {"gpu": "h100"}}
-        assert found.problem == "node gone cannot be read (NotFound)"
+        view = await reader.read({"a", "gone"}, NOW)
+        assert view.labels == {"a": {"gpu": "h100"}}
+        assert view.problem == "node gone cannot be read (NotFound)"
         nodes.labels["gone"] = {}
         assert (await reader.read({"gone"}, NOW + FAILURE_SECONDS - 1)).problem
         assert not (await reader.read({"gone"}, NOW + FAILURE_SECONDS)).problem

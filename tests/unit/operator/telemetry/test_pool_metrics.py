@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from penstock_api.types.status import CostStatus
 from penstock_operator.telemetry.pool_metrics import PoolRow, PoolTable
 from tests.unit.operator.test_reporter import FIGURES
 
@@ -56,3 +57,26 @@ def test_a_deleted_pool_has_no_line() -> None:
     rows = table()
     rows.forget("team-a", "chat")
     assert {namespace for _, namespace, _ in parsed(rows.text())} == {"team-b"}
+
+
+def test_the_price_of_an_hour_has_its_currency_and_an_unknown_one_no_line() -> None:
+    message = "1 pod at 2.66 EUR"
+    costs = {
+        "a": None,
+        "b": CostStatus(currency="EUR", per_hour="7.98", message=message),
+        "c": CostStatus(currency="EUR", message="no price applies"),
+    }
+    rows = PoolTable(
+        {
+            ("t", pool): PoolRow(0.0, 0, 0, FIGURES._replace(cost=cost))
+            for pool, cost in costs.items()
+        }
+    )
+    lines = [line for line in rows.text().splitlines() if "_cost_" in line and line[0] != "#"]
+    prefix = "penstock_operator_cost"
+    assert lines == [
+        f'{prefix}_per_hour{{namespace="t",pool="b",currency="EUR"}} 7.98',
+        f'{prefix}_unknown{{namespace="t",pool="b"}} 0.0',
+        f'{prefix}_unknown{{namespace="t",pool="c"}} 1.0',
+    ]
+    assert sum(len(family.samples) for family in rows.collect() if "_cost_" in family.name) == 3

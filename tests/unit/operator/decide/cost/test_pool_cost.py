@@ -63,11 +63,11 @@ def test_without_prices_there_is_no_cost() -> None:
 
 
 def test_an_hour_is_the_sum_over_the_pods_and_a_day_has_24() -> None:
-    found = cost(world("a", "b", "c"))
+    shown = cost(world("a", "b", "c"))
     # 2 x (2.50 + 4 x 0.04) + 1 x (0.80 + 4 x 0.04) = 5.32 + 0.96 = 6.28
-    assert (found.currency, found.per_hour, found.per_day) == ("EUR", "6.28", "150.72")
-    assert found.per_replica_hour == "2.093"  # 6.28 / 3
-    assert found.message == (
+    assert (shown.currency, shown.per_hour, shown.per_day) == ("EUR", "6.28", "150.72")
+    assert shown.per_replica_hour == "2.093"  # 6.28 / 3
+    assert shown.message == (
         f"2 pods at 2.66 EUR: 4 cpu x 0.04 (core) + 1 {GPU} x 2.50 (h100);"
         f" 1 pod at 0.96 EUR: 4 cpu x 0.04 (core) + 1 {GPU} x 0.80 (other); prices of policy prod"
     )
@@ -78,23 +78,23 @@ def test_pods_cost_from_binding_to_their_end() -> None:
     first, second, third = subject.pods
     waiting, leaving = replace(first, scheduled=False, node=None), replace(second, terminating=True)
     subject.pods = (waiting, leaving, third)
-    found = cost(subject)
-    assert found.per_hour == "3.62"  # 2.66 leaves, 0.96 stays
-    assert found.per_replica_hour == "0.96"
+    shown = cost(subject)
+    assert shown.per_hour == "3.62"  # 2.66 leaves, 0.96 stays
+    assert shown.per_replica_hour == "0.96"
 
 
 def test_a_pool_without_pods_costs_nothing() -> None:
     subject = world("a")
     subject.pods = ()
-    found = cost(subject)
-    assert (found.per_hour, found.per_replica_hour) == ("0.00", None)
-    assert found.message == "no pod is bound to a node; prices of policy prod"
+    shown = cost(subject)
+    assert (shown.per_hour, shown.per_replica_hour) == ("0.00", None)
+    assert shown.message == "no pod is bound to a node; prices of policy prod"
 
 
 def test_a_pod_without_a_price_leaves_the_cost_unknown() -> None:
-    found = cost(world("a", "c", policies=(priced(price("h100", 3, gpu="h100")),)))
-    assert (found.currency, found.per_hour, found.per_day) == ("EUR", None, None)
-    assert found.message == (
+    shown = cost(world("a", "c", policies=(priced(price("h100", 3, gpu="h100")),)))
+    assert (shown.currency, shown.per_hour, shown.per_day) == ("EUR", None, None)
+    assert shown.message == (
         f"the price of 1 of 2 pods is unknown: no price applies to {GPU}:"
         " add one to spec.pricing of policy prod"
     )
@@ -102,17 +102,17 @@ def test_a_pod_without_a_price_leaves_the_cost_unknown() -> None:
 
 def test_policies_that_disagree_leave_the_cost_unknown() -> None:
     other = priced(price("all", 9), name="other")
-    found = cost(world("a", policies=(priced(), other)))
-    assert found.currency is found.per_hour is None
-    assert "policies other and prod of equal priority" in found.message
+    shown = cost(world("a", policies=(priced(), other)))
+    assert shown.currency is shown.per_hour is None
+    assert "policies other and prod of equal priority" in shown.message
 
 
 def test_without_rights_to_nodes_the_pods_own_selector_and_plain_prices_apply() -> None:
     subject = world("a", "b")
     subject.nodes = NodeView(problem="the operator may not read nodes")
-    found = cost(subject)
-    assert found.per_hour == "1.92"  # 2 x (0.80 + 4 x 0.04)
-    assert found.message.endswith(
+    shown = cost(subject)
+    assert shown.per_hour == "1.92"  # 2 x (0.80 + 4 x 0.04)
+    assert shown.message.endswith(
         "; prices by node label apply only to labels in spec.template.nodeSelector:"
         " the operator may not read nodes"
     )
@@ -151,14 +151,14 @@ def served(subject: NodeWorld, seconds: int, requests: int, tokens: int | None =
 
 
 def test_requests_and_tokens_cost_the_hour_at_the_rate_of_ten_minutes() -> None:
-    found = known(served(world("a", "b", "c"), 900, requests=10, tokens=800).status.cost)
+    shown = known(served(world("a", "b", "c"), 900, requests=10, tokens=800).status.cost)
     # 10/s are 36,000 an hour: 1000 x 6.28 / 36,000; 800/s are 2,880,000: 6.28 / 2.88
-    assert (found.per_thousand_requests, found.per_million_tokens) == ("0.1744", "2.181")
+    assert (shown.per_thousand_requests, shown.per_million_tokens) == ("0.1744", "2.181")
 
 
 def test_rejected_requests_and_rows_without_tokens_have_no_cost() -> None:
-    found = known(served(world("a"), 900, requests=0).status.cost)
-    assert found.per_thousand_requests is found.per_million_tokens is None
+    shown = known(served(world("a"), 900, requests=0).status.cost)
+    assert shown.per_thousand_requests is shown.per_million_tokens is None
 
 
 def test_a_rate_is_known_after_a_minute() -> None:

@@ -41,14 +41,14 @@ def resources(**counts: str) -> PodResources:
     return PodResources({name.replace("gpu", GPU): Decimal(n) for name, n in counts.items()})
 
 
-def per_hour(found: PodPrice | UnknownPrice) -> Decimal:
-    assert isinstance(found, PodPrice), found
-    return found.per_hour
+def per_hour(priced: PodPrice | UnknownPrice) -> Decimal:
+    assert isinstance(priced, PodPrice), priced
+    return priced.per_hour
 
 
-def why(found: object) -> str:
-    assert isinstance(found, UnknownPrice), found
-    return found.reason
+def why(priced: object) -> str:
+    assert isinstance(priced, UnknownPrice), priced
+    return priced.reason
 
 
 LIST = prices(
@@ -70,15 +70,15 @@ def test_the_price_with_the_most_labels_that_the_node_has_applies(
 
 
 def test_a_pod_costs_the_sum_of_its_priced_resources() -> None:
-    found = pod_price(LIST, resources(gpu="2", cpu="4", memory="16"), H100)
-    assert per_hour(found) == 2 * Decimal("2.50") + 4 * Decimal("0.04")
-    assert str(found) == f"4 cpu x 0.04 (core) + 2 {GPU} x 2.50 (h100)"
+    priced = pod_price(LIST, resources(gpu="2", cpu="4", memory="16"), H100)
+    assert per_hour(priced) == 2 * Decimal("2.50") + 4 * Decimal("0.04")
+    assert str(priced) == f"4 cpu x 0.04 (core) + 2 {GPU} x 2.50 (h100)"
 
 
 def test_a_device_without_a_price_leaves_the_whole_pod_unknown() -> None:
     only = prices(price("core", "0.04", "cpu"), price("h100", 3, gpu="h100"))
-    found = why(pod_price(only, resources(gpu="1", cpu="4"), {"gpu": "l4"}))
-    assert found == f"no price applies to {GPU}: add one to spec.pricing of policy prod"
+    priced = why(pod_price(only, resources(gpu="1", cpu="4"), {"gpu": "l4"}))
+    assert priced == f"no price applies to {GPU}: add one to spec.pricing of policy prod"
 
 
 def test_a_pod_of_which_nothing_is_priced_says_what_is_missing() -> None:
@@ -122,9 +122,9 @@ def pricing(currency: str = "EUR", *entries: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_policy_with_the_highest_priority_sets_all_prices() -> None:
     high, low = policy("high", priority=2, pricing=pricing("USD")), policy("low", pricing=pricing())
-    found = price_list((high, low, policy("without")))
-    assert isinstance(found, PriceList)
-    assert (found.policy, found.currency, found.by_node) == ("high", "USD", True)
+    priced = price_list((high, low, policy("without")))
+    assert isinstance(priced, PriceList)
+    assert (priced.policy, priced.currency, priced.by_node) == ("high", "USD", True)
     assert price_list((policy("without"),)) is None
 
 
@@ -181,11 +181,11 @@ def test_a_price_is_one_that_applies_and_scales_with_the_devices(
         *(price(f"p{i}", plain(each), **labels) for i, (each, labels) in enumerate(entries))
     )
     applying = {each for each, labels in entries if labels.items() <= node.items()}
-    found = pod_price(listed, resources(gpu=str(count)), node)
-    if isinstance(found, PodPrice):
-        assert found.per_hour / count in applying
+    priced = pod_price(listed, resources(gpu=str(count)), node)
+    if isinstance(priced, PodPrice):
+        assert priced.per_hour / count in applying
         more = {**node, "unrelated": "label"}
-        assert pod_price(listed, resources(gpu=str(count)), more) == found
+        assert pod_price(listed, resources(gpu=str(count)), more) == priced
     else:
         most = max(
             (len(labels) for _, labels in entries if labels.items() <= node.items()), default=-1
