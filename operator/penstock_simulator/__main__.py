@@ -14,6 +14,7 @@ from penstock_simulator.options import parser, scenario, service
 from penstock_simulator.outcome import RunSummary, outcome
 from penstock_simulator.plot import plot
 from penstock_simulator.pods.routing import Times
+from penstock_simulator.scenario import ImpossibleScenario
 from penstock_simulator.simulation import RunRecord, simulate
 from penstock_simulator.table import table
 from penstock_simulator.traces import Trace, UnreadableTrace, read_trace
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         trace = read_trace(args.trace)
         outcomes, runs, fluid = _runs(args, trace, console)
-    except (UnreadableTrace, UnknownLaw, OSError) as problem:
+    except (UnreadableTrace, UnknownLaw, ImpossibleScenario, OSError) as problem:
         console.print(f"[red]{problem}[/]")
         return 2
     title = f"{trace.name}: {args.routing} routing, cold start {args.cold_median:g} s, seeds {args.seed}"

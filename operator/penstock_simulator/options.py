@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from penstock_api.types.live import DEFAULT_PERCENT, Objective, ObjectiveMetric
+from penstock_operator.decide.spec.effective import IDLE_SECONDS, MAX_HOLD_SECONDS
 from penstock_operator.decide.spec.law_settings import AllowedLateShares, LawSettings
 from penstock_operator.decide.spec.objectives import Target
 from penstock_operator.observed import SignalSource
@@ -70,7 +71,26 @@ def parser() -> argparse.ArgumentParser:
         help="scale the trace to this mean demand, in fully batched replicas; 0: unscaled",
     )
     simulate.add_argument("--start", type=int, default=10, help="Ready replicas at the start")
-    simulate.add_argument("--min-replicas", type=int, default=1)
+    simulate.add_argument(
+        "--min-replicas",
+        type=_count(0),
+        default=1,
+        help="0 needs --routing least-request, which then holds requests without a pod",
+    )
+    simulate.add_argument(
+        "--idle",
+        type=_count(1),
+        default=IDLE_SECONDS,
+        metavar="SECONDS",
+        help="time without a request after which the last replica goes, with --min-replicas 0",
+    )
+    simulate.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=None,
+        metavar="SECONDS",
+        help="time after which a client gives up; 30, or 600 with --min-replicas 0",
+    )
     simulate.add_argument("--max-replicas", type=int, default=64)
     simulate.add_argument(
         "--source",
@@ -169,7 +189,14 @@ def scenario(args: argparse.Namespace, seed: int) -> Scenario:
         start_replicas=args.start,
         routing=args.routing,
         cold=ColdStarts(median_seconds=args.cold_median),
-        clients=ClientBehavior(connections=args.connections),
+        clients=ClientBehavior(args.connections, timeout_seconds=_timeout(args)),
         loss=Loss(args.source, args.delay, args.jitter, args.loss, tuple(args.outage)),
+        idle_seconds=args.idle,
         seed=seed,
     )
+
+
+def _timeout(args: argparse.Namespace) -> float:
+    if args.timeout is not None:
+        return float(args.timeout)
+    return MAX_HOLD_SECONDS if args.min_replicas == 0 else ClientBehavior().timeout_seconds

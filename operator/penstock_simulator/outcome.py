@@ -38,6 +38,8 @@ class RunSummary:
     reversals_per_hour: float
     target: float = 1 - LATE_SHARE
     """Attainment that the objective requires."""
+    met_start: int = 0
+    """Requests after the warm-up that came at zero replicas and waited for a start."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
@@ -68,6 +70,7 @@ def outcome(run: RunRecord) -> RunSummary:
         mean_cap=float(np.mean([tick.cap for tick in run.moments])) if run.moments else 0.0,
         reversals_per_hour=reversals(run.moments) / hours,
         target=run.scenario.target,
+        met_start=sum(time >= warm for time in run.router.met_start),
     )
 
 

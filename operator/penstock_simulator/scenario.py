@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from penstock_operator.decide.spec.effective import IDLE_SECONDS
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import SignalSource
 from penstock_simulator.batch_time import ServiceModel
@@ -20,7 +21,7 @@ class Routing(StrEnum):
     POWER_OF_TWO = "power-of-two"
     """The less loaded of two pods at random, per request."""
     LEAST_REQUEST = "least-request"
-    """The pod with the fewest requests in flight, as the gateway chooses it."""
+    """The pod with the fewest requests in flight, as the gateway chooses it; requests without a pod are held."""
     CENTRAL_QUEUE = "central-queue"
     """One queue; a free pod pulls its next batch."""
 
@@ -63,6 +64,10 @@ class Loss:
     """(from, until) in seconds of the trace: no source answers at all."""
 
 
+class ImpossibleScenario(ValueError):
+    """Settings that no pool can have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """Everything but the law and the arrivals."""
@@ -80,9 +85,17 @@ class Scenario:
     drain_seconds: float = 120.0
     warm_up_seconds: float = 120.0
     """Time excluded from attainment, but not from cost."""
+    idle_seconds: int = IDLE_SECONDS
+    """Time without a request after which the last replica goes, if `settings.min_replicas` is 0."""
     seed: int = 1
     foresight: bool = False
     """Whether pods requested at t are Ready at t and billed from a cold start before; only for the bound."""
+
+    def __post_init__(self) -> None:
+        if self.settings.min_replicas == 0 and self.routing is not Routing.LEAST_REQUEST:
+            raise ImpossibleScenario(
+                f"minReplicas 0 with {self.routing} routing: requests at zero would be lost; use {Routing.LEAST_REQUEST}, whose gateway holds them"
+            )
 
     @property
     def objective_seconds(self) -> float:

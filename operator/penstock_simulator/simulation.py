@@ -18,6 +18,7 @@ from penstock_simulator.pods.fleet import SimulatedFleet
 from penstock_simulator.pods.routing import Router, Times, router, slices
 from penstock_simulator.pods.scrape import Scraper, law_input
 from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
+from penstock_simulator.zero import LawAtZero
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> RunRecord:
     """Run `law` over `arrivals` (seconds, ascending, from 0) until the last request has ended."""
     fleet = SimulatedFleet(scenario)
     run = RunRecord(scenario, law.name, arrivals, fleet, router(scenario, fleet))
+    if scenario.settings.min_replicas == 0:
+        law = LawAtZero(law, scenario.idle_seconds, lambda: len(run.router.without_pod))
     scraper, state = Scraper(scenario), law.initial(EPOCH)
     horizon = float(arrivals[-1]) if len(arrivals) else 0.0
     now, index, seen = 0.0, 0, 0

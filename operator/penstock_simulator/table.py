@@ -16,7 +16,13 @@ def table(title: str, outcomes: Sequence[RunSummary], fluid_gpu_hours: float) ->
     per_fluid = 1 / fluid_gpu_hours if fluid_gpu_hours > 0 else nan
     rows = [[run.law, *cells(run), f"{run.gpu_hours * per_fluid:.2f}"] for run in outcomes]
     caption = f"fluid bound {fluid_gpu_hours:.2f} GPU-h; attained is of all received requests"
+    caption += "".join(f"\n{run.law}: {_held(run)}" for run in outcomes if run.met_start)
     return grid(title, caption, ("law", *FIGURES, "x fluid"), rows, outcomes)
+
+
+def _held(run: RunSummary) -> str:
+    share = 100 * run.met_start / run.requests
+    return f"{run.met_start} requests, {share:.2f} %, came at zero replicas and waited for a start"
 
 
 def grid(

@@ -30,6 +30,10 @@ class Router(Protocol):
 
     failed: list[float]
     """Arrivals of requests that found no Ready pod, or a full central queue."""
+    without_pod: list[float]
+    """Arrivals of requests that wait for a Ready pod."""
+    met_start: list[float]
+    """Arrivals of all requests that were held."""
 
     def advance(self, times: Times, start: float, end: float) -> None:
         """Route the arrivals of [start, end), slice by slice, and advance every pod to `end`."""
@@ -55,6 +59,8 @@ class PodQueues:
 
     def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
         self.failed: list[float] = []
+        self.without_pod: list[float] = []
+        self.met_start: list[float] = []
         self._fleet = fleet
         self._scenario = scenario
         self._random = np.random.default_rng([scenario.seed, 3])
@@ -66,7 +72,9 @@ class PodQueues:
 
     def waiting(self) -> bool:
         """Return whether any request waits."""
-        return any(pod.head < len(pod.arrivals) for pod in self._fleet.live)
+        return bool(self.without_pod) or any(
+            pod.head < len(pod.arrivals) for pod in self._fleet.live
+        )
 
 
 class PerConnection(PodQueues):
@@ -140,24 +148,46 @@ class PowerOfTwo(PodQueues):
 
 
 class LeastRequest(PodQueues):
-    """The gateway's choice: each request goes to a Ready pod with the fewest requests in flight, of a tie to any."""
+    """The gateway's choice: each request goes to a Ready pod with the fewest requests in flight, of a tie to any.
+
+    Where the pool may be at zero, requests that find no pod are held until one is Ready.
+    """
 
     def advance(self, times: Times, start: float, end: float) -> None:
         """Route request by request; pods advance only when a batch of theirs has ended."""
         for part, begin, until in slices(times, start, end):
-            self._route(part, self._fleet.ready(begin), begin)
+            ready = self._fleet.ready(begin)
+            if ready:
+                self._release(ready, begin)
+                self._route(part, ready, begin)
+            else:
+                self._hold(part.tolist())
             for pod in self._fleet.live:
                 pod.advance(until)
 
-    def _route(self, times: Times, ready: list[SimulatedPod], begin: float) -> None:
-        if not ready:
-            self.failed.extend(times.tolist())
+    def _hold(self, times: list[float]) -> None:
+        if self._scenario.settings.min_replicas == 0:
+            self.without_pod += times
+            self.met_start += times
+        else:
+            self.failed += times
+
+    def _release(self, ready: list[SimulatedPod], begin: float) -> None:
+        """Send what was held, in order of arrival; no batch of it begins before the pod is Ready."""
+        if not self.without_pod:
             return
+        for pod in ready:
+            pod.engine.free_at = max(pod.engine.free_at, begin)
+        waiting, self.without_pod = np.array(self.without_pod), []
+        self._route(waiting, ready, begin)
+
+    def _route(self, times: Times, ready: list[SimulatedPod], begin: float) -> None:
         loads = [pod.in_flight(begin) for pod in ready]
         events = [(_changes(pod, begin), at) for at, pod in enumerate(ready)]
         heapify(events)
         draws = self._random.random(len(times)).tolist()
-        for now, draw in zip(times.tolist(), draws, strict=True):
+        for arrival, draw in zip(times.tolist(), draws, strict=True):
+            now = max(arrival, begin)
             while events[0][0] <= now:
                 at = events[0][1]
                 pod = ready[at]
@@ -169,7 +199,7 @@ class LeastRequest(PodQueues):
             at = ties[int(draw * len(ties))]
             if not least:
                 heappush(events, (now + EVENT_SECONDS, at))
-            ready[at].push((now,))
+            ready[at].push((arrival,))
             loads[at] += 1
 
 
@@ -191,6 +221,8 @@ class CentralQueue:
 
     def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
         self.failed: list[float] = []
+        self.without_pod: list[float] = []
+        self.met_start: list[float] = []
         self._fleet = fleet
         self._depth = scenario.max_queue_depth
         self._timeout = scenario.clients.timeout_seconds

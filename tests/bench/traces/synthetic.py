@@ -1,7 +1,7 @@
 """Synthetic stand-ins for the public traces: the same on every machine, and no measure of anything but the code's running.
 
 `python -m tests.bench.traces.synthetic FOLDER` writes one file of arrival times for each trace of the bench, under the
-trace's name, and `waves.txt` for `make simulate`.
+trace's name, and for `make simulate` the hour `waves.txt` and the day `sparse.txt`.
 """
 
 import gzip
@@ -17,7 +17,12 @@ from tests.bench.control.plan import TRACES
 SECONDS = 3600
 REQUESTS_PER_SECOND = 5.0
 Rates = NDArray[np.float64]
-SIMULATED = "waves.txt"
+SIMULATED, SPARSE = "waves.txt", "sparse.txt"
+DAY_SECONDS = 86400.0
+WORK_HOURS = (8, 18)
+SESSIONS_PER_HOUR, SESSIONS_PER_NIGHT_HOUR = 4.0, 0.5
+SESSION_REQUESTS, THINK_SECONDS = 20, 30.0
+"""Means of geometric and exponential distributions."""
 
 
 def waves(at: Rates) -> Rates:
@@ -58,18 +63,36 @@ def arrivals(trace: str) -> Rates:
     return np.asarray(np.sort(starts + random.random(len(starts))), dtype=np.float64)
 
 
+def sparse_day() -> Rates:
+    """Return the arrivals of a day of a pool that few people use: sessions of requests, and one request at each midnight."""
+    random = np.random.default_rng([7, 100])
+    times: list[float] = []
+    for hour in range(24):
+        rate = SESSIONS_PER_HOUR if hour in range(*WORK_HOURS) else SESSIONS_PER_NIGHT_HOUR
+        for _ in range(random.poisson(rate)):
+            pauses = random.exponential(THINK_SECONDS, random.geometric(1 / SESSION_REQUESTS))
+            times += (3600 * (hour + random.random()) + np.cumsum(pauses)).tolist()
+    arrivals = np.sort(np.array([0.0, *times, DAY_SECONDS]))
+    return np.asarray(arrivals[arrivals <= DAY_SECONDS], dtype=np.float64)
+
+
 def write(folder: Path) -> Path:
     """Write all stand-ins; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for trace, file in TRACES.items():
         (folder / file).write_bytes(gzip.compress(text(trace).encode(), mtime=0))
     (folder / SIMULATED).write_text(text("azure_conv"), encoding="utf-8")
+    (folder / SPARSE).write_text(_lines(sparse_day()), encoding="utf-8")
     return folder
 
 
 def text(trace: str) -> str:
     """Return the content of a stand-in's file, one arrival a line."""
-    return "".join(f"{time:.3f}\n" for time in arrivals(trace))
+    return _lines(arrivals(trace))
+
+
+def _lines(times: Rates) -> str:
+    return "".join(f"{time:.3f}\n" for time in times)
 
 
 if __name__ == "__main__":

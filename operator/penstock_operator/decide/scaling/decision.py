@@ -185,8 +185,11 @@ def propose(
     decision = _manual(step.decision, base) if manual else step.decision
     activity = None
     if may_be_at_zero(effective):
-        activity = observe_activity(None if before is None else before.activity, view, now)
-        decision = zero_step(decision, effective, view, activity, base)
+        known, gateway = None if before is None else before.activity, view.gateway
+        activity = observe_activity(known, observed, gateway.held_requests, now)
+        if is_routed(view):
+            idle = effective.idle_seconds
+            decision = zero_step(decision, idle, observed, gateway, activity)
     return Proposal(
         effective,
         view,

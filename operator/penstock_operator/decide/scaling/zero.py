@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from penstock_api.types.live import ScalingMode
 from penstock_operator.decide.manifests.service import own_service
 from penstock_operator.decide.route import RouteStep, live_route
-from penstock_operator.decide.scaling.law import Decision
+from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.decide.scaling.reasons import ReplicasReason, counted
 from penstock_operator.decide.spec.effective import EffectiveSpec
-from penstock_operator.observed import PodSample, PoolView
+from penstock_operator.observed import GatewayView, PodSample, PoolView
 
 FRESH_SECONDS = 30.0
 """Age of a sample up to which its counter says that no request came since."""
@@ -40,39 +40,45 @@ def never_at_zero(spec: EffectiveSpec) -> EffectiveSpec:
     return replace(spec, law=replace(spec.law, min_replicas=least))
 
 
-def observe_activity(before: Activity | None, view: PoolView, now: float) -> Activity:
+def observe_activity(
+    before: Activity | None, observed: LawInput, held_requests: int, now: float
+) -> Activity:
     """Return the activity after this tick; the time begins at a restart of the operator and at each Ready pod."""
-    received = {uid: sample.requests_received or 0.0 for uid, sample in _newest(view).items()}
+    newest = _newest(observed)
+    received = {uid: sample.requests_received or 0.0 for uid, sample in newest.items()}
     if before is None:
         return Activity(now, now, received)
     grown = any(count > before.received.get(uid, 0.0) for uid, count in received.items())
-    works = any(sample.waiting or sample.running for sample in _newest(view).values())
-    since = [before.last, *(pod.ready_since or 0.0 for pod in view.pods if pod.ready)]
-    last = now if grown or works or view.gateway.held_requests else max(since)
-    return Activity(last, now, {**before.received, **received} if view.pods else {})
+    works = any(sample.waiting or sample.running for sample in newest.values())
+    since = [before.last, *(pod.ready_since or 0.0 for pod in observed.pods if pod.ready)]
+    last = now if grown or works or held_requests else max(since)
+    return Activity(last, now, {**before.received, **received} if observed.pods else {})
 
 
 def zero_step(
-    decision: Decision, spec: EffectiveSpec, view: PoolView, activity: Activity, base: int
+    decision: Decision,
+    idle_seconds: int,
+    observed: LawInput,
+    gateway: GatewayView,
+    activity: Activity,
 ) -> Decision:
-    """Return the law's decision, or the one that leads to zero, keeps it or ends it; `base` is the present count."""
-    if not may_be_at_zero(spec) or not is_routed(view):
-        return decision
-    if base == 0:
-        if view.gateway.held_requests:
-            requests = view.gateway.held_requests
+    """Return the law's decision for a routed pool, or the one that leads to zero, keeps it or ends it."""
+    if observed.replicas == 0:
+        if gateway.held_requests:
+            requests = gateway.held_requests
             why = f"the gateway holds {requests} request{'s' if requests > 1 else ''}"
             return _with_count(
                 decision, max(decision.replicas, 1), ReplicasReason.REQUESTS_HELD, why
             )
         why = "no request came; the first that the gateway holds starts a replica"
         return _with_count(decision, 0, ReplicasReason.IDLE, why)
-    idle = spec.idle_seconds
-    if base > 1 or decision.replicas > 1 or activity.now - activity.last < idle:
+    if observed.replicas > 1 or decision.replicas > 1:
         return decision
-    if not _is_quiet(view, activity.now):
+    if activity.now - activity.last < idle_seconds or not _is_quiet(
+        observed, gateway, activity.now
+    ):
         return decision
-    return _with_count(decision, 0, ReplicasReason.IDLE, f"no request came for {idle} s")
+    return _with_count(decision, 0, ReplicasReason.IDLE, f"no request came for {idle_seconds} s")
 
 
 def is_routed(view: PoolView) -> bool:
@@ -80,13 +86,13 @@ def is_routed(view: PoolView) -> bool:
     return live_route(own_service(view)).step is RouteStep.ROUTED
 
 
-def _is_quiet(view: PoolView, now: float) -> bool:
+def _is_quiet(observed: LawInput, gateway: GatewayView, now: float) -> bool:
     """Return whether every gateway holds what may come, and every pod is Ready and has said that nothing did."""
-    newest, read_at = _newest(view), view.signals.queried_at or now
-    staying = [pod for pod in view.pods if not pod.terminating]
+    newest, read_at = _newest(observed), observed.signals.queried_at or now
+    staying = [pod for pod in observed.pods if not pod.terminating]
     return (
-        view.gateway.holding
-        and not view.gateway.held_requests
+        gateway.holding
+        and not gateway.held_requests
         and bool(staying)
         and all(
             pod.ready
@@ -98,8 +104,8 @@ def _is_quiet(view: PoolView, now: float) -> bool:
     )
 
 
-def _newest(view: PoolView) -> dict[str, PodSample]:
-    ordered = sorted(view.signals.samples, key=lambda sample: sample.time)
+def _newest(observed: LawInput) -> dict[str, PodSample]:
+    ordered = sorted(observed.signals.samples, key=lambda sample: sample.time)
     return {sample.uid: sample for sample in ordered}
 
 
