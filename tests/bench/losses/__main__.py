@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.losses.run import Outcome, Scale, run
+from tests.bench.losses.world import Front
 
 console = Console(width=120)
 
@@ -21,8 +22,17 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument(
+        "--front",
+        type=Front,
+        choices=list(Front),
+        default=Front.GATEWAY,
+        help="Service: clients reach the pods as by kube-proxy, and only pods change",
+    )
     options = parser.parse_args()
-    scale = Scale(options.requests, options.events, options.seed, options.clients)
+    scale = Scale(
+        options.requests, options.events, options.seed, options.clients, front=options.front
+    )
     console.print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {scale}")
     outcome = asyncio.run(run(scale, _print))
     console.print(_table(outcome))
@@ -34,7 +44,7 @@ def main() -> None:
 def _print(so_far: Outcome) -> None:
     tally, events = so_far.tally, so_far.events.total()
     console.print(
-        f"{so_far.seconds:.0f} s: {tally.right} right, {len(tally.failures)} not, {events} events"
+        f"{so_far.seconds:.0f} s: {tally.right} right, {tally.lost.total} lost, {len(tally.failures)} notes, {events} events"
     )
     for note in tally.failures[-5:]:
         console.print(note, markup=False)
@@ -42,14 +52,15 @@ def _print(so_far: Outcome) -> None:
 
 def _table(outcome: Outcome) -> Table:
     tally = outcome.tally
-    sent = tally.right + len(tally.lost) + len(tally.wrong)
+    sent = tally.right + tally.lost.total + tally.wrong.total
     cuts = quantiles(tally.latencies, n=1000)
     table = Table("figure", "value", title="Losses")
     for name, value in {
         "answered right": f"{tally.right} of {sent}",
-        "lost": len(tally.lost),
-        "answered twice": len(tally.twice),
-        "answered wrong": len(tally.wrong),
+        "lost": tally.lost.total,
+        "answered twice": tally.twice.total,
+        "answered wrong": tally.wrong.total,
+        "sent again by clients of a killed Envoy": tally.sent_again,
         "requests/s": f"{sent / outcome.seconds:.0f}",
         "p50, p99, p99.9": ", ".join(f"{1000 * cuts[at]:.0f} ms" for at in (499, 989, 998)),
         "events": outcome.events.total(),

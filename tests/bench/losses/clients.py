@@ -15,7 +15,23 @@ PADDING: Final = 200
 """Digits of a small body; each `LARGE_EVERY`th has `LARGE_PADDING`."""
 LARGE_EVERY, LARGE_PADDING = 50, 200_000
 MAX_NOTES: Final = 100
+PAUSE_SECONDS: Final = 0.1
+"""Pause of a client whose request was lost, or that sends one again."""
 Target = Callable[[], tuple[str, int]]
+
+
+@dataclass(slots=True)
+class Notes:
+    """A count, with the first `MAX_NOTES` of what was counted."""
+
+    total: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Count one."""
+        self.total += 1
+        if len(self.examples) < MAX_NOTES:
+            self.examples.append(text)
 
 
 @dataclass(slots=True)
@@ -23,24 +39,27 @@ class Tally:
     """What became of the requests."""
 
     right: int = 0
-    lost: list[str] = field(default_factory=list)
+    lost: Notes = field(default_factory=Notes)
     """Requests without an answer of status 200, with what came instead and when."""
-    wrong: list[str] = field(default_factory=list)
-    twice: list[str] = field(default_factory=list)
+    wrong: Notes = field(default_factory=Notes)
+    twice: Notes = field(default_factory=Notes)
     """Bytes that came after an answer."""
+    sent_again: int = 0
+    """Times that clients sent a request again since the Envoy that had it was killed."""
     latencies: list[float] = field(default_factory=list)
     """Seconds, of every tenth request."""
 
     @property
     def failures(self) -> list[str]:
         """Everything that must not be."""
-        return [*self.lost, *self.wrong, *self.twice]
+        return [*self.lost.examples, *self.wrong.examples, *self.twice.examples]
 
 
 class _Connection(asyncio.Protocol):
     """A connection with at most one request on it."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, address: str) -> None:
+        self.address = address
         self._tally = tally
         self._data = b""
         self._waiting: asyncio.Future[tuple[bytes, bytes]] | None = None
@@ -75,7 +94,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         waiting = self._waiting
         if waiting is None or waiting.done():
-            self._tally.twice.append(f"{data[:80]!r} came after an answer")
+            self._tally.twice.add(f"{data[:80]!r} came after an answer")
             self.close()
             return
         self._data += data
@@ -89,7 +108,7 @@ class _Connection(asyncio.Protocol):
             return
         self._data = b""
         if len(body) > length:
-            self._tally.twice.append(f"{body[length:][:80]!r} came after an answer")
+            self._tally.twice.add(f"{body[length:][:80]!r} came after an answer")
         self.usable = b"connection: close" not in fields
         waiting.set_result((head, body[:length]))
 
@@ -103,6 +122,8 @@ class Clients:
     enough: int
     busy: Callable[[], bool]
     tally: Tally = field(default_factory=Tally)
+    is_down: Callable[[str], bool] = lambda _: False
+    """Whether the Envoy at an address was killed: clients send again what it had."""
     _numbers: int = 0
     _begin: float = field(default_factory=time.monotonic)
 
@@ -119,14 +140,11 @@ class Clients:
             begin = time.monotonic()
             try:
                 async with asyncio.timeout(REQUEST_SECONDS):
-                    if connection is None or not connection.usable:
-                        if connection is not None:
-                            connection.close()
-                        connection = await self._connect()
-                    head, body = await connection.send(_request(number))
+                    connection, head, body = await self._exchange(connection, number)
             except (OSError, TimeoutError) as error:
                 self._note(self.tally.lost, number, f"{type(error).__name__} {error}")
                 connection = None
+                await asyncio.sleep(PAUSE_SECONDS)
                 continue
             self._judge(number, head, body)
             if number % 10 == 0:
@@ -135,10 +153,31 @@ class Clients:
             await asyncio.sleep(0.2)  # a second answer would come now
             connection.close()
 
-    async def _connect(self) -> _Connection:
-        address, port = self.target()
+    async def _exchange(
+        self, connection: _Connection | None, number: int
+    ) -> tuple[_Connection, bytes, bytes]:
+        """Return the connection in use, and head and body of the answer."""
+        while True:
+            address, port = self.target()
+            try:
+                if connection is None or not connection.usable:
+                    if connection is not None:
+                        connection.close()
+                        connection = None
+                    connection = await self._connect(address, port)
+                return connection, *await connection.send(_request(number))
+            except OSError:
+                if not self.is_down(address if connection is None else connection.address):
+                    raise
+            connection = None
+            self.tally.sent_again += 1
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _connect(self, address: str, port: int) -> _Connection:
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: _Connection(self.tally), address, port)
+        _, connection = await loop.create_connection(
+            lambda: _Connection(self.tally, address), address, port
+        )
         return connection
 
     def _judge(self, number: int, head: bytes, body: bytes) -> None:
@@ -150,9 +189,8 @@ class Clients:
         else:
             self.tally.right += 1
 
-    def _note(self, notes: list[str], number: int, what: str) -> None:
-        if len(notes) < MAX_NOTES:
-            notes.append(f"request {number} at {time.monotonic() - self._begin:.1f} s: {what}")
+    def _note(self, notes: Notes, number: int, what: str) -> None:
+        notes.add(f"request {number} at {time.monotonic() - self._begin:.1f} s: {what}")
 
 
 def _request(number: int) -> bytes:

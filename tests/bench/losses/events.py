@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Final
 
-from tests.bench.losses.world import Gateway, World
+from tests.bench.losses.world import Front, Gateway, World
 from tests.support.gateway.stack import kill
 
 MAX_PODS: Final = 6
@@ -38,6 +38,11 @@ async def kill_pod(world: World) -> None:
     await world.kill_pod()
 
 
+async def evict_pod(world: World) -> None:
+    """An eviction of a pod, which a new one replaces."""
+    await world.evict_pod()
+
+
 async def to_zero_and_back(world: World) -> None:
     """No pod for a while: the gateways hold what comes."""
     replicas = world.replicas
@@ -53,6 +58,17 @@ async def kill_controller(world: World) -> None:
         await asyncio.sleep(world.random.uniform(0, 1))
         await gateway.stack.start_controller()
         await gateway.stack.until_ready()
+
+
+async def kill_envoy(world: World) -> None:
+    """SIGKILL of an Envoy, which the kubelet starts again; clients send again what it had."""
+    async with _own_gateway(world) as gateway:
+        world.down.add(gateway.stack.host)
+        await kill(gateway.stack.envoy)
+        await asyncio.sleep(world.random.uniform(0, 1))
+        await gateway.stack.start_envoy()
+        await gateway.stack.until_ready()
+        world.down.discard(gateway.stack.host)
 
 
 async def roll_gateway(world: World) -> None:
@@ -74,7 +90,7 @@ async def stall_endpoints(world: World) -> None:
 
 async def lose_api_server(world: World) -> None:
     """The API server goes away, and has forgotten old versions when it returns."""
-    async with API_SERVER:
+    async with world.api_server:
         await world.api.stop()
         await asyncio.sleep(world.random.uniform(*STALL_SECONDS))
         await world.api.start()
@@ -82,21 +98,22 @@ async def lose_api_server(world: World) -> None:
             await world.api.expire()
 
 
-API_SERVER: Final = asyncio.Lock()
-KINDS: Final[Mapping[Callable[[World], Awaitable[None]], int]] = {
-    scale_up: 15,
-    scale_down: 15,
-    roll_pods: 5,
-    kill_pod: 25,
-    to_zero_and_back: 3,
-    kill_controller: 10,
-    roll_gateway: 4,
-    stall_endpoints: 18,
-    lose_api_server: 5,
+Kinds = Mapping[Callable[[World], Awaitable[None]], int]
+OF_PODS: Final[Kinds] = {scale_up: 15, scale_down: 15, roll_pods: 5, kill_pod: 20, evict_pod: 5}
+KINDS: Final[Mapping[Front, Kinds]] = {
+    Front.SERVICE: OF_PODS,
+    Front.GATEWAY: {
+        **OF_PODS,
+        to_zero_and_back: 3,
+        kill_controller: 8,
+        kill_envoy: 4,
+        roll_gateway: 4,
+        stall_endpoints: 16,
+        lose_api_server: 5,
+    },
 }
 """Each with its weight."""
-ORDERLY: Final = asyncio.Semaphore(3)
-"""Events at a time."""
+AT_A_TIME: Final = 3
 
 
 @dataclass(slots=True)
@@ -107,20 +124,22 @@ class Events:
     progress: Callable[[], int]
     happened: Counter[str] = field(default_factory=Counter)
     done: bool = False
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_A_TIME))
 
     async def run(self, count: int, requests: int, *, each: bool) -> None:
         """Start each event when its time has come, and wait for all of them."""
         random = self.world.random
         times = sorted(random.uniform(0, requests) for _ in range(count))
-        kinds = random.choices(list(KINDS), list(KINDS.values()), k=count)
+        known = KINDS[self.world.front]
+        kinds = random.choices(list(known), list(known.values()), k=count)
         if each:
-            kinds = list(islice(cycle(random.sample(list(KINDS), len(KINDS))), count))
+            kinds = list(islice(cycle(random.sample(list(known), len(known))), count))
         try:
             async with asyncio.TaskGroup() as tasks:
                 for time, kind in zip(times, kinds, strict=True):
                     while self.progress() < time:  # noqa: ASYNC110  other coroutines count
                         await asyncio.sleep(0.02)
-                    await ORDERLY.acquire()
+                    await self._slots.acquire()
                     tasks.create_task(self._one(kind))
         finally:
             self.done = True
@@ -130,7 +149,7 @@ class Events:
             await kind(self.world)
             self.happened[getattr(kind, "__name__", "").replace("_", " ")] += 1
         finally:
-            ORDERLY.release()
+            self._slots.release()
 
 
 @asynccontextmanager

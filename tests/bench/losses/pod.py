@@ -1,7 +1,7 @@
-"""A pod that answers right or not at all, as a process: `python -m tests.bench.losses.pod ADDRESS PORT SEED`.
+"""A pod that answers right or not at all, as a process: `python -m tests.bench.losses.pod ADDRESS PORT SEED ACCEPT`.
 
 A POST of a number is answered with `answer(number)` after up to 20 ms. At SIGTERM the pod goes on serving, as a runtime
-does, closes each connection with its next answer, and ends half a second after the last request.
+does, for ACCEPT seconds at least, closes each connection with its next answer, and ends half a second after the last request.
 """
 
 import asyncio
@@ -34,13 +34,14 @@ class Pod:
         self.in_flight = 0
         self.last = time.monotonic()
 
-    async def run(self, address: str, port: int) -> None:
-        """Serve until SIGTERM, and then until the last request."""
+    async def run(self, address: str, port: int, accept_seconds: float) -> None:
+        """Serve until SIGTERM, then for `accept_seconds`, and then until the last request."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.ending.set)
         server = await loop.create_server(lambda: Connection(self), address, port)
         print("listening", flush=True)
         await self.ending.wait()
+        await asyncio.sleep(accept_seconds)
         self.last = time.monotonic()
         while self.in_flight or time.monotonic() - self.last < QUIET_SECONDS:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -89,4 +90,4 @@ class Connection(asyncio.Protocol):
 
 
 if __name__ == "__main__":
-    asyncio.run(Pod(int(sys.argv[3])).run(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(Pod(int(sys.argv[3])).run(sys.argv[1], int(sys.argv[2]), float(sys.argv[4])))

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.bench.losses.clients import Clients, Tally
 from tests.bench.losses.events import Events
-from tests.bench.losses.world import World
+from tests.bench.losses.world import Front, World
 from tests.support.gateway import api_server
 
 WATCH_SECONDS: Final = 30.0
@@ -26,6 +26,7 @@ class Scale:
     clients: int = 32
     pods: int = 4
     gateways: int = 2
+    front: Front = Front.GATEWAY
     each: bool = False
     """Whether each kind of event happens equally often, instead of by its weight."""
 
@@ -42,12 +43,18 @@ class Outcome:
 async def run(scale: Scale, watch: Callable[[Outcome], None] | None = None) -> Outcome:
     """Send the requests while the events happen; `watch` gets what happened so far, every `WATCH_SECONDS`."""
     async with api_server.serving() as api:
-        world = World(random.Random(scale.seed), scale.pods, api)  # noqa: S311
+        world = World(random.Random(scale.seed), scale.pods, api, scale.front)  # noqa: S311
         try:
             await world.start(scale.gateways)
             tally = Tally()
             events = Events(world, lambda: tally.right)
-            clients = Clients(world.target, scale.requests, lambda: not events.done, tally)
+            clients = Clients(
+                world.target,
+                scale.requests,
+                lambda: not events.done,
+                tally,
+                is_down=lambda address: address in world.down,
+            )
             begin = time.monotonic()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_report(watch, tally, events, begin))

@@ -6,13 +6,14 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from penstock_api import names
 from penstock_api.hold import HoldLimits
 from tests.support.gateway import api_server
 from tests.support.gateway.api_server import ApiServer
-from tests.support.gateway.stack import Process, Stack, stack
+from tests.support.gateway.stack import Process, Stack, own_network, stack
 
 POOL: Final = "demo"
 PORT: Final = 10001
@@ -23,6 +24,17 @@ PROXY_SECONDS: Final = 1.0
 """Largest delay after which clients' connections follow a change of the gateway's pods, as with kube-proxy."""
 UNREADY_SECONDS: Final = 1.0
 """Largest delay after which the kubelet reports a killed pod."""
+LINGER_SECONDS: Final = 5.0
+"""Time for which a pod behind a Service accepts requests after SIGTERM, as the runtime does."""
+NOWHERE: Final = 9
+"""Host number of an address at which nothing listens: that of a Service without endpoints."""
+
+
+class Front(StrEnum):
+    """What clients reach."""
+
+    GATEWAY = "Gateway"
+    SERVICE = "Service"
 
 
 @dataclass(slots=True)
@@ -42,11 +54,19 @@ class World:
     random: random.Random
     replicas: int
     api: ApiServer
-    network: str = ""
+    front: Front = Front.GATEWAY
+    network: str = field(default_factory=own_network)
+    """Of the pods."""
     gateways: list[Gateway] = field(default_factory=list)
     """Those that new connections reach."""
     pods: dict[str, Process] = field(default_factory=dict)
     """Pods that are not being deleted."""
+    endpoints: dict[str, str] = field(default_factory=dict)
+    """Addresses of the pods by name, which a plain Service leads new connections to; kube-proxy follows later."""
+    down: set[str] = field(default_factory=set)
+    """Addresses of gateways whose Envoy was killed and is not ready again."""
+    api_server: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the event that takes the API server away."""
     _started: int = 0
     _ends: dict[asyncio.Task[None], Process] = field(default_factory=dict)
     """Pods that are being deleted."""
@@ -57,7 +77,7 @@ class World:
         service = api_server.service(POOL, PORT)
         service["metadata"]["annotations"][names.ANNOTATION_GATEWAY_HOLD] = HOLD.as_annotation()
         await self.api.put("services", service)
-        for _ in range(gateways):
+        for _ in range(gateways if self.front is Front.GATEWAY else 0):
             self.gateways.append(await self.new_gateway())
         await self.scale(self.replicas)
 
@@ -75,13 +95,15 @@ class World:
 
     def target(self) -> tuple[str, int]:
         """Return the address that a new connection reaches."""
+        if self.front is Front.SERVICE:
+            addresses = list(self.endpoints.values()) or [f"{self.network}.{NOWHERE}"]
+            return self.random.choice(addresses), names.CLIENT_PORT
         return self.random.choice(self.gateways).stack.host, PORT
 
     async def new_gateway(self) -> Gateway:
         """Start a gateway, and return it once it is Ready."""
         life = AsyncExitStack()
         own = await life.enter_async_context(stack(SETTINGS, self.api))
-        self.network = self.network or own.network
         await asyncio.gather(own.start_controller(), own.start_envoy())
         await own.until_ready()
         return Gateway(own, life)
@@ -118,20 +140,29 @@ class World:
         await process.wait()
         await asyncio.sleep(self.random.uniform(0, UNREADY_SECONDS))
         await self.api.delete("pods", name)
+        self._leave_service(name)
+        await self.scale(self.replicas)
+
+    async def evict_pod(self) -> None:
+        """Delete a pod; a new one replaces it."""
+        async with self._pool:
+            if self.pods:
+                await self._delete_pod(self.random.choice(sorted(self.pods)))
         await self.scale(self.replicas)
 
     async def _start_pod(self) -> None:
         number = self._started % ADDRESSES
         name, self._started = f"pod-{self._started}-{number}", self._started + 1
-        home = self.gateways[0].stack
         address = f"{self.network}.{10 + number}"
-        words = ("-m", "tests.bench.losses.pod", address, str(names.CLIENT_PORT), str(number))
+        linger = LINGER_SECONDS if self.front is Front.SERVICE else 0.0
+        words = (address, str(names.CLIENT_PORT), str(number), str(linger))
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *words, stdout=asyncio.subprocess.PIPE, env=home.environ()
+            sys.executable, "-m", "tests.bench.losses.pod", *words, stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
         assert await process.stdout.readline() == b"listening\n"
         self.pods[name] = process
+        self.endpoints[name] = address
         await self.api.put("pods", api_server.pod(name, POOL, address))
 
     async def _delete_pod(self, name: str) -> None:
@@ -141,8 +172,14 @@ class World:
         address = f"{self.network}.{10 + number}"
         await self.api.put("pods", api_server.pod(name, POOL, address, deleting=True))
         process.terminate()
+        self._leave_service(name)
         task = asyncio.create_task(self._forget(name, process))
         self._ends[task] = process
+
+    def _leave_service(self, name: str) -> None:
+        """Let kube-proxy forget a pod some time later."""
+        delay = self.random.uniform(0, PROXY_SECONDS)
+        asyncio.get_running_loop().call_later(delay, self.endpoints.pop, name)
 
     async def _forget(self, name: str, process: Process) -> None:
         await process.wait()

@@ -200,6 +200,11 @@ class Stack:
                 await process.wait()
 
 
+def own_network() -> str:
+    """Return the first three numbers of addresses that no other test has; pytest-randomly seeds `random` alike in every test."""
+    return f"127.{16 + secrets.randbelow(230)}.{secrets.randbelow(256)}"
+
+
 async def kill(process: Process | None) -> None:
     """SIGKILL, and wait."""
     assert process is not None
@@ -214,8 +219,7 @@ async def stack(
     """Run an API server stand-in, or use that of another gateway; `settings` are variables of the environment."""
     # short, since a socket's path has at most 108 bytes
     folder = Path(tempfile.mkdtemp(prefix="penstock-gateway-"))
-    # no other test's addresses; pytest-randomly seeds `random` alike in every test
-    network = f"127.{16 + secrets.randbelow(230)}.{secrets.randbelow(256)}"
+    network = own_network()
     serving = nullcontext(api) if api else api_server.serving()
     async with serving as server, aiohttp.ClientSession() as session:
         running = Stack(folder, server, network, dict(settings or {}), session=session)

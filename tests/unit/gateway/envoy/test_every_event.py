@@ -13,16 +13,25 @@ from tests.bench.losses.clients import Clients, Tally
 from tests.bench.losses.events import KINDS
 from tests.bench.losses.pod import answer
 from tests.bench.losses.run import Scale, run
+from tests.bench.losses.world import Front
 
 
 async def test_every_request_has_one_right_answer_whatever_happens() -> None:
-    outcome = await run(
-        Scale(requests=2000, events=len(KINDS), seed=1, clients=16, pods=3, each=True)
-    )
+    kinds = len(KINDS[Front.GATEWAY])
+    outcome = await run(Scale(requests=2000, events=kinds, seed=1, clients=16, pods=3, each=True))
     assert outcome.tally.failures == []
     assert outcome.tally.right >= 2000
-    assert outcome.events.total() == len(KINDS)
+    assert outcome.events.total() == kinds
     assert set(outcome.events.values()) == {1}
+
+
+async def test_a_service_loses_the_requests_of_a_killed_pod() -> None:
+    kinds = len(KINDS[Front.SERVICE])
+    outcome = await run(
+        Scale(2000, kinds, seed=1, clients=16, pods=3, each=True, front=Front.SERVICE)
+    )
+    assert outcome.tally.lost.total > 0
+    assert outcome.tally.wrong.total == outcome.tally.twice.total == 0
 
 
 @asynccontextmanager
@@ -80,5 +89,5 @@ async def test_a_broken_promise_is_counted(
 ) -> None:
     monkeypatch.setattr("tests.bench.losses.clients.REQUEST_SECONDS", 0.5)
     tally = await sent_to(reply)
-    assert len(getattr(tally, kind)) == 1
+    assert getattr(tally, kind).total == 1
     assert len(tally.failures) == 1
