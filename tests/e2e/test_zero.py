@@ -3,8 +3,10 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Mapping
 from itertools import cycle, islice
 from pathlib import Path
+from statistics import median
 
 import aiohttp
 import pytest
@@ -16,7 +18,7 @@ from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.load.samples import HEADERS, SampleRequest, sample_requests
 
-REQUESTS, FEATURES = 200, 8
+REQUESTS, MANY_REQUESTS, FEATURES = 200, 1000, 8
 SCALING = {"mode": "Auto", "minReplicas": 0, "maxReplicas": 2, "scaleToZero": {"idleSeconds": 30}}
 DECISION_SECONDS = 3.0
 """Bound of the operator's decision on a busy machine; the figure has the time."""
@@ -40,13 +42,15 @@ def controllers(pods: list[Object]) -> list[int]:
     return [pid for pid, words in command.items() if b"penstock_gateway" in words]
 
 
-async def send(url: str, request: SampleRequest, ends: list[float]) -> str:
+async def send(
+    url: str, request: SampleRequest, ends: list[float], headers: Mapping[str, str] = HEADERS
+) -> str:
     """Send one request; return its status, or what was wrong with the answer."""
     limits = aiohttp.ClientTimeout(total=240)
     try:
         async with (
             aiohttp.ClientSession(timeout=limits) as session,
-            session.post(url, data=request.body, headers=HEADERS) as answer,
+            session.post(url, data=request.body, headers=headers) as answer,
         ):
             body = await answer.read()
             ends.append(time.monotonic())
@@ -56,18 +60,37 @@ async def send(url: str, request: SampleRequest, ends: list[float]) -> str:
         return repr(error)
 
 
-@pytest.mark.own_cluster
-async def test_requests_at_zero_start_a_replica_and_are_all_answered(
-    make_pool: MakePool, api: Api, operator: InstalledOperator, figure: Figure
-) -> None:
+async def idle_pool(make_pool: MakePool) -> PoolHandle:
+    """Return a routed pool that is at zero."""
     pool = make_pool("sparse", routing={"mode": "Gateway"}, scaling=SCALING)
     await asyncio.to_thread(pool.await_condition, "Routed", "True", seconds=120)
     await asyncio.to_thread(pool.await_condition, "Ready", "True", "IdleAtZero", seconds=120)
     await asyncio.to_thread(until, "no pod is left", lambda: not pool.pods(), seconds=60)
+    return pool
+
+
+def requests_of(pool: PoolHandle, number: int) -> tuple[str, list[SampleRequest]]:
+    """Return the URL of the pool's model, and requests to it."""
     url = f"{pool.url()}/v2/models/{pool.name}/infer"
+    return url, list(islice(cycle(sample_requests(1, 1, FEATURES)), number))
+
+
+async def await_a_ready_pod(pool: PoolHandle) -> float:
+    """Return the time at which a pod was first seen Ready."""
+    await asyncio.to_thread(
+        until, "a pod is ready", lambda: any(map(is_ready, pool.pods())), seconds=90, every=0.02
+    )
+    return time.monotonic()
+
+
+@pytest.mark.own_cluster
+async def test_requests_at_zero_start_a_replica_and_are_all_answered(
+    make_pool: MakePool, api: Api, operator: InstalledOperator, figure: Figure
+) -> None:
+    pool = await idle_pool(make_pool)
+    url, requests = requests_of(pool, REQUESTS)
     ends: list[float] = []
     began = time.monotonic()
-    requests = islice(cycle(sample_requests(1, 1, FEATURES)), REQUESTS)
     waiting = [asyncio.create_task(send(url, request, ends)) for request in requests]
     await asyncio.to_thread(
         until, "the operator decides", lambda: replicas(api, pool) == 1, seconds=20, every=0.02
@@ -75,14 +98,38 @@ async def test_requests_at_zero_start_a_replica_and_are_all_answered(
     decided = time.monotonic() - began
     for pid in controllers(gateway_pods(api, pool)):
         kernel.kill(pid)
-    await asyncio.to_thread(
-        until, "a pod is ready", lambda: any(map(is_ready, pool.pods())), seconds=90, every=0.02
-    )
-    ready = time.monotonic()
+    ready = await await_a_ready_pod(pool)
     answers = Counter(await asyncio.gather(*waiting))
     assert answers == {"right": REQUESTS}
     assert decided < DECISION_SECONDS
     figure(
         f"zero: {REQUESTS} held, all answered, both controllers of the gateway killed meanwhile; decided after"
         f" {decided:.2f} s, ready after {ready - began:.1f} s, first answer {(min(ends) - ready) * 1000:.0f} ms later"
+    )
+
+
+@pytest.mark.long
+@pytest.mark.own_cluster
+async def test_a_thousand_requests_at_zero_are_answered_in_the_order_of_their_priority(
+    make_pool: MakePool, api: Api, operator: InstalledOperator, figure: Figure
+) -> None:
+    """The urgent half comes last; each of the two gateways releases its own part in order."""
+    pool = await idle_pool(make_pool)
+    url, requests = requests_of(pool, MANY_REQUESTS)
+    ends: dict[str, list[float]] = {"10": [], "1": []}
+    half, waiting = MANY_REQUESTS // 2, []
+    began = time.monotonic()
+    for priority, part in (("10", requests[:half]), ("1", requests[half:])):
+        headers = {**HEADERS, "X-Penstock-Priority": priority}
+        waiting += [
+            asyncio.create_task(send(url, request, ends[priority], headers)) for request in part
+        ]
+    ready = await await_a_ready_pod(pool)
+    answers = Counter(await asyncio.gather(*waiting))
+    assert answers == {"right": MANY_REQUESTS}
+    assert max(ends["1"]) < median(ends["10"])
+    figure(
+        f"zero: {MANY_REQUESTS} held, all answered; ready after {ready - began:.1f} s, first answer"
+        f" {(min(*ends['1'], *ends['10']) - ready) * 1000:.0f} ms later, the urgent half by"
+        f" {max(ends['1']) - ready:.1f} s, the other by {max(ends['10']) - ready:.1f} s"
     )
