@@ -10,7 +10,7 @@ from penstock_kubectl.errors import PluginError
 from penstock_kubectl.explain import explain
 from penstock_kubectl.simulate import simulate
 
-MIN_WIDTH = 140
+MIN_WIDTH = 160
 """Minimum width of the output if it is not a terminal, so that tables are not truncated."""
 COMMANDS = {"explain": explain, "simulate": simulate}
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import exp
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock_api.pod_contract import CurveSums, LimitsUpdate
 from penstock_api.types.live import ScalingMode
@@ -30,6 +30,15 @@ FIRST_STARTUP_P90 = 120.0
 """Start-up time in seconds before any was observed, as in the law's prior."""
 
 
+class CaseLabels(NamedTuple):
+    """What the table says of a simulated case."""
+
+    name: str
+    law: str
+    replicas: str
+    """The range of the count, or the fixed one."""
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyCase:
     """The pool under one set of policies."""
@@ -53,6 +62,13 @@ class PolicyCase:
         desired = self.subject.pool.status.desired_replicas
         live = self.effective.replicas if desired is None else desired
         return max(modes.base_replicas(self.effective, live), 1)
+
+    @property
+    def labels(self) -> CaseLabels:
+        """The case as the table shows it."""
+        law = self.effective.law
+        replicas = f"{law.min_replicas}-{law.max_replicas}" if self.moves else f"{self.count}"
+        return CaseLabels(self.name, self.effective.algorithm.value, replicas)
 
     @property
     def published(self) -> LimitsUpdate | None:

@@ -1,6 +1,7 @@
 """Argument parser of `kubectl penstock`."""
 
 import argparse
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -8,6 +9,7 @@ EPILOG = """examples:
   kubectl penstock explain chat -n team-a
   kubectl penstock simulate chat -n team-a --policy proposed.yaml --last 6h --plot proposed.html
   kubectl penstock simulate chat -n team-a --policy proposed.yaml --trace arrivals.txt
+  kubectl penstock simulate chat -n team-a --last 6h --savings
 """
 
 
@@ -50,6 +52,17 @@ def parser() -> argparse.ArgumentParser:
         "--startup-p90", type=duration, help="overrides the observed start-up time, e.g. 90s"
     )
     simulate.add_argument("--start", type=int, help="Ready replicas at the start")
+    simulate.add_argument(
+        "--savings",
+        action="store_true",
+        help="also simulate the lowest fixed count that attains and an HPA at 70 %% GPU utilization",
+    )
+    simulate.add_argument(
+        "--price",
+        type=price,
+        metavar="AMOUNT",
+        help="price of an hour of a replica; default: status.cost.perReplicaHour",
+    )
     simulate.add_argument("--seed", type=int, default=1)
     simulate.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a plot as .png, .svg, .pdf or .html"
@@ -84,6 +97,19 @@ def duration(text: str) -> float:
             f"invalid duration {text!r}: expected more than 0 and at most one year"
         )
     return seconds
+
+
+def price(text: str) -> Decimal:
+    """Return a price that is not negative."""
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if amount.is_nan() or not 0 <= amount < Decimal(10) ** 9:
+        raise argparse.ArgumentTypeError(
+            f"invalid price {text!r}: expected a number that is not negative, e.g. 2.50"
+        )
+    return amount
 
 
 def pair(text: str) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from penstock_api.types.status import CostStatus
 from penstock_kubectl.pool_context import PoolContext
+from penstock_kubectl.savings import ReplicaPrice
 from penstock_operator.decide.cost.prices import money
 
 NO_PRICES = "no policy that selects the pool has spec.pricing"
@@ -36,14 +37,14 @@ def amount(cost: CostStatus, value: str | None) -> str:
     return UNKNOWN if value is None else f"{value} {cost.currency}"
 
 
-def replicas_cost(cost: CostStatus | None, replicas: float) -> Decimal | None:
-    """Return the price of an hour of this many replicas at the mean price of today's; None if it is unknown."""
+def replica_price(cost: CostStatus | None) -> ReplicaPrice | None:
+    """Return the mean price of a replica; None if it is unknown."""
     if cost is None or cost.per_replica_hour is None:
         return None
-    return Decimal(cost.per_replica_hour) * Decimal(replicas)
+    return ReplicaPrice(Decimal(cost.per_replica_hour), cost.currency or "")
 
 
-def replicas_cost_text(cost: CostStatus | None, replicas: float) -> str:
-    """Return that price without its currency; a dash if it is unknown."""
-    price = replicas_cost(cost, replicas)
-    return "-" if price is None else money(price)
+def replicas_cost(cost: CostStatus | None, replicas: int) -> str:
+    """Return the price of an hour of this many replicas at the mean price of today's, without currency; a dash if unknown."""
+    price = replica_price(cost)
+    return "-" if price is None else money(replicas * price.per_hour)

@@ -11,7 +11,7 @@ from rich.text import Text
 from penstock_api.conditions import Condition, ConditionStatus
 from penstock_api.types.decision import LastDecision
 from penstock_api.types.status import CostStatus
-from penstock_kubectl.cost_text import cost, replicas_cost_text
+from penstock_kubectl.cost_text import cost, replicas_cost
 from penstock_kubectl.history import History
 from penstock_kubectl.pool_context import PoolContext
 from penstock_kubectl.sparkline import chart, extent
@@ -112,7 +112,7 @@ def _alternatives(last: LastDecision, cost: CostStatus | None) -> Table:
         chosen = option.replicas == last.replicas and option.cap == last.cap
         table.add_row(
             f"{option.replicas}", f"{option.cap}", f"{option.accelerators}",
-            replicas_cost_text(cost, option.replicas), f"{option.utilization_percent} %",
+            replicas_cost(cost, option.replicas), f"{option.utilization_percent} %",
             option.predicted_p99_milliseconds or "-", VERDICTS.get(option.verdict, escape(option.verdict)),
             style="bold" if chosen else "",
         )  # fmt: skip

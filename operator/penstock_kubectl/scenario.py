@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from penstock_kubectl.cases import PolicyCase
+from penstock_kubectl.cases import CaseLabels
 from penstock_kubectl.pool_context import PoolContext
+from penstock_kubectl.savings import ReplicaPrice, Saving
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.outcome import RunSummary
 from penstock_simulator.pods.routing import Times
@@ -32,6 +33,9 @@ class Comparison:
     """Simulated cases of a pool in the same world."""
 
     world: RecordedWorld
-    cases: tuple[PolicyCase, ...]
+    cases: tuple[CaseLabels, ...]
     runs: tuple[RunRecord, ...]
     outcomes: tuple[RunSummary, ...]
+    price: ReplicaPrice | None = None
+    """None: costs are device hours."""
+    savings: tuple[Saving, ...] = ()

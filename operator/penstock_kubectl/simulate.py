@@ -3,9 +3,11 @@
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 from rich.console import Console
@@ -16,6 +18,7 @@ from penstock_api.types.live import ScalingMode
 from penstock_api.types.model import Task
 from penstock_kubectl import prometheus, simulate_view
 from penstock_kubectl.cases import (
+    CaseLabels,
     ObservedLaw,
     PolicyCase,
     WhatIfRequest,
@@ -25,14 +28,27 @@ from penstock_kubectl.cases import (
     startup_p90,
 )
 from penstock_kubectl.cluster import ClusterClient
+from penstock_kubectl.cost_text import replica_price
 from penstock_kubectl.errors import NotEnoughData, PluginError
 from penstock_kubectl.explain import read
 from penstock_kubectl.history import DemandHistory, TimeRange, demand, span
 from penstock_kubectl.pool_context import PoolContext, policy_object, with_policies
+from penstock_kubectl.savings import (
+    HPA,
+    ReplicaPrice,
+    Saving,
+    baseline_cap,
+    baseline_law,
+    fixed_scenario,
+    free_scenario,
+    lowest_count,
+)
 from penstock_kubectl.scenario import Comparison, RecordedWorld
+from penstock_operator.decide.scaling.law import Law
 from penstock_operator.observed import PolicyObject
 from penstock_simulator.arrivals import steps
-from penstock_simulator.outcome import outcome
+from penstock_simulator.outcome import RunSummary, outcome
+from penstock_simulator.scenario import Scenario
 from penstock_simulator.simulation import RunRecord
 from penstock_simulator.simulation import simulate as run_world
 from penstock_simulator.traces import UnreadableTrace, read_trace
@@ -42,6 +58,7 @@ NO_TOKENS = (
     "spec.model.task is TextGeneration, and the simulator models batches of rows, not steps of generation:"
     " try the policy as a candidate, in shadow (docs/reference/policies.md)"
 )
+FIXED = "--savings: scaling.mode {} fixes the replica count, so the law saves nothing: simulate the law by --mode Auto"
 WARM_UP_SHARE = 0.1
 """Limit of the warm-up relative to the length, so that attainment covers most of a short history."""
 MAX_UNKNOWN = 0.2
@@ -61,9 +78,10 @@ def simulate(args: argparse.Namespace, console: Console) -> int:
         proposed = [policy for file in args.policy for policy in read_policies(file)]
         name = "with " + ", ".join(file.name for file in args.policy)
         cases.append(case(name, subject, with_policies(subject, proposed), options))
-    runs = _runs(world, cases, console)
-    compared = Comparison(world, tuple(cases), tuple(runs), tuple(map(outcome, runs)))
+    compared = _compare(args, world, cases, console)
     console.print(simulate_view.table(compared))
+    for line in simulate_view.savings(compared):
+        console.print(line, soft_wrap=True)
     _write(args, console, compared)
     return 0
 
@@ -154,24 +172,79 @@ def _sums(
         return None
 
 
-def _runs(world: RecordedWorld, cases: Sequence[PolicyCase], console: Console) -> list[RunRecord]:
+def _price(args: argparse.Namespace, subject: PoolContext) -> ReplicaPrice | None:
+    """Return the price of an hour of a replica: as requested, else that of the pool's status."""
+    known = replica_price(subject.pool.status.cost)
+    if args.price is None:
+        return known
+    return ReplicaPrice(args.price, known.currency if known is not None else "")
+
+
+def _compare(
+    args: argparse.Namespace, world: RecordedWorld, cases: Sequence[PolicyCase], console: Console
+) -> Comparison:
+    """Run every case, and the baselines if savings are requested.
+
+    Raises:
+        NotEnoughData: savings are requested, and the law does not set the count.
+    """
+    if args.savings and not cases[0].moves:
+        raise NotEnoughData(FIXED.format(cases[0].effective.scaling_mode.value))
     columns = (
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
         TimeRemainingColumn(),
     )  # fmt: skip
-    length = float(world.arrivals[-1])
     with Progress(*columns, console=console, transient=True) as progress:
-        return [_run(world, case, progress, length) for case in cases]
-
-
-def _run(world: RecordedWorld, subject: PolicyCase, progress: Progress, length: float) -> RunRecord:
-    task = progress.add_task(subject.name, total=length)
-    law = ObservedLaw(
-        subject.name, subject.law, lambda passed: progress.update(task, completed=passed)
+        labels = [case.labels for case in cases]
+        runs = [
+            _run(world, case.name, case.law, _scenario(world, case), progress) for case in cases
+        ]
+        if args.savings:
+            baselines = list(_baselines(world, cases[0], outcome(runs[0]), progress))
+            labels += [label for label, _ in baselines]
+            runs += [run for _, run in baselines]
+    outcomes = tuple(map(outcome, runs))
+    saved = tuple(Saving(outcomes[0], other) for other in outcomes[len(cases) :])
+    return Comparison(
+        world, tuple(labels), tuple(runs), outcomes, _price(args, world.subject), saved
     )
+
+
+def _baselines(
+    world: RecordedWorld, subject: PolicyCase, own: RunSummary, progress: Progress
+) -> Iterator[tuple[CaseLabels, RunRecord]]:
+    """Yield the runs of the lowest fixed count that attains, or of the highest if none does, and of the HPA."""
+    given, cap = _scenario(world, subject), baseline_cap(subject)
+    bounds = subject.effective.law
+
+    @cache
+    def fixed(count: int) -> RunRecord:
+        within = fixed_scenario(given, subject, count)
+        name = f"fixed-{count}"
+        return _run(world, name, baseline_law(name, given, cap), within, progress)
+
+    count = lowest_count(
+        lambda count: outcome(fixed(count)).attains, own.mean_replicas, bounds.max_replicas
+    )
+    yield CaseLabels(f"fixed-{count}", "fixed count", f"{count}"), fixed(count)
+    within = free_scenario(given, subject)
+    run = _run(world, HPA, baseline_law(HPA, given, cap), within, progress)
+    yield CaseLabels(HPA, "HPA", f"{bounds.min_replicas}-{bounds.max_replicas}"), run
+
+
+def _scenario(world: RecordedWorld, subject: PolicyCase) -> Scenario:
     given = scenario(subject, world.service, world.startup_p90, world.start, world.seed)
-    given = replace(given, warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length))
-    record = run_world(given, law, world.arrivals)
+    length = float(world.arrivals[-1])
+    return replace(given, warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length))
+
+
+def _run(
+    world: RecordedWorld, name: str, law: Law[Any], given: Scenario, progress: Progress
+) -> RunRecord:
+    length = float(world.arrivals[-1])
+    task = progress.add_task(name, total=length)
+    watched = ObservedLaw(name, law, lambda passed: progress.update(task, completed=passed))
+    record = run_world(given, watched, world.arrivals)
     progress.update(task, completed=length)
     return record
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from rich.table import Table
 
-from penstock_kubectl.cases import PolicyCase, devices
+from penstock_kubectl.cases import CaseLabels, devices
 from penstock_kubectl.errors import NotEnoughData
+from penstock_kubectl.savings import ReplicaPrice
 from penstock_kubectl.scenario import Comparison, RecordedWorld
+from penstock_operator.decide.cost.prices import money
 from penstock_simulator import plot as picture
 from penstock_simulator.outcome import RunSummary
 from penstock_simulator.table import FIGURES, cells, grid
@@ -21,15 +23,43 @@ HEADINGS = ("case", "law", "replicas", *FIGURES)
 
 def table(compared: Comparison) -> Table:
     """Return a table with one row per case."""
-    world = compared.world
-    return grid(title(world), caption(world), HEADINGS, rows(compared), compared.outcomes)
+    heads = headings(compared.price)
+    return grid(title(compared.world), caption(compared), heads, rows(compared), compared.outcomes)
+
+
+def headings(price: ReplicaPrice | None) -> tuple[str, ...]:
+    """Return the headings of the columns; those of the cost only where there is a price."""
+    if price is None:
+        return HEADINGS
+    unit = price.currency or "cost"
+    return (*HEADINGS, unit, f"{unit}/1,000")
 
 
 def rows(compared: Comparison) -> list[list[str]]:
     """Return the cells of every case."""
     each = devices(compared.world.subject)
     pairs = zip(compared.cases, compared.outcomes, strict=True)
-    return [row(case, result, each) for case, result in pairs]
+    return [[*row(case, result, each), *_costs(compared, result)] for case, result in pairs]
+
+
+def _costs(compared: Comparison, result: RunSummary) -> list[str]:
+    """Return the cells of a run's cost."""
+    if compared.price is None:
+        return []
+    each = compared.price.per_thousand(result, len(compared.world.arrivals))
+    return [money(compared.price.of(result)), money(each)]
+
+
+def savings(compared: Comparison) -> list[str]:
+    """Return what the law saved against each baseline, a sentence each."""
+    each = devices(compared.world.subject)
+
+    def amount(result: RunSummary) -> str:
+        if compared.price is None:
+            return f"{result.gpu_hours * each:.2f} device hours"
+        return f"{money(compared.price.of(result))} {compared.price.currency}".strip()
+
+    return [saving.sentence(amount) for saving in compared.savings]
 
 
 def title(world: RecordedWorld) -> str:
@@ -39,25 +69,20 @@ def title(world: RecordedWorld) -> str:
     return f"{pool.namespace}/{pool.name}: {number} rows in {hours:.2f} h, {world.source}"
 
 
-def caption(world: RecordedWorld) -> str:
+def caption(compared: Comparison) -> str:
     """Return the assumptions of the simulation."""
-    service = world.service
+    world, service = compared.world, compared.world.service
+    price = "" if compared.price is None else f"; {compared.price}"
     return (
         f"t(b) = {1000 * service.a:.4g} + {1000 * service.c:.4g} b ms, start-up p90 {world.startup_p90:.0f} s,"
         f" {world.start} replicas at the start, seed {world.seed}; one row per request,"
-        " 256 client connections, randomly distributed; attainment counts all rows received"
+        f" 256 client connections, randomly distributed; attainment counts all rows received{price}"
     )
 
 
-def row(case: PolicyCase, result: RunSummary, devices_each: int) -> list[str]:
-    """Return the cells of one case."""
-    law, spec = case.effective.law, case.effective
-    return [
-        case.name,
-        spec.algorithm.value,
-        f"{law.min_replicas}-{law.max_replicas}" if case.moves else f"{case.count}",
-        *cells(result, devices_each),
-    ]
+def row(case: CaseLabels, result: RunSummary, devices_each: int) -> list[str]:
+    """Return the cells of one case, without its cost."""
+    return [*case, *cells(result, devices_each)]
 
 
 def figures(compared: Comparison) -> dict[str, Any]:
@@ -67,11 +92,31 @@ def figures(compared: Comparison) -> dict[str, Any]:
         "pool": f"{world.subject.pool.namespace}/{world.subject.pool.name}",
         "arrivals": world.source,
         "rows": len(world.arrivals),
-        "assumptions": caption(world),
+        "assumptions": caption(compared),
         "cases": [
-            {**result.as_json(), "case": result.law, "gpu_hours": result.gpu_hours * each}
+            {
+                **result.as_json(),
+                "case": result.law,
+                "gpu_hours": result.gpu_hours * each,
+                **_cost_figures(compared, result),
+            }
             for result in compared.outcomes
         ],
+        "savings": [
+            {"against": saving.other.law, "share": saving.share} for saving in compared.savings
+        ],
+    }
+
+
+def _cost_figures(compared: Comparison, result: RunSummary) -> dict[str, Any]:
+    price = compared.price
+    if price is None:
+        return {}
+    each = price.per_thousand(result, len(compared.world.arrivals))
+    return {
+        "currency": price.currency,
+        "cost": float(price.of(result)),
+        "cost_per_thousand_rows": float(each),
     }
 
 
@@ -97,8 +142,11 @@ def plot(path: Path, compared: Comparison) -> None:
 
 
 def _page(compared: Comparison, svg: str) -> str:
-    heading, notes = escape(title(compared.world)), escape(caption(compared.world))
-    lines = _line("th", HEADINGS) + "".join(_line("td", row_cells) for row_cells in rows(compared))
+    heading, notes = escape(title(compared.world)), escape(caption(compared))
+    lines = _line("th", headings(compared.price)) + "".join(
+        _line("td", row_cells) for row_cells in rows(compared)
+    )
+    notes += "".join(f"<br>{escape(line)}" for line in savings(compared))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{heading}</title>'
         f"<style>{STYLE}</style><h1>{heading}</h1><table>{lines}</table><p>{notes}</p>{svg}</html>\n"

@@ -41,6 +41,11 @@ class RunSummary:
     met_start: int = 0
     """Requests after the warm-up that came at zero replicas and waited for a start."""
 
+    @property
+    def attains(self) -> bool:
+        """Whether the run attained the objective."""
+        return self.attainment >= self.target
+
     def as_json(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
         return asdict(self)

@@ -40,7 +40,7 @@ def grid(
             heading, justify="left" if index < min(2, attained) else "right", no_wrap=True
         )
     for row, result in zip(rows, outcomes, strict=True):
-        style = "green" if result.attainment >= result.target else "red"
+        style = "green" if result.attains else "red"
         row[attained] = f"[{style}]{row[attained]}[/]"
         view.add_row(*row)
     return view

@@ -1,16 +1,23 @@
 """The figures of docs/how-to/cost.md are those of the operator for the prices and the pool that the page describes."""
 
+import json
 import re
 from dataclasses import replace
 from decimal import Decimal
-from itertools import pairwise
+from math import pi, sin
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from penstock_kubectl.__main__ import main
 from penstock_operator.decide.cost.prices import money
 from penstock_operator.observed import NodeView, PolicyObject
 from tests.support.pages.blocks import DOCS, blocks
+from tests.unit.kubectl.stage import PROMETHEUS, Stage, kubeconfig
+from tests.unit.kubectl.stage import policy as stage_policy
+from tests.unit.kubectl.stage import pool as stage_pool
 from tests.unit.operator.decide.cost.test_pool_cost import NodeWorld, served
 from tests.unit.operator.decide.world import known, policy, pool, settled
 
@@ -21,7 +28,8 @@ SHOWN: list[dict[str, Any]] = [
 ]
 PRICING: dict[str, Any] = SHOWN[0]["spec"]["pricing"]
 COST: dict[str, str] = SHOWN[1]["status"]["cost"]
-OPERATORS = {"\u00d7": "*", "\u00f7": "/", ",": ""}
+OPERATORS = {"\u00d7": "*", "\u00f7": "/", "\u2212": "-", ",": ""}
+EQUATION = re.compile(r"((?:[0-9(][-0-9.,()+ \u00d7\u00f7\u2212]*) ?[0-9)]) = ([0-9.,]*[0-9])")
 
 
 def described() -> NodeWorld:
@@ -49,12 +57,12 @@ def test_the_status_of_the_page_is_that_of_its_pool() -> None:
 
 
 def test_the_figures_are_worked_out_right() -> None:
-    table = TEXT[TEXT.index("| Figure | Worked out |") : TEXT.index("Requests and tokens are")]
-    equations = re.findall(r"([0-9][0-9.,\u00d7\u00f7+ ]*) = ([0-9.,]+[0-9])", table)
-    assert len(equations) >= 7
+    equations = EQUATION.findall(" ".join(TEXT.split()))
+    assert len(equations) >= 14
     for left, right in equations:
-        value = Decimal(str(eval("".join(OPERATORS.get(c, c) for c in left))))  # noqa: S307
-        assert money(Decimal(f"{value:.12f}")) == money(Decimal(right.replace(",", ""))), left
+        value = eval("".join(OPERATORS.get(character, character) for character in left))  # noqa: S307
+        _, _, decimals = right.partition(".")
+        assert f"{value:.{len(decimals)}f}" == right.replace(",", ""), left
 
 
 def test_every_figure_of_the_status_is_worked_out() -> None:
@@ -74,6 +82,32 @@ def test_an_alternative_costs_its_replicas() -> None:
     assert money(4 * Decimal(each)).startswith(four)
 
 
-def test_prices_are_listed_from_the_narrowest_to_the_widest() -> None:
-    labels = [len(price.get("nodeSelector", {})) for price in PRICING["prices"]]
-    assert all(before >= after for before, after in pairwise(labels))
+def said() -> list[tuple[str, str, str, str]]:
+    """Return (cost of the law, baseline, its cost, saved percentage) of each sentence of the page."""
+    sentence = r"^as it is costs ([0-9.]+) EUR, ([\w-]+) ([0-9.]+) EUR: ([0-9.]+) % less$"
+    return re.findall(sentence, TEXT, re.MULTILINE)
+
+
+def test_the_savings_of_the_page_are_those_of_its_costs() -> None:
+    assert [baseline for _, baseline, _, _ in said()] == ["fixed-4", "hpa-70"]
+    for own, _, other, percent in said():
+        assert f"{100 * (1 - float(own) / float(other)):.1f}" == percent
+        assert f"= {percent} %" in TEXT
+
+
+@pytest.mark.long
+def test_the_simulator_computes_the_savings_of_the_page(tmp_path: Path) -> None:
+    rates = [40 + 160 * sin(pi * step / 240) ** 2 for step in range(241)]
+    law = {"mode": "Auto", "algorithm": "CapacityAtObjective", "maxReplicas": 8}
+    here = {"prometheus": {"url": PROMETHEUS}}
+    stage, out = (
+        Stage(stage_pool(scaling=law), [stage_policy(metrics=here)], rates),
+        tmp_path / "out",
+    )
+    words = ["--last", "1h", "--savings", "--price", "2.66", "--json", str(out)]
+    with kubeconfig(stage, tmp_path) as file:
+        assert main(["simulate", "chat", "--kubeconfig", str(file), *words]) == 0
+    costs = {case["law"]: case["cost"] for case in json.loads(out.read_text())["cases"]}
+    shown = {"as it is": float(said()[0][0])}
+    shown |= {baseline: float(cost) for _, baseline, cost, _ in said()}
+    assert costs == pytest.approx(shown, rel=0.1)  # the law may change a little

@@ -2,6 +2,7 @@
 
 import json
 import re
+from decimal import Decimal
 from math import nan
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from penstock_kubectl.__main__ import main
+from penstock_operator.decide.cost.prices import money
 from tests.unit.kubectl.stage import PROMETHEUS, Object, Stage, kubeconfig, policy, pool
 
 RISING = [20.0] * 20 + [150.0] * 20
@@ -222,3 +224,69 @@ def test_a_pool_that_generates_text_is_rejected_because_its_steps_are_not_modell
     printed = capsys.readouterr()
     assert "TextGeneration" in printed.out + printed.err
     assert "candidate" in printed.out + printed.err
+
+
+def test_the_cost_is_replica_hours_at_the_price_and_a_share_of_all_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two = {"resourceName": "nvidia.com/gpu", "count": 2}
+    result = as_it_is(tmp_path, "--price", "2.50", accelerator=two)
+    replica_hours = result["gpu_hours"] / 2
+    assert result["cost"] == pytest.approx(2.5 * replica_hours)
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert result["cost_per_thousand_rows"] == pytest.approx(1000 * result["cost"] / rows)
+    assert "; 2.5 an hour of a replica" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_price_is_that_of_the_status_and_without_one_there_is_no_cost(tmp_path: Path) -> None:
+    assert "cost" not in as_it_is(tmp_path, scaling={"mode": "Manual"})
+    priced = pool(scaling={"mode": "Manual"})
+    cost = {"currency": "EUR", "perReplicaHour": "2.66", "message": "3 pods at 2.66 EUR"}
+    priced = {**priced, "status": {**priced["status"], "cost": cost}}
+    stage = Stage(priced, [policy(metrics={"prometheus": {"url": PROMETHEUS}})], RISING)
+    out = str(tmp_path / "out.json")
+    assert run(stage, tmp_path, "--last", "10m", "--json", out) == 0
+    result = cases(tmp_path)["as it is"]
+    assert result["currency"] == "EUR"
+    assert result["cost"] == pytest.approx(2.66 * result["gpu_hours"])
+
+
+def test_savings_compare_the_law_with_the_best_fixed_count_and_an_hpa(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--last", "10m", "--savings", "--price", "2.50", "--json", str(tmp_path / "out.json")]
+    assert run(known(), tmp_path, *words) == 0
+    results = cases(tmp_path)
+    own, hpa = results["as it is"], results["hpa-70"]
+    (fixed,) = (result for name, result in results.items() if name.startswith("fixed-"))
+    assert fixed["most_replicas"] == int(fixed["law"].removeprefix("fixed-"))
+    assert hpa["gpu_hours"] > 0
+    shares = {
+        saving["against"]: saving["share"]
+        for saving in json.loads((tmp_path / "out.json").read_text())["savings"]
+    }
+    for other in (fixed, hpa):
+        both = own["attainment"] >= own["target"] <= other["attainment"]
+        expected = pytest.approx(1 - own["cost"] / other["cost"]) if both else None
+        assert shares[other["law"]] == expected
+    said = capsys.readouterr().out
+    assert f"as it is costs {money(Decimal(own['cost']))}, hpa-70 costs".split(",")[0] in said
+    assert said.count("as it is costs") == 2
+
+
+def test_savings_of_a_count_that_no_law_sets_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(known(scaling={"mode": "Manual"}), tmp_path, "--last", "10m", "--savings") == 1
+    error = " ".join(capsys.readouterr().err.split())
+    assert "scaling.mode Manual fixes the replica count" in error
+    assert "--mode Auto" in error
+
+
+@pytest.mark.parametrize("amount", ["-1", "free", "nan", "inf"])
+def test_what_is_not_a_price_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], amount: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "chat", "--price", amount])
+    assert f"invalid price '{amount}'" in capsys.readouterr().err
