@@ -14,7 +14,8 @@ import yaml
 from penstock_kubectl.__main__ import main
 from penstock_operator.decide.cost.prices import money
 from penstock_operator.observed import NodeView, PolicyObject
-from tests.support.pages.blocks import DOCS, blocks
+from tests.support.pages.blocks import DOCS, ROOT, blocks
+from tests.unit.alerts.test_rules import promtool
 from tests.unit.kubectl.stage import PROMETHEUS, Stage, kubeconfig
 from tests.unit.kubectl.stage import policy as stage_policy
 from tests.unit.kubectl.stage import pool as stage_pool
@@ -111,3 +112,45 @@ def test_the_simulator_computes_the_savings_of_the_page(tmp_path: Path) -> None:
     shown = {"as it is": float(said()[0][0])}
     shown |= {baseline: float(cost) for _, baseline, cost, _ in said()}
     assert costs == pytest.approx(shown, rel=0.1)  # the law may change a little
+
+
+POOL = 'namespace="team-a",pool="chat"'
+SERIES = {
+    f'penstock_operator_cost_per_hour{{{POOL},currency="EUR"}}': "6.28x1500",
+    f'penstock_request_duration_seconds_count{{{POOL},pod="a"}}': "0+300x1500",
+    f'penstock_request_duration_seconds_count{{{POOL},pod="b"}}': "0+300x1500",
+    f'penstock_tokens_total{{{POOL},phase="decode"}}': "0+48000x1500",
+    f'penstock_tokens_total{{{POOL},phase="prefill"}}': "0+90000x1500",
+}
+"""By minute: the hour at 6.28, 2 x 300 requests and 48,000 generated tokens a minute, as on the page."""
+DASHBOARD = json.loads((ROOT / "charts/penstock/dashboards/pools.json").read_text())
+
+
+def panel(title: str) -> list[str]:
+    """Return the expressions of a panel for the pool of the page."""
+    (chosen,) = (each for each in DASHBOARD["panels"] if each["title"] == title)
+    return [
+        target["expr"].replace("$namespace", "team-a").replace("$pool", "chat")
+        for target in chosen["targets"]
+    ]
+
+
+def test_the_dashboard_shows_the_figures_of_the_page(tmp_path: Path) -> None:
+    hour, day, _ = panel("Cost")
+    expected = {
+        hour: 6.28,
+        day: 150.72,
+        panel("Cost of 1,000 requests")[0]: 0.1744,
+        panel("Cost of 1,000,000 tokens")[0]: 2.1806,
+    }
+    cases = [
+        # half a minute after a sample: the day has 1,440 of them
+        {"expr": f"round({expr}, 0.0001)", "eval_time": "1500m30s", "exp_samples": [{"labels": '{currency="EUR"}', "value": value}]}
+        for expr, value in expected.items()
+    ]  # fmt: skip
+    inputs = [{"series": series, "values": values} for series, values in SERIES.items()]
+    tests = [{"interval": "1m", "input_series": inputs, "promql_expr_test": cases}]
+    file = tmp_path / "cost.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [], "tests": tests}))
+    done = promtool("test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr

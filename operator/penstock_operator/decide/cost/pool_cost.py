@@ -5,6 +5,7 @@ Every pod counts from binding to a node until it ends, as for a budget. If the p
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 from penstock_api.types.status import CostStatus
@@ -31,38 +32,56 @@ MAX_AMOUNT = Decimal(10) ** 15
 """Largest reported amount: larger ones are meaningless and exceed the schema."""
 
 
-def pool_cost(
-    view: PoolView,
-    current: Manifest | None,
-    policies: Sequence[PolicyObject],
-    throughput: Throughput,
-) -> CostStatus | None:
-    """Return the cost; None while none of `policies` (highest priority first) has prices. `current` is the pinned template."""
+@dataclass(frozen=True, slots=True)
+class PoolPrice:
+    """The price of a pool's pods, which changes only with them, their nodes and the policies."""
+
+    status: CostStatus
+    """The cost without what depends on the traffic."""
+    per_hour: Decimal | None = None
+    """None: unknown."""
+
+    def cost(self, throughput: Throughput) -> CostStatus:
+        """Return the cost at a throughput."""
+        if self.per_hour is None:
+            return self.status
+        units = {
+            "per_thousand_requests": per_units(
+                self.per_hour, throughput.requests_per_second, THOUSAND
+            ),
+            "per_million_tokens": per_units(self.per_hour, throughput.tokens_per_second, MILLION),
+        }
+        return self.status.model_copy(update=units)
+
+
+def pool_price(
+    view: PoolView, current: Manifest | None, policies: Sequence[PolicyObject]
+) -> PoolPrice | None:
+    """Return the price; None while none of `policies` (highest priority first) has any. `current` is the pinned template."""
     prices = price_list(policies)
     if prices is None:
         return None
     if isinstance(prices, UnknownPrice):
-        return CostStatus(message=prices.reason)
+        return PoolPrice(CostStatus(message=prices.reason))
     by_pod = [(pod, price) for pod, price in _pod_prices(view, current, prices)]
     unknown = [price for _, price in by_pod if isinstance(price, UnknownPrice)]
     if unknown:
         message = (
             f"the price of {len(unknown)} of {len(by_pod)} pods is unknown: {unknown[0].reason}"
         )
-        return _status(prices, message + _caveat(view, prices))
+        return PoolPrice(_status(prices, message + _caveat(view, prices)))
     known = [(pod, price) for pod, price in by_pod if isinstance(price, PodPrice)]
     per_hour = sum((price.per_hour for _, price in known), Decimal(0))
     staying = [price.per_hour for pod, price in known if not pod.terminating]
     each = sum(staying, Decimal(0)) / len(staying) if staying else None
-    return _status(
+    status = _status(
         prices,
         _composition(prices, [price for _, price in known]) + _caveat(view, prices),
         per_hour=money(min(per_hour, MAX_AMOUNT)),
         per_day=money(min(HOURS_PER_DAY * per_hour, MAX_AMOUNT)),
         per_replica_hour=None if each is None else money(each),
-        per_thousand_requests=per_units(per_hour, throughput.requests_per_second, THOUSAND),
-        per_million_tokens=per_units(per_hour, throughput.tokens_per_second, MILLION),
     )
+    return PoolPrice(status, per_hour)
 
 
 def per_units(per_hour: Decimal, per_second: float | None, units: int) -> str | None:

@@ -15,6 +15,7 @@ from penstock_operator.decide import limits
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.children import all_writes, child_names, stored_defaults
 from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.cost.pool_cost import PoolPrice, pool_price
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned, pin
 from penstock_operator.decide.pool_outcome import PoolOutcome
@@ -71,6 +72,7 @@ class MemoizedInputs(NamedTuple):
     template: Memo[Pinned] | None = None
     limits: Memo[LimitsUpdate | None] | None = None
     writes: Memo[tuple[ChildWrite, ...]] | None = None
+    price: Memo[PoolPrice | None] | None = None
 
 
 def applied_policies(
@@ -118,6 +120,17 @@ def pinned_template(
     deployment = view.children.get(("Deployment", child_name(pool)))
     key = (pool.spec, restarted, deployment, view.revisions, policies, config)
     return memoize(memo, key, lambda: pin(view, policies, config))
+
+
+def price_of_pods(
+    memo: Memo[PoolPrice | None] | None,
+    view: PoolView,
+    template: Pinned,
+    policies: tuple[PolicyObject, ...],
+) -> Memo[PoolPrice | None]:
+    """Return the price of the pool's pods; None while no policy has prices."""
+    key = (policies, template, view.revisions, view.pods, view.nodes)
+    return memoize(memo, key, lambda: pool_price(view, template.template, policies))
 
 
 def child_writes(

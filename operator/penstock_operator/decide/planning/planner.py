@@ -15,7 +15,6 @@ from penstock_operator.decide.budgets.requests import quota
 from penstock_operator.decide.budgets.update import affected, next_ledger
 from penstock_operator.decide.children import name_conflicts
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.cost.pool_cost import pool_cost
 from penstock_operator.decide.gateway import gateway_plan
 from penstock_operator.decide.limits import acknowledged, desired_limits, publish, pushes
 from penstock_operator.decide.manifests.pinned_template import Pinned
@@ -159,7 +158,7 @@ def decide_pool(
         gateway=gateway,
         contested=contested.backs_off,
         on_time=on_time.share if objectives.any else None,
-        cost=pool_cost(view, drafted.pinned.template, drafted.policies, on_time.throughput),
+        cost=None if drafted.price is None else drafted.price.cost(on_time.throughput),
         pods=staying,
         ready=tuple(pod for pod in staying if pod.ready),
     )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_operator.decide.budgets.requests import quota_requests
 from penstock_operator.decide.config import DecideConfig, PoolPeers
+from penstock_operator.decide.cost.pool_cost import PoolPrice
 from penstock_operator.decide.limits import all_acknowledged, published
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.planning import memoized
@@ -53,8 +54,8 @@ class PoolDraft(NamedTuple):
     memoized: MemoizedInputs
     rollback: RollbackDecision
     config: DecideConfig
-    policies: tuple[PolicyObject, ...]
-    """Policies that select the pool, the highest priority first."""
+    price: PoolPrice | None
+    """Price of the pods; None while no policy has prices."""
     candidate: CandidateProposal | None = None
 
     @property
@@ -87,6 +88,7 @@ def draft(view: PoolView, law_state: object | None, context: PassContext) -> Poo
     applied = memoized.applied_policies(state.memoized.policies, view, observed, context.open_now)
     policies = applied.value.policies
     template = memoized.pinned_template(state.memoized.template, view, policies, config)
+    price = memoized.price_of_pods(state.memoized.price, view, template.value, policies)
     stored = memoized.stored_limits(state.memoized.limits, view)
     before = published(stored.value, state.limits)
     acknowledged = before is not None and all_acknowledged(view, before)
@@ -107,11 +109,11 @@ def draft(view: PoolView, law_state: object | None, context: PassContext) -> Poo
         published=before,
         proposal=proposal,
         quota_requests=quota_requests(proposal, template.value.template, policies, now),
-        memoized=MemoizedInputs(applied, template, stored, state.memoized.writes),
+        memoized=MemoizedInputs(applied, template, stored, state.memoized.writes, price),
         rollback=rollback,
         candidate=_candidate(view, state, policies, before, context),
         config=config,
-        policies=policies,
+        price=price.value,
     )
 
 

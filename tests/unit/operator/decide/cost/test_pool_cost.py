@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from penstock_api.types.status import CostStatus
 from penstock_operator.decide.cost.pool_cost import MILLION, THOUSAND, per_units
 from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.decide.planning.planner_state import planner_state
 from penstock_operator.observed import (
     NO_NODES,
     GenerationSample,
@@ -27,6 +28,7 @@ from tests.unit.operator.decide.world import World, known, pod, policy, pool, se
 
 H100, L4 = {"gpu": "h100"}, {"gpu": "l4"}
 RESOURCES = {"container": {"resources": {"requests": {"cpu": "4", "memory": "16Gi"}}}}
+ALL_AT_1 = price("all", 1)
 ENTRIES = (price("h100", "2.50", gpu="h100"), price("other", "0.80"), price("core", "0.04", "cpu"))
 
 
@@ -164,6 +166,24 @@ def test_rejected_requests_and_rows_without_tokens_have_no_cost() -> None:
 def test_a_rate_is_known_after_a_minute() -> None:
     assert known(served(world("a"), 30, requests=10).status.cost).per_thousand_requests is None
     assert known(served(world("a"), 90, requests=10).status.cost).per_thousand_requests
+
+
+def test_an_unchanged_pool_keeps_its_price_and_a_changed_node_does_not() -> None:
+    subject = world("a")
+    subject.run()
+
+    def price() -> object:
+        state = planner_state(subject.states[subject.pool.uid])
+        return known(state.memoized.price).value
+
+    before = price()
+    subject.nodes = NodeView(dict(subject.nodes.labels))
+    subject.run()
+    assert price() is before
+    subject.nodes = NodeView({"a": L4})
+    assert cost(subject).per_hour == "0.96"
+    subject.policies = (priced(ALL_AT_1),)
+    assert cost(subject).per_hour == "1.00"
 
 
 @settings(max_examples=60, deadline=None)
