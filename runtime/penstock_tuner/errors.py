@@ -1,0 +1,13 @@
+"""Errors of the tuner; each message names what is missing and the remedy."""
+
+
+class TunerError(Exception):
+    """Base class; the message is shown to the user without a traceback."""
+
+
+class PodFailed(TunerError):
+    """The measured pod did not start, or it died."""
+
+
+class NoRequest(TunerError):
+    """A request cannot be derived from the model's metadata."""

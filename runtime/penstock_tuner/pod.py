@@ -1,0 +1,167 @@
+"""`MeasuredPod`: a runtime process on this machine with the environment of a pool's pod. Does I/O."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from penstock_api import names
+from penstock_tuner.errors import PodFailed
+from penstock_tuner.settings import TunedSettings
+
+START_SECONDS = 900.0
+"""Time to load the model; backends are measured and compiled in it."""
+STOP_SECONDS = 30.0
+POLL_SECONDS = 0.1
+LAST_LINES = 5
+LOOPBACK = "127.0.0.1"
+
+
+def pod_environment(environ: Mapping[str, str], settings: TunedSettings) -> dict[str, str]:
+    """Return the environment of a pod with the settings that need a new process; it listens on loopback, without tokens."""
+    model = json.loads(environ[names.ENV_MODEL])
+    if settings.backend is not None:
+        model["backend"] = settings.backend
+    changed = {
+        names.ENV_MODEL: json.dumps(model, sort_keys=True),
+        names.ENV_HOST: LOOPBACK,
+        names.ENV_CLUSTER_PORT: "0",
+        names.ENV_LOG_FORMAT: "json",
+        names.ENV_LOG_LEVEL: "INFO",
+        "PENSTOCK_CLIENT_PORT": "0",
+        "PENSTOCK_INSECURE_CONTROL": "true",
+        "PENSTOCK_SETTINGS_FOLDER": os.devnull,
+    }
+    if settings.threads is not None:
+        changed["OMP_NUM_THREADS"] = str(settings.threads)
+    dropped = (names.ENV_TLS_FOLDER, names.ENV_API_KEYS_FILE)
+    kept = {name: value for name, value in environ.items() if name not in dropped}
+    return {**kept, **changed}
+
+
+@dataclass(slots=True)
+class MeasuredPod:
+    """A running pod, and the limits that it has."""
+
+    process: asyncio.subprocess.Process
+    log: Path
+    client_url: str
+    cluster_url: str
+    session: aiohttp.ClientSession = field(repr=False)
+    generation: int = 0
+
+    @classmethod
+    async def start(
+        cls, environ: Mapping[str, str], log: Path, session: aiohttp.ClientSession
+    ) -> "MeasuredPod":
+        """Start a pod and wait until its model is loaded.
+
+        Raises:
+            PodFailed: it ended, or took longer than START_SECONDS.
+        """
+        with log.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "penstock_runtime",
+                env=dict(environ),
+                stdout=file,
+                stderr=file,
+            )
+        pod = cls(process, log, "", "", session)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await pod._listening()
+                await pod._ready()
+        except TimeoutError as error:
+            await pod.stop()
+            raise PodFailed(f"the pod was not ready after {START_SECONDS:.0f} s: {pod.last_lines()}") from error  # fmt: skip
+        except BaseException:
+            await pod.stop()
+            raise
+        return pod
+
+    async def metadata(self) -> dict[str, Any]:
+        """Return the metadata of the model."""
+        name = (await self._json("GET", names.PATH_STATE))["model"]
+        async with self.session.get(f"{self.client_url}/v2/models/{name}") as answer:
+            described: dict[str, Any] = await answer.json()
+        return described
+
+    async def max_batch_size(self) -> int:
+        """Return the greatest batch cap that has an effect in this pod."""
+        state = await self._json("GET", names.PATH_STATE)
+        return min(int(state["envelope"]["maxBatchSize"]["max"]), int(state["effectiveMax"]))
+
+    async def apply(self, settings: TunedSettings) -> None:
+        """Set the live limits.
+
+        Raises:
+            PodFailed: the pod rejects them, or died.
+        """
+        self.generation += 1
+        limits = {
+            "maxBatchSize": settings.batch_size,
+            "maxQueueDelayMilliseconds": settings.queue_delay_milliseconds,
+            "generation": self.generation,
+        }
+        await self._json("PATCH", names.PATH_LIMITS, json=limits)
+
+    async def stop(self) -> None:
+        """End the process, by force if it does not drain."""
+        if self.process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+
+    def last_lines(self) -> str:
+        """Return the end of the pod's log."""
+        return " | ".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+
+    async def _listening(self) -> None:
+        while True:
+            for line in self.log.read_text(errors="replace").splitlines():
+                record = json.loads(line) if line.startswith("{") else {}
+                if record.get("message") == "listening":
+                    self.client_url = f"http://{LOOPBACK}:{record['client_port']}"
+                    self.cluster_url = f"http://{LOOPBACK}:{record['cluster_port']}"
+                    return
+            await self._pause()
+
+    async def _ready(self) -> None:
+        while True:
+            with suppress(aiohttp.ClientError):
+                async with self.session.get(self.cluster_url + names.PATH_READYZ) as answer:
+                    if answer.status == HTTPStatus.OK:
+                        return
+            await self._pause()
+
+    async def _pause(self) -> None:
+        if self.process.returncode is not None:
+            raise PodFailed(f"the pod ended with {self.process.returncode}: {self.last_lines()}")
+        await asyncio.sleep(POLL_SECONDS)
+
+    async def _json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        try:
+            async with self.session.request(method, self.cluster_url + path, **more) as answer:
+                if answer.status != HTTPStatus.OK:
+                    raise PodFailed(f"{method} {path}: {answer.status} {await answer.text()}")
+                body: dict[str, Any] = await answer.json()
+        except aiohttp.ClientError as error:
+            raise PodFailed(f"{method} {path}: {error}: {self.last_lines()}") from error
+        return body

@@ -1,0 +1,73 @@
+"""The tuner with a real pod: it measures, writes its results, and continues where it was."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.runtime.process import INHERITED_ENVIRONMENT
+
+EMULATED = "penstock_runtime.models.emulated:create"
+
+
+def model(factory: str = EMULATED, **arguments: str) -> str:
+    module = {"factory": factory, "arguments": arguments}
+    source = {"type": "Module", "module": module}
+    return json.dumps({"task": "Tensor", "name": "tuned", "source": source})
+
+
+def tuner(folder: Path, spec: str, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "penstock_tuner", "--folder", str(folder / "tune"), *words]
+    environ = {**INHERITED_ENVIRONMENT, "PENSTOCK_MODEL": spec, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        argv, env=environ, capture_output=True, text=True, check=False, timeout=280
+    )
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / "tune" / name).read_text())
+
+
+def test_it_writes_the_front_and_a_candidate_and_a_second_run_has_nothing_left_to_do(
+    tmp_path: Path,
+) -> None:
+    spec = model(a_milliseconds="20", c_milliseconds="2", max_rows="64")
+    words = [
+        "--objective-ms",
+        "30000",
+        "--minutes",
+        "0.1",
+        "--round-seconds",
+        "0.5",
+        "--clients",
+        "4",
+    ]
+    first = tuner(tmp_path, spec, *words)
+    assert first.returncode == 0, first.stderr
+    results = read(tmp_path, "result.json")
+    best = results["front"][0]
+    assert 1 <= best["batch_size"] <= 4
+    assert best["goodput"] > 0
+    assert all(each["attainment"] >= 0.99 for each in results["front"])
+    batching = read(tmp_path, "policy.json")["spec"]["candidate"]["defaults"]["batching"]
+    assert batching["size"]["max"] == best["batch_size"]
+    assert f"{len(results['tried'])} settings tried" in first.stdout
+    second = tuner(tmp_path, spec, *words)
+    assert second.returncode == 0, second.stderr
+    assert "batch_size" not in second.stderr
+    assert read(tmp_path, "result.json") == results
+
+
+def test_a_model_that_does_not_load_is_reported_with_the_pods_last_words(tmp_path: Path) -> None:
+    done = tuner(tmp_path, model("nowhere:create"), "--objective-ms", "500")
+    assert done.returncode == 1
+    assert "error: the pod ended with 1" in done.stderr
+    assert "nowhere" in done.stderr
+    assert "Traceback (most recent call last)" not in done.stderr.split("error:")[0]
+
+
+def test_what_it_lacks_is_said(tmp_path: Path) -> None:
+    text = json.dumps({"task": "TextGeneration", "source": json.loads(model())["source"]})
+    assert "TextGeneration" in tuner(tmp_path, text, "--objective-ms", "500").stderr
+    assert "--objective-ms" in tuner(tmp_path, model()).stderr

@@ -1,0 +1,94 @@
+"""The search: near the best of an exhaustive sweep, pruned early where that is clear, and resumed after a kill."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from penstock_tuner.front import TriedSettings, front
+from penstock_tuner.search import ROUNDS, Search, SearchPlan
+from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings, TuningObjective
+
+OBJECTIVE = TuningObjective(500)
+SPACE = SearchSpace(256, 50)
+CLIENTS = 64
+
+
+@dataclass
+class ModelledPod:
+    """A pod that takes 40 + 5 b ms for a batch of b rows, on a clock that its measurements move."""
+
+    now: float = 0.0
+    measured: list[tuple[TunedSettings, float]] = field(default_factory=list)
+    dies_after: int | None = None
+
+    async def measure(self, settings: TunedSettings, seconds: float) -> LoadMeasurement:
+        if self.dies_after is not None and len(self.measured) >= self.dies_after:
+            raise KeyboardInterrupt
+        self.measured.append((settings, seconds))
+        self.now += seconds
+        return modelled(settings, seconds)
+
+
+def modelled(settings: TunedSettings, seconds: float) -> LoadMeasurement:
+    """Return what the pod does in `seconds`."""
+    batch = min(settings.batch_size, CLIENTS)
+    step = 40 + 5 * batch + (settings.queue_delay_milliseconds if batch < CLIENTS else 0)
+    rate, latency = 1000 * batch / step, step * CLIENTS / batch
+    done = int(rate * seconds)
+    on_time = done if latency <= OBJECTIVE.milliseconds else 0
+    return LoadMeasurement(seconds, done, on_time, 0, latency, latency)
+
+
+def search(folder: Path, pod: ModelledPod, seconds: float) -> list[TriedSettings]:
+    plan = SearchPlan(SPACE, OBJECTIVE, seconds, round_seconds=1.0)
+    study = Search(folder / "study.journal", "model", plan)
+    asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _share: None))
+    return study.tried()
+
+
+def sweep() -> float:
+    """Return the best goodput of all settings of the space, measured once each."""
+
+    every = (TunedSettings(batch, delay) for batch in range(1, 257) for delay in range(51))
+    measured = (modelled(settings, 7.0) for settings in every)
+    return max(each.goodput for each in measured if each.meets(OBJECTIVE))
+
+
+def test_the_best_is_within_five_percent_of_an_exhaustive_sweep(tmp_path: Path) -> None:
+    best = front(search(tmp_path, ModelledPod(), seconds=200), OBJECTIVE)[0]
+    assert best.measurement.goodput >= 0.95 * sweep()
+
+
+def test_settings_that_are_clearly_worse_get_less_time(tmp_path: Path) -> None:
+    pod = ModelledPod()
+    tried = search(tmp_path, pod, seconds=200)
+    full = sum(2.0**number for number in range(ROUNDS))
+    assert len(tried) > 200 / full
+    assert {seconds for _, seconds in pod.measured} == {1.0, 2.0, 4.0}
+
+
+def test_a_killed_search_continues_with_the_time_that_is_left(tmp_path: Path) -> None:
+    killed = ModelledPod(dies_after=10)
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, killed, seconds=100)
+    pod = ModelledPod()
+    tried = search(tmp_path, pod, seconds=100)
+    assert 70 <= pod.now < 100
+    assert len(tried) >= 3
+    settings = [each.settings for each in tried]
+    assert killed.measured[0][0] in settings
+    again = ModelledPod()
+    assert search(tmp_path, again, seconds=100) == tried
+    assert again.measured == []
+
+
+def test_threads_and_backends_are_searched_where_they_are_given(tmp_path: Path) -> None:
+    space = SearchSpace(8, 1, ("Eager", "OpenVINO"), (1, 2))
+    study = Search(tmp_path / "j", "m", SearchPlan(space, OBJECTIVE, 60, round_seconds=1.0))
+    pod = ModelledPod()
+    asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _share: None))
+    tried = [each.settings for each in study.tried()]
+    assert {each.backend for each in tried} == {"Eager", "OpenVINO"}
+    assert {each.threads for each in tried} == {1, 2}
