@@ -1,4 +1,4 @@
-"""`make bench-gateway`: eight emulated pods by connection, by the gateway and by an oracle; and what Envoy costs."""
+"""`make bench-gateway`: eight emulated pods by connection, by the gateway, by HAProxy if there is one, and by an oracle."""
 
 import argparse
 import asyncio
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock_api import names
+from tests.bench.gateway import haproxy
 from tests.bench.gateway.clients import (
     ByConnection,
     ByGateway,
@@ -72,6 +73,8 @@ async def _gateway(kind: PodKind, pods: int) -> AsyncIterator[Stack]:
         await gateway.start_envoy()
         await gateway.until_ready()
         await gateway.until_endpoints(pods)
+        if haproxy.is_there():
+            await haproxy.start(gateway, pods)
         yield gateway
 
 
@@ -89,7 +92,9 @@ async def _balance(gateway: Stack, kind: PodKind, seconds: float) -> Table:
     for load in LOADS:
         clients: dict[str, Client] = {
             "oracle": ByOracle(addresses, names.CLIENT_PORT),
+            "oracle that rotates": ByOracle(addresses, names.CLIENT_PORT, rotates=True),
             "gateway": ByGateway(gateway.host, PORT),
+            **({"HAProxy": ByGateway(gateway.host, haproxy.PORT)} if haproxy.is_there() else {}),
             "connection": ByConnection(addresses, names.CLIENT_PORT),
         }
         best = 0.0
@@ -106,27 +111,36 @@ async def _balance(gateway: Stack, kind: PodKind, seconds: float) -> Table:
 
 async def _cost(gateway: Stack, seconds: float) -> Table:
     table = Table(
-        "body", "load", "path", "requests/s", "p50, ms", "p99, ms", "Envoy's CPU a request", "memory",
-        title="Cost of Envoy, one pod that answers at once",
+        "body", "load", "path", "requests/s", "p50, ms", "p99, ms", "CPU a request", "memory",
+        title="Cost, one pod that answers at once",
     )  # fmt: skip
-    envoy = _pid(gateway)
     direct = ByGateway(f"{gateway.network}.10", names.CLIENT_PORT)
-    by_gateway = ByGateway(gateway.host, PORT)
+    ways: dict[str, tuple[Client, int | None]] = {
+        "direct": (direct, None),
+        "gateway": (ByGateway(gateway.host, PORT), _pid(gateway)),
+    }
+    if haproxy.is_there():
+        other = gateway.pods["haproxy"].pid
+        ways["HAProxy"] = (ByGateway(gateway.host, haproxy.PORT), other)
     for size in (1024, 65536):
         body = b"x" * size
         for load in COST_LOADS:
-            for path, client in {"direct": direct, "gateway": by_gateway}.items():
-                before = _cpu_seconds(envoy)
+            for path, (client, pid) in ways.items():
+                before = 0.0 if pid is None else _cpu_seconds(pid)
                 latencies = await _send(client, load, seconds, body)
-                used = (_cpu_seconds(envoy) - before) / len(latencies)
-                cost = (f"{1e6 * used:.0f} us", f"{_memory_bytes(envoy) / 2**20:.0f} MiB")
+                cost = ("", "") if pid is None else _cost_of(pid, before, len(latencies))
                 cuts = quantiles(latencies, n=100)
                 table.add_row(
                     f"{size // 1024} KiB", f"{load} connections" if isinstance(load, int) else f"{load:.0f}/s", path, f"{len(latencies) / seconds:.0f}",
-                    f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}",
-                    *(cost if client is by_gateway else ("", "")),
+                    f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}", *cost,
                 )  # fmt: skip
     return table
+
+
+def _cost_of(pid: int, before: float, requests: int) -> tuple[str, str]:
+    """Return CPU a request, and memory."""
+    used = (_cpu_seconds(pid) - before) / requests
+    return f"{1e6 * used:.0f} us", f"{_memory_bytes(pid) / 2**20:.0f} MiB"
 
 
 async def _send(client: Client, load: float | int, seconds: float, body: bytes) -> list[float]:

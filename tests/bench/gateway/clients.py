@@ -93,14 +93,19 @@ class ByConnection:
 class ByOracle:
     """Every request goes to the pod with the least requests in flight, known exactly."""
 
-    def __init__(self, addresses: Sequence[str], port: int) -> None:
+    def __init__(self, addresses: Sequence[str], port: int, *, rotates: bool = False) -> None:
+        """`rotates`: of pods with equally many, the one chosen longest ago is taken, instead of any."""
         self._targets = [Target(address, port) for address in addresses]
         self._in_flight: Counter[str] = Counter()
+        self._rotates = rotates
 
     async def post(self, body: bytes) -> int:
         """Send a request."""
-        shuffled = random.sample(self._targets, len(self._targets))
-        target = min(shuffled, key=lambda target: self._in_flight[target.address])
+        if not self._rotates:
+            random.shuffle(self._targets)
+        target = min(self._targets, key=lambda target: self._in_flight[target.address])
+        self._targets.remove(target)
+        self._targets.append(target)
         self._in_flight[target.address] += 1
         try:
             return await target.post(body)

@@ -105,10 +105,11 @@ async def test_an_api_server_that_is_away_changes_nothing_and_returns() -> None:
         await server.put("pods", pod("a-1", "a", "10.0.0.1"))
         async with watching(server) as reflector:
             await until(lambda: server.watches == 1)
-            before = reflector.last_contact
             await server.stop()
             server.status = 503
             await server.start()
+            await until(lambda: server.errors >= 1)
+            before = reflector.last_contact
             await until(lambda: server.errors >= 3)
             assert known(reflector) == {"a-1": "10.0.0.1"}
             assert reflector.last_contact == before
