@@ -15,6 +15,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "20 % of samples lost": {"loss": Loss(share=0.2)},
     "scraped by Prometheus": {"loss": Loss(SignalSource.PROMETHEUS)},
     "10 s late, jitter 2 s": {"loss": Loss(SignalSource.PROMETHEUS, 10.0, 2.0)},
+    "15 s late": {"loss": Loss(SignalSource.PROMETHEUS, 15.0)},
     "no signals, minutes 8-10": {"loss": Loss(outages=((480.0, 600.0),))},
 }
 

@@ -122,6 +122,15 @@ def test_every_law_follows_a_step_and_stays_inside_its_bounds(name: str) -> None
     assert outcome(run).requests == len(arrivals)
 
 
+def test_the_default_law_follows_a_step_by_samples_of_15_to_20_seconds_ago() -> None:
+    arrivals = steps([(120.0, 300.0), (600.0, 400.0)], seed=1)
+    loss = Loss(SignalSource.PROMETHEUS, delay_seconds=15.0)
+    run = simulate(world(4, loss=loss), law_named("CapacityAtObjective", EXACT), arrivals)
+    blind = [m.time for m in run.moments[10:] if m.replicas_term == "SignalsAbsent"]
+    assert not blind
+    assert max(moment.wanted for moment in run.moments) > 4
+
+
 def test_laws_of_the_operator_survive_a_lossy_store() -> None:
     arrivals = steps([(300.0, 400.0)], seed=1)
     loss = Loss(share=0.2, outages=((100.0, 220.0),))

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import aiohttp
 
@@ -12,7 +12,7 @@ from penstock_operator.net.http import CallFailed
 from penstock_operator.observe.signals.pod_scrape import read_pods
 from penstock_operator.observe.signals.prometheus import QueryRound, missing
 from penstock_operator.observe.signals.shared_queries import SharedQueries
-from penstock_operator.observed import PodObject, PoolSignals
+from penstock_operator.observed import PodObject, PoolSignals, SignalSource
 
 NOT_CONFIGURED = "no Prometheus is configured"
 
@@ -39,7 +39,7 @@ async def observe_signals(
 
     `session` is a `http.new_session()`, and `pods` another that trusts the pods' CA (None: `session`); `now` is in
     Unix seconds. One round of queries for each server and tick serves all its pools (`queries`). A pool is read from its
-    pods if its server fails, or has no fresh sample of a Ready pod.
+    pods if its server fails, or has no fresh sample of a Ready pod; late samples count if no pod responds.
     """
     direct = pods or session
     by_server: dict[MetricsServer | None, list[PoolPods]] = defaultdict(list)
@@ -69,7 +69,15 @@ async def _read_server(
         return await _read_directly(direct, {pool: str(error) for pool in pools}, now)
     lacking = {pool: missing(signals[pool.uid], pool.pods, now) for pool in pools}
     problems = {pool: _problem(pods) for pool, pods in lacking.items() if pods}
-    return {**signals, **await _read_directly(direct, problems, now)}
+    read = await _read_directly(direct, problems, now)
+    return {**signals, **{uid: _best(signals[uid], own) for uid, own in read.items()}}
+
+
+def _best(late: PoolSignals, own: PoolSignals) -> PoolSignals:
+    """Return the signals read from the pods, or the late ones of Prometheus if no pod responds."""
+    if own.source is not SignalSource.NONE or not late.samples:
+        return own
+    return replace(late, problem=own.problem)
 
 
 async def _read_directly(

@@ -73,7 +73,7 @@ def metrics_condition(
         return condition("MetricsAvailable", status, "NoReadyPods", text)
     if not decision.metrics_available or signals.source is SignalSource.NONE:
         text = signals.problem or (
-            "more than half of the Ready pods have no sample under 10 s old,"
+            "more than half of the Ready pods have no sample under 30 s old,"
             " or had none within the last 15 s: normal right after a start; if it lasts,"
             " allow Prometheus and the operator to reach port 8001"
         )

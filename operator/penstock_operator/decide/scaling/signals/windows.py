@@ -11,8 +11,10 @@ from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import Point, born, point, restarted
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 
-MAX_AGE_SECONDS = 10.0
-"""Maximum age of a usable sample: two missed scrapes of 5 s."""
+MAX_AGE_SECONDS = 30.0
+"""Maximum age of a usable sample; a pod without one is absent."""
+MAX_AHEAD_SECONDS = 10.0
+"""Maximum time by which a sample may be ahead of the clock."""
 WINDOW_SECONDS = 30.0
 """Length of a window; longer if it has fewer than `WINDOW_SCRAPES` samples."""
 WINDOW_SCRAPES = 4
@@ -134,7 +136,7 @@ def _by_pod(
     for sample in signals.samples:
         window = kept.get(sample.uid)
         known = window and not sample.time - window[-1].time >= MIN_SPACING_SECONDS
-        if not known and -MAX_AGE_SECONDS <= store_now - sample.time <= MAX_SPAN_SECONDS:
+        if not known and -MAX_AHEAD_SECONDS <= store_now - sample.time <= MAX_SPAN_SECONDS:
             fresh.setdefault(sample.uid, []).append(sample)
     for samples in fresh.values():
         samples.sort(key=lambda sample: sample.time)

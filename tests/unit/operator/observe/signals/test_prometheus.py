@@ -232,6 +232,22 @@ async def test_only_pools_without_fresh_samples_are_read_from_their_pods() -> No
     )
 
 
+async def test_late_samples_are_used_if_no_pod_answers() -> None:
+    ip = free_address()
+    late = [
+        {**each, "values": [[time - 10, value] for time, value in each["values"]]}
+        for each in pod_series(instance=f"{ip}:8001")
+    ]
+    async with serving(prometheus(*late), port=19090) as server, new_session() as session:
+        url = f"http://{server}:19090/prefix"
+        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
+        signals = (await observe_signals(session, [pool], 5_000.0, SharedQueries()))["pool"]
+    assert signals.source is SignalSource.PROMETHEUS
+    assert max(sample.time for sample in signals.samples) == QUERIED_AT - 11
+    assert "no sample under 10 s old" in signals.problem
+    assert "1 Ready pod: /metrics is unreachable" in signals.problem
+
+
 async def test_signals_are_absent_if_nothing_answers() -> None:
     async with new_session() as session:
         pool = PoolPods(

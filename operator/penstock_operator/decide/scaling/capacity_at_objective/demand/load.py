@@ -162,19 +162,36 @@ def _dispersion(windows: Sequence[Window]) -> float | None:
 
 
 def _imbalance(windows: Sequence[Window], dispersion: float | None) -> float | None:
-    counts = [rows for window in windows if (rows := grown(window, "rows_received")) is not None]
-    if not counts or sum(counts) <= 0:
+    rates = _rates(windows)
+    if not rates:
         return None
-    mean = sum(counts) / len(counts)
-    chance = sqrt(max(dispersion or 1.0, 1.0) / mean)
-    return max(max(counts) / mean - chance, 1.0)
+    mean, chance = _mean_and_chance(rates, dispersion)
+    return max(max(rate for rate, _ in rates) / mean - sqrt(chance), 1.0)
 
 
 def _unevenness(windows: Sequence[Window], dispersion: float | None) -> float | None:
-    tails = [tail(window, RECENT_SECONDS) for window in windows]
-    counts = [rows for recent in tails if (rows := grown(recent, "rows_received")) is not None]
-    if len(counts) < 2 or sum(counts) <= 0:
+    rates = _rates([tail(window, RECENT_SECONDS) for window in windows])
+    if len(rates) < 2:
         return None
-    mean = sum(counts) / len(counts)
-    variance = sum((rows - mean) ** 2 for rows in counts) / (len(counts) - 1)
-    return max(variance / mean**2 - max(dispersion or 1.0, 1.0) / mean, 0.0)
+    mean, chance = _mean_and_chance(rates, dispersion)
+    variance = sum((rate - mean) ** 2 for rate, _ in rates) / (len(rates) - 1)
+    return max(variance / mean**2 - chance, 0.0)
+
+
+def _rates(windows: Sequence[Window]) -> list[tuple[float, float]]:
+    """Return (rows a second, seconds) of each window; nothing if no row was received."""
+    rates = [
+        (rate, window[-1].time - window[0].time)
+        for window in windows
+        if (rate := per_second(window, "rows_received")) is not None
+    ]
+    return rates if any(rate for rate, _ in rates) else []
+
+
+def _mean_and_chance(
+    rates: Sequence[tuple[float, float]], dispersion: float | None
+) -> tuple[float, float]:
+    """Return the mean rate, and the squared coefficient of variation that chance explains."""
+    mean = sum(rate for rate, _ in rates) / len(rates)
+    inverse = sum(1 / seconds for _, seconds in rates) / len(rates)
+    return mean, max(dispersion or 1.0, 1.0) * inverse / mean

@@ -92,6 +92,16 @@ def test_the_busiest_pod_stands_out_beyond_chance() -> None:
     assert demand.unevenness > 0.5
 
 
+def test_windows_of_several_lengths_make_no_pod_busier() -> None:
+    """Two pods are new, one lost a scrape, and none has more load than another."""
+    whole = lived([20.0] * 6)
+    demand = seen({"a": whole, "b": whole[2:], "c": whole[2:], "d": (*whole[:4], *whole[5:])})
+    assert demand.unevenness == 0
+    assert demand.imbalance == 1
+    skewed = seen({"a": whole, "b": lived([80.0] * 6)[2:]})
+    assert skewed.imbalance == pytest.approx(80 / 50, rel=0.1)
+
+
 def test_bursts_are_dispersion_and_a_trend_or_a_step_is_not() -> None:
     bursty = seen({"a": lived([0.0, 40.0, 0.0, 40.0, 0.0, 40.0])}).dispersion
     rising = seen({"a": lived([10.0, 12.0, 14.0, 16.0, 18.0, 20.0])}).dispersion

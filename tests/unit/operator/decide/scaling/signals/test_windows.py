@@ -116,7 +116,8 @@ def test_ages_are_by_the_stores_clock() -> None:
     signals = PoolSignals(SignalSource.PROMETHEUS, (sample(5000, 1),), queried_at=5004)
     windows = advance_windows(Windows(), signals, (OLD,), 1400.0)
     assert sample_age(windows.pods["a"], 5004) == 4
-    assert sample_age(windows.pods["a"], 5010.5) is None
+    assert sample_age(windows.pods["a"], 5030) == 30
+    assert sample_age(windows.pods["a"], 5030.5) is None
 
 
 def test_a_change_of_source_clears_the_windows() -> None:
