@@ -112,7 +112,7 @@ class PodObject:
     """DNS name in its certificate; None: it serves plain HTTP."""
     node: str | None = None
     """Name of its node; None before binding."""
-    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Labels that its node has, because it selects the node by them."""
 
 
