@@ -238,6 +238,7 @@ def _count_input(
             tick.load.newest if tick.load.newest is not None else rate,
             felt=busy > FELT,
             judged=_judged(state, tick) and state.plan.bridge is None,
+            overlapping=tick.load.overlapping,
         )
         forecaster, ahead = forecast.advance(state.forecaster, sample, horizon, tick.now)
         state = state._replace(forecaster=forecaster, lateness=_priced(state, tick, late, busy))

@@ -18,7 +18,9 @@ MAX_AHEAD_SECONDS = 10.0
 WINDOW_SECONDS = 30.0
 """Length of a window; longer if it has fewer than `WINDOW_SCRAPES` samples."""
 WINDOW_SCRAPES = 4
-"""Samples that a rate needs; with fewer the window is absent."""
+"""Samples that a rate needs, or fewer over `FULL_SECONDS`; else the window is absent."""
+FULL_SECONDS = 14.5
+"""Time that samples cover if none is lost, less half a second."""
 MAX_SPAN_SECONDS = 180.0
 """Maximum length of a window: six of the 30 s ticks of an idle pool."""
 MAX_SAMPLES = 32
@@ -125,7 +127,9 @@ def full_window(window: Window, since: float = 0.0) -> Window:
     """Return the samples from `since` on, or nothing if they are too few for a rate."""
     if window and window[0].time < since:
         window = tuple(sample for sample in window if sample.time >= since)
-    return window if len(window) >= WINDOW_SCRAPES else ()
+    if len(window) >= WINDOW_SCRAPES:
+        return window
+    return window if len(window) > 1 and window[-1].time - window[0].time >= FULL_SECONDS else ()
 
 
 def _by_pod(

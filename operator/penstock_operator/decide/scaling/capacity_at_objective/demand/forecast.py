@@ -75,10 +75,6 @@ class Forecaster(NamedTuple):
     """Rows a second."""
     trend: float = 0.0
     """Rows a second, a second."""
-    newest: float | None = None
-    """Rows a second between the last two scrapes."""
-    last: float | None = None
-    """The rate before `newest`."""
     noise: float | None = None
     """Variance of such rates around a slow course."""
     newer: tuple[tuple[float, float], ...] = ()
@@ -109,6 +105,8 @@ class DemandSample(NamedTuple):
     """Whether the Ready pods are so busy that a too low forecast is harmful."""
     judged: bool
     """Whether the quantile level is updated: False while a bound or a bridge sets the count or the cap."""
+    overlapping: bool = False
+    """Whether successive values of `newest` overlap."""
 
 
 class Outlook(NamedTuple):
@@ -218,16 +216,20 @@ def _compared(before: Forecaster, last: Forecast) -> Forecaster:
 
 
 def _with_noise(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
-    """Return the forecaster with the noise updated from second differences, in which a ramp cancels; an outlier is a step."""
+    """Return the forecaster with the noise updated from second differences of rates that do not overlap.
+
+    A ramp cancels in them; an outlier is a step.
+    """
     newer = (*before.newer, (now, sample.newest))[-RAMP_SCRAPES:]
-    noise = before.noise
-    if before.newest is not None and before.last is not None:
-        square = (sample.newest - 2 * before.newest + before.last) ** 2 / 6
+    noise, values = before.noise, newer[:: -2 if sample.overlapping else -1][:3]
+    if len(values) == 3:
+        (_, last), (_, middle), (_, first) = values
+        square = (last - 2 * middle + first) ** 2 / 6
         if noise is not None:
             square = min(square, ODD * noise + sample.newest)
             square = noise + NOISE_SHARE * (square - noise)
         noise = square
-    return before._replace(newer=newer, last=before.newest, newest=sample.newest, noise=noise)
+    return before._replace(newer=newer, noise=noise)
 
 
 def _smoothed(before: Forecaster, rate: float, now: float) -> Forecaster:

@@ -18,6 +18,8 @@ from penstock_operator.decide.scaling.signals.windows import (
 
 RECENT_SECONDS = 15.0
 RECENT_SCRAPES = 3
+AT_ONCE_SECONDS = 1.0
+"""Time between the first and the last response of pods that are read at the same moment."""
 MAX_OVERLOAD = 2.0
 """Maximum ratio of demand to admitted rows, since rejected clients retry."""
 
@@ -39,6 +41,8 @@ class PoolDemand(NamedTuple):
     """Variance over mean of a pod's arrivals between scrapes, in rows."""
     received: float | None = None
     """`recent` without the bound on rejected clients that retry."""
+    overlapping: bool = False
+    """Whether successive values of `newest` overlap, because the pods' scrapes are of several times."""
     source: DemandSource = DemandSource.PODS
     """Where `recent` and `newest` were counted."""
 
@@ -70,6 +74,7 @@ def load(
     return PoolDemand(
         recent=_total([_clamped(window, slack_rows) for window in recents], past),
         newest=_total([per_second(window[-2:], "rows_received") for window in full], past),
+        overlapping=_spread([window[-1].time for window in ready]) > AT_ONCE_SECONDS,
         backlog=sum((window[-1].waiting or 0.0) * rows_per_request(window) for window in ready),
         imbalance=_imbalance(ready_whole, dispersion),
         unevenness=_unevenness(ready_whole, dispersion),
@@ -90,8 +95,13 @@ def at_gateway(demand: PoolDemand, rows: OfferedRows | None) -> PoolDemand:
     return demand._replace(
         recent=max(demand.recent + rows.recent - demand.received, 0.0),
         newest=rows.newest,
+        overlapping=False,
         source=DemandSource.GATEWAY,
     )
+
+
+def _spread(values: Sequence[float]) -> float:
+    return max(values) - min(values) if values else 0.0
 
 
 def tail(window: Window, seconds: float) -> Window:

@@ -1,5 +1,8 @@
 """Start-up is measured, and demand is forecast exactly that far; headroom is learned from the misses."""
 
+from itertools import pairwise
+from random import Random
+
 import pytest
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
@@ -115,6 +118,20 @@ def story(rates: list[float], horizon: float = 60.0, felt: bool = False) -> Fore
         sample = DemandSample(rate, rate, felt=felt, judged=True)
         known, _ = forecast.advance(known, sample, horizon, 1000.0 + 5 * i)
     return known
+
+
+def test_the_noise_of_rates_that_overlap_is_not_underestimated() -> None:
+    """Prometheus scrapes each pod at a moment of its own, so each value has half of the requests of the one before."""
+    chance, noise = Random(1), dict[bool, float]()  # noqa: S311 - a story, not a secret
+    arrivals = [chance.gauss(100.0, 10.0) for _ in range(2001)]
+    for overlapping in (False, True):
+        known = Forecaster()
+        for i, (early, late) in enumerate(pairwise(arrivals)):
+            rate = (early + late) / 2
+            sample = DemandSample(rate, rate, felt=False, judged=True, overlapping=overlapping)
+            known, _ = forecast.advance(known, sample, 60.0, 1000.0 + 5 * i)
+        noise[overlapping] = known.noise or 0.0
+    assert noise[True] > 2 * noise[False]
 
 
 def test_steady_demand_is_forecast_as_it_is_and_its_headroom_is_unlearned() -> None:

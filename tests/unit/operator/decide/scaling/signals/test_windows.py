@@ -49,6 +49,13 @@ def test_a_rate_needs_four_scrapes() -> None:
     assert per_second(full_window(windows.pods["a"]), "rows_received") == pytest.approx(2.0)
 
 
+def test_a_rate_needs_fewer_scrapes_over_the_time_of_four() -> None:
+    windows = fed(sample(1000, 0.0), sample(1010, 20.0))
+    assert full_window(windows.pods["a"]) == ()
+    windows = fed(sample(1015, 30.0), windows=windows)
+    assert per_second(full_window(windows.pods["a"]), "rows_received") == pytest.approx(2.0)
+
+
 def test_a_decrease_in_any_counter_restarts_all_of_that_pods() -> None:
     windows = fed(*(sample(1000 + 5 * i, 10.0 * i, batches=i) for i in range(5)))
     windows = fed(sample(1025, 60, batches=0), windows=windows)
