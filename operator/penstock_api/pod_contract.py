@@ -12,6 +12,8 @@ MAX_BATCH_SIZE = 4096
 MAX_BATCHED_TOKENS = 1_048_576
 MAX_QUEUE_DEPTH = 1_000_000
 MAX_QUEUE_DELAY_MILLISECONDS = 60_000
+MAX_RANKS = 16
+"""Processes that a model may be split over, as many as a node has cards."""
 MAX_LOAD_SECONDS = 3600
 """Time for fetching, loading and warming up a model, after which the container exits and is restarted."""
 

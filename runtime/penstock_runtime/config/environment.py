@@ -17,9 +17,10 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from penstock_api import names
-from penstock_api.pod_contract import MAX_BATCH_SIZE
+from penstock_api.pod_contract import MAX_BATCH_SIZE, MAX_RANKS
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.config.settings import (
+    RANKS_STUCK_SECONDS,
     AuthConfig,
     DrainConfig,
     EngineConfig,
@@ -68,8 +69,25 @@ def read_config(environ: Mapping[str, str]) -> RuntimeConfig:
         values["generation.step"]["dtype"] = dtype
     if step := values.pop("generation.step", None):
         values["generation"]["step"] = StepOptions(**step)
+        _apply_ranks(values["generation"]["step"].tensor_parallel, values["engine"])
     groups = {name: group(**values[name]) for name, group in _GROUPS.items()}
     return RuntimeConfig(**values[""], **groups)
+
+
+def _apply_ranks(ranks: int, engine: dict[str, Any]) -> None:
+    """Set the defaults of a model that is split over several processes.
+
+    Raises:
+        ConfigError: the engine is to run in a thread.
+    """
+    if ranks == 1:
+        return
+    if engine.get("placement") is Placement.THREAD:
+        raise ConfigError(
+            f"PENSTOCK_PLACEMENT=Thread allows one rank, but {names.ENV_TENSOR_PARALLEL} is {ranks}:"
+            " unset one of them"
+        )
+    engine.setdefault("stuck_seconds", RANKS_STUCK_SECONDS)
 
 
 def _is_service_link(name: str, value: str) -> bool:
@@ -229,6 +247,7 @@ _READERS: Final[dict[str, _Reader]] = {
     names.ENV_HOST_CACHE_BYTES: _Reader("generation.step.host_cache_bytes", _integer(0, 2**50)),
     names.ENV_MAX_MODEL_LEN: _Reader("generation.step.max_model_len", _integer(2, 2**31)),
     names.ENV_MAX_RUNNING: _Reader("generation.step.max_running", _integer(1, MAX_BATCH_SIZE)),
+    names.ENV_TENSOR_PARALLEL: _Reader("generation.step.tensor_parallel", _integer(1, MAX_RANKS)),
     "PENSTOCK_BATCH_INVARIANT": _Reader("generation.step.batch_invariant", _boolean),
     "PENSTOCK_OVERLAP_SCHEDULING": _Reader("generation.step.depth", _integer(0, 1)),
     names.ENV_MAX_RUN_SECONDS: _Reader("generation.max_run_seconds", _at_least(0.001)),

@@ -9,6 +9,10 @@ from penstock_api.types.model import ModelSpec
 from penstock_runtime.engine.continuous.steps.options import DType, StepOptions
 from penstock_runtime.engine.placement import Placement
 
+RANKS_STUCK_SECONDS = 8.0
+"""`stuck_seconds` of a model that is split over several ranks, unless it is set: a hung rank stops the others in the
+middle of a step, and the pod must leave readiness within 10 s."""
+
 Network = IPv4Network | IPv6Network
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 
 class Placement(StrEnum):
@@ -39,6 +40,17 @@ class EnginePlacement:
     engine_cpus: frozenset[int]
     """Empty: not pinned."""
     http_cpus: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RankSeat:
+    """The place of one process among those that a model is split over."""
+
+    rank: int
+    """Rank 0 schedules; the others follow."""
+    ranks: int
+    folder: Path
+    """Where the ranks find each other; empty at the start."""
 
 
 def seat(machine: MachineProfile, wish: Placement | None = None) -> EnginePlacement:

@@ -136,3 +136,26 @@ def test_how_a_generative_model_is_loaded_is_read_into_its_options() -> None:
     assert config.engine.dtype == "bfloat16"
     assert config.generation.step.depth == 1
     assert [str(network) for network in config.auth.trusted_proxies] == ["10.0.0.0/8", "fd00::/8"]
+
+
+def test_ranks_shorten_the_patience_with_a_step_unless_it_is_set() -> None:
+    split = {"PENSTOCK_MODEL": MODEL, "PENSTOCK_TENSOR_PARALLEL": "2"}
+    assert read_config(split).generation.step.tensor_parallel == 2
+    assert read_config(split).engine.stuck_seconds == 8
+    assert read_config({**split, "PENSTOCK_STUCK_SECONDS": "60"}).engine.stuck_seconds == 60
+    assert read_config({**split, "PENSTOCK_TENSOR_PARALLEL": "1"}).engine.stuck_seconds == 30
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"PENSTOCK_TENSOR_PARALLEL": "17"}, "must be between 1 and 16"),
+        (
+            {"PENSTOCK_PLACEMENT": "Thread"},
+            "Thread allows one rank, but PENSTOCK_TENSOR_PARALLEL is 2",
+        ),
+    ],
+)
+def test_ranks_that_cannot_be_are_rejected(changed: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        read_config({"PENSTOCK_MODEL": MODEL, "PENSTOCK_TENSOR_PARALLEL": "2", **changed})

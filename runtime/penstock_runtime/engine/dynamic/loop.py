@@ -38,7 +38,7 @@ class HeartbeatWriter(Protocol):
         """Record that the step has ended."""
 
     def tick_idle(self) -> None:
-        """Record that the engine is alive while it waits for work."""
+        """Record that the process is alive; a running step remains."""
 
 
 def serve(

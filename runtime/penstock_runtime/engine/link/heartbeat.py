@@ -20,6 +20,7 @@ class SharedHeartbeat:
         self._memory = memory
         self._clock = clock
         self._predicted_seconds = 0.0
+        self._busy = False
         self._last_step = clock()
 
     # -- the engine's side: `engine.dynamic.loop.HeartbeatWriter`
@@ -38,10 +39,12 @@ class SharedHeartbeat:
         self._write(busy=False, predicted_seconds=0.0)
 
     def tick_idle(self) -> None:
-        """Record that the engine is alive while it waits for work."""
-        self._store(self._last_step, self._clock(), busy=False, predicted_seconds=0.0)
+        """Record that the process is alive; a running step remains."""
+        predicted = self._predicted_seconds if self._busy else 0.0
+        self._store(self._last_step, self._clock(), busy=self._busy, predicted_seconds=predicted)
 
     def _write(self, *, busy: bool, predicted_seconds: float) -> None:
+        self._busy = busy
         self._last_step = now = self._clock()
         self._store(now, now, busy=busy, predicted_seconds=predicted_seconds)
 

@@ -66,9 +66,13 @@ def free_bytes(device: torch.device) -> int:
 
 
 def cache_share(options: StepOptions, device_type: str) -> float:
-    """Return the share of the memory free after loading that the KV cache takes if it has no size."""
+    """Return the share of the memory free after loading that the KV cache takes if it has no size.
+
+    On a CPU, the ranks of a model share the memory of the container.
+    """
     percent = options.cache_percent
-    return CACHE_SHARE[device_type] if percent is None else percent / 100
+    share = CACHE_SHARE[device_type] if percent is None else percent / 100
+    return share / options.tensor_parallel if device_type == "cpu" else share
 
 
 def fits_float32(folder: Path, options: StepOptions, free: int) -> bool:

@@ -1,13 +1,28 @@
 """`KvStore`: the tensors of the KV blocks, addressed by number; the block manager assigns them to sequences."""
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import torch
+from typing_extensions import override
 
 from penstock_runtime.engine.continuous.steps.step_plan import BlockCopy, StepPlan
 
 
-class KvStore:
+class BlockStore(Protocol):
+    """Moves blocks, by number."""
+
+    layers: list[torch.Tensor]
+    """One cache tensor per layer on the device."""
+
+    def move(self, plan: StepPlan) -> None:
+        """Swap out, swap in and copy blocks, in this order."""
+
+    def copy_block(self) -> None:
+        """Copy a block to the host, or within the device if the host has no blocks; for timing."""
+
+
+class KvStore(BlockStore):
     """One cache tensor per layer on the device, and one per layer on the host for swapped blocks."""
 
     def __init__(
@@ -32,15 +47,15 @@ class KvStore:
         """Return the bytes of one block in all layers, keys and values."""
         return sum(layer.nbytes for layer in self.layers) // self._blocks
 
+    @override
     def copy_block(self) -> None:
-        """Copy a block to the host, or within the device if the host has no blocks; for timing."""
         for device, host in zip(self.layers, self._host, strict=True):
             target = host if len(host) else device
             target[0].copy_(device[1])
             target[-1].copy_(device[-1])
 
+    @override
     def move(self, plan: StepPlan) -> None:
-        """Swap out, swap in and copy blocks, in this order."""
         if not (plan.swap_out or plan.swap_in or plan.copies):
             return
         for device, host in zip(self.layers, self._host, strict=True):

@@ -1,6 +1,7 @@
 """`open_step`: loads a generative model: selects the backend, loads, allocates the cache, verifies and measures."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from penstock_runtime.models.decoders.capacity import (
     free_bytes,
     max_length_of,
 )
-from penstock_runtime.models.decoders.kv_store import KvStore
+from penstock_runtime.models.decoders.kv_store import BlockStore, KvStore
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.decoders.torch_decoders.one_token import OneTokenDecoder
 from penstock_runtime.models.decoders.torch_decoders.self_check import Expected, reference
@@ -60,13 +61,46 @@ def open_step(
     has_room = partial(fits_float32, folder, options, free_bytes(device))
     selected = select(config, options, device, has_room, measure_candidates)
     model = load.load_model(folder, config, selected.dtype, device)
-    assembled = _assembled_or_torch(_Source(model, options, device, bound), selected.compute)
+    source = DecoderSource(model, options, device, bound)
+    return warmed_step(folder, source, _assembled_or_torch(source, selected.compute), name)
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSource:
+    """Inputs of a decoder's construction."""
+
+    model: PreTrainedModel
+    options: StepOptions
+    device: torch.device
+    bound: int
+    """Limit of a sequence's positions by the model and the settings."""
+    agreed: Callable[[int], int] = int
+    """Returns the number of blocks that all ranks have room for, given that of this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledDecoder:
+    """A backend, its cache, and a verified decoder over it."""
+
+    backend: ComputeBackend
+    kv: KVSpec
+    store: BlockStore
+    decoder: Decoder
+    longest: int
+    """Limit of a sequence's positions in this cache."""
+
+
+def warmed_step(
+    folder: Path, source: DecoderSource, assembled: AssembledDecoder, name: str
+) -> TorchStep:
+    """Return the step of a decoder, after timing it."""
+    model, options = source.model, source.options
     kv, decoder = assembled.kv, assembled.decoder
     costs = measure(decoder, assembled.store, kv, assembled.longest)
     timed = timed_steps(decoder, kv, assembled.longest, options.max_running)
     info = GenerationInfo(
         name=name,
-        backend=backend_of(device),
+        backend=backend_of(source.device),
         attention=assembled.backend.name,
         dtype=str(model.dtype).removeprefix("torch."),
         vocabulary=model.config.get_text_config().vocab_size,
@@ -82,45 +116,27 @@ def open_step(
     return TorchStep(info, decoder, assembled.store)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Inputs of a decoder's construction."""
-
-    model: PreTrainedModel
-    options: StepOptions
-    device: torch.device
-    bound: int
-    """Limit of a sequence's positions by the model and the settings."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Assembled:
-    """A backend, its cache, and a verified decoder over it."""
-
-    backend: ComputeBackend
-    kv: KVSpec
-    store: KvStore
-    decoder: Decoder
-    longest: int
-    """Limit of a sequence's positions in this cache."""
-
-
-def _assembled_or_torch(source: _Source, compute: Compute) -> _Assembled:
+def _assembled_or_torch(source: DecoderSource, compute: Compute) -> AssembledDecoder:
     """Assemble `compute`, or torch if that fails and the settings name no backend."""
     expected = reference(source.model)
     try:
-        return _assemble(source, compute, expected)
+        return assemble(source, compute, expected)
     except ModelLoadFailed as error:
         if compute is Compute.TORCH or source.options.compute is not Compute.AUTO:
             raise
         _log.warning("falling back to the torch backend, because %s failed: %s", compute, error)
-    return _assemble(source, Compute.TORCH, expected)
+    return assemble(source, Compute.TORCH, expected)
 
 
-def _assemble(source: _Source, compute: Compute, expected: Expected) -> _Assembled:
+def assemble(source: DecoderSource, compute: Compute, expected: Expected) -> AssembledDecoder:
+    """Return a cache and a verified decoder of the backend `compute`.
+
+    Raises:
+        ModelLoadFailed: the cache does not fit, or the decoder does not give the `expected` logits.
+    """
     model, options = source.model, source.options
     backend = backend_for(compute, model, options, source.device)
-    kv = _layout(model, backend, options, source.device)
+    kv = _layout(source, backend)
     longest = min(source.bound, kv.tokens)
     layers = model.config.get_text_config().num_hidden_layers
     store = KvStore(layers, kv.blocks + backend.spare_blocks, kv.host_blocks, backend.allocate)
@@ -128,14 +144,13 @@ def _assemble(source: _Source, compute: Compute, expected: Expected) -> _Assembl
     decoder = checked(decoders, expected, kv.block_tokens, model.dtype)
     if options.batch_invariant:
         decoder = OneTokenDecoder(decoder)
-    return _Assembled(backend, kv, store, decoder, longest)
+    return AssembledDecoder(backend, kv, store, decoder, longest)
 
 
-def _layout(
-    model: PreTrainedModel, backend: ComputeBackend, options: StepOptions, device: torch.device
-) -> KVSpec:
+def _layout(source: DecoderSource, backend: ComputeBackend) -> KVSpec:
     """Return the layout of the cache."""
-    config = model.config.get_text_config()
+    options, device = source.options, source.device
+    config = source.model.config.get_text_config()
     layer_bytes = backend.allocate(1).nbytes
     block_bytes = layer_bytes * config.num_hidden_layers
     cache_bytes = options.cache_bytes
@@ -144,7 +159,7 @@ def _layout(
         with_copies = block_bytes + layer_bytes * backend.gathered_layers
         free = int(free_bytes(device) * cache_share(options, device.type))
         cache_bytes = min(free * block_bytes // with_copies, limit)
-    blocks = cache_bytes // block_bytes - backend.spare_blocks
+    blocks = source.agreed(cache_bytes // block_bytes) - backend.spare_blocks
     if blocks < 2:  # one for a prompt and one for its output
         raise ModelLoadFailed(
             f"the KV cache needs at least {(2 + backend.spare_blocks) * block_bytes} bytes,"

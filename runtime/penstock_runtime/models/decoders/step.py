@@ -10,7 +10,7 @@ from penstock_runtime.engine.continuous.sequence import SampledToken
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.steps.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.steps.step_plan import StepPlan, StepResult
-from penstock_runtime.models.decoders.kv_store import KvStore
+from penstock_runtime.models.decoders.kv_store import BlockStore
 from penstock_runtime.models.decoders.packing import Packer
 from penstock_runtime.models.decoders.sampling.prompt_logprobs import score
 from penstock_runtime.models.decoders.sampling.sampler import sample
@@ -19,9 +19,9 @@ from penstock_runtime.models.device.device import raise_as_device_error
 
 
 class TorchStep(StepExecutor):
-    """A step executor over a decoder and its KV store."""
+    """A step executor over a decoder and its block store."""
 
-    def __init__(self, info: GenerationInfo, decoder: Decoder, store: KvStore) -> None:
+    def __init__(self, info: GenerationInfo, decoder: Decoder, store: BlockStore) -> None:
         self.info = info
         self._decoder = decoder
         self._store = store

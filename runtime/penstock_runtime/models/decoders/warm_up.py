@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from penstock_runtime.engine.continuous.limits import KVSpec, TimedStep
-from penstock_runtime.models.decoders.kv_store import KvStore
+from penstock_runtime.models.decoders.kv_store import BlockStore
 from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
 
@@ -90,7 +90,7 @@ class Costs:
     """Time to copy a block in one direction; without host blocks, between device blocks."""
 
 
-def measure(decoder: Decoder, store: KvStore, kv: KVSpec, longest: int) -> Costs:
+def measure(decoder: Decoder, store: BlockStore, kv: KVSpec, longest: int) -> Costs:
     """Run a prompt twice and copy a block; the cache is overwritten."""
     tokens = min(_PROMPT, longest, kv.tokens)
     packed = uniform_step(1, tokens, 0, kv)

@@ -1,19 +1,28 @@
 """`generation_pod`: a generating pod, with its engine in a thread or a process."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.engine.continuous.ranks import StepFollower
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
 from penstock_runtime.engine.link.generation import (
     GenerationLink,
     generation_process_link,
     generation_thread_link,
 )
+from penstock_runtime.engine.link.ranks import ranked_link
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import ModelLoadFailed
-from penstock_runtime.engine.placement import EnginePlacement, Placement, seat, step_depth
+from penstock_runtime.engine.placement import (
+    EnginePlacement,
+    Placement,
+    RankSeat,
+    seat,
+    step_depth,
+)
 from penstock_runtime.logs import configure
 from penstock_runtime.serving.generation.client import GenerationPod, make_generation_pod
 
@@ -28,7 +37,14 @@ def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
     )
     load = partial(open_generation, config, folder, taken)
     link: GenerationLink
-    if taken.placement is Placement.THREAD:
+    ranks = config.generation.step.tensor_parallel
+    if ranks > 1:
+        keep_to(taken.http_cpus)
+        shared = replace(taken, threads=max(1, taken.threads // ranks))
+        lead = partial(lead_ranks, config, folder, shared)
+        follow = partial(follow_ranks, config, folder, shared)
+        link = ranked_link(lead, follow, ranks, first, depth=depth)
+    elif taken.placement is Placement.THREAD:
         link = generation_thread_link(load, first, depth=depth)
     else:
         keep_to(taken.http_cpus)
@@ -47,14 +63,48 @@ def open_generation(config: RuntimeConfig, folder: Path, taken: EnginePlacement)
     Raises:
         ModelLoadFailed: with a one-line reason.
     """
+    _prepare(config, taken)
+    from penstock_runtime.models.decoders.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
+
+    return open_step(folder, config.generation.step, config.model_name)
+
+
+def lead_ranks(
+    config: RuntimeConfig, folder: Path, taken: EnginePlacement, own: RankSeat
+) -> StepExecutor:
+    """Load rank 0 of a generative model, in its own process.
+
+    Raises:
+        ModelLoadFailed: with a one-line reason.
+    """
+    _prepare(config, taken)
+    from penstock_runtime.models.decoders.ranks.open import open_leader  # noqa: PLC0415 - as above
+
+    return open_leader(folder, config.generation.step, config.model_name, own)
+
+
+def follow_ranks(
+    config: RuntimeConfig, folder: Path, taken: EnginePlacement, own: RankSeat
+) -> StepFollower:
+    """Load another rank of a generative model, in its own process.
+
+    Raises:
+        ModelLoadFailed: with a one-line reason.
+    """
+    _prepare(config, taken)
+    from penstock_runtime.models.decoders.ranks.open import open_follower  # noqa: PLC0415 - as above
+
+    return open_follower(folder, config.generation.step, own)
+
+
+def _prepare(config: RuntimeConfig, taken: EnginePlacement) -> None:
+    """Set up a process that loads a model."""
     configure(config.log.format, config.log.level)
     keep_to(taken.engine_cpus)
     if config.model.source.files is None:
         raise ModelLoadFailed(
             "spec.model.source has no files: task TextGeneration needs a model's folder"
         )
-    from penstock_runtime.models.decoders.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
-    from penstock_runtime.models.device.device import pin_threads  # noqa: PLC0415
+    from penstock_runtime.models.device.device import pin_threads  # noqa: PLC0415 - torch takes seconds
 
     pin_threads(taken.threads)
-    return open_step(folder, config.generation.step, config.model_name)

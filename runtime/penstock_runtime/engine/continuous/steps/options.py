@@ -46,6 +46,8 @@ class StepOptions:
     """Upper bound of the cap, whatever the live limits are."""
     graphs: bool = True
     """Capture decode steps as CUDA graphs and replay them, on devices where launches take as long as kernels."""
+    tensor_parallel: int = 1
+    """Ranks that the model is split over, each in a process of its own; sizes of memory are those of all ranks."""
     batch_invariant: bool = False
     """Make outputs bitwise independent of batch-mates, prompt chunks, prefix hits and preemption, by one forward pass
     per token; CPUs only."""

@@ -94,7 +94,9 @@ def backend_for(
     Raises:
         ModelLoadFailed: the backend is not installed, or does not support this type and device.
     """
-    geometry = Geometry(heads(model), options.block_tokens, model.dtype, device)
+    geometry = Geometry(
+        heads(model, options.tensor_parallel), options.block_tokens, model.dtype, device
+    )
     if compute is Compute.TORCH:
         return TorchBackend(geometry, options)
     try:

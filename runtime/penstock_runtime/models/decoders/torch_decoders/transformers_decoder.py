@@ -68,12 +68,13 @@ def attention_modules(model: PreTrainedModel) -> list[Any]:
     return modules
 
 
-def heads(model: PreTrainedModel) -> HeadShape:
-    """Return the attention shape of the model."""
+def heads(model: PreTrainedModel, ranks: int) -> HeadShape:
+    """Return the attention shape of one of the ranks that the model is split over."""
     config = model.config.get_text_config()
     query = int(config.num_attention_heads)
     size = getattr(config, "head_dim", None) or config.hidden_size // query
-    return HeadShape(query, int(getattr(config, "num_key_value_heads", None) or query), int(size))
+    kv = int(getattr(config, "num_key_value_heads", None) or query)
+    return HeadShape(query // ranks, kv // ranks, int(size))
 
 
 class GenericDecoder(Decoder):

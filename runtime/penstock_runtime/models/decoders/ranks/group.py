@@ -1,0 +1,117 @@
+"""`RankGroup`: the collectives of the ranks of one model, by torch.distributed."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed, describe
+from penstock_runtime.engine.placement import RankSeat
+from penstock_runtime.models.decoders.packing import Table
+
+T = TypeVar("T")
+
+FIRST_WORDS: Final = 4096
+"""Words of an order in its first broadcast, whose size all ranks know."""
+_TIMEOUT: Final = timedelta(days=365)
+"""The HTTP process watches the ranks; an idle follower waits for its next order."""
+_LOOPBACK: Final = "lo"
+
+
+class RankGroup:
+    """One rank's end of the group. All ranks call the same methods in the same order, in one thread each."""
+
+    def __init__(self, seat: RankSeat, device: torch.device) -> None:
+        """Meet the other ranks.
+
+        Raises:
+            ModelLoadFailed: they cannot be reached.
+        """
+        self.rank, self.ranks = seat.rank, seat.ranks
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)
+        backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        try:
+            dist.init_process_group(
+                backends,
+                init_method=f"file://{seat.folder / 'rendezvous'}",
+                rank=seat.rank,
+                world_size=seat.ranks,
+                timeout=_TIMEOUT,
+            )
+        except RuntimeError as error:
+            raise ModelLoadFailed(
+                f"rank {seat.rank} of {seat.ranks} cannot reach the others: {describe(error)}"
+            ) from error
+        self._words = torch.zeros(FIRST_WORDS, dtype=torch.int32)
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the sum of all ranks' tensors; `tensor` is overwritten."""
+        tensor = tensor.contiguous()
+        with _other_ranks():
+            dist.all_reduce(tensor)
+        return tensor
+
+    def concatenate(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return all ranks' tensors, concatenated along the last axis by rank."""
+        parts = [
+            torch.empty_like(tensor, memory_format=torch.contiguous_format)
+            for _ in range(self.ranks)
+        ]
+        with _other_ranks():
+            dist.all_gather(parts, tensor.contiguous())
+        return torch.cat(parts, -1)
+
+    def smallest(self, number: int) -> int:
+        """Return the smallest of all ranks' numbers."""
+        value = torch.tensor([number])
+        with _other_ranks():
+            dist.all_reduce(value, dist.ReduceOp.MIN)
+        return int(value.item())
+
+    def from_first(self, decide: Callable[[], T]) -> T:
+        """Return what `decide` returns on rank 0, the only rank that calls it; the value is picklable."""
+        values: list[Any] = [decide() if self.rank == 0 else None]
+        with _other_ranks():
+            dist.broadcast_object_list(values, 0)
+        value: T = values[0]
+        return value
+
+    def send_words(self, words: Table) -> None:
+        """Broadcast an order from rank 0 to the others, which receive it by `receive_words`."""
+        first = self._words
+        count = min(len(words), FIRST_WORDS)
+        first[:count] = torch.from_numpy(words[:count])
+        with _other_ranks():
+            dist.broadcast(first, 0)
+            if len(words) > FIRST_WORDS:
+                dist.broadcast(torch.from_numpy(words[FIRST_WORDS:]), 0)
+
+    def receive_words(self) -> Table:
+        """Wait for the next order; words may follow it."""
+        with _other_ranks():
+            dist.broadcast(self._words, 0)
+            words = self._words.numpy()
+            rest = int(words[0]) - FIRST_WORDS
+            if rest <= 0:
+                return words.copy()
+            more = torch.empty(rest, dtype=torch.int32)
+            dist.broadcast(more, 0)
+        return np.concatenate([words, more.numpy()])
+
+    def leave(self) -> None:
+        """Close the connections: the next collective of every other rank raises DeviceLost."""
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _other_ranks() -> Iterator[None]:
+    """Convert an error of a collective: the other ranks may be in another one, so no step can follow."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise DeviceLost(f"the other ranks are lost: {describe(error)}") from error

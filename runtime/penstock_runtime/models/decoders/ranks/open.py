@@ -1,0 +1,109 @@
+"""`open_leader` and `open_follower`: load one rank of a generative model that is split over several processes."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from penstock_runtime.engine.continuous.steps.options import Compute, StepOptions
+from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.engine.placement import RankSeat
+from penstock_runtime.models.decoders import load
+from penstock_runtime.models.decoders.backends.selection import select
+from penstock_runtime.models.decoders.backends.step_times import measure_steps
+from penstock_runtime.models.decoders.capacity import fits_float32, free_bytes, max_length_of
+from penstock_runtime.models.decoders.open import (
+    AssembledDecoder,
+    DecoderSource,
+    assemble,
+    warmed_step,
+)
+from penstock_runtime.models.decoders.ranks.group import RankGroup
+from penstock_runtime.models.decoders.ranks.layout import family_of
+from penstock_runtime.models.decoders.ranks.leader import Follower, Leader
+from penstock_runtime.models.decoders.ranks.modules import load_shard
+from penstock_runtime.models.decoders.step import TorchStep
+from penstock_runtime.models.decoders.torch_decoders.self_check import reference
+from penstock_runtime.models.device.device import pin_threads
+
+
+def open_leader(folder: Path, options: StepOptions, name: str, seat: RankSeat) -> TorchStep:
+    """Return the step of rank 0, which leads all others. Must be called in the thread that runs it.
+
+    Raises:
+        ModelLoadFailed: the message has one line with the reason and the remedy.
+    """
+    source, assembled, group = _open_rank(folder, options, seat)
+    leader = Leader(assembled.decoder, assembled.store, group)
+    return warmed_step(folder, source, replace(assembled, decoder=leader, store=leader), name)
+
+
+def open_follower(folder: Path, options: StepOptions, seat: RankSeat) -> Follower:
+    """Return a rank that runs the steps of rank 0. Must be called in the thread that runs it.
+
+    Raises:
+        ModelLoadFailed: the message has one line with the reason and the remedy.
+    """
+    _, assembled, group = _open_rank(folder, options, seat)
+    return Follower(assembled.decoder, assembled.store, group)
+
+
+def _open_rank(
+    folder: Path, options: StepOptions, seat: RankSeat
+) -> tuple[DecoderSource, AssembledDecoder, RankGroup]:
+    """Load a shard, its cache and its decoder; all ranks decide the same."""
+    pin_threads()
+    device = _device_of(seat)
+    options = rank_options(options, device)
+    config = load.read_config(folder)
+    family_of(config, seat.ranks)
+    bound = max_length_of(config, options.max_model_len)
+    group = RankGroup(seat, device)
+    has_room = partial(fits_float32, folder, options, free_bytes(device))
+    selected = group.from_first(
+        lambda: select(config, replace(options, tensor_parallel=1), device, has_room, measure_steps)
+    )
+    model = load_shard(folder, config, selected.dtype, device, group)
+    source = DecoderSource(model, options, device, bound, group.smallest)
+    return source, assemble(source, Compute.TORCH, reference(model)), group
+
+
+def rank_options(options: StepOptions, device: torch.device) -> StepOptions:
+    """Return the options of one rank: sizes of the pod are divided by the ranks.
+
+    Raises:
+        ModelLoadFailed: an option allows one rank only.
+    """
+    ranks = options.tensor_parallel
+    if options.compute is Compute.OPENVINO:
+        raise ModelLoadFailed(
+            f"PENSTOCK_COMPUTE_BACKEND=OpenVINO runs in one rank, but PENSTOCK_TENSOR_PARALLEL is {ranks}:"
+            " unset one of them"
+        )
+    if options.batch_invariant and device.type != "cpu":
+        raise ModelLoadFailed(
+            f"PENSTOCK_BATCH_INVARIANT is supported on CPUs only, and this pod runs on {device.type}: unset it"
+        )
+    cache = options.cache_bytes
+    return replace(
+        options,
+        compute=Compute.TORCH,
+        graphs=False,
+        cache_bytes=None if cache is None else cache // ranks,
+        host_cache_bytes=options.host_cache_bytes // ranks,
+    )
+
+
+def _device_of(seat: RankSeat) -> torch.device:
+    """Return the CUDA device of this rank, or the CPU in a container without devices."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    devices = torch.cuda.device_count()
+    if devices < seat.ranks:
+        raise ModelLoadFailed(
+            f"PENSTOCK_TENSOR_PARALLEL is {seat.ranks}, but this container has {devices} CUDA devices:"
+            " raise spec.accelerator.count, or use fewer ranks"
+        )
+    torch.cuda.set_device(seat.rank)
+    return torch.device("cuda", seat.rank)

@@ -1,0 +1,162 @@
+"""A pod whose model is split over ranks answers as one process does, and ends when a rank dies or hangs."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.integration.runtime.test_every_generation_ends import SOURCE
+from tests.integration.runtime.test_generation_placements import complete
+from tests.integration.runtime.test_placements import alive
+from tests.support.runtime.process import children, engines
+from tests.unit.runtime.protocols.openai.served import save_tiny_model
+
+READINESS_SECONDS = 10.0
+"""Time from the death or hang of a rank by which the pod must have left readiness."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model_folder = tmp_path_factory.mktemp("tiny")
+    save_tiny_model(model_folder)
+    return model_folder
+
+
+def split(launch: Any, folder: Path, ranks: int, **more: str) -> Any:
+    """Start a pod of `ranks` ranks; float64, in which the order of a sum changes no token."""
+    pod = launch(
+        model={"name": "tiny", "task": "TextGeneration", "source": SOURCE},
+        PENSTOCK_MODEL_FOLDER=str(folder),
+        PENSTOCK_CACHE_BYTES=str(1 << 20),
+        PENSTOCK_COMPUTE_BACKEND="Torch",
+        PENSTOCK_DTYPE="float64",
+        PENSTOCK_TENSOR_PARALLEL=str(ranks),
+        **more,
+    )
+    pod.listening()
+    return pod
+
+
+async def answers(pod: Any) -> list[Any]:
+    async with aiohttp.ClientSession() as session:
+        sampled = [complete(pod, session, seed=n, temperature=1) for n in range(4)]
+        penalized = complete(pod, session, frequency_penalty=0.5, max_tokens=24)
+        return [answer["choices"] for answer in await asyncio.gather(*sampled, penalized)]
+
+
+async def test_a_split_model_answers_as_one_process_does_and_leaves_no_process(
+    launch: Any, folder: Path
+) -> None:
+    choices = []
+    for ranks in (1, 2):
+        pod = split(launch, folder, ranks, PENSTOCK_PLACEMENT="Process")
+        await asyncio.to_thread(pod.ready)
+        assert len(engines(pod.process.pid)) == ranks
+        started = children(pod.process.pid)
+        choices.append(await answers(pod))
+        pod.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(pod.stopped, 60) == 0
+        await gone(started)
+    assert choices[0] == choices[1]
+
+
+async def unready(pod: Any) -> None:
+    """Wait until `/readyz` fails, or the pod has exited."""
+    began = time.monotonic()
+    async with aiohttp.ClientSession() as session:
+        while time.monotonic() - began < READINESS_SECONDS:
+            try:
+                async with session.get(f"{pod.cluster}/readyz") as reply:
+                    if reply.status != 200:
+                        return
+            except aiohttp.ClientError:
+                return
+            await asyncio.sleep(0.05)
+    raise AssertionError(f"/readyz is still 200 after {READINESS_SECONDS} s")
+
+
+async def gone(processes: list[int]) -> None:
+    """Wait until the processes of a pod that has exited are gone."""
+    deadline = time.monotonic() + 20
+    while any(alive(process) for process in processes):
+        assert time.monotonic() < deadline, "a process has outlived its pod"
+        await asyncio.sleep(0.02)
+
+
+async def ended(pod: Any, ranks: list[int]) -> str:
+    """Return the termination message of a pod that exits with 1 and leaves no rank behind."""
+    assert await asyncio.to_thread(pod.stopped, 20) == 1
+    await gone(ranks)
+    return str((pod.folder / "termination-log").read_text())
+
+
+BUSY, IDLE = True, False
+KILL, STOP = signal.SIGKILL, signal.SIGSTOP
+
+
+@pytest.mark.parametrize(
+    ("fault", "rank", "busy"),
+    [
+        pytest.param(KILL, 1, BUSY, id="killed in a step"),
+        pytest.param(STOP, 1, IDLE, id="frozen while idle"),
+        pytest.param(KILL, 1, IDLE, id="killed while idle", marks=pytest.mark.long),
+        pytest.param(STOP, 1, BUSY, id="frozen in a step", marks=pytest.mark.long),
+        pytest.param(STOP, 0, BUSY, id="rank 0 frozen in a step", marks=pytest.mark.long),
+    ],
+)
+async def test_a_lost_rank_ends_readiness_with_its_words(
+    launch: Any, folder: Path, fault: signal.Signals, rank: int, busy: bool
+) -> None:
+    pod = split(launch, folder, 2)
+    await asyncio.to_thread(pod.ready)
+    ranks = sorted(engines(pod.process.pid))  # rank 0 is started first
+    left: list[asyncio.Task[None]] = []
+
+    def interrupt() -> None:
+        os.kill(ranks[rank], fault)
+        left.append(asyncio.create_task(unready(pod)))
+
+    if busy:
+        lines = await interrupted(pod, interrupt)
+        assert lines[-1] == b"data: [DONE]"
+        assert b'"error"' in lines[-2]
+    else:
+        interrupt()
+    await left[0]
+    words = await ended(pod, ranks)
+    assert words.startswith("EngineDied: ")
+    known = "was killed by SIGKILL" if fault is signal.SIGKILL else "no sign of life"
+    assert f"rank {rank} of 2: " in words
+    assert known in words
+
+
+async def interrupted(pod: Any, interrupt: Callable[[], None]) -> list[bytes]:
+    """Return the lines of a stream, at whose third `interrupt` is called."""
+    body = {"prompt": "A gate", "max_tokens": 900, "ignore_eos": True, "stream": True}
+    lines: list[bytes] = []
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{pod.client}/v1/completions", json=body) as reply,
+    ):
+        async for line in reply.content:
+            lines += filter(None, [line.strip()])
+            if len(lines) == 3 and line.strip():
+                interrupt()
+    return lines
+
+
+async def test_ranks_that_do_not_divide_the_model_are_refused_with_the_numbers(
+    launch: Any, folder: Path
+) -> None:
+    pod = split(launch, folder, 4)  # 4 heads, 2 of keys and values
+    assert await asyncio.to_thread(pod.stopped, 240) == 1
+    words = (pod.folder / "termination-log").read_text()
+    assert words.startswith("ModelLoadFailed: ")
+    assert "4 ranks (PENSTOCK_TENSOR_PARALLEL) do not divide the 2 key-value heads" in words
+    assert words.endswith("use 1, 2")
