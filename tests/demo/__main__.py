@@ -75,8 +75,10 @@ def _set_stage(console: Console, target: Target, run: Run) -> Stage:
     with _timed(console, run, "helm install of the operator"):
         install.install_operator(target, images)
     with _timed(console, run, "the chart's samples, cleared and applied"):
-        pool, run.timings["apply to Ready"] = fresh_pool(target, api)
-    console.print(f"  apply to Ready: {run.timings['apply to Ready']:.1f} s")
+        pool, run.timings["apply to Ready behind the gateway"] = fresh_pool(target, api)
+    console.print(
+        f"  apply to Ready behind the gateway: {run.timings['apply to Ready behind the gateway']:.1f} s"
+    )
     runner = traffic.runner(target, api, pool.namespace, images.runtime)
     training.start(target, api, images.runtime)
     return Stage(pool, Load(pool.url(), pool.name, runner=runner))

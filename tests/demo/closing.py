@@ -52,6 +52,7 @@ def next_steps(target: Target) -> list[str]:
         "The pool is still running. Commands to try next",
         *export,
         f"  kubectl{context} get pspool -n {NAMESPACE}",
+        f"  kubectl{context} get pods -n {NAMESPACE}    # the pools', and their gateway's",
         f"  kubectl{context} get pspool {POOL} -n {NAMESPACE} -o yaml    # status.lastDecision has the reason",
         f"  kubectl{context} get events -n {NAMESPACE} --sort-by=.lastTimestamp",
         f"  kubectl{context} scale pspool {POOL} -n {NAMESPACE} --replicas=3    # Auto ignores and reports it",

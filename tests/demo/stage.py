@@ -12,7 +12,7 @@ SAMPLES = [CHART / "samples" / name for name in ("policy.yaml", "pool.yaml")]
 
 
 def fresh_pool(target: Target, api: Api) -> tuple[PoolHandle, float]:
-    """Apply the chart's samples in the demo's namespace; return the pool and the seconds to Ready.
+    """Apply the chart's samples in the demo's namespace; return the pool and the seconds until it is Ready behind its gateway.
 
     Objects of an earlier demo are deleted first, so that every run starts equal.
     """
@@ -29,6 +29,7 @@ def fresh_pool(target: Target, api: Api) -> tuple[PoolHandle, float]:
             {"accelerator": {"count": 0}}
         )  # a cluster without GPUs: the accelerator is emulated anyway
     pool.await_condition("Ready", seconds=120)
+    pool.await_condition("Routed", seconds=120)
     return pool, time.monotonic() - began
 
 

@@ -19,7 +19,7 @@ STEPS = (
     Step("check", "check this machine", 1),
     Step("make", "download, build", 0),  # its seconds depend on what is there: preparation.py
     Step("cluster", "start Kubernetes", 10),
-    Step("install", "install Prometheus, the operator and the sample pool", 20),
+    Step("install", "install Prometheus, the operator, and the sample pool with its gateway", 35),
     Step("show", "the show: load, edits, decisions", 330),
     Step("chat", "a chat with a pool that generates text, and kubectl penstock explain", 40),
 )

@@ -14,6 +14,7 @@ from tests.support.cluster.commands import Word, build, output
 from tests.support.cluster.foreign import IMAGES
 from tests.support.cluster.images.builder import docker_answers
 from tests.support.cluster.images.recipes import (
+    GATEWAY,
     OPERATOR,
     PROMETHEUS,
     RUNTIME,
@@ -28,7 +29,9 @@ NAME = "penstock-demo"
 CONTEXT = f"kind-{NAME}"
 PROMETHEUS_CONTEXT = CHECKOUT / "tests" / "support" / "cluster" / "prometheus"
 PROGRAMS = ("kind", "kubectl", "docker")
-IMAGES_OF_THE_SHOW = (OPERATOR, RUNTIME, PROMETHEUS)
+IMAGES_OF_THE_SHOW = (OPERATOR, RUNTIME, PROMETHEUS, GATEWAY)
+ENVOY_IMAGE = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
+"""The chart's default, which the node pulls."""
 WAIT = "180s"
 
 
@@ -78,7 +81,7 @@ def up(places: Places) -> dict[str, str]:
             build(f"docker: {image}", build_command(recipe), log, env={"DOCKER_BUILDKIT": "1"})
         build(f"kind: {image} to the node", load_command(image), log)
         environment[IMAGES[recipe.name][0]] = image
-    return environment
+    return {**environment, IMAGES["envoy"][0]: ENVOY_IMAGE}
 
 
 def image_name(recipe: Recipe) -> str:

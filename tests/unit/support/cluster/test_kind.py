@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.cluster import kind
 from tests.support.cluster.images.recipes import OPERATOR, PROMETHEUS, RUNTIME
@@ -27,6 +28,12 @@ def test_a_machine_without_kind_is_told_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(kind.KindUnusableError, match="needs kind, kubectl, docker on the PATH"):
         kind.check()
+
+
+def test_kinds_envoy_is_the_charts() -> None:
+    values = yaml.safe_load((CHECKOUT / "charts" / "penstock" / "values.yaml").read_text())
+    image = values["gateway"]["envoyImage"]
+    assert f"{image['registry']}/{image['repository']}:{image['tag']}" == kind.ENVOY_IMAGE
 
 
 def test_the_cluster_is_created_and_deleted_by_one_name() -> None:
