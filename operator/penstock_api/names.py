@@ -74,6 +74,9 @@ ANNOTATION_GATEWAY_LEFT: Final = f"{GROUP}/gateway-left-at"
 ANNOTATION_GATEWAY_HOLD: Final = f"{GROUP}/gateway-hold"
 """On a pool's Service: `penstock_api.hold.HoldLimits`; present while the gateway holds requests that find no pod."""
 GATEWAY_STATUS_PORT: Final = 8091
+BATCHES_NAME: Final = "penstock-batches"
+BATCHES_STATUS_PORT: Final = 8091
+PATH_BATCHES_STATUS: Final = "/status"
 """Port of the gateway's controller: health, metrics and status."""
 GATEWAY_READINESS_PORT: Final = 8090
 """Port of Envoy's own `/readyz`."""

@@ -75,6 +75,11 @@ def demand(subject: PoolContext) -> Iterator[Fact]:
     lead = "when a replica requested now would serve, with headroom"
     yield "forecast demand", _unit(scaling.forecast_rows_per_second, "rows/s"), lead
     yield "waiting", _unit(scaling.waiting, "requests"), "over all Ready pods"
+    batch_work = scaling.batch_work
+    if batch_work is not None:
+        lines = f"{batch_work.lines_left} lines, {batch_work.lines_per_second} lines/s"
+        needs = f"{batch_work.replicas} replicas to end in time, {batch_work.added_replicas} added"
+        yield "batch work", lines, needs
     yield "imbalance", scaling.imbalance or UNKNOWN, "demand of the busiest pod divided by the mean"
 
 

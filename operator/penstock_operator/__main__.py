@@ -33,6 +33,7 @@ from penstock_operator.kube.namespace_leases import Leases
 from penstock_operator.kube.scope import Scope, scope_of
 from penstock_operator.net import http
 from penstock_operator.net.tls import PodTrust
+from penstock_operator.observe.batch_status import BatchReader
 from penstock_operator.observe.cluster.absence import Confirmations
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
@@ -205,6 +206,7 @@ def _build(
         SharedQueries(CredentialsCache(cluster, config.namespace).of),
         gateways,
         NodeReader(cluster),
+        BatchReader(sessions[0]),
     )
     runner = PassRunner(decide, observer, acts, LeaderState(leases), scope, schemas)
     reconciler = Reconciler(runner)

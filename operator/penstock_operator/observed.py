@@ -289,6 +289,15 @@ class GatewayView:
     """Demand that they counted; None if one of them did not answer, or before the first few reads."""
 
 
+class BatchLoad(NamedTuple):
+    """A batch in progress."""
+
+    lines_left: int
+    """Lines without an answer."""
+    created: float
+    expires: float
+
+
 NO_GATEWAY = GatewayView()
 
 
@@ -324,6 +333,8 @@ class PoolView:
     """The pool's settings record in the operator's namespace, as JSON."""
     gateway: GatewayView = NO_GATEWAY
     nodes: NodeView = NO_NODES
+    batches: tuple[BatchLoad, ...] | None = None
+    """Batches of the pool's model; None without `spec.batchWork`, or while the batch service does not answer."""
 
 
 @dataclass(frozen=True, slots=True)

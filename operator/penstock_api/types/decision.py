@@ -23,6 +23,19 @@ class CurveStatus(ApiModel):
     """Largest batch with reliable measurements."""
 
 
+class BatchWorkStatus(ApiModel):
+    """Batch work of the pool, as its batch service reports it."""
+
+    lines_left: Annotated[int, Field(ge=0, le=10**12)]
+    """Lines of unfinished batches without an answer."""
+    lines_per_second: Decimal
+    """Rate at which all batches end in time, the nearest deadline first."""
+    replicas: Decimal
+    """Replicas that this rate takes."""
+    added_replicas: Count
+    """Replicas beyond those that other demand and minReplicas need."""
+
+
 class ScalingStatus(ApiModel):
     """Observations of the control law, updated on significant changes (at most every 60 s)."""
 
@@ -52,6 +65,8 @@ class ScalingStatus(ApiModel):
     """Batch time allowed by the objective."""
     curve: CurveStatus | None = None
     """Service curve."""
+    batch_work: BatchWorkStatus | None = None
+    """Batch work of the pool; absent without spec.batchWork, or while its batch service does not answer."""
     planned_cap: Count | None = None
     """Cap for which capacity is planned; the published cap may exceed it as a bridge."""
     rows_per_second_per_replica: Decimal | None = None

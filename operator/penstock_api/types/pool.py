@@ -7,7 +7,14 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.types.fields import rule, rules
-from penstock_api.types.live import MAX_REPLICAS, Batching, Objectives, Scaling, Weight
+from penstock_api.types.live import (
+    MAX_REPLICAS,
+    Batching,
+    BatchWorkSpec,
+    Objectives,
+    Scaling,
+    Weight,
+)
 from penstock_api.types.model import ModelSpec
 from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.template import PodTemplate
@@ -152,6 +159,8 @@ class PoolSpec(ApiModel):
     """Control of the replica count. Live: applied without a restart."""
     routing: RoutingSpec | None = None
     """Distribution of requests over the pods. Live: applied without a restart; the pool's Service keeps its address."""
+    batch_work: BatchWorkSpec | None = None
+    """Replicas for the lines of batches. Live: applied without a restart."""
     weight: Weight | None = None
     """Weight of the pool when a GPU budget or the cluster is short of devices; a policy can bound it. Live; defaults to 100."""
 

@@ -10,6 +10,7 @@ import aiohttp
 from penstock_operator.decide.cost.prices import needs_nodes
 from penstock_operator.decide.spec.prometheus import MetricsServer, metrics_server
 from penstock_operator.errors import ClusterError
+from penstock_operator.observe.batch_status import BatchReader
 from penstock_operator.observe.cluster.absence import Confirmations
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.gateway import NO_ANSWERS
@@ -47,6 +48,8 @@ class Observer:
     """None: this installation has no gateway."""
     nodes: NodeReader | None = None
     """None: nodes are never read."""
+    batches: BatchReader | None = None
+    """None: batch work is not observed."""
 
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the views of the pools; a pool whose children cannot be confirmed is left out."""
@@ -92,6 +95,7 @@ class Observer:
             log.warning("%s/%s: failed to observe the pool: %s", pool.namespace, pool.name, error)
             return None
         answers = NO_ANSWERS if self.gateways is None else await self.gateways.read(pool, now)
+        batches = None if self.batches is None else await self.batches.read(pool, now)
         extras = ObservedExtras(
             confirmed,
             state.signals,
@@ -99,6 +103,7 @@ class Observer:
             state.rejections,
             answers,
             await self._nodes(pool, now),
+            batches,
         )
         return pool_view(self.store, pool, extras)
 

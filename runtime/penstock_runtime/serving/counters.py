@@ -68,7 +68,7 @@ class Counters:
     received: int = 0
     """Requests, counted on arrival before any check."""
     rows_received: float = 0.0
-    """Rows of those requests; a body that was rejected unread counts the mean of the bodies that were read."""
+    """Rows of those requests that are no batch work; a body that was rejected unread counts the mean of the bodies that were read."""
     parsed: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     ended: dict[RequestOutcome, int] = field(

@@ -55,7 +55,7 @@ class PodCollector(Collector):
         )
         yield _counter(
             names.METRIC_ROWS_RECEIVED,
-            "Rows received, before admission; estimated for bodies rejected unread.",
+            "Rows received, before admission, without batch work; estimated for bodies rejected unread.",
             counters.rows_received,
         )
         ended = CounterMetricFamily(

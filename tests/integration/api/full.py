@@ -74,6 +74,7 @@ MODULE_SPEC: Object = {
     },
     "routing": {"mode": "Service"},
     "weight": 100,
+    "batchWork": {"maxReplicas": 2, "deadlineSeconds": 21600},
     **LIVE,
 }
 
@@ -163,6 +164,12 @@ POOL_STATUS: Object = {
         "source": "Prometheus",
         "demandSource": "Gateway",
         "heldRequests": 3,
+        "batchWork": {
+            "linesLeft": 5000,
+            "linesPerSecond": "20.50",
+            "replicas": "0.34",
+            "addedReplicas": 1,
+        },
         "prometheusUrl": "http://prometheus.monitoring:9090",
         "dutySource": "EngineBusyShare",
         "signalAgeSeconds": "2.5",

@@ -12,6 +12,8 @@ OWN_BOOLEANS = {"readOnly"}
 """core/v1's own, word for word."""
 QUANTITIES_BY_NATURE = {
     "replicas",
+    "addedReplicas",
+    "linesLeft",
     "batchSizes[]",
     "pods",
     "count",

@@ -86,6 +86,12 @@ STATUS: Object = {
         "forecastRowsPerSecond": "161.0",
         "waiting": "4.0",
         "imbalance": "1.12",
+        "batchWork": {
+            "linesLeft": 5000,
+            "linesPerSecond": "20.50",
+            "replicas": "0.34",
+            "addedReplicas": 1,
+        },
         "curve": {
             "interceptMilliseconds": "100.00",
             "millisecondsPerRow": "10.000",

@@ -26,6 +26,8 @@ def test_the_page_shows_the_whole_decision(
         "limited by a policy's bound on replicas",
         "130.5 rows/s",
         "161.0 rows/s",
+        "5000 lines, 20.50 lines/s",
+        "0.34 replicas to end in time, 1 added",
         "100.00 + 10.000 b ms",
         "R2 0.981",
         "92.4 %",

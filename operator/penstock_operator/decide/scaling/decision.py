@@ -14,6 +14,7 @@ from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.actions import EventNote
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.scaling import law_memory, modes
+from penstock_operator.decide.scaling.batch_work import batch_step
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.guard import guarded_step
@@ -181,8 +182,10 @@ def propose(
         return law_memory.initial_state(law, view, now) if known is None else known
 
     step = guarded_step(law, begin, observed, now, 0 if before is None else before.failures)
-    manual = effective.scaling_mode is ScalingMode.MANUAL
-    decision = _manual(step.decision, base) if manual else step.decision
+    if effective.scaling_mode is ScalingMode.MANUAL:
+        decision = _manual(step.decision, base)
+    else:
+        decision = batch_step(step.decision, effective.batch_work, effective.law, view.batches, now)
     activity = None
     if may_be_at_zero(effective):
         known, gateway = None if before is None else before.activity, view.gateway

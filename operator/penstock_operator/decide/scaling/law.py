@@ -113,6 +113,18 @@ class ReplicaDemand(NamedTuple):
     replicas: float
 
 
+class BatchWorkPlan(NamedTuple):
+    """Batch work of a pool, and the replicas for it."""
+
+    lines_left: int
+    rate: float
+    """Lines a second with which all batches end in time."""
+    replicas: float
+    """Replicas that this rate takes."""
+    added: int
+    """Replicas beyond those that other demand and the minimum need."""
+
+
 class LawObservations(NamedTuple):
     """Figures that the law derived from the signals; None is absent."""
 
@@ -173,6 +185,8 @@ class Decision(NamedTuple):
     demands: tuple[ReplicaDemand, ...] = ()
     """The count that each term demands."""
     outlook: DemandOutlook | None = None
+    batch_work: BatchWorkPlan | None = None
+    """Batch work; None without any, or while it is unknown."""
 
 
 State = TypeVar("State")

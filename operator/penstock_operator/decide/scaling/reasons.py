@@ -50,6 +50,7 @@ class ReplicasReason(StrEnum):
     MANUAL = "Manual"
     REQUESTS_HELD = "RequestsHeld"
     IDLE = "Idle"
+    BATCH_WORK = "BatchWork"
 
 
 class CapMove(NamedTuple):

@@ -8,6 +8,7 @@ from penstock_api.hold import HoldLimits
 from penstock_api.pod_contract import Discipline, Preemption
 from penstock_api.types.live import (
     BatchingMode,
+    BatchWorkSpec,
     ObjectiveMetric,
     ScaleToZero,
     ScalingAlgorithm,
@@ -94,6 +95,8 @@ class EffectiveSpec:
     """Requested routing; the condition Routed reports whether the gateway serves it."""
     scale_to_zero: ScaleToZero = field(default_factory=ScaleToZero)
     """Settings of a pool that may be at zero, as its spec has them."""
+    batch_work: BatchWorkSpec | None = None
+    """Settings of batch work, as the spec has them."""
 
     @property
     def idle_seconds(self) -> int:
@@ -171,6 +174,7 @@ def effective(
         service=service,
         routing_mode=routing_mode,
         scale_to_zero=(pool.spec.scaling and pool.spec.scaling.scale_to_zero) or ScaleToZero(),
+        batch_work=pool.spec.batch_work,
     )
 
 

@@ -11,6 +11,7 @@ from penstock_operator.observe.cluster.gateway import NO_ANSWERS, GatewayAnswers
 from penstock_operator.observed import (
     NO_NODES,
     Acknowledgement,
+    BatchLoad,
     ChildObject,
     NodeView,
     PodObject,
@@ -34,6 +35,7 @@ class ObservedExtras:
     rejections: tuple[Rejection, ...] = ()
     gateway: GatewayAnswers = NO_ANSWERS
     nodes: NodeView = NO_NODES
+    batches: tuple[BatchLoad, ...] | None = None
 
 
 def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> PoolView:
@@ -51,6 +53,7 @@ def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> P
         rejections=extras.rejections,
         gateway=gateway_view(store, pool, extras.confirmed, extras.gateway),
         nodes=extras.nodes,
+        batches=extras.batches,
         settings_record=None if (record := record_of(store, pool.uid)) is None else _text(record),
     )
 

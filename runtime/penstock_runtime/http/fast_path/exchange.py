@@ -216,7 +216,7 @@ class Exchange:
     def _submit(self, call: Any) -> None:
         admission, ticket = self._path.pod.admission, self._ticket
         self._options = call.options
-        admission.count_rows(ticket, call.rows)
+        admission.count_rows(ticket, call.rows, call.priority)
         admission.submit(ticket, self._endpoint.to_request(ticket, call, self._head), self.on_end)
 
     def _end_early(self, error: Exception) -> None:

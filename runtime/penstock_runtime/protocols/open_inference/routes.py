@@ -116,7 +116,7 @@ class OpenInference:
             pod.admission.slots.check_slot(best_class(request))
             model = self._model(request)
             call = await self._read(request, model, ticket)
-            pod.admission.count_rows(ticket, call.rows)
+            pod.admission.count_rows(ticket, call.rows, call.priority)
             options, ending = call.options, self._submit(request, ticket, call)
             del call  # only the engine keeps the tensors: with another process, they would be in memory twice
             end = await ending

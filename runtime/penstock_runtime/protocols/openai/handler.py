@@ -66,7 +66,8 @@ class GenerationHandler:
         """Submit a checked call, and answer it."""
         pod, call = self._pod, answer.call
         serving = pod.engine.require_serving()
-        with pod.admission.receive_prompts(ticket, len(call.prompts)) as tickets:
+        prompts = len(call.prompts)
+        with pod.admission.receive_prompts(ticket, prompts, call.priority) as tickets:
             vocabulary = serving.tokenizer.vocabulary
             answering = ResponseStream(call, tickets, pod.admission, vocabulary, serving.own_ends)
             try:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from penstock_api.pod_contract import PodLoad
+from penstock_runtime.engine.queue.disciplines import is_batch_work
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.request import Failed, RequestOutcome
 from penstock_runtime.serving.admission.memory_budget import MemoryBudget
@@ -74,10 +75,11 @@ class Admission(ABC):
         self._counters.count_unread_rows()
         self._counters.rejected[rejection.reason] += 1
 
-    def count_rows(self, ticket: Ticket, rows: int) -> None:
-        """Count the rows of a request once its body is parsed."""
-        self._counters.count_rows(rows)
+    def count_rows(self, ticket: Ticket, rows: int, priority: int) -> None:
+        """Count the rows of a request once its body is parsed; batch work counts none, for it is no demand of its time."""
         ticket.rows_counted = True
+        if not is_batch_work(priority):
+            self._counters.count_rows(rows)
 
     def cancel(self, ticket: Ticket) -> None:
         """Cancel a request whose client disconnected."""

@@ -70,13 +70,15 @@ class GenerationAdmission(Admission):
         """Running mean of the time between completions."""
 
     @contextmanager
-    def receive_prompts(self, first: Ticket, count: int) -> Iterator[Sequence[Ticket]]:
+    def receive_prompts(
+        self, first: Ticket, count: int, priority: int
+    ) -> Iterator[Sequence[Ticket]]:
         """Yield one ticket per prompt of the body of `first`; prompts that have not ended at the block's end are cancelled.
 
         Raises:
             QueueFull: the queue has too few slots for all of them; none is submitted.
         """
-        self.count_rows(first, count)
+        self.count_rows(first, count, priority)
         if count > 1:
             self._check_slots(count)
         age_seconds = self._now() - first.arrived

@@ -19,6 +19,7 @@ from penstock_operator.decide.spec.live_fields import Fields
 from penstock_operator.observed import (
     AS_BUILT,
     Acknowledgement,
+    BatchLoad,
     ChildObject,
     Observed,
     PodObject,
@@ -137,6 +138,7 @@ class World:
     kept: str | None = None
     """Rollback record in the operator's namespace."""
     lease_transitions: int = 0
+    batches: tuple[BatchLoad, ...] | None = None
     pool_schema: SchemaSkew = AS_BUILT
     states: dict[str, object] = field(default_factory=dict)
     now: float = NOW
@@ -152,6 +154,7 @@ class World:
             signals=self.signals,
             acknowledgements=dict(self.acknowledgements),
             settings_record=self.kept,
+            batches=self.batches,
         )
 
     def observed(self) -> Observed:

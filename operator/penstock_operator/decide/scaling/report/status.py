@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from penstock_api.types.decision import (
     AlternativeStatus,
+    BatchWorkStatus,
     CurveStatus,
     LastDecision,
     ScalingStatus,
     TermCount,
 )
 from penstock_api.types.live import ScalingMode
-from penstock_operator.decide.scaling.law import CurveInUse, Decision
+from penstock_operator.decide.scaling.law import BatchWorkPlan, CurveInUse, Decision
 from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.report.alternatives import alternatives
 from penstock_operator.decide.scaling.report.conditions import rfc3339
@@ -111,6 +112,7 @@ def scaling_status(
         batch_p99_milliseconds=decimal(observations.batch_p99_seconds, 1000.0),
         batch_time_target_milliseconds=decimal(observations.batch_target_seconds, 1000.0),
         curve=None if observations.curve is None else _curve(observations.curve),
+        batch_work=None if decision.batch_work is None else _batch_work(decision.batch_work),
         planned_cap=observations.planned_cap,
         rows_per_second_per_replica=decimal(observations.capacity_per_replica),
         effective_utilization_percent=decimal(observations.utilization, 100.0),
@@ -135,6 +137,15 @@ def decimal(value: float | None, scale: float = 1.0, digits: int = 1) -> str | N
 
 def _figure(value: float, scale: float = 1.0, digits: int = 1) -> str:
     return decimal(value, scale, digits) or "0"
+
+
+def _batch_work(plan: BatchWorkPlan) -> BatchWorkStatus:
+    return BatchWorkStatus(
+        lines_left=plan.lines_left,
+        lines_per_second=_figure(plan.rate, digits=2),
+        replicas=_figure(plan.replicas, digits=2),
+        added_replicas=plan.added,
+    )
 
 
 def _curve(seen: CurveInUse) -> CurveStatus:

@@ -25,7 +25,10 @@ class OfferedRows(NamedTuple):
 
 
 def offered_rows(offered: OfferedDemand | None, windows: Iterable[Window]) -> OfferedRows | None:
-    """Return the gateway's count by the mean rows of a request over the pods' windows, 1 without requests; None without one."""
+    """Return the gateway's count by the mean rows of a request over the pods' windows, 1 without requests; None without one.
+
+    Requests of batch work have no rows, so they lower the mean.
+    """
     if offered is None:
         return None
     pairs = [
@@ -35,7 +38,7 @@ def offered_rows(offered: OfferedDemand | None, windows: Iterable[Window]) -> Of
         and (rows := grown(window, "rows_received")) is not None
     ]
     requests, rows = (sum(part) for part in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
-    each = max(rows / requests, 1.0) if requests > 0 else 1.0
+    each = rows / requests if requests > 0 else 1.0
     return OfferedRows(*(rate * each for rate in offered))
 
 

@@ -49,7 +49,7 @@ class Embeddings:
         bodies.check_head(request, pod.config.http.max_body_bytes)
         pod.admission.slots.check_slot(best_class(request))
         call = await self._read(request, ticket)
-        pod.admission.count_rows(ticket, call.rows)
+        pod.admission.count_rows(ticket, call.rows, call.priority)
         options, ending = call.options, self._submit(request, ticket, call)
         del call  # as in Open Inference: only the engine keeps the tokens
         end = await ending

@@ -165,7 +165,7 @@ def test_a_full_queue_is_a_429_with_retry_after(serve: Serve) -> None:
         first.close()
 
 
-def test_batch_work_has_a_quarter_of_the_queue_and_no_latencies(serve: Serve) -> None:
+def test_batch_work_has_a_quarter_of_the_queue_no_latencies_and_no_rows(serve: Serve) -> None:
     served = serve(
         limits={"max_batch_size": 1, "max_queue_depth": 8, "discipline": Discipline.PRIORITY}
     )
@@ -184,6 +184,8 @@ def test_batch_work_has_a_quarter_of_the_queue_and_no_latencies(serve: Serve) ->
     served.until(lambda: served.pod.counters.ended[RequestOutcome.COMPLETED] == 3)
     latencies = served.pod.counters.request_seconds.buckets()
     assert latencies[-1] == ("+Inf", 1.0)
+    assert served.pod.counters.received == 5
+    assert served.pod.counters.rows_received == 2, "the lines are no demand of their time"
     for connection in (*lines, urgent):
         connection.close()
 

@@ -61,7 +61,7 @@ class AdmissionHarness:
         async def admission() -> Any:
             with self.desk.receive() as ticket:
                 self.desk.slots.reserve_slot(ticket, priority)
-                self.desk.count_rows(ticket, rows)
+                self.desk.count_rows(ticket, rows, priority)
                 return await self.desk.serve(ticket, self.request(ticket, rows, seconds, priority))
 
         return asyncio.ensure_future(admission())

@@ -1,0 +1,86 @@
+"""Replicas for batch work: demand without urgency, planned by what is left of it over the time that remains. Pure.
+
+A law decides for the demand that cannot wait. Batch work first takes the capacity that this leaves, and adds replicas only
+within `spec.batchWork.maxReplicas`. It never lowers a law's count, and devices that are short go to other demand first.
+"""
+
+from collections.abc import Iterable
+from math import ceil
+from typing import Final
+
+from penstock_api.types.live import BatchWorkSpec
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTILIZATION
+from penstock_operator.decide.scaling.law import BatchWorkPlan, Decision
+from penstock_operator.decide.scaling.reasons import ReplicasReason, counted
+from penstock_operator.decide.spec.law_settings import LawSettings
+from penstock_operator.observed import BatchLoad
+
+MIN_SECONDS: Final = 60.0
+"""Shortest remaining time that is planned for: a replica that starts now serves nothing sooner."""
+MAX_REPLICAS: Final = 1e6
+MAX_LINES: Final = 10**12
+LEAST_CAPACITY: Final = 1e-6
+"""Rows a second of a replica below which its capacity counts as unknown."""
+
+
+def required_rate(batches: Iterable[BatchLoad], deadline_seconds: int | None, now: float) -> float:
+    """Return the lowest constant rate, in lines a second, at which every batch ends in time, the nearest deadline first."""
+    rate, left = 0.0, 0
+    for remaining, lines in sorted(
+        (_remaining(batch, deadline_seconds, now), batch.lines_left) for batch in batches
+    ):
+        left += lines
+        rate = max(rate, left / remaining)
+    return rate
+
+
+def _remaining(batch: BatchLoad, deadline_seconds: int | None, now: float) -> float:
+    end = batch.expires
+    if deadline_seconds is not None:
+        end = min(end, batch.created + deadline_seconds)
+    return max(end - now, MIN_SECONDS)
+
+
+def batch_step(
+    decision: Decision,
+    settings: BatchWorkSpec | None,
+    law: LawSettings,
+    batches: tuple[BatchLoad, ...] | None,
+    now: float,
+) -> Decision:
+    """Return a law's decision with the replicas for batch work; unchanged while a replica's capacity is unknown."""
+    each = decision.observations.capacity_per_replica
+    known = decision.demands and each is not None and each >= LEAST_CAPACITY
+    if settings is None or not batches or not known or each is None:
+        return decision
+    rate = required_rate(batches, settings.deadline_seconds, now)
+    replicas = min(rate / (UTILIZATION * each), MAX_REPLICAS)
+    need = max(demand.replicas for demand in decision.demands)
+    least = max(ceil(need - 1e-9), law.min_replicas)
+    most = min(least + (settings.max_replicas or 0), law.max_replicas)
+    total = min(max(ceil(min(need + replicas, MAX_REPLICAS) - 1e-9), least), most)
+    plan = BatchWorkPlan(
+        lines_left=min(sum(batch.lines_left for batch in batches), MAX_LINES),
+        rate=rate,
+        replicas=replicas,
+        added=max(total - least, 0),
+    )
+    decision = decision._replace(batch_work=plan)
+    return _with_replicas(decision, plan, total) if plan.added else decision
+
+
+def _with_replicas(decision: Decision, plan: BatchWorkPlan, total: int) -> Decision:
+    """Return the decision with the count that batch work needs; a law's higher count stays."""
+    if total < decision.replicas:
+        return decision
+    why = (
+        f"{plan.lines_left} lines of batches need {plan.rate:.1f} lines/s to end in time, {plan.replicas:.1f} replicas;"
+        f" {counted(plan.added)} added to {total - plan.added}"
+    )
+    return decision._replace(
+        replicas=total,
+        replicas_term=ReplicasReason.BATCH_WORK,
+        replicas_why=why,
+        message=f"cap {decision.cap}: {decision.cap_why}; replicas {total}: {why}",
+        hold_until=None,
+    )
