@@ -1,17 +1,19 @@
 """Metrics of the batch service, computed at each scrape from its state."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from penstock_api.batch_rate import required_rate
 from penstock_batches.dispatch.dispatcher import Dispatcher
 from penstock_batches.dispatch.recorder import AnswerRecorder
 from penstock_batches.dispatch.sender import Sender
 from penstock_batches.payloads import Payloads
+from penstock_batches.records import Status
 from penstock_batches.work.supervisor import Supervisor
 
 PREFIX = "penstock_batches"
@@ -52,6 +54,12 @@ class BatchesCollector(Collector):
             self._recorder.recorded,
         )
         yield _counter(
+            "answered_lines",
+            "Lines of a model that were answered here, without and with an error",
+            "model",
+            {model: self._dispatcher.answered[model] for model in self._dispatcher.gates},
+        )
+        yield _counter(
             "attempts",
             "Requests to pools by status, or Lost or Unreachable",
             "status",
@@ -71,21 +79,23 @@ class BatchesCollector(Collector):
         left = _gauge("lines_left", "Lines of batches in progress without an answer", "model")
         rate = _gauge(
             "required_lines_per_second",
-            "Rate at which a model's batches meet their windows, each over its remaining time",
+            "Lowest rate at which a model's batches end in time, the nearest deadline first",
             "model",
         )
-        lines_left: Counter[str] = Counter()
-        required: dict[str, float] = {}
+        soonest = _gauge(
+            "seconds_to_deadline", "Time until the next batch of a model expires", "model"
+        )
+        by_model: dict[str, list[tuple[float, int]]] = defaultdict(list)
         for batch, counts in active:
-            if batch.model is not None:
-                seconds = max(1.0, batch.expires_at - now)
-                lines_left[batch.model] += counts.left
-                required[batch.model] = required.get(batch.model, 0.0) + counts.left / seconds
-        for model, count in lines_left.items():
-            left.add_metric([model], count)
-            rate.add_metric([model], required[model])
+            if batch.model is not None and batch.status is Status.IN_PROGRESS:
+                by_model[batch.model].append((max(1.0, batch.expires_at - now), counts.left))
+        for model, loads in by_model.items():
+            left.add_metric([model], sum(lines for _, lines in loads))
+            rate.add_metric([model], required_rate(loads))
+            soonest.add_metric([model], min(seconds for seconds, _ in loads))
         yield left
         yield rate
+        yield soonest
 
 
 def _gauge(name: str, text: str, label: str) -> GaugeMetricFamily:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from penstock_kubectl.batches import batches
 from penstock_kubectl.cli import parser
 from penstock_kubectl.errors import PluginError
 from penstock_kubectl.explain import explain
@@ -12,7 +13,7 @@ from penstock_kubectl.simulate import simulate
 
 MIN_WIDTH = 160
 """Minimum width of the output if it is not a terminal, so that tables are not truncated."""
-COMMANDS = {"explain": explain, "simulate": simulate}
+COMMANDS = {"batches": batches, "explain": explain, "simulate": simulate}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 EPILOG = """examples:
+  kubectl penstock batches -n team-a
   kubectl penstock explain chat -n team-a
   kubectl penstock simulate chat -n team-a --policy proposed.yaml --last 6h --plot proposed.html
   kubectl penstock simulate chat -n team-a --policy proposed.yaml --trace arrivals.txt
@@ -17,20 +18,22 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of `kubectl penstock`."""
     command_line = argparse.ArgumentParser(
         prog="kubectl penstock",
-        description="Explain the decisions of a pool's control loop, and simulate other policies.",
+        description="Explain the decisions of a pool's control loop, simulate other policies, and list batches.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = command_line.add_subparsers(dest="command", required=True)
+    batches = commands.add_parser("batches", help="list the unfinished batches of a namespace")
+    _common(batches)
     explain = commands.add_parser("explain", help="explain the pool's batch cap and replica count")
-    _common(explain)
+    _of_pool(explain)
     explain.add_argument(
         "--last", type=duration, default=3600.0, help="length of the history, e.g. 1h"
     )
     simulate = commands.add_parser(
         "simulate", help="simulate policies on the pool's history or on a trace"
     )
-    _common(simulate)
+    _of_pool(simulate)
     simulate.add_argument(
         "--policy", type=Path, action="append", default=[], metavar="FILE",
         help="InferencePolicy manifests, which replace policies of the same name in the cluster",
@@ -72,12 +75,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("pool", metavar="POOL")
-    command.add_argument(
-        "-n", "--namespace", help="namespace of the pool; default: that of the context"
-    )
+    command.add_argument("-n", "--namespace", help="default: that of the context")
     command.add_argument("--context", help="context of the kubeconfig")
     command.add_argument("--kubeconfig", help="default: $KUBECONFIG, else ~/.kube/config")
+
+
+def _of_pool(command: argparse.ArgumentParser) -> None:
+    command.add_argument("pool", metavar="POOL")
+    _common(command)
     command.add_argument(
         "--prometheus", metavar="URL", help="default: from the pool's policies; Services in"
         " the cluster (http://name.namespace.svc:9090) are reached through the API server's proxy",

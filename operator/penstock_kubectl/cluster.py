@@ -63,6 +63,12 @@ class ClusterClient:
         except PluginError:
             return None
 
+    def batches(self, namespace: str) -> Object:
+        """Return the status of a namespace's batch service, through the API server's proxy."""
+        service = f"{names.BATCHES_NAME}:{names.BATCHES_STATUS_PORT}"
+        path = f"/api/v1/namespaces/{quote(namespace)}/services/{service}/proxy"
+        return self._object(path + names.PATH_BATCHES_STATUS, f"the batch service of {namespace}")
+
     def prometheus(self, url: str, path: str, parameters: Mapping[str, str]) -> Object:
         """Query a Prometheus: in the cluster through the API server's proxy, otherwise directly."""
         inside = proxied(url)

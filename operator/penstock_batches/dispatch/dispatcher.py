@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import suppress
 from typing import Final
 
@@ -47,6 +47,8 @@ class Dispatcher:
         self._stopping = False
         self.gates: dict[str, PoolGate] = {}
         """The gates by model."""
+        self.answered: Counter[str] = Counter()
+        """Lines that this process has answered, by model."""
         self.batches: list[BatchJob] = []
         """Batches in progress, as last seen."""
 
@@ -130,7 +132,8 @@ class Dispatcher:
     async def _serve(self, batch: BatchJob, line: Line, gate: PoolGate) -> None:
         try:
             answer, ok = await self._sender.serve(batch, line, gate)
-            await self._recorder.record(batch.id, line.number, answer, ok=ok)
+            if await self._recorder.record(batch.id, line.number, answer, ok=ok):
+                self.answered[batch.model or ""] += 1
         except Exception:
             log.exception("line %d of %s is sent again", line.number, batch.id)
             await asyncio.sleep(LOOK_SECONDS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -290,9 +291,17 @@ async def test_metrics_and_status_show_the_work(tmp_path: Path) -> None:
             'penstock_batches_lines_left{model="demo"} 2.0',
             'penstock_batches_lines_in_flight{model="demo"} 2.0',
             'penstock_batches_lines_total{end="Output"} 1.0',
+            'penstock_batches_answered_lines_total{model="demo"} 1.0',
             'penstock_batches_attempts_total{status="200"} 1.0',
         ):
             assert sample in text
+        values = dict(
+            re.findall(r'^(penstock_batches_\w+){model="demo"} (\S+)$', text, re.MULTILINE)
+        )
+        left = float(values["penstock_batches_seconds_to_deadline"])
+        assert 0 < left <= 86_400
+        rate = float(values["penstock_batches_required_lines_per_second"])
+        assert rate == pytest.approx(2 / left)
         async with session.get(f"{service.status_url}/status") as reply:
             shown = (await reply.json())["batches"]
         assert [each["counts"] for each in shown] == [{"total": 3, "completed": 1, "failed": 0}]

@@ -14,6 +14,19 @@ ENABLED = {
 REDIS = {"batches__store": "Redis", "batches__redis__urlSecret__name": "redis"}
 
 
+def test_a_pod_monitor_scrapes_the_services_of_the_listed_namespaces() -> None:
+    monitors = [
+        each
+        for each in render(CHART, **ENABLED, poolMonitor__enabled="true")
+        if each["kind"] == "PodMonitor" and each["metadata"]["name"].endswith("-batches")
+    ]
+    spec = only(monitors, "PodMonitor")["spec"]
+    deployment = only(of_batches(render(CHART, **ENABLED)), "Deployment")
+    assert spec["namespaceSelector"]["matchNames"] == ["team-a", "team-b"]
+    assert spec["selector"] == deployment["spec"]["selector"]
+    assert spec["podMetricsEndpoints"][0]["port"] == "metrics"
+
+
 def of_batches(objects: list[Object], namespace: str = "team-a") -> list[Object]:
     return [
         each

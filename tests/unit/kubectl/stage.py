@@ -13,6 +13,7 @@ Object = dict[str, Any]
 HEAD = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePool"}
 MODULE = {"source": {"type": "Module", "module": {"factory": "models:create"}}}
 PROMETHEUS = "http://prometheus.monitoring.svc:9090"
+BATCHES = "/api/v1/namespaces/team-a/services/penstock-batches:8091/proxy/status"
 PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from math import ceil
 from typing import Final
 
+from penstock_api.batch_rate import required_rate
 from penstock_api.types.live import BatchWorkSpec
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTILIZATION
 from penstock_operator.decide.scaling.law import BatchWorkPlan, Decision
@@ -23,15 +24,11 @@ LEAST_CAPACITY: Final = 1e-6
 """Rows a second of a replica below which its capacity counts as unknown."""
 
 
-def required_rate(batches: Iterable[BatchLoad], deadline_seconds: int | None, now: float) -> float:
-    """Return the lowest constant rate, in lines a second, at which every batch ends in time, the nearest deadline first."""
-    rate, left = 0.0, 0
-    for remaining, lines in sorted(
+def planned_rate(batches: Iterable[BatchLoad], deadline_seconds: int | None, now: float) -> float:
+    """Return the rate, in lines a second, at which every batch ends by its deadline, or the pool's if that is earlier."""
+    return required_rate(
         (_remaining(batch, deadline_seconds, now), batch.lines_left) for batch in batches
-    ):
-        left += lines
-        rate = max(rate, left / remaining)
-    return rate
+    )
 
 
 def _remaining(batch: BatchLoad, deadline_seconds: int | None, now: float) -> float:
@@ -53,7 +50,7 @@ def batch_step(
     known = decision.demands and each is not None and each >= LEAST_CAPACITY
     if settings is None or not batches or not known or each is None:
         return decision
-    rate = required_rate(batches, settings.deadline_seconds, now)
+    rate = planned_rate(batches, settings.deadline_seconds, now)
     replicas = min(rate / (UTILIZATION * each), MAX_REPLICAS)
     need = max(demand.replicas for demand in decision.demands)
     least = max(ceil(need - 1e-9), law.min_replicas)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock_api.types.live import BatchWorkSpec
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.decide.scaling.batch_work import MIN_SECONDS, batch_step, required_rate
+from penstock_operator.decide.scaling.batch_work import MIN_SECONDS, batch_step, planned_rate
 from penstock_operator.decide.scaling.law import Decision, LawObservations, ReplicaDemand
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import BatchLoad
@@ -71,19 +71,19 @@ def planned(
 
 def test_the_rate_is_that_of_the_tightest_deadline_and_all_before_it() -> None:
     early, late = BatchLoad(3600, NOW, NOW + HOUR), BatchLoad(36_000, NOW, NOW + 10 * HOUR)
-    assert required_rate([early], None, NOW) == 1.0
-    assert required_rate([late, early], None, NOW) == pytest.approx(39_600 / (10 * HOUR))
-    assert required_rate([], None, NOW) == 0.0
+    assert planned_rate([early], None, NOW) == 1.0
+    assert planned_rate([late, early], None, NOW) == pytest.approx(39_600 / (10 * HOUR))
+    assert planned_rate([], None, NOW) == 0.0
 
 
 def test_a_deadline_of_the_pool_counts_from_the_submission_and_only_shortens() -> None:
     batch = BatchLoad(3600, NOW - HOUR, NOW + 10 * HOUR)
-    assert required_rate([batch], int(2 * HOUR), NOW) == 1.0
-    assert required_rate([batch], int(100 * HOUR), NOW) == required_rate([batch], None, NOW)
+    assert planned_rate([batch], int(2 * HOUR), NOW) == 1.0
+    assert planned_rate([batch], int(100 * HOUR), NOW) == planned_rate([batch], None, NOW)
 
 
 def test_a_batch_whose_time_is_over_is_planned_for_a_minute() -> None:
-    assert required_rate([BatchLoad(120, NOW - HOUR, NOW - 1)], None, NOW) == 120 / MIN_SECONDS
+    assert planned_rate([BatchLoad(120, NOW - HOUR, NOW - 1)], None, NOW) == 120 / MIN_SECONDS
 
 
 def test_batch_work_takes_what_other_demand_leaves_before_it_adds_replicas() -> None:
