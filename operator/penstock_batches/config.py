@@ -40,6 +40,9 @@ class BatchSettings:
     """`redis://` or `rediss://user:password@host:port/database`; required with the store Redis."""
     redis_ca_file: str = ""
     """CA certificates of a Redis with TLS; unset: those of the system."""
+    redis_cert_file: str = ""
+    """Certificate for a Redis that requires one of its clients, with `redis_key_file`."""
+    redis_key_file: str = ""
     pools: str = ""
     """`MODEL=URL` by commas: the pools, instead of the namespace's Services."""
     api_keys_file: str = ""
@@ -98,6 +101,9 @@ class BatchSettings:
             raise BatchesConfigError(
                 f"{variable('redis_url')} must begin with redis:// or rediss://"
             )
+        if bool(settings.redis_cert_file) != bool(settings.redis_key_file):
+            names = f"{variable('redis_cert_file')} and {variable('redis_key_file')}"
+            raise BatchesConfigError(f"{names} must be set together")
         pool_urls(settings.pools)
         return settings
 

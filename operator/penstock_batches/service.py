@@ -23,7 +23,7 @@ from penstock_batches.http.server import client_app, listening, status_app
 from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools
 from penstock_batches.store.base import Store
-from penstock_batches.store.redis import RedisStore
+from penstock_batches.store.redis import RedisStore, RedisTls
 from penstock_batches.store.sqlite import SqliteStore
 from penstock_batches.telemetry import BatchesCollector
 from penstock_batches.work.finalizer import Finalizer
@@ -39,8 +39,9 @@ CANCEL_SECONDS: Final = 0.5
 def make_store(settings: BatchSettings) -> Store:
     """Return the store that the settings choose."""
     if settings.store == "Redis":
-        ca_file = Path(settings.redis_ca_file) if settings.redis_ca_file else None
-        return RedisStore(settings.redis_url, settings.namespace, ca_file)
+        files = (settings.redis_ca_file, settings.redis_cert_file, settings.redis_key_file)
+        tls = RedisTls(*(Path(file) if file else None for file in files))
+        return RedisStore(settings.redis_url, settings.namespace, tls)
     return SqliteStore(settings.store_folder)
 
 

@@ -9,7 +9,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -33,23 +33,38 @@ _BATCH: Final = msgspec.json.Decoder(BatchJob)
 _ANSWER: Final = msgspec.json.Decoder(Answer)
 
 
+class RedisTls(NamedTuple):
+    """Files in PEM of a Redis with TLS."""
+
+    ca_file: Path | None = None
+    """None: the CAs of the system."""
+    cert_file: Path | None = None
+    """Certificate of the client, where the server requires one."""
+    key_file: Path | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the connection; the server is always verified."""
+        files = {
+            "ssl_ca_certs": self.ca_file,
+            "ssl_certfile": self.cert_file,
+            "ssl_keyfile": self.key_file,
+        }
+        verified = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
+        return verified | {name: str(file) for name, file in files.items() if file is not None}
+
+
 class RedisStore:
     """The store under a prefix of `namespace`; see `Store`."""
 
-    def __init__(self, url: str, namespace: str, ca_file: Path | None = None) -> None:
+    def __init__(self, url: str, namespace: str, tls: RedisTls | None = None) -> None:
         """`url` is `redis://` or, with TLS, `rediss://`, with user, password and database."""
-        tls: dict[str, Any] = {}
-        if url.startswith("rediss://"):
-            tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
-            if ca_file is not None:
-                tls["ssl_ca_certs"] = str(ca_file)
         self._redis = Redis.from_url(
             url,
             socket_timeout=TIMEOUT_SECONDS,
             socket_connect_timeout=TIMEOUT_SECONDS,
             retry=Retry(NoBackoff(), 1),
             health_check_interval=15,
-            **tls,
+            **((tls or RedisTls()).options() if url.startswith("rediss://") else {}),
         )
         self._prefix = f"{{penstock:{namespace}}}:"
         script = self._redis.register_script

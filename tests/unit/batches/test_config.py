@@ -19,6 +19,7 @@ def test_unset_settings_have_their_defaults() -> None:
         ({"PENSTOCK_NAMESPACE": "a", "PENSTOCK_STORE": "etcd"}, "one of SQLite, Redis, got 'etcd'"),
         ({"PENSTOCK_NAMESPACE": "a", "PENSTOCK_STORE": "Redis"}, "PENSTOCK_REDIS_URL must be set"),
         ({"PENSTOCK_NAMESPACE": "a", "PENSTOCK_REDIS_URL": "http://x"}, "must begin with redis://"),
+        ({"PENSTOCK_NAMESPACE": "a", "PENSTOCK_REDIS_CERT_FILE": "/c"}, "must be set together"),
         ({"PENSTOCK_NAMESPACE": "a", "PENSTOCK_MAX_IN_FLIGHT": "0"}, "from 1 to 10000, got '0'"),
         ({"PENSTOCK_NAMESPACE": "a", "PENSTOCK_FILE_DAYS": "nan"}, "got 'nan'"),
         ({"PENSTOCK_NAMESPACE": "a", "PENSTOCK_POOLS": "demo"}, "MODEL=URL by commas, got 'demo'"),

@@ -61,7 +61,11 @@ def test_it_may_list_pools_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("store", [{}, REDIS])
 def test_its_config_takes_every_setting_of_the_chart(store: dict[str, str]) -> None:
-    more = {"batches__apiKeysSecret__name": "keys", "batches__redis__caConfigMap__name": "ca"}
+    more = {
+        "batches__apiKeysSecret__name": "keys",
+        "batches__redis__caConfigMap__name": "ca",
+        "batches__redis__clientCertificateSecret__name": "client",
+    }
     environment = {
         each["name"]: each.get("value", "rediss://user:secret@redis:6380/0")
         for each in container(**store, **more)["env"]
@@ -69,7 +73,8 @@ def test_its_config_takes_every_setting_of_the_chart(store: dict[str, str]) -> N
     settings = BatchSettings.from_env(environment)
     assert settings.api_keys_file == "/etc/penstock-keys/keys.json"
     assert settings.store == ("Redis" if store else "SQLite")
-    assert bool(settings.redis_ca_file) == bool(store)
+    files = (settings.redis_ca_file, settings.redis_cert_file, settings.redis_key_file)
+    assert [bool(file) for file in files] == [bool(store)] * 3
 
 
 def test_its_pod_is_restricted_and_writes_to_its_volume_alone() -> None:
