@@ -18,7 +18,7 @@ QUANTITY = r"^([0-9]+(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][-+
 RESERVED_KEY_PREFIXES = ("penstock.dev/", "app.kubernetes.io/")
 
 
-def rule(expression: str, message: str, *values: str, at: str = "") -> dict[str, str]:
+def rule(expression: str, message: str, *values: str, at: str = "") -> dict[str, Any]:
     """Return a CEL rule with its `message`, in which each `%s` is replaced by one of `values` (CEL expressions).
 
     `at` is the path, relative to the schema of the rule, of the field in the error. The outermost `format` bounds the
@@ -31,7 +31,7 @@ def rule(expression: str, message: str, *values: str, at: str = "") -> dict[str,
     return {"rule": expression, "messageExpression": formatted, **path}
 
 
-def rules(*each: dict[str, str]) -> dict[str, Any]:
+def rules(*each: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON-schema extra with CEL rules."""
     return {"x-kubernetes-validations": list(each)}
 

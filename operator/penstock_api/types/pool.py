@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
+from penstock_api.pod_contract import MAX_RANKS
 from penstock_api.types.fields import rule, rules
 from penstock_api.types.live import (
     MAX_REPLICAS,
@@ -25,25 +26,21 @@ from penstock_api.types.runtime import GenerationSpec, RuntimeSpec
 from penstock_api.types.service import ServiceSpec
 from penstock_api.types.status import PoolStatus
 
-_ONE_DEVICE_RULE = rule(
-    "!has(self.count) || self.count <= 1",
-    "accelerator.count %s cannot be used: a replica computes on one device; set count 1 (0 for the CPU),"
-    " and more replicas for more devices",
-    "self.count",
-    at=".count",
-)
-"""Pools stored with a higher count remain editable: the API server skips rules of an unchanged accelerator (ratcheting)."""
-
 
 class Accelerator(ApiModel):
-    """Device of one replica. Count 0 means CPU."""
-
-    model_config = ConfigDict(json_schema_extra=rules(_ONE_DEVICE_RULE))
+    """Devices of one replica. Count 0 means CPU."""
 
     resource_name: Resource | None = None
     """Resource of the device plugin; defaults to nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=16)] | None = None
-    """Devices per replica: 1, the default, or 0 for the CPU. More than 1 is rejected; a pool stored with more uses one of them."""
+    """Devices per replica: 1, the default, 0 for the CPU, or as many as parallelism.tensor; a pool stored with more uses one of them."""
+
+
+class Parallelism(ApiModel):
+    """Division of one replica's model."""
+
+    tensor: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
+    """Ranks that the model is split over, each a process with one device; must divide its attention heads and its vocabulary. Defaults to 1."""
 
 
 class RolloutStrategy(StrEnum):
@@ -99,6 +96,38 @@ _GENERATION_RULE = rule(
     "has(self.model.task) ? self.model.task : 'unset'",
     at=".generation",
 )
+_PARALLELISM_RULE = rule(
+    "!has(self.parallelism) || (has(self.model.task) && self.model.task == 'TextGeneration')",
+    "parallelism is for model.task TextGeneration, but model.task is %s: remove spec.parallelism",
+    "has(self.model.task) ? self.model.task : 'unset'",
+    at=".parallelism",
+)
+_COUNT = "has(self.accelerator) && has(self.accelerator.count) ? self.accelerator.count : 1"
+_RANKS = "has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1"
+_STORED_COUNT = (
+    "oldSelf.hasValue() && has(oldSelf.value().accelerator) && has(oldSelf.value().accelerator.count)"
+    f" && oldSelf.value().accelerator.count == ({_COUNT})"
+)
+_USED_DEVICES_RULE = {
+    **rule(
+        f"({_COUNT}) <= 1 || ({_COUNT}) == ({_RANKS}) || (!has(self.parallelism) && {_STORED_COUNT})",
+        "accelerator.count %s cannot be used: a replica computes on as many devices as parallelism.tensor, which is %s;"
+        " set both alike, or set count 1 (0 for the CPU) and more replicas for more devices",
+        _COUNT,
+        _RANKS,
+        at=".accelerator.count",
+    ),
+    "optionalOldSelf": True,
+}
+"""Pools stored with a higher count remain editable."""
+_RANKS_RULE = rule(
+    f"({_RANKS}) == 1 || ({_COUNT}) == 0 || ({_RANKS}) <= ({_COUNT})",
+    "parallelism.tensor %s needs as many devices in each replica, but accelerator.count is %s: set both alike,"
+    " or count 0 for the CPU",
+    _RANKS,
+    _COUNT,
+    at=".parallelism.tensor",
+)
 _GATEWAY_HEADLESS_RULE = rule(
     "!has(self.service) || !has(self.service.type) || self.service.type != 'Headless'"
     " || !has(self.routing) || !has(self.routing.mode) || self.routing.mode != 'Gateway'",
@@ -126,7 +155,15 @@ class PoolSpec(ApiModel):
     """Desired state of a pool. Unset fields take a policy's default or a built-in one."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(_TOKENS_RULE, _GENERATION_RULE, _GATEWAY_HEADLESS_RULE, _ZERO_RULE)
+        json_schema_extra=rules(
+            _TOKENS_RULE,
+            _GENERATION_RULE,
+            _PARALLELISM_RULE,
+            _USED_DEVICES_RULE,
+            _RANKS_RULE,
+            _GATEWAY_HEADLESS_RULE,
+            _ZERO_RULE,
+        )
     )
 
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1
@@ -138,7 +175,9 @@ class PoolSpec(ApiModel):
     generation: GenerationSpec | None = None
     """Settings of text generation, for task TextGeneration. A change triggers a rollout."""
     accelerator: Accelerator | None = None
-    """Device of one replica; defaults to one nvidia.com/gpu. A change triggers a rollout."""
+    """Devices of one replica; defaults to one nvidia.com/gpu. A change triggers a rollout."""
+    parallelism: Parallelism | None = None
+    """Division of one replica's model over its devices, for task TextGeneration. A change triggers a rollout."""
     rollout: RolloutSpec | None = None
     """Rollout of template changes."""
     drain: DrainSpec | None = None

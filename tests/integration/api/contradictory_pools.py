@@ -10,6 +10,39 @@ BY_RULE = [
         ("spec.accelerator.count", "accelerator.count 2 cannot be used", "set count 1"),
     ),
     Bad(
+        "more-devices-than-ranks",
+        {
+            "model": GENERATING,
+            "accelerator": {"count": 4},
+            "parallelism": {"tensor": 2},
+        },
+        (
+            "spec.accelerator.count",
+            "accelerator.count 4",
+            "parallelism.tensor, which is 2",
+            "set both alike",
+        ),
+    ),
+    Bad(
+        "more-ranks-than-devices",
+        {
+            "model": GENERATING,
+            "accelerator": {"count": 2},
+            "parallelism": {"tensor": 4},
+        },
+        (
+            "spec.parallelism.tensor",
+            "parallelism.tensor 4",
+            "accelerator.count is 2",
+            "set both alike",
+        ),
+    ),
+    Bad(
+        "ranks-of-a-model-that-generates-no-text",
+        {"accelerator": {"count": 2}, "parallelism": {"tensor": 2}},
+        ("spec.parallelism", "model.task is unset", "remove spec.parallelism"),
+    ),
+    Bad(
         "argument-that-is-no-name",
         {"model": {"source": {"module": {"arguments": {"max-rows": "8"}}}}},
         ("module.arguments", "max-rows", "use letters, digits and underscores"),

@@ -44,6 +44,7 @@ QUANTITIES_BY_NATURE = {
     "granted",
     "contextLength",
     "maxSequences",
+    "tensor",
     "maxSkew",
     "nodePort",
     "minDomains",

@@ -55,6 +55,7 @@ def template_inputs(pool: PoolObject) -> str:
         "model",
         "runtime",
         "generation",
+        "parallelism",
         "accelerator",
         "drain",
         "template",

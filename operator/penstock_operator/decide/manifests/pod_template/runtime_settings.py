@@ -22,6 +22,7 @@ def runtime_settings(spec: PoolSpec) -> list[Manifest]:
     runtime, generation = spec.runtime or RuntimeSpec(), spec.generation or GenerationSpec()
     values = {
         names.ENV_DTYPE: spec.model.dtype,
+        names.ENV_TENSOR_PARALLEL: spec.parallelism and spec.parallelism.tensor,
         **_log(runtime.log or RuntimeLog()),
         **_http(runtime.http or RuntimeHttp()),
         **_generation(generation, generation.kv_cache or KvCache()),

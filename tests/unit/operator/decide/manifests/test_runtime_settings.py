@@ -66,6 +66,8 @@ def test_the_settings_of_generation_reach_the_runtime() -> None:
     assert (step.max_model_len, step.max_running) == (4096, 512)
     assert (step.cache_bytes, step.host_cache_bytes) == (3 * 2**29, 1024)
     assert (step.compute, read.generation.max_run_seconds) == ("Torch", 30)
+    split = config(model=CHAT, accelerator={"count": 4}, parallelism={"tensor": 4})
+    assert split.generation.step.tensor_parallel == 4
     percent = config(model=CHAT, generation={"kvCache": {"freeMemoryPercent": 40}})
     assert percent.generation.step.cache_percent == 40
 
@@ -82,6 +84,7 @@ def test_a_field_that_is_unset_leaves_the_images_own_variable_in_force() -> None
         {"generation": {"contextLength": 2048}},
         {"runtime": {"log": {"access": "Enabled"}}},
         {"model": {**CHAT, "dtype": "Float16"}},
+        {"parallelism": {"tensor": 1}},
     ],
 )
 def test_an_edit_of_a_setting_restarts_the_pods_and_its_removal_returns_the_template(
@@ -92,7 +95,7 @@ def test_an_edit_of_a_setting_restarts_the_pods_and_its_removal_returns_the_temp
     settled.edit_spec(**edit)
     settled.settle()
     assert settled.revision != before
-    settled.edit_spec(model=CHAT, generation=None, runtime=None)
+    settled.edit_spec(model=CHAT, generation=None, runtime=None, parallelism=None)
     settled.settle()
     assert settled.revision == before
 

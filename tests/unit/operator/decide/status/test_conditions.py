@@ -38,6 +38,12 @@ def test_a_pool_with_several_devices_per_replica_reports_that_one_is_used() -> N
         assert word in message(plan, "DevicesUsed")
 
 
+def test_a_pool_with_a_rank_per_device_has_no_condition_on_them() -> None:
+    several = {"resourceName": "nvidia.com/gpu", "count": 4}
+    plan = settled(pool=pool(accelerator=several, parallelism={"tensor": 4})).run()
+    assert "DevicesUsed" not in [condition.type for condition in known(plan.status.conditions)]
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_pool_that_uses_its_devices_has_no_condition_on_them(count: int) -> None:
     plan = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": count})).run()
