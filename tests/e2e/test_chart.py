@@ -78,7 +78,7 @@ def test_an_operator_with_every_value_changed_becomes_ready_and_passes_helm_test
     target: Target, api: Api, images: Images, prepared: None
 ) -> None:
     """Except rights and accounts, which the chart makes here, the UID, which nothing but OpenShift would assign, and the
-    batch service, whose image the test cluster does not build."""
+    batch service, whose changed values name a Redis."""
     registry, _, rest = images.operator.partition("/")
     repository, _, tag = rest.rpartition(":")
     actual = {

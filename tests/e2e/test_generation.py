@@ -17,6 +17,7 @@ from tests.support.kube.api import Api, Object
 from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pods import metrics
 from tests.support.kube.pools import PoolHandle, until
+from tests.support.kube.volumes import node_volume
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is a pool?"}]
@@ -29,25 +30,9 @@ def volume(api: Api, namespace: str) -> Iterator[Path]:
     save_tiny_model(folder / "tiny")
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    claim = {"namespace": namespace, "name": "models"}
-    name = f"models-{namespace}"
-    api.create({
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadOnlyMany"], "claimRef": claim,
-            "hostPath": {"path": str(folder)}, "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "",
-        },
-    })  # fmt: skip
-    api.create({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim,
-        "spec": {
-            "accessModes": ["ReadOnlyMany"], "storageClassName": "",
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    })  # fmt: skip
-    yield folder
-    api.delete(f"/api/v1/persistentvolumes/{name}")
+    with node_volume(api, folder, namespace, "models", mode="ReadOnlyMany") as claim:
+        api.create(claim)
+        yield folder
     shutil.rmtree(folder)
 
 

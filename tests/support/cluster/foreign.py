@@ -16,6 +16,7 @@ IMAGES = {
     "runtime": ("PENSTOCK_RUNTIME_IMAGE", "localhost/penstock-runtime:dev"),
     "prometheus": ("PENSTOCK_PROMETHEUS_IMAGE", "localhost/penstock-prometheus:dev"),
     "gateway": ("PENSTOCK_GATEWAY_IMAGE", "localhost/penstock-gateway:dev"),
+    "batches": ("PENSTOCK_BATCHES_IMAGE", "localhost/penstock-batches:dev"),
     "envoy": ("PENSTOCK_ENVOY_IMAGE", "localhost/penstock-envoy:dev"),
 }
 

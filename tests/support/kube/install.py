@@ -33,6 +33,7 @@ class Images:
     runtime: str
     prometheus: str
     gateway: str
+    batches: str
     envoy: str
 
     @classmethod
@@ -102,6 +103,7 @@ def chart_values(images: Images) -> list[str]:
         **_image("gateway.image", images.gateway),
         **_image("gateway.envoyImage", images.envoy),
         "gateway.envoyImage.registry": "",
+        **_image("batches.image", images.batches),
         "defaultRuntimeImage": images.runtime,
         "prometheus.url": PROMETHEUS_URL,
     }

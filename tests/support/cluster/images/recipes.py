@@ -49,12 +49,18 @@ GATEWAY = Recipe(
     ("operator/penstock_api", "operator/penstock_gateway"),
     "gateway",
 )
+BATCHES = Recipe(
+    "batches",
+    "operator/batches.Dockerfile",
+    ("operator/penstock_api", "operator/penstock_batches"),
+    "batches",
+)
 ENVOY = Recipe(
     "envoy",
     "tests/support/cluster/envoy/Dockerfile",
     ("tests/support/cluster/envoy/binary.py",),  # its pinned version and hash
 )
-RECIPES = (OPERATOR, RUNTIME, PROMETHEUS, GATEWAY, ENVOY)
+RECIPES = (OPERATOR, RUNTIME, PROMETHEUS, GATEWAY, BATCHES, ENVOY)
 
 
 def source_files(recipe: Recipe, checkout: Path = CHECKOUT) -> list[Path]:
