@@ -7,6 +7,7 @@ import pytest
 from penstock_api import names
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.cluster import kernel
+from tests.support.kube import prometheus
 from tests.support.kube.api import Api, Object
 from tests.support.kube.pools import PoolHandle, until
 from tests.support.load.load import Load
@@ -56,6 +57,10 @@ async def test_a_pool_enters_and_leaves_its_gateway_under_load_without_loss(
     )
 
 
+def _is(values: list[float], expected: int) -> bool | str:
+    return values == [expected] or f"{values}, expected {expected}"
+
+
 @pytest.mark.own_cluster
 async def test_a_killed_pod_behind_the_gateway_loses_no_request(
     make_pool: MakePool, api: Api, figure: Figure
@@ -74,5 +79,13 @@ async def test_a_killed_pod_behind_the_gateway_loses_no_request(
         await asyncio.to_thread(pool.await_ready, 2)
         for _ in range(3):
             await load.next()
+    answers = f'sum(penstock_gateway_answers_total{{pool="{pool.name}",code="200"}})'
+    await asyncio.to_thread(
+        until,
+        "Prometheus has the answers that both pods of the gateway counted",
+        lambda: _is(prometheus.query(prometheus.url(api), answers), load.final.completed),
+        seconds=60,
+        every=1,
+    )
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     figure(f"gateway: a pod killed with SIGKILL: 0 of {load.final.sent} requests lost")

@@ -59,7 +59,7 @@ def stale(api: Api, url: str, metric: str, older_than_seconds: float) -> Iterato
         until("Prometheus starts again", lambda: _restarts(_pod(api)) > before, seconds=60)
 
         def old() -> bool | str:
-            ages = _query(url, f"time() - timestamp({metric})")
+            ages = query(url, f"time() - timestamp({metric})")
             return (bool(ages) and min(ages) > older_than_seconds) or f"ages {ages}"
 
         until("its answers are old", old, seconds=60, every=1.0)
@@ -84,8 +84,9 @@ def _kill(pod: Object) -> None:
             kernel.kill(pid)
 
 
-def _query(url: str, query: str) -> list[float]:
-    address = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+def query(url: str, expression: str) -> list[float]:
+    """Return the values of an instant query; none while Prometheus does not answer."""
+    address = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
     try:
         with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 - the test Prometheus
             result = json.loads(answer.read())["data"]["result"]

@@ -1,4 +1,4 @@
-"""Target discovery for the test Prometheus: a sidecar that lists the pools' pods.
+"""Target discovery for the test Prometheus: a sidecar that lists the pods of pools and gateways.
 
 Debian builds Prometheus without its Kubernetes discovery, so this lists the labelled pods once a second and writes
 a `file_sd` file, which Prometheus follows. The labels are those of a `kubernetes_sd` relabelling.
@@ -18,12 +18,13 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 API_SERVER = "https://kubernetes.default.svc"
 POOL_UID = "penstock.dev/pool-uid"
 POOL = "penstock.dev/pool"
-PORT_NAME = "control"
+PORT_NAMES = ("control", "status")
+"""Of the pods of pools and of gateways, as in the chart's PodMonitor."""
 INTERVAL_SECONDS = 1.0
 
 
 def targets(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a target for every port called `control` of a running pod; `instance` stays ip:port."""
+    """Return a target for every port of these names of a running pod; `instance` stays ip:port."""
     return [
         {
             "targets": [f"{pod['status']['podIP']}:{port['containerPort']}"],
@@ -37,12 +38,12 @@ def targets(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if pod["status"].get("phase") == "Running" and pod["status"].get("podIP")
         for container in pod["spec"]["containers"]
         for port in container.get("ports", ())
-        if port.get("name") == PORT_NAME
+        if port.get("name") in PORT_NAMES
     ]
 
 
 def list_pods(context: ssl.SSLContext) -> list[dict[str, Any]]:
-    """List the pods of all pools; the token is read each time, for the kubelet renews it."""
+    """List the pods of all pools and gateways; the token is read each time, for the kubelet renews it."""
     query = urllib.parse.urlencode({"labelSelector": POOL_UID, "resourceVersion": "0"})
     token = (ACCOUNT / "token").read_text()
     request = urllib.request.Request(  # noqa: S310 - https, above

@@ -112,9 +112,11 @@ def pod(
     }
 
 
-def test_prometheus_is_shown_the_control_port_of_running_pods() -> None:
+def test_prometheus_is_shown_the_ports_of_running_pods_and_gateways() -> None:
     labels = {"namespace": "team", "pod": "chat-1", "pool": "chat"}
-    assert targets([pod()]) == [{"targets": ["10.0.0.1:8001"], "labels": labels}]
+    for port_name in ("control", "status"):
+        shown = targets([pod(port_name=port_name)])
+        assert shown == [{"targets": ["10.0.0.1:8001"], "labels": labels}]
 
 
 def test_prometheus_is_not_shown_other_ports_or_pods_that_do_not_run() -> None:
