@@ -4,7 +4,6 @@ import asyncio
 import ctypes
 import logging
 import os
-import signal
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
@@ -14,6 +13,7 @@ import uvloop
 
 from penstock_api.certificates import CertificateUnusable
 from penstock_api.pod_contract import MAX_LOAD_SECONDS
+from penstock_api.stopping import on_stop
 from penstock_runtime.assembly import make_pod
 from penstock_runtime.config import RuntimeConfig, read_config
 from penstock_runtime.drain import await_probe, drain
@@ -55,7 +55,8 @@ def main() -> None:
 
 async def run(config: RuntimeConfig) -> int:
     """Serve until SIGTERM, SIGINT or the engine's death; return the exit code."""
-    stop = _stop_event()
+    stop = asyncio.Event()
+    on_stop(asyncio.get_running_loop().add_signal_handler, stop.set)
     first = await asyncio.to_thread(first_limits, config.files.limits_file)
     pod = make_pod(config, first)
     exposition = Exposition(pod)
@@ -129,15 +130,6 @@ def trim_heap() -> None:
     """Return memory that loading freed to the system: some 11 MiB that glibc would keep."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _stop_event() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set; without handlers, process 1 would ignore them."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
 
 
 def _in_background(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
