@@ -35,6 +35,8 @@ class MeasuredDemand(NamedTuple):
     """Ready pods that are not terminating."""
     sampled: int
     """Ready pods with a recent sample."""
+    silent: int
+    """Ready pods without one, those aside that became Ready after the samples of the others were taken."""
     unmeasured: int
     """Ready pods without a full window: no demand for scaling up, 100 % busy for scaling down."""
     waiting: float | None
@@ -50,8 +52,8 @@ class MeasuredDemand(NamedTuple):
 
     @property
     def absent(self) -> bool:
-        """Whether more than half of the Ready pods have no sample."""
-        return 2 * (self.ready - self.sampled) > self.ready
+        """Whether more than half of the Ready pods are silent, or none has a sample."""
+        return 2 * self.silent > self.ready or (self.ready > 0 and not self.sampled)
 
     def good_ticks(self, before: int, *, news: bool) -> int:
         """Return the consecutive ticks with signals, counting only rounds with new samples; unchanged without a Ready pod.
@@ -94,7 +96,8 @@ def demand(
     store_now: float,
 ) -> MeasuredDemand:
     """Return the pool's demand; `store_now` is the present time by the clock of the samples, `gone` are windows of just deleted pods."""
-    ready = [pod.uid for pod in pods if pod.ready and not pod.terminating]
+    ready_since = {pod.uid: pod.ready_since for pod in pods if pod.ready and not pod.terminating}
+    ready = list(ready_since)
     fresh = {
         uid: window for uid, window in windows.items() if sample_age(window, store_now) is not None
     }
@@ -109,17 +112,22 @@ def demand(
         if (rate := per_second(full_window(window), "rows_received")) is not None
     }
     past = lost_rates(windows, gone, ready, rates, store_now)
-    ages = [sample_age(fresh[uid], store_now) or 0.0 for uid in waiting]
+    age = max((sample_age(fresh[uid], store_now) or 0.0 for uid in waiting), default=None)
+    sampled_at = store_now - (age or 0.0)
     return MeasuredDemand(
         ready=len(ready),
         sampled=len(waiting),
+        silent=sum(
+            uid not in waiting and (since is None or since <= sampled_at)
+            for uid, since in ready_since.items()
+        ),
         unmeasured=sum(uid not in rates for uid in ready),
         waiting=sum(waiting.values()) if waiting else None,
         mean_waiting=sum(mean(fresh[uid], "waiting") or 0.0 for uid in waiting)
         if waiting
         else None,
         rows_per_second=sum(rates.values()) + sum(past) if rates else None,
-        age_seconds=max(ages, default=None),
+        age_seconds=age,
     )
 
 

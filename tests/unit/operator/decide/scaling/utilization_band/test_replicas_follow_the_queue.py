@@ -186,6 +186,7 @@ def test_a_backlog_keeps_replicas_that_the_rate_alone_does_not() -> None:
         demand=MeasuredDemand(
             ready=2,
             sampled=2,
+            silent=0,
             unmeasured=0,
             waiting=9.0,
             mean_waiting=9.0,
