@@ -34,7 +34,8 @@ def bears(law: Law[Any], met: Case) -> set[str]:
         if round_.source is not SignalSource.NONE:
             sampled |= dict.fromkeys((sample.uid for sample in round_.samples), round_.now)
         stays_in_bounds(seen, decision)
-        gives_no_silent_pod_away(seen, decision, silent(seen, sampled, round_.now))
+        without = silent(seen, sampled, round_.now)
+        gives_no_silent_pod_away(seen, decision, without, round_.now - MAX_AGE_SECONDS)
         figures = [value for value in decision.observations if isinstance(value, float)]
         assert all(isfinite(value) for value in figures)
         assert decision.message
@@ -47,9 +48,9 @@ def ready(seen: LawInput) -> list[LawPod]:
     return [pod for pod in seen.pods if pod.ready and not pod.terminating]
 
 
-def silent(seen: LawInput, sampled: Mapping[str, float], now: float) -> int:
-    """Return how many Ready pods have no sample young enough to be used."""
-    return sum(now - sampled.get(pod.uid, 0.0) > MAX_AGE_SECONDS for pod in ready(seen))
+def silent(seen: LawInput, sampled: Mapping[str, float], now: float) -> list[LawPod]:
+    """Return the Ready pods that have no sample young enough to be used."""
+    return [pod for pod in ready(seen) if now - sampled.get(pod.uid, 0.0) > MAX_AGE_SECONDS]
 
 
 def memory_bound(seen: LawInput) -> int | None:
@@ -71,17 +72,23 @@ def stays_in_bounds(seen: LawInput, decision: Decision) -> None:
         assert decision.cap <= max(allowed, bounded)
 
 
-def gives_no_silent_pod_away(seen: LawInput, decision: Decision, silent: int) -> None:
-    """Hold all where most are silent. Where some are, what stays carries the rest's demand and these at full duty."""
+def gives_no_silent_pod_away(
+    seen: LawInput, decision: Decision, silent: list[LawPod], oldest: float
+) -> None:
+    """Hold all where most are silent. Where some are, what stays carries the rest's demand and these at full duty.
+
+    A pod that became Ready after the `oldest` usable sample may be younger than the samples of the others.
+    """
     chosen = seen.settings
     bounded = min(max(seen.replicas, chosen.min_replicas), chosen.max_replicas)
-    if seen.signals.source is SignalSource.NONE or 2 * silent > len(ready(seen)):
+    overdue = sum(pod.ready_since is None or pod.ready_since <= oldest for pod in silent)
+    if seen.signals.source is SignalSource.NONE or 2 * overdue > len(ready(seen)):
         assert not decision.metrics_available
     if not decision.metrics_available:
         assert decision.replicas == bounded
         assert seen.cap is None or decision.cap == clamp_cap(seen.cap, chosen)
     if decision.replicas < bounded:
-        assert decision.replicas >= needed(seen, decision) + silent
+        assert decision.replicas >= needed(seen, decision) + len(silent)
 
 
 def needed(seen: LawInput, decision: Decision) -> float:

@@ -190,7 +190,7 @@ def test_one_step_of_the_cap_stays_inside_its_range(
         assert (predicted_seconds(seen, move.cap) or inf) <= target
 
 
-DEMAND = st.builds(MeasuredDemand, COUNTS, COUNTS, COUNTS, MAYBE, MAYBE, MAYBE, MAYBE)
+DEMAND = st.builds(MeasuredDemand, COUNTS, COUNTS, COUNTS, COUNTS, MAYBE, MAYBE, MAYBE, MAYBE)
 
 
 REPLICAS_INPUT = st.builds(
