@@ -131,7 +131,7 @@ async def tune(args: argparse.Namespace, environ: Mapping[str, str]) -> list[Tri
     """Run the search and return all settings that were measured.
 
     Raises:
-        TunerError: the pod does not run, or there is no request for its model.
+        TunerError: the pod does not run, or the tuner has no requests for its model.
         OSError: a file cannot be read or written.
     """
     if json.loads(environ[names.ENV_MODEL]).get("task") == Task.TEXT_GENERATION:

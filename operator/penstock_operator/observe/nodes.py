@@ -1,6 +1,6 @@
 """`NodeReader`: labels of nodes, read by name and only for pools with prices by node label.
 
-The permission `get` on nodes suffices: there is no list and no watch, and only metadata is transferred. Labels that prices
+The reader needs the permission `get` on nodes only, neither list nor watch, and transfers only metadata. Labels that prices
 depend on hardly ever change, so they are read again once an hour. Without the permission only a pod's own nodeSelector is
 known; that is tried again every five minutes.
 """

@@ -2,13 +2,18 @@
 
 import pytest
 
-from tests.integration.api import bad_policies, bad_pools, contradictory_pools
+from tests.integration.api import (
+    bad_policies,
+    bad_pools,
+    contradictory_pools,
+    contradictory_templates,
+)
 from tests.integration.api.cases import Bad, Object, policy, pool
 from tests.support.kube.api import Api, ApiError
 
 pytestmark = pytest.mark.integration
 
-POOLS = bad_pools.BY_SCHEMA + contradictory_pools.BY_RULE
+POOLS = bad_pools.BY_SCHEMA + contradictory_pools.BY_RULE + contradictory_templates.BY_RULE
 POLICIES = bad_policies.BY_SCHEMA + bad_policies.BY_RULE
 
 

@@ -94,7 +94,7 @@ async def test_a_generation_that_is_frozen_ends_its_stream(launch: Any, tmp_path
     folder = tmp_path / "tiny"
     folder.mkdir()
     save_tiny_model(folder)
-    pod = generating(launch, folder, "Process", PENSTOCK_STUCK_SECONDS=SOON)
+    pod = generating(launch, folder, PENSTOCK_PLACEMENT="Process", PENSTOCK_STUCK_SECONDS=SOON)
     await asyncio.to_thread(pod.ready)
     body = {"prompt": "A gate", "max_tokens": 900, "ignore_eos": True, "stream": True}
     lines: list[bytes] = []

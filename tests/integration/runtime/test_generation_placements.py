@@ -24,14 +24,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return model_folder
 
 
-def generating(launch: Any, folder: Path, placement: str, **more: str) -> Any:
+def generating(launch: Any, folder: Path, *, dtype: str = "float32", **more: str) -> Any:
+    """Start a pod that generates text; it listens, and may be loading still."""
     pod = launch(
         model={"name": "tiny", "task": "TextGeneration", "source": SOURCE},
         PENSTOCK_MODEL_FOLDER=str(folder),
         PENSTOCK_CACHE_BYTES=str(1 << 20),
-        PENSTOCK_PLACEMENT=placement,
         PENSTOCK_COMPUTE_BACKEND="Torch",  # two loads may select two backends
-        PENSTOCK_DTYPE="float32",
+        PENSTOCK_DTYPE=dtype,
         **more,
     )
     pod.listening()
@@ -51,7 +51,9 @@ async def test_both_placements_give_the_same_answers_and_leave_no_process(
 ) -> None:
     choices = []
     for placement, processes in (("Thread", 0), ("Process", 1)):
-        pod = generating(launch, folder, placement, PENSTOCK_OVERLAP_SCHEDULING=depth)
+        pod = generating(
+            launch, folder, PENSTOCK_PLACEMENT=placement, PENSTOCK_OVERLAP_SCHEDULING=depth
+        )
         await asyncio.to_thread(pod.ready)
         assert len(engines(pod.process.pid)) == processes
         started = children(pod.process.pid)
@@ -71,7 +73,7 @@ async def test_both_placements_give_the_same_answers_and_leave_no_process(
 async def test_killing_the_engine_process_ends_every_stream_and_the_pod(
     launch: Any, folder: Path
 ) -> None:
-    pod = generating(launch, folder, "Process")
+    pod = generating(launch, folder, PENSTOCK_PLACEMENT="Process")
     await asyncio.to_thread(pod.ready)
     (engine,) = engines(pod.process.pid)
     body = {"prompt": "A gate", "max_tokens": 900, "ignore_eos": True, "stream": True}
@@ -98,6 +100,6 @@ async def test_a_folder_without_a_model_is_reported_from_the_engine_process(
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
-    pod = generating(launch, empty, "Process")
+    pod = generating(launch, empty, PENSTOCK_PLACEMENT="Process")
     assert await asyncio.to_thread(pod.stopped, 240) == 1
     assert "config.json" in (pod.folder / "termination-log").read_text()

@@ -11,8 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.integration.runtime.test_every_generation_ends import SOURCE
-from tests.integration.runtime.test_generation_placements import complete
+from tests.integration.runtime.test_generation_placements import complete, generating
 from tests.integration.runtime.test_placements import alive
 from tests.support.runtime.process import children, engines
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
@@ -30,17 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def split(launch: Any, folder: Path, ranks: int, **more: str) -> Any:
     """Start a pod of `ranks` ranks; float64, in which the order of a sum changes no token."""
-    pod = launch(
-        model={"name": "tiny", "task": "TextGeneration", "source": SOURCE},
-        PENSTOCK_MODEL_FOLDER=str(folder),
-        PENSTOCK_CACHE_BYTES=str(1 << 20),
-        PENSTOCK_COMPUTE_BACKEND="Torch",
-        PENSTOCK_DTYPE="float64",
-        PENSTOCK_TENSOR_PARALLEL=str(ranks),
-        **more,
-    )
-    pod.listening()
-    return pod
+    more["PENSTOCK_TENSOR_PARALLEL"] = str(ranks)
+    return generating(launch, folder, dtype="float64", **more)
 
 
 async def answers(pod: Any) -> list[Any]:

@@ -76,7 +76,7 @@ class Admission(ABC):
         self._counters.rejected[rejection.reason] += 1
 
     def count_rows(self, ticket: Ticket, rows: int, priority: int) -> None:
-        """Count the rows of a request once its body is parsed; batch work counts none, for it is no demand of its time."""
+        """Count the rows of a request once its body is parsed; batch work counts none, because the law plans it separately."""
         ticket.rows_counted = True
         if not is_batch_work(priority):
             self._counters.count_rows(rows)

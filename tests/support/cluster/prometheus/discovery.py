@@ -43,7 +43,7 @@ def targets(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def list_pods(context: ssl.SSLContext) -> list[dict[str, Any]]:
-    """List the pods of all pools and gateways; the token is read each time, for the kubelet renews it."""
+    """List the pods of all pools and gateways; the token is read each time, because the kubelet renews it."""
     query = urllib.parse.urlencode({"labelSelector": POOL_UID, "resourceVersion": "0"})
     token = (ACCOUNT / "token").read_text()
     request = urllib.request.Request(  # noqa: S310 - https, above
