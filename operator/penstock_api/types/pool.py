@@ -42,6 +42,11 @@ class Parallelism(ApiModel):
     tensor: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Ranks that the model is split over, each a process with one device; must divide its attention heads and its vocabulary. Defaults to 1."""
 
+    @property
+    def ranks(self) -> int:
+        """Return the number of processes of one replica."""
+        return self.tensor or 1
+
 
 class RolloutStrategy(StrEnum):
     """Whether a rollout adds a new replica first (Surge), or removes an old one first (Replace)."""

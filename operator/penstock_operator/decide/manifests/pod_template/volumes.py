@@ -14,11 +14,13 @@ SETTINGS_VOLUME = "penstock-settings"
 SCRATCH_VOLUME = "penstock-scratch"
 TLS_VOLUME = "penstock-tls"
 KEYS_VOLUME = "penstock-keys"
+SHARED_MEMORY_VOLUME = "penstock-shm"
+SHARED_MEMORY_FOLDER = "/dev/shm"  # noqa: S108 - where NCCL and gloo look for it
 SCRATCH_FOLDER = "/tmp"  # noqa: S108 - the pod's own emptyDir: its root is read-only
 
 
 def volumes(pool: PoolObject) -> list[dict[str, Any]]:
-    """Return the pod's volumes: settings, scratch, model, certificate and API keys if set, and the pool's own."""
+    """Return the pod's volumes: settings, scratch, model, certificate, API keys and ranks' memory if set, and the pool's own."""
     entries: list[dict[str, Any]] = [
         {"name": SETTINGS_VOLUME, "configMap": {"name": child_name(pool)}},
         {"name": SCRATCH_VOLUME, "emptyDir": {}},
@@ -31,8 +33,20 @@ def volumes(pool: PoolObject) -> list[dict[str, Any]]:
         keys = pool.spec.api_keys.secret_ref
         items = [{"key": keys.key, "path": names.API_KEYS_FILE}]
         entries.append({"name": KEYS_VOLUME, "secret": {"secretName": keys.name, "items": items}})
+    if _has_ranks(pool):
+        entries.append({"name": SHARED_MEMORY_VOLUME, "emptyDir": {"medium": "Memory"}})
     own = (pool.spec.template or PodTemplate()).volumes or ()
     return entries + [_volume(volume) for volume in own]
+
+
+def _has_ranks(pool: PoolObject) -> bool:
+    """Return whether the pool's pods have several ranks.
+
+    NCCL exchanges data between the cards of a node through /dev/shm, of which container runtimes give 64 MiB; it needs up to
+    1 GiB. The memory counts towards the container's limit.
+    """
+    parallelism = pool.spec.parallelism
+    return parallelism is not None and parallelism.ranks > 1
 
 
 def _volume(volume: Volume) -> dict[str, Any]:
@@ -53,6 +67,8 @@ def mounts(pool: PoolObject) -> list[dict[str, Any]]:
         entries.append({"name": TLS_VOLUME, "mountPath": names.TLS_FOLDER, "readOnly": True})
     if pool.spec.api_keys is not None:
         entries.append({"name": KEYS_VOLUME, "mountPath": names.API_KEYS_FOLDER, "readOnly": True})
+    if _has_ranks(pool):
+        entries.append({"name": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY_FOLDER})
     template = pool.spec.template or PodTemplate()
     own = (template.container and template.container.volume_mounts) or ()
     mounted = entries + [_plain(mount) for mount in own]

@@ -106,3 +106,22 @@ def test_the_container_has_one_entry_for_each_variable() -> None:
     )["env"]
     names = [entry["name"] for entry in entries]
     assert len(names) == len(set(names))
+
+
+def mounted_at(folder: str, **spec: Any) -> list[dict[str, Any]]:
+    """Return the volumes that the container mounts at `folder`."""
+    pod = dict(world(model=CHAT, accelerator={"count": 0}, **spec).template["spec"])
+    mounts = container(pod)["volumeMounts"]
+    names = [mount["name"] for mount in mounts if mount["mountPath"] == folder]
+    return [volume for volume in pod["volumes"] if volume["name"] in names]
+
+
+def test_ranks_exchange_data_through_shared_memory_that_the_runtimes_64_mib_do_not_limit() -> None:
+    memory = {"name": "penstock-shm", "emptyDir": {"medium": "Memory"}}
+    assert mounted_at("/dev/shm", parallelism={"tensor": 2}) == [memory]  # noqa: S108
+    assert mounted_at("/dev/shm", parallelism={"tensor": 1}) == []  # noqa: S108
+    own: dict[str, Any] = {
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}],
+        "container": {"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]},  # noqa: S108
+    }
+    assert mounted_at("/dev/shm", parallelism={"tensor": 2}, template=own) == [own["volumes"][0]]  # noqa: S108
