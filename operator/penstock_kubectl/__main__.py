@@ -10,10 +10,11 @@ from penstock_kubectl.cli import parser
 from penstock_kubectl.errors import PluginError
 from penstock_kubectl.explain import explain
 from penstock_kubectl.simulate import simulate
+from penstock_kubectl.tune.command import tune
 
 MIN_WIDTH = 160
 """Minimum width of the output if it is not a terminal, so that tables are not truncated."""
-COMMANDS = {"batches": batches, "explain": explain, "simulate": simulate}
+COMMANDS = {"batches": batches, "explain": explain, "simulate": simulate, "tune": tune}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,6 +4,11 @@ import argparse
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from penstock_operator.decide.spec.objectives import Target
+from penstock_tuner.options import counts, positive, words
+
+MAX_MILLISECONDS = 3_600_000
+MAX_LATE_SHARE = 0.5
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 EPILOG = """examples:
   kubectl penstock batches -n team-a
@@ -11,6 +16,7 @@ EPILOG = """examples:
   kubectl penstock simulate chat -n team-a --policy proposed.yaml --last 6h --plot proposed.html
   kubectl penstock simulate chat -n team-a --policy proposed.yaml --trace arrivals.txt
   kubectl penstock simulate chat -n team-a --last 6h --savings
+  kubectl penstock tune chat -n team-a --minutes 5 --plot front.svg
 """
 
 
@@ -18,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of `kubectl penstock`."""
     command_line = argparse.ArgumentParser(
         prog="kubectl penstock",
-        description="Explain the decisions of a pool's control loop, simulate other policies, and list batches.",
+        description="Explain the decisions of a pool's control loop, simulate other policies, tune settings, and list batches.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -71,7 +77,63 @@ def parser() -> argparse.ArgumentParser:
         "--plot", type=Path, metavar="FILE", help="write a plot as .png, .svg, .pdf or .html"
     )
     simulate.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
+    _tune(commands.add_parser("tune", help="measure settings for the pool in a Job of its own"))
     return command_line
+
+
+def _tune(tune: argparse.ArgumentParser) -> None:
+    _of_pool(tune)
+    tune.add_argument(
+        "--minutes", type=positive(float), default=5.0, help="time for all measurements, 5 if unset"
+    )
+    tune.add_argument(
+        "--objective", type=target, metavar="MS[@PERCENT]",
+        help="latency in ms and percentage of requests, e.g. 500@99; default: the pool's RequestLatency",
+    )  # fmt: skip
+    tune.add_argument(
+        "--clients", type=positive(int), default=32,
+        help="clients, each of which sends its next request when the last has ended; 32 if unset",
+    )  # fmt: skip
+    tune.add_argument("--rows", type=counts, help="rows of the requests, sent in turn, e.g. 1,8")
+    tune.add_argument(
+        "--rate", type=positive(float), help="requests/s a pod that must be on time, too"
+    )
+    tune.add_argument(
+        "--last", type=duration, default=3600.0,
+        help="length of the history from which rows and rate follow, e.g. 1h",
+    )  # fmt: skip
+    tune.add_argument(
+        "--backends", type=words, default=(), help="backends to search, e.g. Eager,OpenVINO"
+    )
+    tune.add_argument(
+        "--threads", type=counts, default=(), help="numbers of threads to search, e.g. 1,2"
+    )
+    tune.add_argument(
+        "--disciplines",
+        type=words,
+        default=(),
+        help="queueing disciplines to search, e.g. FirstInFirstOut,ShortestJobFirst",
+    )
+    tune.add_argument(
+        "--dtypes",
+        type=words,
+        default=(),
+        help="data types to search, e.g. Float32,BFloat16; results are not compared",
+    )
+    tune.add_argument(
+        "--price", type=price, metavar="AMOUNT",
+        help="price of an hour of a replica; default: status.cost.perReplicaHour",
+    )  # fmt: skip
+    tune.add_argument(
+        "--apply", action="store_true", help="apply the policy instead of printing it"
+    )
+    tune.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write a picture of the front as .svg"
+    )
+    tune.add_argument("--output", choices=["table", "json"], default="table", help="table if unset")
+    tune.add_argument(
+        "--delete", action="store_true", help="remove the Job and its trials, and end"
+    )
 
 
 def _common(command: argparse.ArgumentParser) -> None:
@@ -102,6 +164,22 @@ def duration(text: str) -> float:
             f"invalid duration {text!r}: expected more than 0 and at most one year"
         )
     return seconds
+
+
+def target(text: str) -> Target:
+    """Return the objective of `500` or `500@99.9`."""
+    try:
+        read = Target.read(text)
+        valid = (
+            1 <= read.milliseconds <= MAX_MILLISECONDS and 0 <= read.late_share <= MAX_LATE_SHARE
+        )
+    except ValueError:
+        valid = False
+    if not valid:
+        raise argparse.ArgumentTypeError(
+            f"invalid objective {text!r}: expected milliseconds, and a percentage from 50 to 99.9, e.g. 500@99"
+        )
+    return read
 
 
 def price(text: str) -> Decimal:

@@ -1,19 +1,23 @@
-"""`ClusterClient`: read-only access to the API server with the user's kubeconfig. Does I/O."""
+"""`ClusterClient`: access to the API server with the user's kubeconfig; only `tune` writes. Does I/O."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from kubernetes import config
 from kubernetes.config import ConfigException
-from urllib3 import PoolManager
+from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from penstock_api import names
-from penstock_kubectl.errors import PluginError, PoolNotFound, Unreachable
+from penstock_kubectl.errors import PluginError, PoolNotFound, Unreachable, WriteRejected
 
 SECONDS = 30.0
+LOG_SECONDS = 60.0
+"""Pause of a log after which it is requested again."""
+FIELD_MANAGER = "kubectl-penstock"
 RESOURCES = f"/apis/{names.API_VERSION}"
 Object = dict[str, Any]
 
@@ -35,7 +39,7 @@ class ClusterClient:
     def pool(self, namespace: str, name: str) -> Object:
         """Return a pool."""
         path = f"{RESOURCES}/namespaces/{quote(namespace)}/{names.POOL_PLURAL}/{quote(name)}"
-        return self._object(path, f"{names.POOL_PLURAL} {namespace}/{name}")
+        return self.get(path, f"{names.POOL_PLURAL} {namespace}/{name}")
 
     def policies(self) -> list[Object]:
         """Return all policies; none if the user may not read them."""
@@ -44,7 +48,7 @@ class ClusterClient:
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace; none if the user may not read it."""
         try:
-            item = self._object(f"/api/v1/namespaces/{quote(namespace)}", namespace)
+            item = self.get(f"/api/v1/namespaces/{quote(namespace)}", namespace)
         except PluginError:
             return {}
         labels: Mapping[str, str] = item["metadata"].get("labels") or {}
@@ -59,7 +63,7 @@ class ClusterClient:
         """Return a ConfigMap; None if it does not exist or may not be read."""
         path = f"/api/v1/namespaces/{quote(namespace)}/configmaps/{quote(name)}"
         try:
-            return self._object(path, name)
+            return self.get(path, name)
         except PluginError:
             return None
 
@@ -67,7 +71,7 @@ class ClusterClient:
         """Return the status of a namespace's batch service, through the API server's proxy."""
         service = f"{names.BATCHES_NAME}:{names.BATCHES_STATUS_PORT}"
         path = f"/api/v1/namespaces/{quote(namespace)}/services/{service}/proxy"
-        return self._object(path + names.PATH_BATCHES_STATUS, f"the batch service of {namespace}")
+        return self.get(path + names.PATH_BATCHES_STATUS, f"the batch service of {namespace}")
 
     def prometheus(self, url: str, path: str, parameters: Mapping[str, str]) -> Object:
         """Query a Prometheus: in the cluster through the API server's proxy, otherwise directly."""
@@ -79,7 +83,7 @@ class ClusterClient:
                     "GET", url.rstrip("/") + query, timeout=SECONDS, retries=False, redirect=False
                 )
             else:
-                answer = self._get(inside + query)
+                answer = self._request("GET", inside + query)
             result: Object = json.loads(answer.data)
         except (HTTPError, ValueError) as error:
             raise Unreachable(f"Prometheus at {url} does not respond: {error}") from error
@@ -90,31 +94,87 @@ class ClusterClient:
 
     def _list(self, path: str) -> list[Object]:
         try:
-            items: list[Object] = self._object(path, path)["items"]
+            items: list[Object] = self.get(path, path)["items"]
         except PluginError:
             return []
         return items
 
-    def _object(self, path: str, what: str) -> Object:
+    def get(self, path: str, what: str) -> Object:
+        """Return an object; `what` names it in errors."""
+        status, item = self._send("GET", path)
+        if status == HTTPStatus.NOT_FOUND:
+            raise PoolNotFound(f"{what} not found: check the name, and set its namespace with -n")
+        if status != HTTPStatus.OK:
+            raise Unreachable(f"{what}: {item.get('message', status)}")
+        return item
+
+    def find(self, path: str) -> Object | None:
+        """Return an object; None if it does not exist."""
         try:
-            answer = self._get(path)
+            return self.get(path, path)
+        except PoolNotFound:
+            return None
+
+    def create(self, path: str, manifest: Object) -> None:
+        """Create an object in the collection at `path`."""
+        self._write("POST", path, manifest, "application/json")
+
+    def apply(self, path: str, manifest: Object) -> None:
+        """Create or change the object at `path` by server-side apply; fields of other managers conflict."""
+        query = urlencode({"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"})
+        self._write("PATCH", f"{path}?{query}", manifest, "application/apply-patch+yaml")
+
+    def delete(self, path: str) -> bool:
+        """Delete an object with what it owns; return whether it existed."""
+        status, item = self._send("DELETE", f"{path}?propagationPolicy=Background")
+        if status not in {HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NOT_FOUND}:
+            raise WriteRejected(f"DELETE {path}: {item.get('message', status)}")
+        return status != HTTPStatus.NOT_FOUND
+
+    def lines(self, path: str) -> Iterator[str]:
+        """Yield the lines of a log until it ends, pauses for LOG_SECONDS, or is unreachable."""
+        timeout, rest = Timeout(connect=SECONDS, read=LOG_SECONDS), b""
+        try:
+            answer = self._request("GET", path, timeout=timeout, preload_content=False)
+            if answer.status != HTTPStatus.OK:
+                return
+            for chunk in answer.stream():
+                *complete, rest = (rest + chunk).split(b"\n")
+                yield from (line.decode(errors="replace") for line in complete)
+        except HTTPError:
+            return
+        if rest:
+            yield rest.decode(errors="replace")
+
+    def _write(self, method: str, path: str, manifest: Object, content_type: str) -> None:
+        status, item = self._send(method, path, json.dumps(manifest), content_type)
+        if status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
+            kind, name = manifest["kind"], manifest["metadata"]["name"]
+            raise WriteRejected(f"{kind} {name}: {item.get('message', status)}")
+
+    def _send(
+        self, method: str, path: str, body: str | None = None, content_type: str = ""
+    ) -> tuple[int, Object]:
+        headers = {"Content-Type": content_type} if content_type else {}
+        try:
+            answer = self._request(method, path, body=body, headers=headers)
         except HTTPError as error:
             raise Unreachable(f"{self._server} does not respond: {error}") from error
-        if answer.status == 404:
-            raise PoolNotFound(f"{what} not found: check the name, and set its namespace with -n")
         try:
             item: Object = json.loads(answer.data)
         except ValueError as error:
             raise Unreachable(f"{self._server} responded {answer.status} without JSON") from error
-        if answer.status != 200:
-            raise Unreachable(f"{what}: {item.get('message', answer.status)}")
-        return item
+        return answer.status, item
 
-    def _get(self, path: str) -> Any:
-        headers = {"Accept": "application/json"}
+    def _request(self, method: str, path: str, **more: Any) -> Any:
+        headers = {"Accept": "application/json", **more.pop("headers", {})}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         return self._client.rest_client.pool_manager.request(
-            "GET", self._server + path, headers=headers, timeout=SECONDS, retries=False
+            method,
+            self._server + path,
+            headers=headers,
+            retries=False,
+            **{"timeout": SECONDS, **more},
         )
 
 

@@ -15,3 +15,7 @@ class Unreachable(PluginError):
 
 class NotEnoughData(PluginError):
     """Data is missing or inconsistent."""
+
+
+class WriteRejected(PluginError):
+    """The API server rejects a write: a missing permission, a quota, or a value that is not valid."""

@@ -57,7 +57,7 @@ def span(now: float, seconds: float, points: int = POINTS) -> TimeRange:
 
 def queries(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
     """Return PromQL queries by series; relabelling adds `namespace` and `pool`."""
-    which = f"{{namespace={_quoted(namespace)},pool={_quoted(pool)}}}"
+    which = f"{{namespace={quoted(namespace)},pool={quoted(pool)}}}"
     window = f"[{max(WINDOW_SECONDS, over.step):.0f}s]"
     seconds = f"rate({names.METRIC_REQUEST_DURATION}_bucket{which}{window})"
     return {
@@ -71,7 +71,7 @@ def queries(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
 
 def curve_queries(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
     """Return PromQL queries for the increase of each service-curve sum over the range."""
-    which = f"{{namespace={_quoted(namespace)},pool={_quoted(pool)}}}"
+    which = f"{{namespace={quoted(namespace)},pool={quoted(pool)}}}"
     window = f"[{over.end - over.start:.0f}s]"
     return {
         name: f"sum(increase({metric}{which}{window}))"
@@ -108,6 +108,7 @@ def demand(values: Sequence[float], over: TimeRange) -> DemandHistory:
     return DemandHistory(rates, over.start + at[0] * over.step, 1 - len(at) / len(steps))
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a string of PromQL."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

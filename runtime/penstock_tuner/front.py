@@ -1,26 +1,20 @@
 """The result of a search: the Pareto front, as a table, as JSON, and as a policy whose candidate has the best settings. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from penstock_api import names
+from penstock_tuner.record import TriedSettings
 from penstock_tuner.settings import LoadMeasurement, TunedSettings, TuningObjective
 
-HEADINGS = ("batch", "delay ms", "backend", "threads", "goodput/s", "on time", "p50 ms", "p99 ms")
-
-
-@dataclass(frozen=True, slots=True)
-class TriedSettings:
-    """Settings with their longest measurement."""
-
-    settings: TunedSettings
-    measurement: LoadMeasurement
+CHOICES = ("backend", "threads", "discipline", "dtype")
+"""Settings that have a column only where they were searched."""
 
 
 def front(tried: Sequence[TriedSettings], objective: TuningObjective) -> list[TriedSettings]:
     """Return the settings that meet the objective and that no others surpass in goodput and p99, best goodput first."""
-    meeting = [each for each in tried if each.measurement.meets(objective)]
+    meeting = [each for each in tried if each.meets(objective)]
     ranked = sorted(
         meeting, key=lambda each: (-each.measurement.goodput, each.measurement.p99_milliseconds)
     )
@@ -31,59 +25,81 @@ def front(tried: Sequence[TriedSettings], objective: TuningObjective) -> list[Tr
     return chosen
 
 
+def nearest(tried: Sequence[TriedSettings]) -> TriedSettings:
+    """Return the settings that miss the objective least. `tried` is not empty."""
+    return max(tried, key=lambda each: (each.attainment, each.measurement.goodput))
+
+
+def rows(shown: Sequence[TriedSettings]) -> list[tuple[str, ...]]:
+    """Return the headings, and the cells of each of the settings."""
+    searched = [name for name in CHOICES if any(getattr(each.settings, name) is not None for each in shown)]  # fmt: skip
+    offered = any(each.at_rate is not None for each in shown)
+    heads = ("batch", "delay ms", *searched, "goodput/s", "on time", "p50 ms", "p99 ms")
+    more = ("p99 ms at the rate",) if offered else ()
+    return [(*heads, *more), *(_cells(each, searched, offered=offered) for each in shown)]
+
+
 def table(shown: Sequence[TriedSettings]) -> str:
     """Return a table with a line for each of the settings."""
-    rows = [HEADINGS, *map(_cells, shown)]
-    widths = [max(len(row[index]) for row in rows) for index in range(len(HEADINGS))]
-    lines = (
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
+    lines = rows(shown)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
     )
-    return "\n".join(lines)
 
 
 def as_json(tried: Sequence[TriedSettings], objective: TuningObjective) -> dict[str, Any]:
     """Return everything that was tried, and the front."""
     return {
         "objective": asdict(objective),
-        "front": [_figures(each) for each in front(tried, objective)],
-        "tried": [_figures(each) for each in tried],
+        "front": [figures(each) for each in front(tried, objective)],
+        "tried": [figures(each) for each in tried],
     }
 
 
-def candidate_policy(best: TunedSettings, name: str) -> dict[str, Any]:
-    """Return an InferencePolicy that evaluates the live settings in shadow."""
-    batching = {
+def candidate_policy(
+    best: TunedSettings, name: str, selectors: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return an InferencePolicy that evaluates the live settings in shadow on the pools of `selectors`, or on all."""
+    batching: dict[str, Any] = {
         "size": {"max": best.batch_size},
         "maxQueueDelayMilliseconds": best.queue_delay_milliseconds,
     }
+    if best.discipline is not None:
+        batching["discipline"] = best.discipline
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.POLICY_KIND,
         "metadata": {"name": name},
-        "spec": {"candidate": {"defaults": {"batching": batching}}},
+        "spec": {**(selectors or {}), "candidate": {"defaults": {"batching": batching}}},
     }
 
 
-def _cells(each: TriedSettings) -> tuple[str, ...]:
-    settings, measured = each.settings, each.measurement
-    return (
-        f"{settings.batch_size}",
-        f"{settings.queue_delay_milliseconds}",
-        settings.backend or "-",
-        "-" if settings.threads is None else f"{settings.threads}",
-        f"{measured.goodput:.1f}",
-        f"{100 * measured.attainment:.2f} %",
-        f"{measured.p50_milliseconds:.1f}",
-        f"{measured.p99_milliseconds:.1f}",
-    )
+def figures(each: TriedSettings) -> dict[str, Any]:
+    """Return settings and figures in JSON; `at_rate` has those under the open loop."""
+    under_rate = {} if each.at_rate is None else {"at_rate": _measured(each.at_rate)}
+    return {**each.settings.as_json(), **_measured(each.measurement), **under_rate}
 
 
-def _figures(each: TriedSettings) -> dict[str, Any]:
-    measured = each.measurement
+def _measured(measured: LoadMeasurement) -> dict[str, Any]:
     return {
-        **each.settings.as_json(),
         **asdict(measured),
         "goodput": measured.goodput,
         "attainment": measured.attainment,
     }
+
+
+def _cells(each: TriedSettings, searched: Sequence[str], *, offered: bool) -> tuple[str, ...]:
+    settings, measured = each.settings, each.measurement
+    at_rate = "-" if each.at_rate is None else f"{each.at_rate.p99_milliseconds:.1f}"
+    return (
+        f"{settings.batch_size}",
+        f"{settings.queue_delay_milliseconds}",
+        *(f"{getattr(settings, name) or '-'}" for name in searched),
+        f"{measured.goodput:.1f}",
+        f"{100 * each.attainment:.2f} %",
+        f"{measured.p50_milliseconds:.1f}",
+        f"{measured.p99_milliseconds:.1f}",
+        *((at_rate,) if offered else ()),
+    )

@@ -1,4 +1,4 @@
-"""`MeasuredPod`: a runtime process on this machine with the environment of a pool's pod. Does I/O."""
+"""`MeasuredPod`: a runtime process on this machine with the environment of a pool's pod; `Pods` starts them. Does I/O."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import aiohttp
@@ -31,6 +32,8 @@ def pod_environment(environ: Mapping[str, str], settings: TunedSettings) -> dict
     model = json.loads(environ[names.ENV_MODEL])
     if settings.backend is not None:
         model["backend"] = settings.backend
+    if settings.dtype is not None:
+        model["dtype"] = settings.dtype
     changed = {
         names.ENV_MODEL: json.dumps(model, sort_keys=True),
         names.ENV_HOST: LOOPBACK,
@@ -43,6 +46,8 @@ def pod_environment(environ: Mapping[str, str], settings: TunedSettings) -> dict
     }
     if settings.threads is not None:
         changed["OMP_NUM_THREADS"] = str(settings.threads)
+    if settings.dtype is not None:
+        changed[names.ENV_DTYPE] = settings.dtype
     dropped = (names.ENV_TLS_FOLDER, names.ENV_API_KEYS_FILE)
     kept = {name: value for name, value in environ.items() if name not in dropped}
     return {**kept, **changed}
@@ -109,11 +114,13 @@ class MeasuredPod:
             PodFailed: the pod rejects them, or died.
         """
         self.generation += 1
-        limits = {
+        limits: dict[str, Any] = {
             "maxBatchSize": settings.batch_size,
             "maxQueueDelayMilliseconds": settings.queue_delay_milliseconds,
             "generation": self.generation,
         }
+        if settings.discipline is not None:
+            limits["discipline"] = settings.discipline
         await self._json("PATCH", names.PATH_LIMITS, json=limits)
 
     async def stop(self) -> None:
@@ -165,3 +172,41 @@ class MeasuredPod:
         except aiohttp.ClientError as error:
             raise PodFailed(f"{method} {path}: {error}: {self.last_lines()}") from error
         return body
+
+
+@dataclass(slots=True)
+class Pods:
+    """The measured pod, started again where settings need a new process."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    session: aiohttp.ClientSession
+    _pod: MeasuredPod | None = None
+    _process: tuple[str | int | None, ...] = ()
+
+    async def running(self, settings: TunedSettings) -> MeasuredPod:
+        """Return a pod that has the settings which are fixed at its start. Raises `PodFailed`."""
+        if self._pod is None or self._process != settings.process:
+            await self._stop()
+            environ = pod_environment(self.environ, settings)
+            self._pod = await MeasuredPod.start(environ, self.folder / "pod.log", self.session)
+            self._process = settings.process
+        return self._pod
+
+    async def __aenter__(self) -> "Pods":
+        """Return the pods; none is started yet."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the pod."""
+        await self._stop()
+
+    async def _stop(self) -> None:
+        if self._pod is not None:
+            await self._pod.stop()
+            self._pod = None

@@ -6,7 +6,7 @@ next to the results, and the time that was spent is part of it.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,21 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from penstock_tuner.front import TriedSettings
+from penstock_tuner.record import StudyRecord, TriedSettings
 from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings, TuningObjective
 
 ROUNDS = 3
 FIRST_TRIALS = 8
 """Trials at random, before the sampler uses what it has learnt."""
-SPENT, SETTINGS, MEASURED = "spent_seconds", "settings", "measured"
-"""Names of attributes in the study."""
+SPENT, TRIED = "spent_seconds", "tried"
+"""Names of attributes of the study and of its trials."""
 MISSED = "missed"
 """Name of the constraint: points by which a trial misses the objective, not positive if it meets it."""
 
 Measure = Callable[[TunedSettings, float], Awaitable[LoadMeasurement]]
 """Measures settings for some seconds."""
+MeasureAtRate = Callable[[TunedSettings, float, float], Awaitable[LoadMeasurement]]
+"""Measures settings for some seconds under an open loop that is no faster than the goodput given last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,49 +70,68 @@ class Search:
         """Time that all runs of this study have spent."""
         return float(self._study.user_attrs.get(SPENT, 0.0))
 
+    def restore(self, record: StudyRecord) -> bool:
+        """Take the trials of an earlier study; return whether they are used: they must be of this study, which has none yet."""
+        if record.study != self._study.study_name or self._study.trials:
+            return False
+        for tried in record.tried:
+            self._study.enqueue_trial(tried.settings.as_json())
+            trial = self._study.ask()
+            suggested(trial, self._plan.space)
+            for number, goodput in enumerate(tried.rounds):
+                trial.report(goodput, number + 1)
+            self._end(trial, tried)
+        self._study.set_user_attr(SPENT, record.spent_seconds)
+        return True
+
     async def run(
         self,
         measure: Measure,
         clock: Callable[[], float],
         report: Callable[[TriedSettings, float], None],
+        measure_at_rate: MeasureAtRate | None = None,
     ) -> None:
-        """Try settings until the time is spent; `report` gets each trial and the share of the time, 0 to 1."""
+        """Try settings until the time is spent; `report` gets each trial and the seconds that were spent."""
         before, began = self.spent_seconds, clock()
         while self.spent_seconds < self._plan.seconds:
-            tried = await self._try(measure)
+            tried = await self._try(measure, measure_at_rate)
             self._study.set_user_attr(SPENT, before + clock() - began)
-            report(tried, min(self.spent_seconds / self._plan.seconds, 1.0))
+            report(tried, self.spent_seconds)
 
     def tried(self) -> list[TriedSettings]:
         """Return all settings that were measured, in order."""
-        return [
-            TriedSettings(
-                TunedSettings(**trial.user_attrs[SETTINGS]),
-                LoadMeasurement(**trial.user_attrs[MEASURED]),
-            )
-            for trial in self._study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
-            if MEASURED in trial.user_attrs
-        ]
+        ended = self._study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
+        return [TriedSettings.from_json(each.user_attrs[TRIED]) for each in ended if TRIED in each.user_attrs]  # fmt: skip
 
-    async def _try(self, measure: Measure) -> TriedSettings:
+    async def _try(self, measure: Measure, measure_at_rate: MeasureAtRate | None) -> TriedSettings:
         trial = self._study.ask()
         settings = suggested(trial, self._plan.space)
-        trial.set_user_attr(SETTINGS, settings.as_json())
-        state, measured = TrialState.COMPLETE, None
+        goodputs: list[float] = []
         for number in range(ROUNDS):
-            measured = await measure(settings, self._plan.round_seconds * 2**number)
+            length = self._plan.round_seconds * 2**number
+            measured = await measure(settings, length)
+            goodputs.append(measured.goodput)
             trial.report(measured.goodput, number + 1)
             if number + 1 < ROUNDS and trial.should_prune():
-                state = TrialState.PRUNED
                 break
-        assert measured is not None  # noqa: S101 - ROUNDS is positive
-        figures = {name: getattr(measured, name) for name in LoadMeasurement.__slots__}
-        trial.set_user_attr(MEASURED, figures)
-        trial.set_constraint(MISSED, self._plan.objective.percent - 100 * measured.attainment)
+        tried = TriedSettings(settings, measured, tuple(goodputs))
+        complete = len(goodputs) == ROUNDS
+        if measure_at_rate is not None and complete and tried.meets(self._plan.objective):
+            at_rate = await measure_at_rate(settings, length, measured.goodput)
+            tried = replace(tried, at_rate=at_rate)
+        self._end(trial, tried)
+        return tried
+
+    def _end(self, trial: Any, tried: TriedSettings) -> None:
+        """End a trial: one that did not reach the last round was pruned."""
+        complete = len(tried.rounds) == ROUNDS
+        trial.set_user_attr(TRIED, tried.as_json())
+        trial.set_constraint(MISSED, self._plan.objective.percent - 100 * tried.attainment)
         self._study.tell(
-            trial, measured.goodput if state is TrialState.COMPLETE else None, state=state
+            trial,
+            tried.measurement.goodput if complete else None,
+            state=TrialState.COMPLETE if complete else TrialState.PRUNED,
         )
-        return TriedSettings(settings, measured)
 
 
 def suggested(trial: Any, space: SearchSpace) -> TunedSettings:
@@ -122,4 +143,10 @@ def suggested(trial: Any, space: SearchSpace) -> TunedSettings:
         ),
         backend=trial.suggest_categorical("backend", space.backends) if space.backends else None,
         threads=trial.suggest_categorical("threads", space.threads) if space.threads else None,
+        discipline=(
+            trial.suggest_categorical("discipline", space.disciplines)
+            if space.disciplines
+            else None
+        ),
+        dtype=trial.suggest_categorical("dtype", space.dtypes) if space.dtypes else None,
     )

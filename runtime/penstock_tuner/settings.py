@@ -5,6 +5,8 @@ from typing import Any
 
 MAX_DELAY_SHARE = 0.5
 """Limit of the batching window relative to the objective: a longer one leaves no time for the batch."""
+MAX_RATE_SHARE = 0.8
+"""Limit of the open loop's rate relative to the goodput of the closed loop: above it queues only grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,15 @@ class TunedSettings:
     """`model.backend`; None: as in the model's spec."""
     threads: int | None = None
     """Threads of one operation; None: as in the environment."""
+    discipline: str | None = None
+    """`batching.discipline`; None: as the pod has it."""
+    dtype: str | None = None
+    """`model.dtype`; None: as in the model's spec."""
+
+    @property
+    def process(self) -> tuple[str | None, int | None, str | None]:
+        """The settings that a pod takes at its start only."""
+        return (self.backend, self.threads, self.dtype)
 
     def as_json(self) -> dict[str, Any]:
         """Return the settings that are set."""
@@ -34,6 +45,10 @@ class SearchSpace:
     backends: tuple[str, ...] = ()
     """Empty: not searched."""
     threads: tuple[int, ...] = ()
+    """Empty: not searched."""
+    disciplines: tuple[str, ...] = ()
+    """Empty: not searched."""
+    dtypes: tuple[str, ...] = ()
     """Empty: not searched."""
 
 

@@ -184,13 +184,14 @@ def _options(commands: Mapping[str, argparse.ArgumentParser]) -> Iterator[Row]:
         for action in command._actions:
             if "--help" in action.option_strings:
                 continue
-            value = (
-                ""
-                if action.nargs == 0
-                else action.metavar or "|".join(map(str, action.choices or ()))
+            choices = "|".join(map(str, action.choices or ()))
+            value = action.metavar or choices or action.dest.upper()
+            shown = [", ".join(action.option_strings), "" if action.nargs == 0 else str(value)]
+            yield (
+                f"`{name}`",
+                f"`{' '.join(shown).strip()}`",
+                (action.help or "").replace("%%", "%"),
             )
-            shown = " ".join([", ".join(action.option_strings), str(value or action.dest.upper())])
-            yield f"`{name}`", f"`{shown.strip()}`", action.help or ""
 
 
 TABLES: Mapping[str, Callable[[], str]] = {

@@ -176,12 +176,22 @@ class Stage:
         self.queries: list[str] = []
         root = "/apis/penstock.dev/v1alpha1"
         space = {"metadata": {"name": "team-a", "labels": {"tier": "prod"}}}
+        self.logs: dict[str, str] = {}
         self.objects: dict[str, Object] = {
             f"{root}/namespaces/team-a/inferencepools/chat": pool,
             f"{root}/inferencepolicies": {"items": policies},
             "/api/v1/namespaces/team-a": space,
             "/api/v1/namespaces/team-a/events": {"items": EVENTS},
         }
+
+    def write(self, method: str, target: str, body: Object | None) -> tuple[int, Object]:
+        """Create, apply or delete an object; return status and body."""
+        path = urlsplit(target).path
+        if body is None:
+            return (200, self.objects.pop(path)) if path in self.objects else (404, {})
+        created = method == "POST"
+        self.objects[f"{path}/{body['metadata']['name']}" if created else path] = body
+        return 201 if created else 200, body
 
     def answer(self, target: str) -> tuple[int, Object]:
         """Return status and body of a GET."""
@@ -207,8 +217,18 @@ def kubeconfig(stage: Stage, folder: Path) -> Iterator[Path]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = stage.answer(self.path)
-            text = json.dumps(body).encode()
+            log = stage.logs.get(urlsplit(self.path).path)
+            self.respond(*((200, log) if log is not None else stage.answer(self.path)))
+
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            self.respond(*stage.write(self.command, self.path, body))
+
+        do_PATCH = do_DELETE = do_POST  # noqa: N815
+
+        def respond(self, status: int, body: Object | str) -> None:
+            text = (body if isinstance(body, str) else json.dumps(body)).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

@@ -6,8 +6,8 @@ import pytest
 
 from penstock_kubectl.cli import duration, pair
 from penstock_kubectl.cluster import proxied
+from penstock_kubectl.explain_view import chart, extent, shrunk
 from penstock_kubectl.history import DemandHistory, TimeRange, demand, queries, series, span
-from penstock_kubectl.sparkline import chart, extent, shrunk
 
 
 def test_a_chart_goes_from_nothing_to_its_largest_value() -> None:

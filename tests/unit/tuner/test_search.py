@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock_tuner.front import TriedSettings, front
+from penstock_tuner.front import front
+from penstock_tuner.record import StudyRecord, TriedSettings
 from penstock_tuner.search import ROUNDS, Search, SearchPlan
 from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings, TuningObjective
 
@@ -92,3 +93,35 @@ def test_threads_and_backends_are_searched_where_they_are_given(tmp_path: Path) 
     tried = [each.settings for each in study.tried()]
     assert {each.backend for each in tried} == {"Eager", "OpenVINO"}
     assert {each.threads for each in tried} == {1, 2}
+
+
+def test_a_study_restored_from_its_record_continues_on_another_machine(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    first = search(tmp_path / "a", ModelledPod(), seconds=60)
+    record = StudyRecord("model", 60.0, tuple(first))
+    study = Search(tmp_path / "b", "model", SearchPlan(SPACE, OBJECTIVE, 100, round_seconds=1.0))
+    assert not study.restore(StudyRecord("another", 60.0, tuple(first)))
+    assert study.restore(record)
+    assert (study.tried(), study.spent_seconds) == (first, 60.0)
+    pod = ModelledPod()
+    asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
+    assert 40 <= pod.now < 50
+    assert study.tried()[: len(first)] == first
+    assert not study.restore(record)  # it has trials of its own
+
+
+def test_complete_trials_are_measured_at_the_rate_too_and_that_counts(tmp_path: Path) -> None:
+    pod = ModelledPod()
+    offered: list[tuple[int, float]] = []
+
+    async def at_rate(settings: TunedSettings, seconds: float, goodput: float) -> LoadMeasurement:
+        offered.append((settings.batch_size, goodput))
+        on_time = 0 if settings.batch_size > 8 else 10
+        return LoadMeasurement(seconds, 10, on_time, 0, 1.0, 1.0)
+
+    study = Search(tmp_path / "j", "m", SearchPlan(SPACE, OBJECTIVE, 100, round_seconds=1.0))
+    asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None, at_rate))
+    measured = [each for each in study.tried() if each.at_rate is not None]
+    assert len(measured) == len(offered) > 0
+    assert all(len(each.rounds) == ROUNDS for each in measured)
+    assert all(each.meets(OBJECTIVE) == (each.settings.batch_size <= 8) for each in measured)

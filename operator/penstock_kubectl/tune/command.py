@@ -1,0 +1,168 @@
+"""`kubectl penstock tune`: starts the tuner's Job or follows the present one, prints the front, and writes a policy. Does I/O."""
+
+import argparse
+import json
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from penstock_api import names
+from penstock_api.types.model import Task
+from penstock_kubectl.cluster import RESOURCES, ClusterClient
+from penstock_kubectl.cost_text import replica_price
+from penstock_kubectl.errors import NotEnoughData
+from penstock_kubectl.explain import read
+from penstock_kubectl.pool_context import PoolContext
+from penstock_kubectl.savings import ReplicaPrice
+from penstock_kubectl.tune import inputs, view
+from penstock_kubectl.tune.follow import JobFollower
+from penstock_kubectl.tune.job import Manifest, TuneOptions, job_name, record_config_map
+from penstock_kubectl.tune.load_shape import LoadShape
+from penstock_kubectl.tune.picture import svg
+from penstock_kubectl.tune.start import remove_all, start
+from penstock_tuner.front import front
+from penstock_tuner.record import StudyRecord
+
+NO_TEXT = (
+    "spec.model.task is TextGeneration, and the tuner sends Open Inference requests: try settings of generation as a"
+    " candidate, in shadow (docs/reference/policies.md)"
+)
+CONTINUES = (
+    "the Job continues: run the same command again to follow it, or with --delete to remove it\n"
+)
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
+def tune(args: argparse.Namespace, console: Console) -> int:
+    """Run the tuner for a pool and print its result; return the exit status. Raises `PluginError`."""
+    cluster = ClusterClient(args.context, args.kubeconfig)
+    namespace = args.namespace or cluster.namespace
+    if args.delete:
+        removed = remove_all(cluster, namespace, args.pool)
+        console.print(f"{namespace}/{job_name(args.pool)}: {'removed' if removed else 'nothing to remove'}")  # fmt: skip
+        return 0
+    subject = read(cluster, namespace, args.pool)
+    if subject.pool.spec.model.task is Task.TEXT_GENERATION:
+        raise NotEnoughData(NO_TEXT)
+    options = inputs.options(args, subject)
+    record, earlier = inputs.stored(cluster, namespace, args.pool)
+    load = inputs.load(args, cluster, subject, earlier)
+    start(cluster, subject.pool, options, load)
+    try:
+        record = _follow(cluster, subject, options, load, record)
+    except KeyboardInterrupt:
+        sys.stderr.write(CONTINUES)
+        return INTERRUPTED
+    result = view.TuneResult(subject, options.objective, load, record.tried, _price(args, subject))
+    return _report(args, cluster, result, console)
+
+
+def _follow(
+    cluster: ClusterClient,
+    subject: PoolContext,
+    options: TuneOptions,
+    load: LoadShape,
+    record: StudyRecord,
+) -> StudyRecord:
+    """Follow the Job to its end with a progress bar on standard error; return its trials.
+
+    Raises:
+        NotEnoughData: it failed, or has no trials.
+        PluginError: it was deleted, or the API server does not respond.
+    """
+    pool, console = subject.pool, Console(stderr=True, highlight=False)
+    path = f"/api/v1/namespaces/{pool.namespace}/configmaps/{job_name(pool.name)}"
+    console.print(load_text(options, load), soft_wrap=True, markup=False)
+
+    def save(latest: StudyRecord) -> None:
+        cluster.apply(path, record_config_map(pool, latest, load))
+
+    columns = (BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}", markup=False))  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as progress:
+        display = Display(progress, progress.add_task("", total=60 * options.minutes), options)
+        follower = JobFollower(cluster, pool.namespace, job_name(pool.name), record, save, display.show)  # fmt: skip
+        save(record)
+        end = follower.run()
+    if end.failed:
+        kept = f"; {len(follower.record.tried)} trials are kept: run the command again to continue" if follower.record.tried else ""  # fmt: skip
+        raise NotEnoughData(f"the tuner failed: {end.message}{kept}")
+    if not follower.record.tried:
+        raise NotEnoughData("the Job has ended and its trials are gone: remove it with --delete and start again")  # fmt: skip
+    return follower.record
+
+
+class Display:
+    """The progress bar; without a terminal, a line for each new state."""
+
+    def __init__(self, progress: Progress, task: TaskID, options: TuneOptions) -> None:
+        self._progress = progress
+        self._task = task
+        self._options = options
+        self._state = ""
+
+    def show(self, state: str, record: StudyRecord) -> None:
+        """Show a state and the best settings so far."""
+        if state != self._state:
+            self._state = state
+            self._progress.console.print(state, soft_wrap=True, markup=False)
+        best = front(record.tried, self._options.objective)[:1]
+        text = f"{len(record.tried)} settings"
+        if best:
+            settings, measured = best[0].settings, best[0].measurement
+            text += f"; best: batch {settings.batch_size}, {settings.queue_delay_milliseconds} ms: {measured.goodput:.1f}/s"
+        self._progress.update(self._task, completed=record.spent_seconds, description=text)
+
+
+def load_text(options: TuneOptions, load: LoadShape) -> str:
+    """Return the load in words."""
+    rows = ", ".join(map(str, load.rows))
+    rate = "" if load.rate is None else f", and {load.rate:g} requests/s on time"
+    return f"load: {options.clients} clients, rows of a request {rows}{rate} ({load.source})"
+
+
+def _price(args: argparse.Namespace, subject: PoolContext) -> ReplicaPrice | None:
+    known = replica_price(subject.pool.status.cost)
+    if args.price is None:
+        return known
+    return ReplicaPrice(args.price, known.currency if known is not None else "")
+
+
+def _report(
+    args: argparse.Namespace, cluster: ClusterClient, result: view.TuneResult, console: Console
+) -> int:
+    """Print the result, write the picture and the policy; return 1 if no settings meet the objective."""
+    policy = view.policy(result)
+    if args.plot is not None:
+        pool = result.subject.pool
+        title = f"{pool.namespace}/{pool.name}: {len(result.tried)} settings"
+        args.plot.write_text(svg(title, result.tried, result.objective), encoding="utf-8")
+    if args.apply and policy is not None:
+        _apply(cluster, policy)
+    if args.output == "json":
+        sys.stdout.write(json.dumps(view.as_json(result, policy), indent=1) + "\n")
+    else:
+        _print(args, result, policy, console)
+    return 0 if policy is not None else 1
+
+
+def _apply(cluster: ClusterClient, policy: Manifest) -> None:
+    cluster.apply(f"{RESOURCES}/{names.POLICY_PLURAL}/{policy['metadata']['name']}", policy)
+
+
+def _print(
+    args: argparse.Namespace, result: view.TuneResult, policy: Manifest | None, console: Console
+) -> None:
+    console.print(view.table(result))
+    console.print(f"{len(result.tried)} settings tried")
+    for note in view.notes(result):
+        console.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
+    if args.plot is not None:
+        console.print(f"picture: {args.plot}", soft_wrap=True, markup=False)
+    if policy is None:
+        return
+    if args.apply:
+        console.print(f"applied: {names.POLICY_KIND} {policy['metadata']['name']}")
+    else:
+        sys.stdout.write("---\n" + view.policy_text(policy))

@@ -1,0 +1,194 @@
+"""The tuner's Job and its record: the pod template that the operator rendered for the pool, with another command. Pure.
+
+The template is that of the pool's ControllerRevision, so that image, model, devices and settings are those of the pool's pods
+whatever version this plugin has. The Job's pods have none of the labels that the pool's Service, budget and monitors select.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_api import names
+from penstock_api.pod_contract import MAX_LOAD_SECONDS
+from penstock_kubectl.errors import NotEnoughData
+from penstock_kubectl.tune.load_shape import LoadShape
+from penstock_operator.decide.manifests.metadata import labels as pool_labels
+from penstock_operator.decide.manifests.metadata import owner
+from penstock_operator.decide.manifests.pod_template.container import CONTAINER_NAME
+from penstock_operator.decide.manifests.pod_template.volumes import (
+    KEYS_VOLUME,
+    SCRATCH_FOLDER,
+    SETTINGS_VOLUME,
+    TLS_VOLUME,
+)
+from penstock_operator.observed import PoolObject
+from penstock_tuner.record import StudyRecord
+from penstock_tuner.settings import TuningObjective
+
+Manifest = dict[str, Any]
+SUFFIX = "-tune"
+"""Suffix of the names of Job and ConfigMap."""
+ANNOTATION_OPTIONS = f"{names.GROUP}/tuner-options"
+"""On the Job: hash of the tuner's arguments."""
+RECORD_VOLUME, RECORD_FOLDER = "penstock-tune", "/etc/penstock-tune"
+RECORD_KEY, LOAD_KEY = "study.json", "load.json"
+"""Keys of the ConfigMap: the trials so far, and the load that they were measured under."""
+UNUSED_VOLUMES = frozenset({SETTINGS_VOLUME, TLS_VOLUME, KEYS_VOLUME})
+"""Volumes of a pod that serves: live limits, certificate and API keys."""
+UNUSED_FIELDS = ("ports", "startupProbe", "livenessProbe", "readinessProbe")
+REPORTED_EXITS = (1, 2)
+"""Exit statuses after which a new pod would end the same way: an error that the tuner reports, wrong options."""
+MAX_KILLS = 3
+"""Pods that may be killed before the Job fails; an eviction does not count."""
+KEPT_SECONDS = 86_400
+GRACE_SECONDS = 45
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """What the tuner searches, and for how long."""
+
+    objective: TuningObjective
+    minutes: float
+    clients: int
+    backends: tuple[str, ...] = ()
+    threads: tuple[int, ...] = ()
+    disciplines: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+
+
+def job_name(pool: str) -> str:
+    """Return the name of the Job and of its ConfigMap."""
+    return pool + SUFFIX
+
+
+def template_of(revision: Mapping[str, Any]) -> Manifest:
+    """Return the pod template in a ControllerRevision.
+
+    Raises:
+        NotEnoughData: it has none.
+    """
+    template: Manifest | None = (revision.get("data") or {}).get("template")
+    if not template:
+        raise NotEnoughData(
+            f"ControllerRevision {revision['metadata']['name']} has no pod template"
+        )
+    return template
+
+
+def arguments(options: TuneOptions, load: LoadShape, revision: str) -> list[str]:
+    """Return the arguments of the tuner; trials of another revision of the template are not comparable."""
+    objective = options.objective
+    words = [
+        "--events", f"--folder={SCRATCH_FOLDER}/penstock-tune", f"--resume={RECORD_FOLDER}/{RECORD_KEY}",
+        f"--study={revision}", f"--objective-ms={objective.milliseconds}",
+        f"--percent={objective.percent:g}", f"--minutes={options.minutes:g}",
+        f"--clients={options.clients}", f"--rows={_list(load.rows)}",
+    ]  # fmt: skip
+    if load.rate is not None:
+        words.append(f"--rate={load.rate:g}")
+    searched = {
+        "backends": options.backends,
+        "threads": options.threads,
+        "disciplines": options.disciplines,
+        "dtypes": options.dtypes,
+    }
+    return [*words, *(f"--{name}={_list(values)}" for name, values in searched.items() if values)]
+
+
+def _list(values: Sequence[object]) -> str:
+    return ",".join(map(str, values))
+
+
+def tuner_job(pool: PoolObject, template: Manifest, words: Sequence[str], minutes: float) -> Manifest:  # fmt: skip
+    """Return the Job that runs the tuner with these arguments in a pod of `template`."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {**_metadata(pool), "annotations": {ANNOTATION_OPTIONS: options_hash(words)}},
+        "spec": {
+            "backoffLimit": MAX_KILLS,
+            "activeDeadlineSeconds": int(60 * minutes) + MAX_LOAD_SECONDS,
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {
+                            "containerName": CONTAINER_NAME,
+                            "operator": "In",
+                            "values": list(REPORTED_EXITS),
+                        },
+                    },
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                ]
+            },
+            "template": _pod(pool, template, words),
+        },
+    }  # fmt: skip
+
+
+def options_hash(words: Sequence[str]) -> str:
+    """Return a hash that is equal for equal arguments."""
+    return hashlib.blake2b(json.dumps(list(words)).encode(), digest_size=8).hexdigest()
+
+
+def record_config_map(pool: PoolObject, record: StudyRecord, load: LoadShape) -> Manifest:
+    """Return the ConfigMap with the trials so far, which the next pod of the tuner continues from."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(pool),
+        "data": {RECORD_KEY: record.text(), LOAD_KEY: load.text()},
+    }
+
+
+def _metadata(pool: PoolObject) -> Manifest:
+    """Return the metadata: the pool owns both objects, so that they are removed with it."""
+    return {
+        "name": job_name(pool.name),
+        "namespace": pool.namespace,
+        "labels": _labels(pool),
+        "ownerReferences": [{**owner(pool), "controller": False}],
+    }
+
+
+def _labels(pool: PoolObject) -> dict[str, str]:
+    return {
+        names.LABEL_APP_NAME: "penstock-tuner",
+        names.LABEL_APP_INSTANCE: pool.name,
+        names.LABEL_APP_PART_OF: "penstock",
+    }
+
+
+def _pod(pool: PoolObject, template: Manifest, words: Sequence[str]) -> Manifest:
+    spec = dict(template["spec"])
+    spec.pop("topologySpreadConstraints", None)  # they count the pool's pods
+    spec["containers"] = [_container(each, words) for each in spec["containers"]]
+    spec["volumes"] = [
+        *(volume for volume in spec.get("volumes") or () if volume["name"] not in UNUSED_VOLUMES),
+        {"name": RECORD_VOLUME, "configMap": {"name": job_name(pool.name), "optional": True}},
+    ]
+    spec["restartPolicy"] = "Never"
+    spec["terminationGracePeriodSeconds"] = GRACE_SECONDS
+    own = template.get("metadata") or {}
+    dropped = {*pool_labels(pool), names.LABEL_REVISION}
+    kept = {key: value for key, value in (own.get("labels") or {}).items() if key not in dropped}
+    metadata: Manifest = {"labels": {**kept, **_labels(pool)}}
+    if own.get("annotations"):
+        metadata["annotations"] = own["annotations"]
+    return {"metadata": metadata, "spec": spec}
+
+
+def _container(container: Manifest, words: Sequence[str]) -> Manifest:
+    if container["name"] != CONTAINER_NAME:
+        return container
+    kept = {key: value for key, value in container.items() if key not in UNUSED_FIELDS}
+    mounts = [
+        *(mount for mount in container.get("volumeMounts") or () if mount["name"] not in UNUSED_VOLUMES),
+        {"name": RECORD_VOLUME, "mountPath": RECORD_FOLDER, "readOnly": True},
+    ]  # fmt: skip
+    command = ["python3", "-m", "penstock_tuner"]
+    return {**kept, "command": command, "args": list(words), "volumeMounts": mounts}

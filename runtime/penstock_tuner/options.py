@@ -1,0 +1,139 @@
+"""Options of `python -m penstock_tuner`."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    options = argparse.ArgumentParser(
+        prog="python -m penstock_tuner",
+        description="Search the batch settings of the model in PENSTOCK_MODEL on this machine.",
+    )
+    options.add_argument(
+        "--objective-ms", type=positive(int), required=True, help="latency that counts as on time"
+    )
+    options.add_argument(
+        "--percent",
+        type=_percent,
+        default=99.0,
+        help="percentage of requests that must be on time",
+    )
+    options.add_argument(
+        "--minutes", type=positive(float), default=5.0, help="time for all measurements"
+    )
+    _load(options.add_argument_group("load"))
+    _space(options.add_argument_group("settings that are searched"))
+    _study(options.add_argument_group("study"))
+    return options
+
+
+def _load(options: Any) -> None:
+    options.add_argument(
+        "--clients", type=positive(int), default=32, help="clients of the closed loop"
+    )
+    options.add_argument(
+        "--rows", type=counts, default=(1,), help="rows of the requests, sent in turn, e.g. 1,8"
+    )
+    options.add_argument(
+        "--rate",
+        type=positive(float),
+        help="requests per second of an open loop that settings must also serve on time",
+    )
+    options.add_argument(
+        "--request",
+        type=Path,
+        help="file with an Open Inference request; default: rows by the model's metadata",
+    )
+
+
+def _space(options: Any) -> None:
+    options.add_argument(
+        "--max-batch-size",
+        type=positive(int),
+        help="upper end of the batch cap; default: that of the pod",
+    )
+    options.add_argument(
+        "--max-delay-ms",
+        type=positive(int),
+        help="upper end of the batching window; default: half of the objective",
+    )
+    options.add_argument(
+        "--backends",
+        type=words,
+        default=(),
+        help="backends to search, e.g. Eager,OpenVINO; default: that of the model",
+    )
+    options.add_argument(
+        "--threads",
+        type=counts,
+        default=(),
+        help="numbers of threads to search, e.g. 1,2; default: as in the environment",
+    )
+    options.add_argument(
+        "--disciplines",
+        type=words,
+        default=(),
+        help="queueing disciplines to search, e.g. FirstInFirstOut,ShortestJobFirst",
+    )
+    options.add_argument(
+        "--dtypes",
+        type=words,
+        default=(),
+        help="data types to search for tasks on texts, e.g. Float32,BFloat16; results are not compared",
+    )
+
+
+def _study(options: Any) -> None:
+    options.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("build/tune"),
+        help="folder of the study and the results",
+    )
+    options.add_argument(
+        "--study", default="", help="name for measurements that must not be mixed with others"
+    )
+    options.add_argument(
+        "--resume", type=Path, help="record of an earlier tuner's trials; absent: none"
+    )
+    options.add_argument(
+        "--events", action="store_true", help="write one JSON object a line to standard output"
+    )
+    options.add_argument(
+        "--round-seconds",
+        type=positive(float),
+        default=2.0,
+        help="length of the first of three rounds of a trial",
+    )
+    options.add_argument("--seed", type=int, default=1)
+
+
+def positive(kind: type[int] | type[float]) -> Any:
+    """Return a parser of numbers above 0."""
+
+    def parse(text: str) -> float:
+        number = kind(text)
+        if not 0 < number < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0")
+        return number
+
+    return parse
+
+
+def _percent(text: str) -> float:
+    number = float(positive(float)(text))
+    if number > 100:
+        raise argparse.ArgumentTypeError(f"{text!r} must be at most 100")
+    return number
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a list with commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Return the numbers above 0 of a list with commas."""
+    return tuple(int(positive(int)(word)) for word in words(text))

@@ -1,0 +1,255 @@
+"""`kubectl penstock tune`: the Job is the pool's own pod with another command, and its trials become a policy."""
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from penstock_api import names
+from penstock_api.types.policy import PolicySpec
+from penstock_kubectl.__main__ import main
+from penstock_kubectl.pool_context import pool_object
+from penstock_kubectl.tune import load_shape
+from penstock_kubectl.tune.follow import waiting_for
+from penstock_kubectl.tune.job import TuneOptions, arguments, tuner_job
+from penstock_kubectl.tune.load_shape import LoadShape
+from penstock_kubectl.tune.picture import nice, svg
+from penstock_operator.decide.manifests.pod_template.pod import pod_template
+from penstock_operator.decide.manifests.revision import labelled, revision
+from penstock_tuner.options import parser as tuner_parser
+from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
+from penstock_tuner.settings import LoadMeasurement, TunedSettings, TuningObjective
+from tests.unit.kubectl.stage import Object, Stage, kubeconfig, policy, pool
+from tests.unit.operator.decide.world import CONFIG
+
+OBJECTIVE = TuningObjective(1000)
+JOB = "/apis/batch/v1/namespaces/team-a/jobs/chat-tune"
+CONFIG_MAP = "/api/v1/namespaces/team-a/configmaps/chat-tune"
+PODS = "/api/v1/namespaces/team-a/pods"
+POLICY = "/apis/penstock.dev/v1alpha1/inferencepolicies/tuned-team-a-chat"
+SECURED = {"tls": {"secretRef": {"name": "t"}}, "apiKeys": {"secretRef": {"name": "k", "key": "keys"}}}  # fmt: skip
+
+
+def tried(batch: int, goodput: float, p99: float, late: int = 0) -> TriedSettings:
+    on_time = int(10 * goodput)
+    measured = LoadMeasurement(10.0, on_time + late, on_time, 0, p99 / 2, p99)
+    return TriedSettings(TunedSettings(batch, 5), measured, (goodput, goodput, goodput))
+
+
+BEST, FAST, LATE = tried(24, 200, 800), tried(4, 90, 120), tried(64, 260, 1900, late=100)
+
+
+def log(*trials: TriedSettings, last: EventKind = EventKind.DONE, message: str = "") -> str:
+    events = [Event(EventKind.READY, study="s")]
+    events += [Event(EventKind.TRIAL, "", "s", 10.0 * n, each) for n, each in enumerate(trials, 1)]
+    return "".join(f"{event.line()}\n" for event in [*events, Event(last, message)])
+
+
+class Cluster(Stage):
+    """An API server whose Job controller runs a Job at once: its pod writes `log`, and it ends."""
+
+    def __init__(self, subject: Object, text: str, end: str = "Complete", policies: list[Object] | None = None) -> None:  # fmt: skip
+        super().__init__(subject, policies or [], [])
+        self.text, self.end, self.created = text, end, list[Object]()
+        given = pool_object(subject)
+        template = labelled(given, pod_template(given, CONFIG))
+        subject["status"] = {**subject["status"], "template": {"revision": "chat-1"}}
+        path = "/apis/apps/v1/namespaces/team-a/controllerrevisions/chat-1"
+        self.objects[path] = revision(given, template, "inputs", 1)
+        self.objects[PODS] = {"items": []}
+
+    def write(self, method: str, target: str, body: Object | None) -> tuple[int, Object]:
+        done = super().write(method, target, body)
+        if body is not None and body["kind"] == "Job":
+            self.created.append(body)
+            body["metadata"]["uid"] = "uid-job"
+            body["status"] = {"conditions": [{"type": self.end, "status": "True", "message": "BackoffLimitExceeded"}]}  # fmt: skip
+            metadata = {"name": "chat-tune-x", "creationTimestamp": "2026-11-26T08:00:00Z"}
+            self.objects[PODS] = {"items": [{"metadata": metadata, "status": {"phase": "Succeeded"}}]}  # fmt: skip
+            self.logs[f"{PODS}/chat-tune-x/log"] = self.text
+        return done
+
+
+def run(cluster: Stage, folder: Path, *words: str) -> int:
+    with kubeconfig(cluster, folder) as file:
+        return main(["tune", "chat", "--kubeconfig", str(file), *words])
+
+
+def test_it_prints_the_front_and_a_policy_with_the_best_as_its_candidate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(pool(), log(FAST, LATE, BEST))
+    assert run(cluster, tmp_path, "--price", "3.60", "--plot", str(tmp_path / "front.svg")) == 0
+    shown = capsys.readouterr()
+    head, _, first, second, *_ = shown.out.splitlines()
+    assert head.strip() == "team-a/chat: within 1000 ms for 99 %"
+    assert first.split() == ["24", "5", "200.0", "100.00", "%", "400.0", "800.0", "0.005"]
+    assert second.split()[0] == "4"
+    manifest = yaml.safe_load(shown.out.split("---\n")[1])
+    spec = PolicySpec.model_validate(manifest["spec"])
+    assert spec.namespace_selector is not None
+    assert spec.namespace_selector.match_labels == {"kubernetes.io/metadata.name": "team-a"}
+    assert manifest["spec"]["candidate"]["defaults"]["batching"]["size"]["max"] == 24
+    assert POLICY not in cluster.objects
+    assert "selects every pool of team-a" in shown.out
+    assert "130 requests/s on time" not in shown.err
+    assert "65.2 requests/s on time (status.scaling.rowsPerSecond" in shown.err
+    ET.parse(tmp_path / "front.svg")  # noqa: S314  our own
+    stored = StudyRecord.read(cluster.objects[CONFIG_MAP]["data"]["study.json"])
+    assert stored.tried == (FAST, LATE, BEST)
+
+
+def test_json_has_every_trial_and_apply_writes_the_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(pool(), log(FAST, LATE, BEST), policies=[policy("prod", candidate={})])
+    assert run(cluster, tmp_path, "--output", "json", "--apply") == 0
+    out = json.loads(capsys.readouterr().out)
+    assert [each["batch_size"] for each in out["front"]] == [24, 4]
+    assert len(out["tried"]) == 3
+    assert cluster.objects[POLICY] == out["policy"]
+    assert any("policy prod has a candidate" in note for note in out["notes"])
+
+
+def test_a_second_run_follows_the_same_job_and_measures_no_trial_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(pool(), log(FAST, BEST))
+    assert run(cluster, tmp_path, "--output", "json") == 0
+    first = capsys.readouterr().out
+    assert run(cluster, tmp_path, "--output", "json") == 0
+    assert capsys.readouterr().out == first
+    assert len(cluster.created) == 1
+    cluster.logs.clear()  # its pod is gone
+    assert run(cluster, tmp_path, "--output", "json") == 0
+    assert capsys.readouterr().out == first
+    assert run(cluster, tmp_path, "--minutes", "10") == 0  # the same study, longer
+    assert len(cluster.created) == 2
+    assert run(cluster, tmp_path, "--delete") == 0
+    assert not {JOB, CONFIG_MAP} & cluster.objects.keys()
+
+
+def test_a_job_that_runs_under_other_options_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(pool(), log(FAST))
+    assert run(cluster, tmp_path) == 0
+    cluster.objects[JOB]["status"] = {}
+    assert run(cluster, tmp_path, "--clients", "4") == 1
+    assert "runs with other options" in capsys.readouterr().err
+    assert len(cluster.created) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (log(last=EventKind.ERROR, message="the pod ended with 1: no such file"), "no such file"),
+        ("/usr/bin/python3: No module named penstock_tuner\n", "the pool's image has no tuner"),
+        (log(FAST, last=EventKind.NOTE), "1 trials are kept: run the command again"),
+    ],
+)
+def test_a_failed_job_is_reported_and_replaced_by_the_next_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    cluster = Cluster(pool(), text, end="Failed")
+    assert run(cluster, tmp_path) == 1
+    assert said in " ".join(capsys.readouterr().err.split())
+    cluster.text, cluster.end = log(FAST, BEST), "Complete"
+    assert run(cluster, tmp_path) == 0
+    assert len(cluster.created) == 2
+
+
+def test_settings_that_all_miss_the_objective_make_no_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(Cluster(pool(), log(LATE)), tmp_path) == 1
+    out = capsys.readouterr().out
+    assert "none of 1 settings meets the objective" in out
+    assert "---" not in out
+
+
+def test_what_the_pool_sets_itself_is_named_because_no_default_replaces_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = pool(batching={"size": {"max": 8}})
+    assert run(Cluster(subject, log(BEST)), tmp_path) == 0
+    assert "the pool sets spec.batching.size.max" in capsys.readouterr().out
+
+
+def test_what_it_lacks_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generating = deepcopy(pool()["spec"]["model"]) | {"task": "TextGeneration"}
+    source = {"type": "HuggingFace", "huggingFace": {"repository": "a/b"}}
+    cases = [
+        (pool(objectives=[]), [], "has no objective of metric RequestLatency"),
+        (pool(model=generating | {"source": source}), [], "spec.model.task is TextGeneration"),
+        (pool(), ["--delete"], "nothing to remove"),
+    ]
+    for subject, words, said in cases:
+        status = 0 if words else 1
+        assert run(Cluster(subject, log()), tmp_path, *words) == status
+        shown = capsys.readouterr()
+        assert said in " ".join((shown.out + shown.err).split())
+    unseen = pool()
+    unseen["status"] = {}
+    assert run(Stage(unseen, [], []), tmp_path, "--objective", "500@99.9") == 1
+    assert "has no pod template yet" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_job_is_the_pools_pod_without_what_makes_it_serve() -> None:
+    given = pool_object(pool(**SECURED, template={"labels": {"team": "a"}, "nodeSelector": {"gpu": "h100"}}))  # fmt: skip
+    template = labelled(given, pod_template(given, CONFIG))
+    options = TuneOptions(OBJECTIVE, 5.0, 32, backends=("Eager", "OpenVINO"), threads=(1, 2))
+    words = arguments(options, LoadShape((3,), 12.5, "x"), "chat-1")
+    job = tuner_job(given, template, words, options.minutes)
+    pod, (own,) = job["spec"]["template"], template["spec"]["containers"]
+    (container,) = pod["spec"]["containers"]
+    for same in ("image", "env", "resources", "securityContext"):
+        assert container[same] == own[same]
+    for same in ("serviceAccountName", "securityContext", "nodeSelector"):
+        assert pod["spec"][same] == template["spec"][same]
+    assert not {"ports", "startupProbe", "livenessProbe", "readinessProbe"} & container.keys()
+    assert pod["metadata"]["labels"]["team"] == "a"
+    assert not {names.LABEL_POOL_UID, names.LABEL_POOL, names.LABEL_REVISION} & pod["metadata"]["labels"].keys()  # fmt: skip
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {"penstock-scratch", "penstock-tune"}
+    assert mounted == {volume["name"] for volume in pod["spec"]["volumes"]}
+    assert container["command"] == ["python3", "-m", "penstock_tuner"]
+    read = tuner_parser().parse_args(container["args"])
+    assert (read.rows, read.rate, read.backends, read.threads) == ((3,), 12.5, ("Eager", "OpenVINO"), (1, 2))  # fmt: skip
+    assert (read.objective_ms, read.percent, read.minutes, read.study) == (1000, 99.0, 5.0, "chat-1")  # fmt: skip
+
+
+def test_the_load_has_the_rows_and_the_rate_of_the_history() -> None:
+    shape = load_shape.of_history(2.6, 41.237, 3600)
+    assert shape is not None
+    assert (shape.rows, shape.rate) == ((3,), 41.2)
+    assert LoadShape.read(shape.text()) == shape
+    assert load_shape.of_history(None, 3.0, 3600) is None
+    assert load_shape.of_history(1.0, 0.0, 3600) is None
+    assert "assumed" in LoadShape().source
+    rate = load_shape.queries("team-a", "chat", 3600)["rate"]
+    assert 'penstock_requests_received_total{namespace="team-a",pool="chat"}[300s]' in rate
+
+
+def test_a_pod_that_waits_says_for_what() -> None:
+    unscheduled: Any = {"type": "PodScheduled", "status": "False", "message": "1 Insufficient nvidia.com/gpu."}  # fmt: skip
+    assert "1 Insufficient nvidia.com/gpu." in waiting_for({"status": {"conditions": [unscheduled]}}, [])  # fmt: skip
+    pulling = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+    assert "no such image" in waiting_for({"status": {"containerStatuses": [pulling]}}, [])
+    quota: Object = {"type": "Warning", "message": "exceeded quota"}
+    assert "exceeded quota" in waiting_for(None, [quota])
+
+
+def test_the_picture_has_a_point_for_each_trial_and_survives_none() -> None:
+    drawn = svg("a <b>", [BEST, FAST, LATE], OBJECTIVE)
+    points = [each for each in ET.fromstring(drawn).iter() if each.tag.endswith("circle")]  # noqa: S314  our own
+    assert sorted(each.get("class") or "" for each in points) == ["best", "best", "late", "met", "met"]  # fmt: skip
+    ET.fromstring(svg("empty", [], OBJECTIVE))  # noqa: S314  our own
+    assert [nice(value) for value in (0.7, 1, 1.1, 24, 260, 999)] == [1, 1, 2, 25, 500, 1000]
+    still = replace(FAST, measurement=replace(FAST.measurement, p99_milliseconds=1e9))
+    ET.fromstring(svg("late", [still], OBJECTIVE))  # noqa: S314  our own
