@@ -111,7 +111,7 @@ def load_command(image: str) -> list[Word]:
 
 def build_command(recipe: Recipe) -> list[Word]:
     """Return the command that builds an image; torch is the build for CPUs, which is all that kind's node has."""
-    if recipe.extra is None:
+    if not recipe.extras:
         dockerfile, context = PROMETHEUS_CONTEXT / "kind.Dockerfile", PROMETHEUS_CONTEXT
     else:
         dockerfile, context = CHECKOUT / recipe.dockerfile, CHECKOUT

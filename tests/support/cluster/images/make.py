@@ -114,12 +114,12 @@ def _build_one(places: Places, builder: Builder, build: Build, context: Path) ->
     try:
         builder.build(image, dockerfile, context, based)
     except CommandFailedError:
-        if recipe.extra is None or (context / WHEELS).exists():
+        if not recipe.extras or (context / WHEELS).exists():
             raise
         say(f"the builder has no layer of packages any more: the {recipe.name} gets them again")
         _add_wheels(places, recipe, context)
         builder.build(image, dockerfile, context, based)
-    if recipe.extra and builder.keeps_packages:
+    if recipe.extras and builder.keeps_packages:
         _packages_record(places, recipe).write_text(_packages_layer(recipe, based))
         forget_wheels(places, recipe)
 
@@ -132,7 +132,7 @@ def _has_packages(places: Places, builder: Builder, recipe: Recipe, based: str) 
     """Return whether a layer of the builder has the image's packages, so that their wheels need not be there again."""
     record = _packages_record(places, recipe)
     kept = builder.keeps_packages and record.exists()
-    return recipe.extra is None or (kept and record.read_text() == _packages_layer(recipe, based))
+    return not recipe.extras or (kept and record.read_text() == _packages_layer(recipe, based))
 
 
 def _packages_record(places: Places, recipe: Recipe) -> Path:
@@ -174,7 +174,7 @@ def _context(places: Places, recipe: Recipe, *, with_wheels: bool) -> Path:
         shutil.copy(packaged.prometheus_program(places), context / "prometheus")
     if recipe is ENVOY:
         shutil.copy(envoy_binary(places), context / "envoy")
-    if recipe.extra:
+    if recipe.extras:
         (context / "pyproject.toml").write_text(project_file(recipe))
     for path in [context, *context.rglob("*")]:
         os.utime(path, (0, 0))

@@ -13,12 +13,12 @@ from tests.support.cluster.places import CHECKOUT
 
 @dataclass(frozen=True)
 class Recipe:
-    """An image made from a Dockerfile, folders of source, and an extra of pyproject.toml with its wheels."""
+    """An image made from a Dockerfile, folders of source, and extras of pyproject.toml with their wheels."""
 
     name: str
     dockerfile: str
     sources: tuple[str, ...] = ()
-    extra: str | None = None
+    extras: tuple[str, ...] = ()
 
     @property
     def repository(self) -> str:
@@ -30,13 +30,13 @@ OPERATOR = Recipe(
     "operator",
     "operator/Dockerfile",
     ("operator/penstock_api", "operator/penstock_operator"),
-    "operator",
+    ("operator",),
 )
 RUNTIME = Recipe(
     "runtime",
     "runtime/Dockerfile",
-    ("operator/penstock_api", "runtime/penstock_runtime"),
-    "runtime",
+    ("operator/penstock_api", "runtime/penstock_runtime", "runtime/penstock_tuner"),
+    ("runtime", "tune"),
 )
 PROMETHEUS = Recipe(
     "prometheus",
@@ -47,13 +47,13 @@ GATEWAY = Recipe(
     "gateway",
     "operator/gateway.Dockerfile",
     ("operator/penstock_api", "operator/penstock_gateway"),
-    "gateway",
+    ("gateway",),
 )
 BATCHES = Recipe(
     "batches",
     "operator/batches.Dockerfile",
     ("operator/penstock_api", "operator/penstock_batches"),
-    "batches",
+    ("batches",),
 )
 ENVOY = Recipe(
     "envoy",
@@ -87,22 +87,23 @@ def content_hash(recipe: Recipe, base: str, checkout: Path = CHECKOUT) -> str:
 
 
 def requirements(recipe: Recipe, checkout: Path = CHECKOUT) -> list[str]:
-    """Return the requirements that the image installs: the project's own and its extra's."""
-    own, extra = _requirements(recipe, checkout)
-    return [*own, *extra]
+    """Return the requirements that the image installs: the project's own and those of its extras."""
+    own, extras = _requirements(recipe, checkout)
+    wanted = [*own, *(requirement for extra in extras.values() for requirement in extra)]
+    return list(dict.fromkeys(wanted))
 
 
 def project_file(recipe: Recipe, checkout: Path = CHECKOUT) -> str:
     """Return pyproject.toml cut down to what the Dockerfile reads: an edit of the linter's settings rebuilds nothing."""
-    own, extra = _requirements(recipe, checkout)
-    lines = ["[project]", f"dependencies = {json.dumps(own)}"]
-    return "\n".join(
-        [*lines, "[project.optional-dependencies]", f"{recipe.extra} = {json.dumps(extra)}", ""]
-    )
+    own, extras = _requirements(recipe, checkout)
+    lines = ["[project]", f"dependencies = {json.dumps(own)}", "[project.optional-dependencies]"]
+    lines += [f"{name} = {json.dumps(extra)}" for name, extra in extras.items()]
+    return "\n".join([*lines, ""])
 
 
-def _requirements(recipe: Recipe, checkout: Path) -> tuple[list[str], list[str]]:
-    if recipe.extra is None:
-        return [], []
+def _requirements(recipe: Recipe, checkout: Path) -> tuple[list[str], dict[str, list[str]]]:
+    if not recipe.extras:
+        return [], {}
     project: dict[str, Any] = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
-    return project["dependencies"], project["optional-dependencies"][recipe.extra]
+    optional = project["optional-dependencies"]
+    return project["dependencies"], {name: optional[name] for name in recipe.extras}

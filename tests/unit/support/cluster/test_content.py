@@ -22,6 +22,7 @@ dependencies = ["a==1"]
 [project.optional-dependencies]
 operator = ["b==2"]
 runtime = ["c==3"]
+tune = ["a==1", "d==4"]
 [tool.ruff]
 line-length = 100
 """
@@ -33,6 +34,7 @@ def checkout(tmp_path: Path) -> Path:
         "operator/penstock_api",
         "operator/penstock_operator",
         "runtime/penstock_runtime",
+        "runtime/penstock_tuner",
     ):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "code.py").write_text("pass\n")
@@ -89,6 +91,7 @@ def test_another_base_rebuilds_all(checkout: Path) -> None:
 
 def test_an_image_installs_the_projects_requirements_and_its_extras_alone(checkout: Path) -> None:
     assert requirements(OPERATOR, checkout) == ["a==1", "b==2"]
+    assert requirements(RUNTIME, checkout) == ["a==1", "c==3", "d==4"]
     assert "c==3" not in project_file(OPERATOR, checkout)
 
 
