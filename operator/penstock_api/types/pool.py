@@ -33,19 +33,21 @@ class Accelerator(ApiModel):
     resource_name: Resource | None = None
     """Resource of the device plugin; defaults to nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=16)] | None = None
-    """Devices per replica: 1, the default, 0 for the CPU, or as many as parallelism.tensor; a pool stored with more uses one of them."""
+    """Devices per replica: 1, the default, 0 for the CPU, or parallelism.tensor times parallelism.pipeline; a pool stored with more uses one of them."""
 
 
 class Parallelism(ApiModel):
     """Division of one replica's model."""
 
     tensor: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
-    """Ranks that the model is split over, each a process with one device; must divide its attention heads and its vocabulary. Defaults to 1."""
+    """Ranks that each layer is split over, each a process with one device; must divide the model's attention heads and its vocabulary. Defaults to 1."""
+    pipeline: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
+    """Stages that the model's layers are divided into, each of `tensor` ranks; at most the number of layers. Defaults to 1."""
 
     @property
     def ranks(self) -> int:
         """Return the number of processes of one replica."""
-        return self.tensor or 1
+        return (self.tensor or 1) * (self.pipeline or 1)
 
 
 class RolloutStrategy(StrEnum):
@@ -108,7 +110,9 @@ _PARALLELISM_RULE = rule(
     at=".parallelism",
 )
 _COUNT = "has(self.accelerator) && has(self.accelerator.count) ? self.accelerator.count : 1"
-_RANKS = "has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1"
+_TENSOR = "has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1"
+_STAGES = "has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1"
+_RANKS = f"({_TENSOR}) * ({_STAGES})"
 _STORED_COUNT = (
     "oldSelf.hasValue() && has(oldSelf.value().accelerator) && has(oldSelf.value().accelerator.count)"
     f" && oldSelf.value().accelerator.count == ({_COUNT})"
@@ -116,8 +120,8 @@ _STORED_COUNT = (
 _USED_DEVICES_RULE = {
     **rule(
         f"({_COUNT}) <= 1 || ({_COUNT}) == ({_RANKS}) || (!has(self.parallelism) && {_STORED_COUNT})",
-        "accelerator.count %s cannot be used: a replica computes on as many devices as parallelism.tensor, which is %s;"
-        " set both alike, or set count 1 (0 for the CPU) and more replicas for more devices",
+        "accelerator.count %s cannot be used: a replica computes on parallelism.tensor times parallelism.pipeline devices,"
+        " which is %s; set both alike, or set count 1 (0 for the CPU) and more replicas for more devices",
         _COUNT,
         _RANKS,
         at=".accelerator.count",
@@ -127,11 +131,19 @@ _USED_DEVICES_RULE = {
 """Pools stored with a higher count remain editable."""
 _RANKS_RULE = rule(
     f"({_RANKS}) == 1 || ({_COUNT}) == 0 || ({_RANKS}) <= ({_COUNT})",
-    "parallelism.tensor %s needs as many devices in each replica, but accelerator.count is %s: set both alike,"
-    " or count 0 for the CPU",
-    _RANKS,
+    "parallelism.tensor %s times parallelism.pipeline %s needs as many devices in each replica,"
+    " but accelerator.count is %s: set both alike, or count 0 for the CPU",
+    _TENSOR,
+    _STAGES,
     _COUNT,
-    at=".parallelism.tensor",
+    at=".parallelism",
+)
+_MOST_RANKS_RULE = rule(
+    f"({_RANKS}) <= {MAX_RANKS}",
+    f"parallelism.tensor %s times parallelism.pipeline %s exceeds {MAX_RANKS} ranks: lower one of them",
+    _TENSOR,
+    _STAGES,
+    at=".parallelism",
 )
 _GATEWAY_HEADLESS_RULE = rule(
     "!has(self.service) || !has(self.service.type) || self.service.type != 'Headless'"
@@ -166,6 +178,7 @@ class PoolSpec(ApiModel):
             _PARALLELISM_RULE,
             _USED_DEVICES_RULE,
             _RANKS_RULE,
+            _MOST_RANKS_RULE,
             _GATEWAY_HEADLESS_RULE,
             _ZERO_RULE,
         )

@@ -69,23 +69,30 @@ def read_config(environ: Mapping[str, str]) -> RuntimeConfig:
         values["generation.step"]["dtype"] = dtype
     if step := values.pop("generation.step", None):
         values["generation"]["step"] = StepOptions(**step)
-        _apply_ranks(values["generation"]["step"].tensor_parallel, values["engine"])
+        _apply_ranks(values["generation"]["step"], values["engine"])
     groups = {name: group(**values[name]) for name, group in _GROUPS.items()}
     return RuntimeConfig(**values[""], **groups)
 
 
-def _apply_ranks(ranks: int, engine: dict[str, Any]) -> None:
+def _apply_ranks(step: StepOptions, engine: dict[str, Any]) -> None:
     """Set the defaults of a model that is split over several processes.
 
     Raises:
-        ConfigError: the engine is to run in a thread.
+        ConfigError: the engine is to run in a thread, or there are too many ranks.
     """
-    if ranks == 1:
+    if step.ranks == 1:
         return
+    parallel = (
+        f"{names.ENV_TENSOR_PARALLEL} {step.tensor_parallel}"
+        f" and {names.ENV_PIPELINE_PARALLEL} {step.pipeline_parallel}"
+    )
+    if step.ranks > MAX_RANKS:
+        raise ConfigError(
+            f"{parallel} make {step.ranks} ranks: lower one of them, so that their product is at most {MAX_RANKS}"
+        )
     if engine.get("placement") is Placement.THREAD:
         raise ConfigError(
-            f"PENSTOCK_PLACEMENT=Thread allows one rank, but {names.ENV_TENSOR_PARALLEL} is {ranks}:"
-            " unset one of them"
+            f"PENSTOCK_PLACEMENT=Thread allows one rank, but {parallel} make {step.ranks}: unset it, or both of them"
         )
     engine.setdefault("stuck_seconds", RANKS_STUCK_SECONDS)
 
@@ -248,6 +255,9 @@ _READERS: Final[dict[str, _Reader]] = {
     names.ENV_MAX_MODEL_LEN: _Reader("generation.step.max_model_len", _integer(2, 2**31)),
     names.ENV_MAX_RUNNING: _Reader("generation.step.max_running", _integer(1, MAX_BATCH_SIZE)),
     names.ENV_TENSOR_PARALLEL: _Reader("generation.step.tensor_parallel", _integer(1, MAX_RANKS)),
+    names.ENV_PIPELINE_PARALLEL: _Reader(
+        "generation.step.pipeline_parallel", _integer(1, MAX_RANKS)
+    ),
     "PENSTOCK_BATCH_INVARIANT": _Reader("generation.step.batch_invariant", _boolean),
     "PENSTOCK_OVERLAP_SCHEDULING": _Reader("generation.step.depth", _integer(0, 1)),
     names.ENV_MAX_RUN_SECONDS: _Reader("generation.max_run_seconds", _at_least(0.001)),

@@ -44,13 +44,34 @@ class EnginePlacement:
 
 @dataclass(frozen=True, slots=True)
 class RankSeat:
-    """The place of one process among those that a model is split over."""
+    """The place of one process among those that a model is split over.
+
+    The ranks of a stage are consecutive. Those of the last stage come first, so that rank 0, which samples, has the logits.
+    """
 
     rank: int
     """Rank 0 schedules; the others follow."""
-    ranks: int
+    tensor: int
+    """Ranks that each stage is split over."""
+    stages: int
+    """Groups of consecutive layers."""
     folder: Path
     """Where the ranks find each other; empty at the start."""
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+        return self.tensor * self.stages
+
+    @property
+    def part(self) -> int:
+        """Return which part of its stage this rank has, from 0."""
+        return self.rank % self.tensor
+
+    @property
+    def stage(self) -> int:
+        """Return the stage of this rank; 0 has the embedding."""
+        return self.stages - 1 - self.rank // self.tensor
 
 
 def seat(machine: MachineProfile, wish: Placement | None = None) -> EnginePlacement:

@@ -19,7 +19,7 @@ BY_RULE = [
         (
             "spec.accelerator.count",
             "accelerator.count 4",
-            "parallelism.tensor, which is 2",
+            "parallelism.tensor times parallelism.pipeline devices, which is 2",
             "set both alike",
         ),
     ),
@@ -28,14 +28,23 @@ BY_RULE = [
         {
             "model": GENERATING,
             "accelerator": {"count": 2},
-            "parallelism": {"tensor": 4},
+            "parallelism": {"tensor": 2, "pipeline": 2},
         },
         (
-            "spec.parallelism.tensor",
-            "parallelism.tensor 4",
+            "spec.parallelism",
+            "parallelism.tensor 2 times parallelism.pipeline 2",
             "accelerator.count is 2",
             "set both alike",
         ),
+    ),
+    Bad(
+        "more-ranks-than-a-replica-may-have",
+        {
+            "model": GENERATING,
+            "accelerator": {"count": 0},
+            "parallelism": {"tensor": 8, "pipeline": 4},
+        },
+        ("spec.parallelism", "parallelism.tensor 8 times parallelism.pipeline 4", "exceeds 16"),
     ),
     Bad(
         "ranks-of-a-model-that-generates-no-text",

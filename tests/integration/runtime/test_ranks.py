@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
@@ -27,9 +27,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return model_folder
 
 
-def split(launch: Any, folder: Path, ranks: int, **more: str) -> Any:
-    """Start a pod of `ranks` ranks; float64, in which the order of a sum changes no token."""
-    more["PENSTOCK_TENSOR_PARALLEL"] = str(ranks)
+def split(launch: Any, folder: Path, tensor: int, stages: int, **more: str) -> Any:
+    """Start a pod of `stages` of `tensor` ranks; float64, in which the order of a sum changes no token."""
+    more["PENSTOCK_TENSOR_PARALLEL"] = str(tensor)
+    more["PENSTOCK_PIPELINE_PARALLEL"] = str(stages)
     return generating(launch, folder, dtype="float64", **more)
 
 
@@ -44,10 +45,10 @@ async def test_a_split_model_answers_as_one_process_does_and_leaves_no_process(
     launch: Any, folder: Path
 ) -> None:
     choices = []
-    for ranks in (1, 2):
-        pod = split(launch, folder, ranks, PENSTOCK_PLACEMENT="Process")
+    for tensor, stages in ((1, 1), (2, 2)):
+        pod = split(launch, folder, tensor, stages, PENSTOCK_PLACEMENT="Process")
         await asyncio.to_thread(pod.ready)
-        assert len(engines(pod.process.pid)) == ranks
+        assert len(engines(pod.process.pid)) == tensor * stages
         started = children(pod.process.pid)
         choices.append(await answers(pod))
         pod.process.send_signal(signal.SIGTERM)
@@ -87,32 +88,47 @@ async def ended(pod: Any, ranks: list[int]) -> str:
 
 
 BUSY, IDLE = True, False
+LONG = pytest.mark.long
 KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 
 
+class Loss(NamedTuple):
+    """How one rank of two is lost."""
+
+    fault: signal.Signals
+    rank: int
+    stages: int
+    busy: bool
+
+
 @pytest.mark.parametrize(
-    ("fault", "rank", "busy"),
+    "loss",
     [
-        pytest.param(KILL, 1, BUSY, id="killed in a step"),
-        pytest.param(STOP, 1, IDLE, id="frozen while idle"),
-        pytest.param(KILL, 1, IDLE, id="killed while idle", marks=pytest.mark.long),
-        pytest.param(STOP, 1, BUSY, id="frozen in a step", marks=pytest.mark.long),
-        pytest.param(STOP, 0, BUSY, id="rank 0 frozen in a step", marks=pytest.mark.long),
+        pytest.param(Loss(KILL, 1, 2, BUSY), id="killed in a step"),
+        pytest.param(Loss(STOP, 1, 1, IDLE), id="frozen while idle"),
+        pytest.param(Loss(KILL, 1, 1, BUSY), id="part killed in a step", marks=LONG),
+        pytest.param(Loss(KILL, 1, 1, IDLE), id="part killed while idle", marks=LONG),
+        pytest.param(Loss(STOP, 1, 1, BUSY), id="part frozen in a step", marks=LONG),
+        pytest.param(Loss(STOP, 0, 1, BUSY), id="rank 0 frozen in a step", marks=LONG),
+        pytest.param(Loss(KILL, 1, 2, IDLE), id="stage killed while idle", marks=LONG),
+        pytest.param(Loss(STOP, 1, 2, BUSY), id="stage frozen in a step", marks=LONG),
+        pytest.param(Loss(STOP, 1, 2, IDLE), id="stage frozen while idle", marks=LONG),
+        pytest.param(Loss(KILL, 0, 2, BUSY), id="last stage killed in a step", marks=LONG),
     ],
 )
 async def test_a_lost_rank_ends_readiness_with_its_words(
-    launch: Any, folder: Path, fault: signal.Signals, rank: int, busy: bool
+    launch: Any, folder: Path, loss: Loss
 ) -> None:
-    pod = split(launch, folder, 2)
+    pod = split(launch, folder, 2 // loss.stages, loss.stages)
     await asyncio.to_thread(pod.ready)
     ranks = sorted(engines(pod.process.pid))  # rank 0 is started first
     left: list[asyncio.Task[None]] = []
 
     def interrupt() -> None:
-        os.kill(ranks[rank], fault)
+        os.kill(ranks[loss.rank], loss.fault)
         left.append(asyncio.create_task(unready(pod)))
 
-    if busy:
+    if loss.busy:
         lines = await interrupted(pod, interrupt)
         assert lines[-1] == b"data: [DONE]"
         assert b'"error"' in lines[-2]
@@ -121,8 +137,8 @@ async def test_a_lost_rank_ends_readiness_with_its_words(
     await left[0]
     words = await ended(pod, ranks)
     assert words.startswith("EngineDied: ")
-    known = "was killed by SIGKILL" if fault is signal.SIGKILL else "no sign of life"
-    assert f"rank {rank} of 2: " in words
+    known = "was killed by SIGKILL" if loss.fault is signal.SIGKILL else "no sign of life"
+    assert f"rank {loss.rank} of 2: " in words
     assert known in words
 
 
@@ -141,12 +157,29 @@ async def interrupted(pod: Any, interrupt: Callable[[], None]) -> list[bytes]:
     return lines
 
 
+@pytest.mark.parametrize(
+    ("tensor", "stages", "says"),
+    [
+        pytest.param(
+            4,  # of 4 heads, 2 of keys and values
+            1,
+            "4 ranks (PENSTOCK_TENSOR_PARALLEL) do not divide the 2 key-value heads of this model: use 1, 2",
+            id="heads",
+        ),
+        pytest.param(
+            1,
+            3,
+            "3 stages (PENSTOCK_PIPELINE_PARALLEL) are more than the 2 layers of this model: use at most 2",
+            id="layers",
+            marks=LONG,
+        ),
+    ],
+)
 async def test_ranks_that_do_not_divide_the_model_are_refused_with_the_numbers(
-    launch: Any, folder: Path
+    launch: Any, folder: Path, tensor: int, stages: int, says: str
 ) -> None:
-    pod = split(launch, folder, 4)  # 4 heads, 2 of keys and values
+    pod = split(launch, folder, tensor, stages)
     assert await asyncio.to_thread(pod.stopped, 240) == 1
     words = (pod.folder / "termination-log").read_text()
     assert words.startswith("ModelLoadFailed: ")
-    assert "4 ranks (PENSTOCK_TENSOR_PARALLEL) do not divide the 2 key-value heads" in words
-    assert words.endswith("use 1, 2")
+    assert words.endswith(says)

@@ -45,6 +45,7 @@ QUANTITIES_BY_NATURE = {
     "contextLength",
     "maxSequences",
     "tensor",
+    "pipeline",
     "maxSkew",
     "nodePort",
     "minDomains",

@@ -152,8 +152,9 @@ def test_ranks_shorten_the_patience_with_a_step_unless_it_is_set() -> None:
         ({"PENSTOCK_TENSOR_PARALLEL": "17"}, "must be between 1 and 16"),
         (
             {"PENSTOCK_PLACEMENT": "Thread"},
-            "Thread allows one rank, but PENSTOCK_TENSOR_PARALLEL is 2",
+            "Thread allows one rank, but PENSTOCK_TENSOR_PARALLEL 2 and PENSTOCK_PIPELINE_PARALLEL 1 make 2",
         ),
+        ({"PENSTOCK_PIPELINE_PARALLEL": "9"}, "make 18 ranks: lower one of them"),
     ],
 )
 def test_ranks_that_cannot_be_are_rejected(changed: dict[str, str], says: str) -> None:

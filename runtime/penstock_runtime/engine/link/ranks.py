@@ -24,6 +24,7 @@ from penstock_runtime.engine.continuous.ranks import (
     open_leading_engine,
 )
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
+from penstock_runtime.engine.continuous.steps.options import StepOptions
 from penstock_runtime.engine.link.base import EngineLink, Heartbeat, ModelLoadFailed
 from penstock_runtime.engine.link.process.link import ProcessLink
 from penstock_runtime.engine.messages import EngineDied
@@ -162,14 +163,17 @@ class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
 def ranked_link(
     lead: Callable[[RankSeat], StepExecutor],
     follow: Callable[[RankSeat], StepFollower],
-    ranks: int,
+    options: StepOptions,
     limits: LimitsUpdate,
     *,
     depth: int = 0,
 ) -> RankedLink:
     """Return a link to an engine of several ranks; `lead` and `follow` load a rank in its process, and are picklable."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-ranks-"))
-    leader, *others = (RankSeat(rank, ranks, folder) for rank in range(ranks))
+    leader, *others = (
+        RankSeat(rank, options.tensor_parallel, options.pipeline_parallel, folder)
+        for rank in range(options.ranks)
+    )
     opener = partial(open_leading_engine, partial(lead, leader), limits, depth)
     followers: list[ProcessLink[Any, None, None]] = [
         ProcessLink(partial(open_following_engine, partial(follow, seat))) for seat in others

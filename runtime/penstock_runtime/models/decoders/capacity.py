@@ -72,7 +72,7 @@ def cache_share(options: StepOptions, device_type: str) -> float:
     """
     percent = options.cache_percent
     share = CACHE_SHARE[device_type] if percent is None else percent / 100
-    return share / options.tensor_parallel if device_type == "cpu" else share
+    return share / options.ranks if device_type == "cpu" else share
 
 
 def fits_float32(folder: Path, options: StepOptions, free: int) -> bool:

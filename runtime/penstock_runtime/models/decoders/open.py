@@ -61,7 +61,8 @@ def open_step(
     has_room = partial(fits_float32, folder, options, free_bytes(device))
     selected = select(config, options, device, has_room, measure_candidates)
     model = load.load_model(folder, config, selected.dtype, device)
-    source = DecoderSource(model, options, device, bound)
+    layers = config.get_text_config().num_hidden_layers
+    source = DecoderSource(model, options, device, bound, layers)
     return warmed_step(folder, source, _assembled_or_torch(source, selected.compute), name)
 
 
@@ -74,13 +75,15 @@ class DecoderSource:
     device: torch.device
     bound: int
     """Limit of a sequence's positions by the model and the settings."""
+    layers: int
+    """Layers that `model` has: all, or those of its stage."""
     agreed: Callable[[int], int] = int
     """Returns the number of blocks that all ranks have room for, given that of this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssembledDecoder:
-    """A backend, its cache, and a verified decoder over it."""
+    """A backend, its cache, and a decoder over it."""
 
     backend: ComputeBackend
     kv: KVSpec
@@ -128,8 +131,10 @@ def _assembled_or_torch(source: DecoderSource, compute: Compute) -> AssembledDec
     return assemble(source, Compute.TORCH, expected)
 
 
-def assemble(source: DecoderSource, compute: Compute, expected: Expected) -> AssembledDecoder:
-    """Return a cache and a verified decoder of the backend `compute`.
+def assemble(
+    source: DecoderSource, compute: Compute, expected: Expected | None
+) -> AssembledDecoder:
+    """Return a cache and a decoder of the backend `compute`; `expected` verifies it, unless ranks do so together.
 
     Raises:
         ModelLoadFailed: the cache does not fit, or the decoder does not give the `expected` logits.
@@ -138,10 +143,14 @@ def assemble(source: DecoderSource, compute: Compute, expected: Expected) -> Ass
     backend = backend_for(compute, model, options, source.device)
     kv = _layout(source, backend)
     longest = min(source.bound, kv.tokens)
-    layers = model.config.get_text_config().num_hidden_layers
-    store = KvStore(layers, kv.blocks + backend.spare_blocks, kv.host_blocks, backend.allocate)
+    store = KvStore(
+        source.layers, kv.blocks + backend.spare_blocks, kv.host_blocks, backend.allocate
+    )
     decoders = backend.decoders(model, store.layers, longest)
-    decoder = checked(decoders, expected, kv.block_tokens, model.dtype)
+    if expected is None:
+        decoder = next(decoders)
+    else:
+        decoder = checked(decoders, expected, kv.block_tokens, model.dtype)
     if options.batch_invariant:
         decoder = OneTokenDecoder(decoder)
     return AssembledDecoder(backend, kv, store, decoder, longest)
@@ -152,7 +161,7 @@ def _layout(source: DecoderSource, backend: ComputeBackend) -> KVSpec:
     options, device = source.options, source.device
     config = source.model.config.get_text_config()
     layer_bytes = backend.allocate(1).nbytes
-    block_bytes = layer_bytes * config.num_hidden_layers
+    block_bytes = layer_bytes * source.layers
     cache_bytes = options.cache_bytes
     if cache_bytes is None:
         limit = MAX_CACHE_TOKENS // backend.block_tokens * block_bytes

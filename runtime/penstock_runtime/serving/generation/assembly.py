@@ -37,13 +37,13 @@ def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
     )
     load = partial(open_generation, config, folder, taken)
     link: GenerationLink
-    ranks = config.generation.step.tensor_parallel
-    if ranks > 1:
+    options = config.generation.step
+    if options.ranks > 1:
         keep_to(taken.http_cpus)
-        shared = replace(taken, threads=max(1, taken.threads // ranks))
+        shared = replace(taken, threads=max(1, taken.threads // options.ranks))
         lead = partial(lead_ranks, config, folder, shared)
         follow = partial(follow_ranks, config, folder, shared)
-        link = ranked_link(lead, follow, ranks, first, depth=depth)
+        link = ranked_link(lead, follow, options, first, depth=depth)
     elif taken.placement is Placement.THREAD:
         link = generation_thread_link(load, first, depth=depth)
     else:

@@ -50,10 +50,10 @@ def budget_limited(outcome: PoolOutcome) -> Condition:
 def devices_used(outcome: PoolOutcome) -> tuple[Condition, ...]:
     """Return the condition where a replica has several devices and one rank, which computes on the first."""
     device, parallelism = accelerator(outcome.view.pool), outcome.view.pool.spec.parallelism
-    if device.count <= 1 or (parallelism is not None and parallelism.tensor is not None):
+    if device.count <= (1 if parallelism is None else parallelism.ranks):
         return ()
     message = (
         f"each replica has {device.count} {device.resource_name} and computes on one of them:"
-        " set spec.accelerator.count to 1 and use more replicas for more devices, or set spec.parallelism.tensor alike"
+        " set spec.accelerator.count to 1 and use more replicas for more devices, or let spec.parallelism use them"
     )
     return (condition(DEVICES_USED, FALSE, "OneDeviceUsed", message),)

@@ -47,10 +47,17 @@ class StepOptions:
     graphs: bool = True
     """Capture decode steps as CUDA graphs and replay them, on devices where launches take as long as kernels."""
     tensor_parallel: int = 1
-    """Ranks that the model is split over, each in a process of its own; sizes of memory are those of all ranks."""
+    """Ranks that each layer is split over, each in a process of its own; sizes of memory are those of all ranks."""
+    pipeline_parallel: int = 1
+    """Stages that the layers are divided into, each of `tensor_parallel` ranks."""
     batch_invariant: bool = False
     """Make outputs bitwise independent of batch-mates, prompt chunks, prefix hits and preemption, by one forward pass
     per token; CPUs only."""
     depth: int | None = None
     """Steps planned ahead of the running one: 1 overlaps planning with the device, 0 does not; None: by cores and
     devices (`engine.placement.step_depth`)."""
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of processes that the model is split over."""
+        return self.tensor_parallel * self.pipeline_parallel

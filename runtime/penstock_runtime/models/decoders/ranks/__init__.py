@@ -1,1 +1,1 @@
-"""Tensor parallel: a model split over several processes (docs/design/tensor-parallel.md)."""
+"""Tensor and pipeline parallel: a model split over several processes (docs/design/parallel.md)."""

@@ -32,7 +32,7 @@ class RankGroup:
         Raises:
             ModelLoadFailed: they cannot be reached.
         """
-        self.rank, self.ranks = seat.rank, seat.ranks
+        self.seat = seat
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)
         backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         try:
@@ -48,23 +48,39 @@ class RankGroup:
                 f"rank {seat.rank} of {seat.ranks} cannot reach the others: {describe(error)}"
             ) from error
         self._words = torch.zeros(FIRST_WORDS, dtype=torch.int32)
+        self._stage = _stage_group(seat)
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the sum of all ranks' tensors; `tensor` is overwritten."""
+        """Return the sum of the tensors of this stage's ranks; `tensor` is overwritten."""
         tensor = tensor.contiguous()
         with _other_ranks():
-            dist.all_reduce(tensor)
+            dist.all_reduce(tensor, group=self._stage)
         return tensor
 
-    def concatenate(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return all ranks' tensors, concatenated along the last axis by rank."""
-        parts = [
-            torch.empty_like(tensor, memory_format=torch.contiguous_format)
-            for _ in range(self.ranks)
-        ]
+    def gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensors of this stage's ranks on its first rank, concatenated along the last axis; `tensor` elsewhere."""
+        tensor = tensor.contiguous()
+        first = self.seat.rank - self.seat.part
+        if self.seat.part:
+            with _other_ranks():
+                dist.gather(tensor, None, first, group=self._stage)
+            return tensor
+        parts = [torch.empty_like(tensor) for _ in range(self.seat.tensor)]
         with _other_ranks():
-            dist.all_gather(parts, tensor.contiguous())
+            dist.gather(tensor, parts, first, group=self._stage)
         return torch.cat(parts, -1)
+
+    def send_hidden(self, hidden: torch.Tensor) -> None:
+        """Send the output of this stage to the same part of the next one."""
+        with _other_ranks():
+            dist.send(hidden.contiguous(), self.seat.rank - self.seat.tensor)
+
+    def receive_hidden(self, like: torch.Tensor) -> torch.Tensor:
+        """Return the output of the stage before, which has the shape and type of `like`."""
+        hidden = torch.empty_like(like, memory_format=torch.contiguous_format)
+        with _other_ranks():
+            dist.recv(hidden, self.seat.rank + self.seat.tensor)
+        return hidden
 
     def smallest(self, number: int) -> int:
         """Return the smallest of all ranks' numbers."""
@@ -75,7 +91,7 @@ class RankGroup:
 
     def from_first(self, decide: Callable[[], T]) -> T:
         """Return what `decide` returns on rank 0, the only rank that calls it; the value is picklable."""
-        values: list[Any] = [decide() if self.rank == 0 else None]
+        values: list[Any] = [decide() if self.seat.rank == 0 else None]
         with _other_ranks():
             dist.broadcast_object_list(values, 0)
         value: T = values[0]
@@ -106,6 +122,18 @@ class RankGroup:
     def leave(self) -> None:
         """Close the connections: the next collective of every other rank raises DeviceLost."""
         dist.destroy_process_group()
+
+
+def _stage_group(seat: RankSeat) -> dist.ProcessGroup | None:
+    """Return the group of a rank's stage; None: all ranks. All ranks create the groups of all stages."""
+    if seat.stages == 1:
+        return None
+    groups = [
+        dist.new_group(list(range(first, first + seat.tensor)), timeout=_TIMEOUT)
+        for first in range(0, seat.ranks, seat.tensor)
+    ]
+    group: dist.ProcessGroup = groups[seat.rank // seat.tensor]
+    return group
 
 
 @contextmanager

@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from transformers import PreTrainedConfig
 
+from penstock_api import names
 from penstock_runtime.engine.model import ModelLoadFailed
+
+RANKS_VARIABLES: Final = f"{names.ENV_TENSOR_PARALLEL} and {names.ENV_PIPELINE_PARALLEL}"
 
 
 class Role(Enum):
@@ -84,8 +88,8 @@ def family_of(config: PreTrainedConfig, ranks: int) -> Mapping[str, SplitRule]:
     family = FAMILIES.get(config.model_type)
     if family is None:
         raise ModelLoadFailed(
-            f"model type '{config.model_type}' cannot be split over {ranks} ranks: unset"
-            f" PENSTOCK_TENSOR_PARALLEL, or use one of {', '.join(sorted(FAMILIES))}"
+            f"model type '{config.model_type}' cannot be split over ranks: unset {RANKS_VARIABLES},"
+            f" or use one of {', '.join(sorted(FAMILIES))}"
         )
     check_divides(split_sizes(config), ranks)
     return family
@@ -117,6 +121,6 @@ def check_divides(sizes: Mapping[str, int], ranks: int) -> None:
                 if not any(size % n for size in sizes.values())
             ]
             raise ModelLoadFailed(
-                f"{ranks} ranks (PENSTOCK_TENSOR_PARALLEL) do not divide the {size} {name} of this model:"
+                f"{ranks} ranks ({names.ENV_TENSOR_PARALLEL}) do not divide the {size} {name} of this model:"
                 f" use {', '.join(possible)}"
             )

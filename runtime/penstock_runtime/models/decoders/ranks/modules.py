@@ -1,14 +1,12 @@
-"""Splits a transformers model: creates its modules without weights, reads a rank's slices, and adds the collectives."""
+"""Splits a transformers model: creates a rank's modules without weights, reads its slices, and adds the collectives."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import nn
 from transformers import (
     AutoModelForCausalLM,
@@ -21,7 +19,8 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import GENERATION_CONFIG_NAME
 from typing_extensions import override
 
-from penstock_runtime.engine.model import ModelLoadFailed, describe
+from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.engine.placement import RankSeat
 from penstock_runtime.models.decoders.ranks.group import RankGroup
 from penstock_runtime.models.decoders.ranks.layout import (
     Role,
@@ -30,6 +29,8 @@ from penstock_runtime.models.decoders.ranks.layout import (
     rule_of,
     shard_ranges,
 )
+from penstock_runtime.models.decoders.ranks.pipeline import AbsentModule, cut_stage, join_stages
+from penstock_runtime.models.decoders.ranks.weights import WeightFiles
 
 _META = torch.device("meta")
 
@@ -43,23 +44,21 @@ def load_shard(
 ) -> PreTrainedModel:
     """Return this rank's shard of the model in `folder`, in inference mode with eager attention.
 
-    Its logits are those of the whole model, on every rank.
+    Its logits are those of the whole model on rank 0; on the others they are without meaning.
 
     Raises:
         ModelLoadFailed: the ranks do not divide the model, or the weights are missing or do not match `config`.
     """
-    family = family_of(config, group.ranks)
+    family, seat = family_of(config, group.seat.tensor), group.seat
     model = _without_weights(config, dtype)
+    tied = tied_parameters(model)
+    cut_stage(model, config, seat, dtype)
     with ExitStack() as files:
         checkpoint = WeightFiles(folder, model.base_model_prefix, files)
-        _Shard(checkpoint, family, dtype, device, group).read_into(model)
-    for name, module in list(model.named_modules()):
-        rule = rule_of(family, name)
-        if rule is not None:
-            _join(model, name, module, rule, group)
-        if hasattr(module, "split_size"):  # GPT-2's attention splits its outputs by this
-            module.split_size //= group.ranks
-            module.num_heads //= group.ranks
+        _Shard(checkpoint, family, dtype, device, seat).read_into(model, tied)
+    if seat.tensor > 1:
+        _join_parts(model, family, group)
+    join_stages(model, config, group)
     if (folder / GENERATION_CONFIG_NAME).is_file():
         model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     loaded: PreTrainedModel = model.to(device).eval()
@@ -92,41 +91,17 @@ def _parameters_on_meta() -> Iterator[None]:
         nn.Module.register_parameter = register  # type: ignore[method-assign]
 
 
-class WeightFiles:
-    """The tensors of safetensors files, of which slices are read."""
-
-    def __init__(self, folder: Path, prefix: str, opened: ExitStack) -> None:
-        """`prefix` is that of the base model, which some checkpoints omit; `opened` closes the files.
-
-        Raises:
-            ModelLoadFailed: a file is missing or invalid.
-        """
-        self._prefix = f"{prefix}."
-        self._files: dict[str, Any] = {}
-        try:
-            for path in _weight_files(folder):
-                file = opened.enter_context(safe_open(path, framework="pt"))
-                self._files.update(dict.fromkeys(file.keys(), file))
-        except Exception as error:  # safetensors raises errors of its own
-            raise ModelLoadFailed(
-                f"the weights in {folder} cannot be read: {describe(error)}"
-            ) from error
-
-    def slice_of(self, name: str) -> Any | None:
-        """Return the safetensors slice of a parameter; None: the checkpoint does not contain it."""
-        for key in (name, name.removeprefix(self._prefix)):
-            if key in self._files:
-                return self._files[key].get_slice(key)
-        return None
+Tied = Sequence[tuple[str, nn.Module, str]]
+"""A parameter: the modules that share it, with their names and its name in each."""
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    if whole.is_file() or not index.is_file():
-        return [whole]
-    return [
-        folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    ]
+def tied_parameters(model: nn.Module) -> list[Tied]:
+    """Return all parameters of a model."""
+    owners: dict[int, list[tuple[str, nn.Module, str]]] = {}
+    for name, module in model.named_modules():
+        for own, parameter in module.named_parameters(recurse=False):
+            owners.setdefault(id(parameter), []).append((name, module, own))
+    return list(owners.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +112,18 @@ class _Shard:
     family: Mapping[str, SplitRule]
     dtype: torch.dtype
     device: torch.device
-    group: RankGroup
+    seat: RankSeat
 
-    def read_into(self, model: nn.Module) -> None:
-        """Replace every parameter; tied ones stay tied."""
-        owners: dict[int, list[tuple[str, nn.Module, str]]] = {}
-        for name, module in model.named_modules():
-            for own, parameter in module.named_parameters(recurse=False):
-                owners.setdefault(id(parameter), []).append((name, module, own))
-        for tied in owners.values():
-            self._read(tied)
+    def read_into(self, model: nn.Module, parameters: Sequence[Tied]) -> None:
+        """Replace those of `parameters` that a module of `model` has; tied ones stay tied."""
+        present = set(model.modules())
+        for tied in parameters:
+            owners = [owner for owner in tied if owner[1] in present]
+            if owners:
+                self._read(tied, owners)
 
-    def _read(self, tied: list[tuple[str, nn.Module, str]]) -> None:
-        """Read the parameter that the modules of `tied` share."""
+    def _read(self, tied: Tied, owners: Tied) -> None:
+        """Read a parameter, whose name in the checkpoint is that of any module of `tied`, for the modules of `owners`."""
         name, module, own = tied[0]
         slices = (self.checkpoint.slice_of(f"{other}.{key}") for other, _, key in tied)
         stored = next(filter(None, slices), None)
@@ -160,19 +134,19 @@ class _Shard:
         rule = rule_of(self.family, name)
         tensor = stored[:] if rule is None else self._part(stored, own, module, rule)
         parameter = nn.Parameter(tensor.to(self.device, self.dtype), requires_grad=False)
-        for other, owner, key in tied:
+        for other, owner, key in owners:
             setattr(owner, key, parameter)
             if rule is not None or rule_of(self.family, other) is not None:
                 _resize(owner)
 
     def _part(self, stored: Any, own: str, module: nn.Module, rule: SplitRule) -> torch.Tensor:
         """Return this rank's slice of a parameter; only the slice is read."""
-        shape, first = stored.get_shape(), self.group.rank == 0
+        shape, first = stored.get_shape(), self.seat.part == 0
         if rule.role is Role.INPUTS and own == "bias":
             bias: torch.Tensor = stored[:]
             return bias if first else torch.zeros_like(bias)
         axis = _split_axis(rule.role, len(shape), transposed=isinstance(module, Conv1D))
-        ranges = shard_ranges(shape[axis], rule.parts, self.group.rank, self.group.ranks)
+        ranges = shard_ranges(shape[axis], rule.parts, self.seat.part, self.seat.tensor)
         index = [slice(at.start, at.stop) for at in ranges]
         pieces = [stored[at] if axis == 0 else stored[:, at] for at in index]
         return torch.cat(pieces, axis) if len(pieces) > 1 else pieces[0].contiguous()
@@ -196,13 +170,24 @@ def _resize(module: Any) -> None:
             module.num_embeddings = len(module.weight)
 
 
+def _join_parts(model: nn.Module, family: Mapping[str, SplitRule], group: RankGroup) -> None:
+    """Add the collectives of a stage that is split over several ranks."""
+    for name, module in list[tuple[str, Any]](model.named_modules()):
+        rule = rule_of(family, name)
+        if rule is not None and not isinstance(module, AbsentModule):
+            _join(model, name, module, rule, group)
+        if hasattr(module, "split_size"):  # GPT-2's attention splits its outputs by this
+            module.split_size //= group.seat.tensor
+            module.num_heads //= group.seat.tensor
+
+
 def _join(model: nn.Module, name: str, module: Any, rule: SplitRule, group: RankGroup) -> None:
     """Add the collective of a split module."""
     match rule.role:
         case Role.INPUTS:
             module.register_forward_hook(lambda _module, _inputs, output: group.sum(output))
         case Role.HEAD:
-            module.register_forward_hook(lambda _module, _inputs, output: group.concatenate(output))
+            module.register_forward_hook(lambda _module, _inputs, output: group.gather(output))
         case Role.EMBEDDING:
             owner, _, own = name.rpartition(".")
             setattr(model.get_submodule(owner), own, _SplitEmbedding(module, group))
@@ -217,7 +202,7 @@ class _SplitEmbedding(nn.Module):
         super().__init__()
         self._embedding = embedding
         self._ids: int = embedding.num_embeddings
-        self._first = group.rank * self._ids
+        self._first = group.seat.part * self._ids
         self._group = group
 
     @override

@@ -1,6 +1,7 @@
 """`open_leader` and `open_follower`: load one rank of a generative model that is split over several processes."""
 
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +21,12 @@ from penstock_runtime.models.decoders.open import (
     warmed_step,
 )
 from penstock_runtime.models.decoders.ranks.group import RankGroup
-from penstock_runtime.models.decoders.ranks.layout import family_of
+from penstock_runtime.models.decoders.ranks.layout import RANKS_VARIABLES, family_of
 from penstock_runtime.models.decoders.ranks.leader import Follower, Leader
 from penstock_runtime.models.decoders.ranks.modules import load_shard
+from penstock_runtime.models.decoders.ranks.pipeline import own_layers
 from penstock_runtime.models.decoders.step import TorchStep
-from penstock_runtime.models.decoders.torch_decoders.self_check import reference
+from penstock_runtime.models.decoders.torch_decoders.self_check import Expected, check, reference
 from penstock_runtime.models.device.device import pin_threads
 
 
@@ -34,8 +36,9 @@ def open_leader(folder: Path, options: StepOptions, name: str, seat: RankSeat) -
     Raises:
         ModelLoadFailed: the message has one line with the reason and the remedy.
     """
-    source, assembled, group = _open_rank(folder, options, seat)
+    source, assembled, expected, group = _open_rank(folder, options, seat)
     leader = Leader(assembled.decoder, assembled.store, group)
+    check(leader, expected, assembled.kv.block_tokens, source.model.dtype)
     return warmed_step(folder, source, replace(assembled, decoder=leader, store=leader), name)
 
 
@@ -45,41 +48,53 @@ def open_follower(folder: Path, options: StepOptions, seat: RankSeat) -> Followe
     Raises:
         ModelLoadFailed: the message has one line with the reason and the remedy.
     """
-    _, assembled, group = _open_rank(folder, options, seat)
+    _, assembled, _, group = _open_rank(folder, options, seat)
     return Follower(assembled.decoder, assembled.store, group)
 
 
 def _open_rank(
     folder: Path, options: StepOptions, seat: RankSeat
-) -> tuple[DecoderSource, AssembledDecoder, RankGroup]:
-    """Load a shard, its cache and its decoder; all ranks decide the same."""
+) -> tuple[DecoderSource, AssembledDecoder, Expected, RankGroup]:
+    """Load a shard, its cache and its decoder, with the logits that transformers' attention gives on rank 0.
+
+    All ranks decide the same.
+    """
     pin_threads()
     device = _device_of(seat)
-    options = rank_options(options, device)
     config = load.read_config(folder)
-    family_of(config, seat.ranks)
+    family_of(config, seat.tensor)
+    layers = len(own_layers(config, seat))
+    options = rank_options(
+        options, device, Fraction(layers, seat.tensor * config.num_hidden_layers)
+    )
     bound = max_length_of(config, options.max_model_len)
     group = RankGroup(seat, device)
     has_room = partial(fits_float32, folder, options, free_bytes(device))
     selected = group.from_first(
-        lambda: select(config, replace(options, tensor_parallel=1), device, has_room, measure_steps)
+        lambda: select(
+            config,
+            replace(options, tensor_parallel=1, pipeline_parallel=1),
+            device,
+            has_room,
+            measure_steps,
+        )
     )
     model = load_shard(folder, config, selected.dtype, device, group)
-    source = DecoderSource(model, options, device, bound, group.smallest)
-    return source, assemble(source, Compute.TORCH, reference(model)), group
+    source = DecoderSource(model, options, device, bound, layers, group.smallest)
+    expected = reference(model)
+    return source, assemble(source, Compute.TORCH, None), expected, group
 
 
-def rank_options(options: StepOptions, device: torch.device) -> StepOptions:
-    """Return the options of one rank: sizes of the pod are divided by the ranks.
+def rank_options(options: StepOptions, device: torch.device, share: Fraction) -> StepOptions:
+    """Return the options of one rank, which has `share` of the cache.
 
     Raises:
         ModelLoadFailed: an option allows one rank only.
     """
-    ranks = options.tensor_parallel
     if options.compute is Compute.OPENVINO:
         raise ModelLoadFailed(
-            f"PENSTOCK_COMPUTE_BACKEND=OpenVINO runs in one rank, but PENSTOCK_TENSOR_PARALLEL is {ranks}:"
-            " unset one of them"
+            f"PENSTOCK_COMPUTE_BACKEND=OpenVINO runs in one rank, but this model is split over {options.ranks}:"
+            f" unset it, or {RANKS_VARIABLES}"
         )
     if options.batch_invariant and device.type != "cpu":
         raise ModelLoadFailed(
@@ -90,8 +105,8 @@ def rank_options(options: StepOptions, device: torch.device) -> StepOptions:
         options,
         compute=Compute.TORCH,
         graphs=False,
-        cache_bytes=None if cache is None else cache // ranks,
-        host_cache_bytes=options.host_cache_bytes // ranks,
+        cache_bytes=None if cache is None else int(cache * share),
+        host_cache_bytes=int(options.host_cache_bytes * share),
     )
 
 
@@ -102,8 +117,8 @@ def _device_of(seat: RankSeat) -> torch.device:
     devices = torch.cuda.device_count()
     if devices < seat.ranks:
         raise ModelLoadFailed(
-            f"PENSTOCK_TENSOR_PARALLEL is {seat.ranks}, but this container has {devices} CUDA devices:"
-            " raise spec.accelerator.count, or use fewer ranks"
+            f"this model is split over {seat.ranks} ranks ({RANKS_VARIABLES}), but this container has {devices} CUDA"
+            " devices: raise spec.accelerator.count, or use fewer ranks"
         )
     torch.cuda.set_device(seat.rank)
     return torch.device("cuda", seat.rank)

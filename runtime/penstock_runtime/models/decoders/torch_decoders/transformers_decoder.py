@@ -1,5 +1,6 @@
 """`GenericDecoder`: runs any decoder-only transformers model with paged attention, through the attention registry."""
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,19 +49,20 @@ def _paged_attention(
     return attended.view(1, query.shape[2], query.shape[1], -1), None
 
 
-def attention_modules(model: PreTrainedModel) -> list[Any]:
-    """Return the attention modules, by layer.
+def attention_modules(model: PreTrainedModel, layers: int) -> list[Any]:
+    """Return the attention modules of `layers` consecutive layers, which are those that `model` has.
 
     Raises:
         ModelLoadFailed: a layer has no attention module, or several.
     """
+    every: Iterable[Any] = model.modules()
     modules = [
         module
-        for module in model.modules()
+        for module in every
         if getattr(module, "layer_idx", None) is not None and hasattr(module, "is_causal")
     ]
-    layers = model.config.get_text_config().num_hidden_layers
-    if [module.layer_idx for module in modules] != list(range(layers)):
+    first = modules[0].layer_idx if modules else 0
+    if [module.layer_idx for module in modules] != list(range(first, first + layers)):
         raise ModelLoadFailed(
             f"model type '{model.config.model_type}' is not supported: {len(modules)} attention modules"
             f" were found for {layers} layers"
@@ -86,7 +88,7 @@ class GenericDecoder(Decoder):
         self, model: PreTrainedModel, backend: AttentionBackend, caches: list[torch.Tensor]
     ) -> None:
         ALL_ATTENTION_FUNCTIONS.register(REGISTERED, _paged_attention)
-        for module, cache in zip(attention_modules(model), caches, strict=True):
+        for module, cache in zip(attention_modules(model, len(caches)), caches, strict=True):
             module.penstock_paged = (backend, cache)
         model.set_attn_implementation(REGISTERED)
         self._model: Any = model

@@ -66,8 +66,10 @@ def test_the_settings_of_generation_reach_the_runtime() -> None:
     assert (step.max_model_len, step.max_running) == (4096, 512)
     assert (step.cache_bytes, step.host_cache_bytes) == (3 * 2**29, 1024)
     assert (step.compute, read.generation.max_run_seconds) == ("Torch", 30)
-    split = config(model=CHAT, accelerator={"count": 4}, parallelism={"tensor": 4})
-    assert split.generation.step.tensor_parallel == 4
+    split = config(
+        model=CHAT, accelerator={"count": 8}, parallelism={"tensor": 4, "pipeline": 2}
+    ).generation.step
+    assert (split.tensor_parallel, split.pipeline_parallel, split.ranks) == (4, 2, 8)
     percent = config(model=CHAT, generation={"kvCache": {"freeMemoryPercent": 40}})
     assert percent.generation.step.cache_percent == 40
 
@@ -118,7 +120,7 @@ def mounted_at(folder: str, **spec: Any) -> list[dict[str, Any]]:
 
 def test_ranks_exchange_data_through_shared_memory_that_the_runtimes_64_mib_do_not_limit() -> None:
     memory = {"name": "penstock-shm", "emptyDir": {"medium": "Memory"}}
-    assert mounted_at("/dev/shm", parallelism={"tensor": 2}) == [memory]  # noqa: S108
+    assert mounted_at("/dev/shm", parallelism={"pipeline": 2}) == [memory]  # noqa: S108
     assert mounted_at("/dev/shm", parallelism={"tensor": 1}) == []  # noqa: S108
     own: dict[str, Any] = {
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}],

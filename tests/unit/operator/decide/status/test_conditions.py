@@ -40,7 +40,7 @@ def test_a_pool_with_several_devices_per_replica_reports_that_one_is_used() -> N
 
 def test_a_pool_with_a_rank_per_device_has_no_condition_on_them() -> None:
     several = {"resourceName": "nvidia.com/gpu", "count": 4}
-    plan = settled(pool=pool(accelerator=several, parallelism={"tensor": 4})).run()
+    plan = settled(pool=pool(accelerator=several, parallelism={"tensor": 2, "pipeline": 2})).run()
     assert "DevicesUsed" not in [condition.type for condition in known(plan.status.conditions)]
 
 

@@ -24,14 +24,16 @@ from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, quiet
 auto: Any = AutoModelForCausalLM
 
 
-def save_divisible(family: str, folder: Path) -> Path:
-    """Write a random model of `family` whose heads four ranks divide."""
+def save_divisible(family: str, folder: Path, layers: int = 2) -> Path:
+    """Write a random model of `family` with `layers`, whose heads four ranks divide."""
     quiet.disable_progress_bar()
     torch.manual_seed(0)
     config: Any = CONFIGS[family]
     kept = config.to_diff_dict()
     if family != "gpt2":
         kept["num_key_value_heads"] = 4
+    kept.pop("layer_types", None)
+    kept["n_layer" if family == "gpt2" else "num_hidden_layers"] = layers
     auto.from_config(type(config)(**kept)).save_pretrained(folder)
     return folder
 
@@ -57,10 +59,13 @@ class Led:
 @contextmanager
 def led(folder: Path, options: StepOptions) -> Iterator[Led]:
     """Open all ranks of `options`; at the end the followers must leave with the leader."""
-    forked, ranks = multiprocessing.get_context("forkserver"), options.tensor_parallel
+    forked, ranks = multiprocessing.get_context("forkserver"), options.ranks
     forked.set_forkserver_preload([__name__])  # torch is imported once for all followers
     with TemporaryDirectory() as meeting, closing(StepThread()) as thread:
-        seats = [RankSeat(rank, ranks, Path(meeting)) for rank in range(ranks)]
+        seats = [
+            RankSeat(rank, options.tensor_parallel, options.pipeline_parallel, Path(meeting))
+            for rank in range(ranks)
+        ]
         followers = [
             forked.Process(target=follow, args=(folder, options, seat), daemon=True)
             for seat in seats[1:]

@@ -9,7 +9,7 @@ import torch
 
 from penstock_runtime.engine.continuous.messages import Logprob, TokensEmitted
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.engine.continuous.steps.options import DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.steps.runner import ThreadRunner
 from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 from tests.unit.runtime.engine.continuous.fifo import FifoScheduler
@@ -24,27 +24,29 @@ OPTIONS = StepOptions(
     block_tokens=8,
     tensor_parallel=2,
 )
-QUICK = {("llama", 2), ("gpt2", 2), ("gemma3", 4)}
+QUICK = {("llama", 2, 1), ("gpt2", 1, 2), ("gemma3", 2, 2)}
 """The others take minutes."""
 GROUPS = [
     pytest.param(
         family,
-        ranks,
-        id=f"{family} over {ranks}",
-        marks=[] if (family, ranks) in QUICK else pytest.mark.long,
+        tensor,
+        stages,
+        id=f"{family} over {tensor} by {stages}",
+        marks=[] if (family, tensor, stages) in QUICK else pytest.mark.long,
     )
     for family in CONFIGS
-    for ranks in (2, 4)
+    for tensor, stages in ((2, 1), (4, 1), (1, 2), (2, 2))
 ]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("family", "ranks"), GROUPS)
+@pytest.mark.parametrize(("family", "tensor", "stages"), GROUPS)
 def test_every_id_is_the_references_under_any_schedule(
-    family: str, ranks: int, tmp_path: Path
+    family: str, tensor: int, stages: int, tmp_path: Path
 ) -> None:
-    folder = save_divisible(family, tmp_path)
-    with led(folder, replace(OPTIONS, tensor_parallel=ranks)) as opened:
+    folder = save_divisible(family, tmp_path, layers=3 if stages > 1 else 2)
+    options = replace(OPTIONS, tensor_parallel=tensor, pipeline_parallel=stages)
+    with led(folder, options) as opened:
         check(opened, folder)
 
 
@@ -85,3 +87,13 @@ def test_batch_invariant_bits_do_not_depend_on_batch_mates_or_chunks(tmp_path: P
     options = replace(OPTIONS, dtype=DType.FLOAT32, batch_invariant=True)
     with led(save_divisible("qwen3", tmp_path), options) as opened:
         assert bits(opened, cap=1, budget=64) == bits(opened, cap=4, budget=5)
+
+
+@pytest.mark.long
+def test_a_pipeline_has_the_bits_of_one_rank(tmp_path: Path) -> None:
+    folder = save_divisible("qwen3", tmp_path, layers=3)
+    options = replace(OPTIONS, dtype=DType.FLOAT32, tensor_parallel=1, compute=Compute.TORCH)
+    with led(folder, options) as opened:
+        expected = bits(opened, cap=4, budget=9)
+    with led(folder, replace(options, pipeline_parallel=2)) as opened:
+        assert bits(opened, cap=4, budget=9) == expected

@@ -2,6 +2,8 @@
 
 import json
 from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from penstock_runtime.engine.continuous.steps.options import Compute, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.engine.placement import RankSeat
 from penstock_runtime.models.decoders.load import stop_ids
 from penstock_runtime.models.decoders.ranks.layout import FAMILIES, rule_of
-from penstock_runtime.models.decoders.ranks.modules import WeightFiles, load_shard
+from penstock_runtime.models.decoders.ranks.modules import load_shard
 from penstock_runtime.models.decoders.ranks.open import rank_options
+from penstock_runtime.models.decoders.ranks.weights import WeightFiles
 from tests.unit.runtime.models.decoders.ranks.group_of_ranks import save_divisible
 from tests.unit.runtime.models.decoders.tiny_models import CONFIGS
 
@@ -22,15 +26,15 @@ auto: Any = AutoModelForCausalLM
 CPU = torch.device("cpu")
 
 
-class Seat:
-    """The number of a rank, of which no collective is called."""
+@dataclass
+class Group:
+    """The seat of a rank, of which no collective is called."""
 
-    def __init__(self, rank: int, ranks: int) -> None:
-        self.rank, self.ranks = rank, ranks
+    seat: RankSeat
 
 
-def shard(folder: Path, rank: int, ranks: int = 4) -> Any:
-    group: Any = Seat(rank, ranks)
+def shard(folder: Path, rank: int, tensor: int = 4, stages: int = 1) -> Any:
+    group: Any = Group(RankSeat(rank, tensor, stages, folder))
     config = AutoConfig.from_pretrained(folder)
     return load_shard(folder, config, torch.float32, CPU, group)
 
@@ -108,13 +112,34 @@ def test_missing_weights_are_refused_with_the_file(tmp_path: Path) -> None:
         shard(folder, 0)
 
 
+@pytest.mark.parametrize("family", CONFIGS)
+def test_the_stages_together_are_the_model_and_only_tied_embeddings_are_on_two(
+    family: str, tmp_path: Path
+) -> None:
+    folder = save_divisible(family, tmp_path, layers=4)
+    whole = auto.from_pretrained(folder, dtype=torch.float32)
+    stages = [dict(shard(folder, rank, 1, 3).named_parameters()) for rank in range(3)]
+    embedding, tied = whole.get_input_embeddings().weight, whole.config.tie_word_embeddings
+    for name, parameter in whole.named_parameters():
+        owners = [stage[name] for stage in stages if name in stage]
+        assert len(owners) == 1, name
+        assert torch.equal(owners[0], parameter), name
+    head = stages[0].get("lm_head.weight")
+    assert head is not None
+    assert torch.equal(head, embedding) == tied
+    assert [
+        sum(".input_layernorm" in name or ".ln_1." in name for name in stage) > 0
+        for stage in stages
+    ] == [True] * 3
+
+
 def test_a_rank_has_its_share_of_the_pods_memory() -> None:
     options = StepOptions(cache_bytes=100, host_cache_bytes=40, tensor_parallel=4)
-    own = rank_options(options, CPU)
+    own = rank_options(options, CPU, Fraction(1, 4))
     assert (own.cache_bytes, own.host_cache_bytes, own.compute) == (25, 10, Compute.TORCH)
-    assert rank_options(StepOptions(tensor_parallel=4), CPU).cache_bytes is None
+    assert rank_options(StepOptions(tensor_parallel=4), CPU, Fraction(1, 4)).cache_bytes is None
 
 
 def test_openvino_is_refused() -> None:
     with pytest.raises(ModelLoadFailed, match="OpenVINO runs in one rank"):
-        rank_options(StepOptions(compute=Compute.OPENVINO, tensor_parallel=2), CPU)
+        rank_options(StepOptions(compute=Compute.OPENVINO, tensor_parallel=2), CPU, Fraction(1, 2))
