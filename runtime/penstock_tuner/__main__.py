@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ NO_TEXT = (
     "the task of the model is TextGeneration, and the tuner sends Open Inference requests:"
     " compare settings of generation as a candidate, in shadow (docs/reference/policies.md)"
 )
+TERMINATED = 128 + signal.SIGTERM
 JOURNAL, RESULT, POLICY = "study.journal", "result.json", "policy.json"
 
 
@@ -52,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         tried = asyncio.run(tune(args, os.environ))
+    except asyncio.CancelledError:
+        return TERMINATED
     except (TunerError, OSError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")
         _event(args, Event(EventKind.ERROR, str(error)))
@@ -80,6 +84,7 @@ async def tune(args: argparse.Namespace, environ: Mapping[str, str]) -> list[Tri
     """
     if json.loads(environ[names.ENV_MODEL]).get("task") == Task.TEXT_GENERATION:
         raise TunerError(NO_TEXT)
+    _end_at_sigterm()
     args.folder.mkdir(parents=True, exist_ok=True)
     objective = TuningObjective(args.objective_ms, args.percent)
     seconds = args.objective_ms / 1000
@@ -120,6 +125,13 @@ async def tune(args: argparse.Namespace, environ: Mapping[str, str]) -> list[Tri
         return study.tried()
 
 
+def _end_at_sigterm() -> None:
+    """Stop the measured pod and end at SIGTERM, which process 1 of a container ignores without a handler."""
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
 def _requests(args: argparse.Namespace, described: Mapping[str, Any]) -> list[dict[str, Any]]:
     if args.request is not None:
         return [json.loads(args.request.read_text())]
@@ -152,11 +164,10 @@ def _resume(args: argparse.Namespace, study: Search) -> None:
     if args.resume is None or not args.resume.exists() or study.tried():
         return
     try:
-        used = study.restore(StudyRecord.read(args.resume.read_text(encoding="utf-8")))
+        record = StudyRecord.read(args.resume.read_text(encoding="utf-8"))
     except ValueError as error:
-        used = False
-        sys.stderr.write(f"{args.resume}: {error}\n")
-    if not used:
+        raise TunerError(f"{args.resume}: {error}: remove it to begin again") from error
+    if record.tried and not study.restore(record):
         note = (
             "earlier trials are of another model, objective, load or range: the study begins again"
         )

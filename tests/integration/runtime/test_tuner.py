@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from penstock_tuner.record import Event, EventKind, StudyRecord
 from tests.support.runtime.process import INHERITED_ENVIRONMENT
 
 EMULATED = "penstock_runtime.models.emulated:create"
@@ -57,6 +58,39 @@ def test_it_writes_the_front_and_a_candidate_and_a_second_run_has_nothing_left_t
     assert second.returncode == 0, second.stderr
     assert "batch_size" not in second.stderr
     assert read(tmp_path, "result.json") == results
+
+
+def test_terminated_it_ends_and_another_continues_from_its_lines(tmp_path: Path) -> None:
+    spec = model(a_milliseconds="20", c_milliseconds="2", max_rows="64")
+    words = [
+        "--objective-ms=30000",
+        "--minutes=0.2",
+        "--round-seconds=0.5",
+        "--clients=4",
+        "--events",
+    ]
+    record = tmp_path / "record.json"
+    argv = [sys.executable, "-m", "penstock_tuner", f"--folder={tmp_path / 'a'}", *words]
+    environ = {**INHERITED_ENVIRONMENT, "PENSTOCK_MODEL": spec, "OMP_NUM_THREADS": "1"}
+    kept = StudyRecord()
+    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            event = Event.read(line)
+            if event is not None and event.tried is not None:
+                kept = kept.with_trial(event.study, event.tried, event.spent_seconds)
+                running.terminate()
+        assert running.wait(60) == 143
+    assert kept.tried
+    record.write_text(kept.text())
+    second = tuner(tmp_path, spec, *words, f"--resume={record}")
+    assert second.returncode == 0, second.stderr
+    events = [Event.read(line) for line in second.stdout.splitlines()]
+    begun = next(each for each in events if each is not None and each.kind is EventKind.READY)
+    assert (begun.study, begun.spent_seconds) == (kept.study, kept.spent_seconds)
+    assert (
+        read(tmp_path, "result.json")["tried"][0]["batch_size"] == kept.tried[0].settings.batch_size
+    )
 
 
 def test_a_model_that_does_not_load_is_reported_with_the_pods_last_words(tmp_path: Path) -> None:
