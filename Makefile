@@ -187,6 +187,10 @@ bench-fit: setup ## Fit the simulator's service model from a run of the real run
 bench-control: setup ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick
 	@$(BIN)/python -m tests.bench.control --traces "$(TRACES)" $(OPTIONS)
 
+.PHONY: bench-valleys
+bench-valleys: setup ## GPU-hours of batch work in the valleys of a trace, and as ordinary requests: make bench-valleys TRACES=folder
+	@$(BIN)/python -m tests.bench.batches.valleys --traces "$(TRACES)" $(OPTIONS)
+
 .PHONY: bench-decide
 bench-decide: setup ## Time the operator's decide step with 10, 1,000 and 5,000 pools, and count its questions to Prometheus
 	@$(BIN)/python -m tests.bench.decide $(OPTIONS)

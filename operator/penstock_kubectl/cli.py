@@ -5,8 +5,11 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from penstock_operator.decide.spec.objectives import Target
+from penstock_simulator.scenario import LineBatch
 from penstock_tuner.options import counts, positive, words
 
+MAX_DIGITS = 8
+"""Digits of the lines of a simulated batch."""
 MAX_MILLISECONDS = 3_600_000
 MAX_LATE_SHARE = 0.5
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -61,6 +64,14 @@ def parser() -> argparse.ArgumentParser:
         "--startup-p90", type=duration, help="overrides the observed start-up time, e.g. 90s"
     )
     simulate.add_argument("--start", type=int, help="Ready replicas at the start")
+    simulate.add_argument(
+        "--batch",
+        type=line_batch,
+        action="append",
+        default=[],
+        metavar="LINES,DURATION",
+        help="batch work of this many lines, submitted at the start and due after this time, e.g. 50000,6h",
+    )
     simulate.add_argument(
         "--savings",
         action="store_true",
@@ -149,6 +160,20 @@ def _of_pool(command: argparse.ArgumentParser) -> None:
         "--prometheus", metavar="URL", help="default: from the pool's policies; Services in"
         " the cluster (http://name.namespace.svc:9090) are reached through the API server's proxy",
     )  # fmt: skip
+
+
+def line_batch(text: str) -> LineBatch:
+    """Return the batch of `LINES,DURATION`.
+
+    Raises:
+        ArgumentTypeError: the text has another form.
+    """
+    lines, _, until = text.partition(",")
+    if not (lines.isascii() and lines.isdigit() and len(lines) <= MAX_DIGITS and int(lines)):
+        raise argparse.ArgumentTypeError(
+            f"invalid batch {text!r}: expected lines and the time to their deadline, e.g. 50000,6h"
+        )
+    return LineBatch(int(lines), 0.0, duration(until))
 
 
 def duration(text: str) -> float:

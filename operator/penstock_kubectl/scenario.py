@@ -8,6 +8,7 @@ from penstock_kubectl.savings import ReplicaPrice, Saving
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.outcome import RunSummary
 from penstock_simulator.pods.routing import Times
+from penstock_simulator.scenario import LineBatch
 from penstock_simulator.simulation import RunRecord
 
 
@@ -26,6 +27,8 @@ class RecordedWorld:
     began: float
     """Start in Unix seconds."""
     seed: int
+    batches: tuple[LineBatch, ...] = ()
+    """Batch work, besides the arrivals."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def simulate(args: argparse.Namespace, console: Console) -> int:
         cases.append(case(name, subject, with_policies(subject, proposed), options))
     compared = _compare(args, world, cases, console)
     console.print(simulate_view.table(compared))
-    for line in simulate_view.savings(compared):
+    for line in simulate_view.notes(compared):
         console.print(line, soft_wrap=True)
     _write(args, console, compared)
     return 0
@@ -136,6 +136,7 @@ def _world(cluster: ClusterClient, subject: PoolContext, args: argparse.Namespac
     return RecordedWorld(
         subject, arrivals, source, service_of(subject, args.curve, sums),
         startup_p90(subject, args.startup_p90), max(start, 1), began, args.seed,
+        tuple(args.batch),
     )  # fmt: skip
 
 
@@ -235,7 +236,12 @@ def _baselines(
 def _scenario(world: RecordedWorld, subject: PolicyCase) -> Scenario:
     given = scenario(subject, world.service, world.startup_p90, world.start, world.seed)
     length = float(world.arrivals[-1])
-    return replace(given, warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length))
+    return replace(
+        given,
+        warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length),
+        batches=world.batches,
+        batch_work=subject.effective.batch_work,
+    )
 
 
 def _run(

@@ -1,6 +1,7 @@
 """Views of simulated cases: a table, a plot, and an HTML page with both. Does I/O: writes files."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from penstock_kubectl.scenario import Comparison, RecordedWorld
 from penstock_operator.decide.cost.prices import money
 from penstock_simulator import plot as picture
 from penstock_simulator.outcome import RunSummary
-from penstock_simulator.table import FIGURES, cells, grid
+from penstock_simulator.table import FIGURES, batch_line, cells, grid
 
 PICTURES = (".png", ".svg", ".pdf")
 HEADINGS = ("case", "law", "replicas", *FIGURES)
@@ -60,6 +61,24 @@ def savings(compared: Comparison) -> list[str]:
         return f"{money(compared.price.of(result))} {compared.price.currency}".strip()
 
     return [saving.sentence(amount) for saving in compared.savings]
+
+
+def notes(compared: Comparison) -> list[str]:
+    """Return what became of batch work, with its share of the cost, and what the law saved."""
+    each = devices(compared.world.subject)
+    work = [
+        f"{line}{_batch_cost(compared, result)}"
+        for result in compared.outcomes
+        if (line := batch_line(result, each)) is not None
+    ]
+    return work + savings(compared)
+
+
+def _batch_cost(compared: Comparison, result: RunSummary) -> str:
+    if compared.price is None or result.batch_work is None:
+        return ""
+    cost = money(compared.price.of(result) * Decimal(str(result.batch_work.share)))
+    return f", {cost} {compared.price.currency}".rstrip()
 
 
 def title(world: RecordedWorld) -> str:
@@ -142,14 +161,14 @@ def plot(path: Path, compared: Comparison) -> None:
 
 
 def _page(compared: Comparison, svg: str) -> str:
-    heading, notes = escape(title(compared.world)), escape(caption(compared))
+    heading, text = escape(title(compared.world)), escape(caption(compared))
     lines = _line("th", headings(compared.price)) + "".join(
         _line("td", row_cells) for row_cells in rows(compared)
     )
-    notes += "".join(f"<br>{escape(line)}" for line in savings(compared))
+    text += "".join(f"<br>{escape(line)}" for line in notes(compared))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{heading}</title>'
-        f"<style>{STYLE}</style><h1>{heading}</h1><table>{lines}</table><p>{notes}</p>{svg}</html>\n"
+        f"<style>{STYLE}</style><h1>{heading}</h1><table>{lines}</table><p>{text}</p>{svg}</html>\n"
     )
 
 

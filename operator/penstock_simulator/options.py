@@ -2,18 +2,26 @@
 
 import argparse
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from penstock_api.types.live import DEFAULT_PERCENT, Objective, ObjectiveMetric
+from penstock_api.types.live import DEFAULT_PERCENT, BatchWorkSpec, Objective, ObjectiveMetric
 from penstock_operator.decide.spec.effective import IDLE_SECONDS, MAX_HOLD_SECONDS
 from penstock_operator.decide.spec.law_settings import AllowedLateShares, LawSettings
 from penstock_operator.decide.spec.objectives import Target
 from penstock_operator.observed import SignalSource
 from penstock_simulator.arrivals import MEAN_REPLICAS
 from penstock_simulator.batch_time import ServiceModel
-from penstock_simulator.scenario import ClientBehavior, ColdStarts, Loss, Routing, Scenario
+from penstock_simulator.scenario import (
+    ClientBehavior,
+    ColdStarts,
+    LineBatch,
+    Loss,
+    Routing,
+    Scenario,
+)
 
 CURVE = (100.0, 10.0)
 """Illustrative curve in milliseconds, used for the simulated figures of docs/design/control-law.md#findings."""
@@ -120,6 +128,21 @@ def parser() -> argparse.ArgumentParser:
         default=None,
         help="use only this many seconds from the start of the trace",
     )
+    simulate.add_argument(
+        "--batch",
+        type=line_batch,
+        nargs="*",
+        default=[],
+        metavar="LINES,FROM,UNTIL",
+        help="batches of one-row lines, with the seconds of their submission and their expiry",
+    )
+    simulate.add_argument(
+        "--batch-replicas",
+        type=_count(0),
+        default=0,
+        metavar="N",
+        help="spec.batchWork.maxReplicas: replicas that the operator's laws may add for batches",
+    )
     simulate.add_argument("--json", type=Path, default=Path("build/simulate.json"))
     simulate.add_argument("--plot", type=Path, default=Path("build/simulate.png"))
     return command_line
@@ -157,6 +180,27 @@ def _pair(text: str) -> tuple[float, float]:
     return first, second
 
 
+def line_batch(text: str) -> LineBatch:
+    """Return the batch of `LINES,FROM,UNTIL`.
+
+    Raises:
+        ArgumentTypeError: the text has another form, or the batch expires before its submission.
+    """
+    lines, *times = text.split(",")
+    try:
+        begin, end = (float(time) for time in times)
+        batch = LineBatch(int(lines), begin, end)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be LINES,FROM,UNTIL: an integer and two times in seconds"
+        ) from None
+    if batch.lines < 1 or not 0 <= batch.submitted < batch.expires < inf:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must have at least one line, and FROM before UNTIL"
+        )
+    return batch
+
+
 def service(args: argparse.Namespace) -> ServiceModel:
     """Return the service model of the arguments."""
     a, c = (milliseconds / 1000.0 for milliseconds in args.curve)
@@ -192,6 +236,8 @@ def scenario(args: argparse.Namespace, seed: int) -> Scenario:
         clients=ClientBehavior(args.connections, timeout_seconds=_timeout(args)),
         loss=Loss(args.source, args.delay, args.jitter, args.loss, tuple(args.outage)),
         idle_seconds=args.idle,
+        batches=tuple(args.batch),
+        batch_work=BatchWorkSpec(max_replicas=args.batch_replicas) if args.batch else None,
         seed=seed,
     )
 

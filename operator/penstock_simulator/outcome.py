@@ -17,6 +17,21 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """Batch work of one run."""
+
+    batches: int
+    in_time: int
+    """Batches whose lines were all answered before they expired."""
+    lines: int
+    answered: int
+    share: float
+    """Lines of all rows that the pods served, 0 to 1."""
+    gpu_hours: float
+    """This share of the GPU-hours (docs/how-to/cost.md#what-batch-work-costs)."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """Summary figures of one run."""
 
@@ -40,6 +55,8 @@ class RunSummary:
     """Attainment that the objective requires."""
     met_start: int = 0
     """Requests after the warm-up that came at zero replicas and waited for a start."""
+    batch_work: BatchSummary | None = None
+    """None without batch work."""
 
     @property
     def attains(self) -> bool:
@@ -76,6 +93,23 @@ def outcome(run: RunRecord) -> RunSummary:
         reversals_per_hour=reversals(run.moments) / hours,
         target=run.scenario.target,
         met_start=sum(time >= warm for time in run.router.met_start),
+        batch_work=_batch_work(run) if run.scenario.batches else None,
+    )
+
+
+def _batch_work(run: RunRecord) -> BatchSummary:
+    """Return what became of the batches, and their share of the GPU-hours by rows served."""
+    results = run.backlog.results()
+    lines = run.fleet.total(lambda pod: sum(pod.engine.fills.values()))
+    rows = run.fleet.total(lambda pod: sum(pod.engine.lasts) - sum(pod.engine.firsts))
+    share = lines / max(lines + rows, 1)
+    return BatchSummary(
+        batches=len(results),
+        in_time=sum(ended <= batch.expires for batch, _, ended in results),
+        lines=sum(batch.lines for batch, _, _ in results),
+        answered=sum(answered for _, answered, _ in results),
+        share=share,
+        gpu_hours=share * run.fleet.gpu_seconds(run.end) / HOUR,
     )
 
 

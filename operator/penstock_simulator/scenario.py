@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from penstock_api.types.live import BatchWorkSpec
 from penstock_operator.decide.spec.effective import IDLE_SECONDS
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import SignalSource
@@ -64,6 +65,15 @@ class Loss:
     """(from, until) in seconds of the trace: no source answers at all."""
 
 
+@dataclass(frozen=True, slots=True)
+class LineBatch:
+    """A batch of lines of one row each; times are seconds of the trace."""
+
+    lines: int
+    submitted: float
+    expires: float
+
+
 class ImpossibleScenario(ValueError):
     """Settings that no pool can have."""
 
@@ -87,11 +97,19 @@ class Scenario:
     """Time excluded from attainment, but not from cost."""
     idle_seconds: int = IDLE_SECONDS
     """Time without a request after which the last replica goes, if `settings.min_replicas` is 0."""
+    batches: tuple[LineBatch, ...] = ()
+    """Batch work, which waits for places that requests leave."""
+    batch_work: BatchWorkSpec | None = None
+    """What the law may add for it; None: nothing."""
     seed: int = 1
     foresight: bool = False
     """Whether pods requested at t are Ready at t and billed from a cold start before; only for the bound."""
 
     def __post_init__(self) -> None:
+        if self.batches and self.routing is Routing.CENTRAL_QUEUE:
+            raise ImpossibleScenario(
+                f"batch work with {self.routing} routing: pods without queues take no lines; use {Routing.LEAST_REQUEST}"
+            )
         if self.settings.min_replicas == 0 and self.routing is not Routing.LEAST_REQUEST:
             raise ImpossibleScenario(
                 f"minReplicas 0 with {self.routing} routing: requests at zero would be lost; use {Routing.LEAST_REQUEST}, whose gateway holds them"

@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock_operator.decide.scaling.law import Law
 from penstock_simulator.baselines.fixed import Planned
+from penstock_simulator.batch_work import Backlog, LawWithBatchWork
 from penstock_simulator.pods.fleet import SimulatedFleet
 from penstock_simulator.pods.routing import Router, Times, router, slices
 from penstock_simulator.pods.scrape import Scraper, law_input
@@ -47,21 +48,25 @@ class RunRecord:
     arrivals: Times
     fleet: SimulatedFleet
     router: Router
+    backlog: Backlog
     moments: list[TickRecord] = field(default_factory=list)
     end: float = 0.0
     """End of the last request."""
 
 
 def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> RunRecord:
-    """Run `law` over `arrivals` (seconds, ascending, from 0) until the last request has ended."""
-    fleet = SimulatedFleet(scenario)
-    run = RunRecord(scenario, law.name, arrivals, fleet, router(scenario, fleet))
+    """Run `law` over `arrivals` (seconds, ascending, from 0) until the last request and batch have ended."""
+    backlog = Backlog(scenario.batches)
+    fleet = SimulatedFleet(scenario, backlog if scenario.batches else None)
+    run = RunRecord(scenario, law.name, arrivals, fleet, router(scenario, fleet), backlog)
     if scenario.settings.min_replicas == 0:
         law = LawAtZero(law, scenario.idle_seconds, lambda: len(run.router.without_pod))
+    if scenario.batches and scenario.batch_work is not None:
+        law = LawWithBatchWork(law, scenario.batch_work, backlog)
     scraper, state = Scraper(scenario), law.initial(EPOCH)
     horizon = float(arrivals[-1]) if len(arrivals) else 0.0
     now, index, seen = 0.0, 0, 0
-    while now <= horizon or run.router.waiting():
+    while now <= horizon or run.router.waiting() or backlog.unfinished(now):
         planned = isinstance(law, Planned)
         if not planned:
             scraper.scrape(fleet, now)
@@ -91,6 +96,7 @@ def _tick(run: RunRecord, law: Law[Any], state: object, scraper: Scraper, now: f
         fleet.set_cap(cap)
     wanted = min(max(decision.replicas, settings.min_replicas), settings.max_replicas)
     fleet.scale(wanted, now)
+    run.backlog.ready = len(fleet.ready(now))
     run.moments.append(
         TickRecord(
             time=now,

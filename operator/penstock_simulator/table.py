@@ -17,7 +17,19 @@ def table(title: str, outcomes: Sequence[RunSummary], fluid_gpu_hours: float) ->
     rows = [[run.law, *cells(run), f"{run.gpu_hours * per_fluid:.2f}"] for run in outcomes]
     caption = f"fluid bound {fluid_gpu_hours:.2f} GPU-h; attained is of all received requests"
     caption += "".join(f"\n{run.law}: {_held(run)}" for run in outcomes if run.met_start)
+    caption += "".join(f"\n{line}" for line in map(batch_line, outcomes) if line is not None)
     return grid(title, caption, ("law", *FIGURES, "x fluid"), rows, outcomes)
+
+
+def batch_line(run: RunSummary, devices: int = 1) -> str | None:
+    """Return a line about the batch work of a run; None without any."""
+    work = run.batch_work
+    if work is None:
+        return None
+    return (
+        f"{run.law}: {work.in_time} of {work.batches} batches in time, {work.answered} of {work.lines} lines;"
+        f" {100 * work.share:.1f} % of the rows, so {work.gpu_hours * devices:.2f} of {run.gpu_hours * devices:.2f} GPU-h"
+    )
 
 
 def _held(run: RunSummary) -> str:

@@ -19,8 +19,8 @@ class SimulatedEngine:
     """Records the batches of a pod; a batch is counted on the first read after its end."""
 
     __slots__ = (
-        "_counted", "_limit", "_overhead", "_sums", "completed", "counts", "ends", "firsts", "free_at", "good", "lasts",
-        "noise", "queue", "spent", "times",
+        "_counted", "_limit", "_overhead", "_sums", "completed", "counts", "ends", "fills", "firsts", "free_at", "good",
+        "lasts", "noise", "queue", "spent", "times",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +45,8 @@ class SimulatedEngine:
         self.lasts: list[int] = []
         self.ends: list[float] = []
         self.spent: list[float] = []
+        self.fills: dict[int, int] = {}
+        """Lines of batch work in a batch, by its index; batches without any are absent."""
         self._warm_up(max_rows)
 
     def _warm_up(self, max_rows: int) -> None:
@@ -71,9 +73,11 @@ class SimulatedEngine:
         sums[4] += rows * seconds
         sums[5] += seconds * seconds
 
-    def run(self, first: int, last: int, start: float) -> None:
-        """Run the requests [first, last) of the queue from `start`."""
-        seconds = self._seconds(last - first)
+    def run(self, first: int, last: int, start: float, lines: int = 0) -> None:
+        """Run the requests [first, last) of the queue, and lines of batch work, from `start`."""
+        seconds = self._seconds(last - first + lines)
+        if lines:
+            self.fills[len(self.ends)] = lines
         self.free_at = start + seconds
         self.firsts.append(first)
         self.lasts.append(last)
@@ -83,10 +87,10 @@ class SimulatedEngine:
     def settle(self, now: float) -> None:
         """Count the batches that are over by `now`."""
         over = len(self.ends) - (1 if self.free_at > now else 0)
-        counts, spent = self.counts, self.spent
+        counts, spent, fills = self.counts, self.spent, self.fills
         for batch in range(self._counted, over):
             seconds, first, last = spent[batch], self.firsts[batch], self.lasts[batch]
-            self._add(last - first, seconds)
+            self._add(last - first + fills.get(batch, 0), seconds)
             counts[bisect_left(BOUNDS, seconds)] += 1
             self.completed += last - first
             early = self.ends[batch] - self._limit
@@ -94,8 +98,12 @@ class SimulatedEngine:
         self._counted = max(over, self._counted)
 
     def running(self, now: float) -> int:
-        """Return the rows in the batch that runs at `now`."""
+        """Return the rows of requests in the batch that runs at `now`."""
         return self.lasts[-1] - self.firsts[-1] if self.free_at > now else 0
+
+    def lines_running(self, now: float) -> int:
+        """Return the lines of batch work in the batch that runs at `now`."""
+        return self.fills.get(len(self.ends) - 1, 0) if self.free_at > now else 0
 
     def busy_seconds(self, now: float) -> float:
         """Return the time spent in batches until `now`, including the running batch's part."""

@@ -6,7 +6,9 @@ from math import exp, log
 import numpy as np
 
 from penstock_simulator.batch_time import Noise
+from penstock_simulator.batch_work import Backlog
 from penstock_simulator.pods.engine import SimulatedEngine
+from penstock_simulator.pods.filled_pod import FilledPod
 from penstock_simulator.pods.pod import PodLimits, SimulatedPod
 from penstock_simulator.scenario import ColdStarts, Scenario
 
@@ -17,9 +19,11 @@ SETTLED_SECONDS = 3600.0
 class SimulatedFleet:
     """All pods of a run, past and present."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, backlog: Backlog | None = None) -> None:
+        """`backlog` is the batch work of the run."""
         settings = scenario.settings
         self._scenario = scenario
+        self._backlog = backlog
         self._starts = np.random.default_rng([scenario.seed, 1])
         self._limits = PodLimits(
             window_seconds=settings.max_queue_delay_milliseconds / 1000.0,
@@ -46,11 +50,18 @@ class SimulatedFleet:
             self._scenario.settings.size_max,
             self._scenario.objective_seconds,
         )
-        pod = SimulatedPod(index, created, ready_at, engine, self._limits)
+        pod = self._pod(index, created, ready_at, engine)
         pod.billed_from = billed_from
         pod.cap = self.cap or 1
         self.all.append(pod)
         self.live.append(pod)
+
+    def _pod(
+        self, index: int, created: float, ready_at: float, engine: SimulatedEngine
+    ) -> SimulatedPod:
+        if self._backlog is None:
+            return SimulatedPod(index, created, ready_at, engine, self._limits)
+        return FilledPod(index, created, ready_at, engine, self._limits, self._backlog)
 
     def set_cap(self, cap: int) -> None:
         """Publish a cap, which every pod applies from its next batch on."""

@@ -71,7 +71,7 @@ class Scraper:
             uid=pod.uid,
             time=EPOCH + now,
             waiting=pod.waiting(),
-            running=float(pod.engine.running(now)),
+            running=float(pod.engine.running(now) + pod.engine.lines_running(now)),
             requests_received=pod.received,
             rows_received=pod.received,
             curve=pod.engine.curve(),

@@ -290,3 +290,17 @@ def test_what_is_not_a_price_is_rejected(
     with pytest.raises(SystemExit):
         main(["simulate", "chat", "--price", amount])
     assert f"invalid price '{amount}'" in capsys.readouterr().err
+
+
+def test_batch_work_is_served_in_the_places_that_demand_leaves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--last", "10m", "--price", "2", "--json", str(tmp_path / "out.json")]
+    assert run(known(), tmp_path, "--batch", "4000,10m", *words) == 0
+    work = cases(tmp_path)["as it is"]["batch_work"]
+    assert (work["answered"], work["in_time"]) == (4000, 1)
+    said = capsys.readouterr().out
+    assert "as it is: 1 of 1 batches in time, 4000 of 4000 lines; " in said
+    with pytest.raises(SystemExit):
+        run(known(), tmp_path, "--batch", "many,6h")
+    assert "expected lines and the time to their deadline" in capsys.readouterr().err
