@@ -87,11 +87,10 @@ class BatchService:
         self.ready = True
 
     def status(self) -> dict[str, object]:
-        """Return what `/status` shows: the batches that have not ended, with their counts."""
+        """Return what `/status` shows without authentication: the batches that have not ended, with their counts and without tenants."""
         batches = [
             {
                 "id": batch.id,
-                "tenant": batch.tenant,
                 "model": batch.model,
                 "status": batch.status.value,
                 "created_at": batch.created_at,

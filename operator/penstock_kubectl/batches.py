@@ -31,7 +31,7 @@ def page(status: Mapping[str, Any], namespace: str, now: float) -> RenderableTyp
         models = ", ".join(status.get("models") or ()) or "none"
         return Text(f"no unfinished batch in {namespace}; models that can be used: {models}")
     table = Table(title=f"Batches of {namespace}", title_justify="left", box=None)
-    for name in ("batch", "tenant", "model", "status"):
+    for name in ("batch", "model", "status"):
         table.add_column(name, no_wrap=True)
     for name in COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
@@ -49,6 +49,6 @@ def _row(batch: Mapping[str, Any], now: float) -> tuple[str, ...]:
     needed = f"{left / seconds:.2f}" if in_progress and seconds > 0 else "-"
     until = datetime.fromtimestamp(expires, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (
-        batch["id"], batch["tenant"] or "-", batch["model"] or "-", batch["status"],
+        batch["id"], batch["model"] or "-", batch["status"],
         f"{counts['completed']}", f"{counts['failed']}", f"{counts['total']}", needed, until,
     )  # fmt: skip

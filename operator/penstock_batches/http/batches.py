@@ -1,6 +1,7 @@
 """The routes below `/v1/batches`."""
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from penstock_batches.http.files import FileRoutes, page
 from penstock_batches.records import BatchJob, Counts, Purpose, Status
 from penstock_batches.requests import ENDPOINTS
 from penstock_batches.store.base import Store
+
+log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 2**16
 BODY_SECONDS: Final = 30.0
@@ -119,6 +122,7 @@ class BatchRoutes:
             output_seconds=output_seconds,
         )
         await self._store.add_batch(batch)
+        log.info("batch submitted", extra={"batch": batch.id, "tenant": batch.tenant})
         self._changed()
         return json_response(batch_object(batch, Counts()))
 

@@ -40,7 +40,7 @@ class PodCollector(Collector):
         counters, load = self._pod.counters, self._pod.admission.load()
         yield _gauge(
             names.METRIC_REQUESTS_WAITING,
-            "Requests that wait for a batch, or for a slot among the running generations, including preempted ones.",
+            "Requests that wait for a batch, or for a slot among the running generations, including preempted ones; without batch work.",
             load.waiting,
         )
         yield _gauge(

@@ -14,7 +14,7 @@ NOW = 1_800_000_000.0
 
 def batch(id: str, status: str, expires: float, completed: int, total: int) -> dict[str, Any]:
     return {
-        "id": id, "tenant": "acme", "model": "chat", "status": status, "created_at": NOW - 10,
+        "id": id, "model": "chat", "status": status, "created_at": NOW - 10,
         "expires_at": expires, "counts": {"total": total, "completed": completed, "failed": 10},
     }  # fmt: skip
 
@@ -36,15 +36,15 @@ def test_the_batches_are_listed_by_their_deadlines(
     head, _, *rows = capsys.readouterr().out.splitlines()
     assert head.strip() == "Batches of team-a"
     cells = [row.split() for row in rows]
-    assert cells[0] == ["batch_1", "acme", "chat", "finalizing", "40", "10", "50", "-", "2027-01-15", "08:01", "UTC"]  # fmt: skip
-    assert cells[1][:7] == ["batch_2", "acme", "chat", "in_progress", "100", "10", "7310"]
+    assert cells[0] == ["batch_1", "chat", "finalizing", "40", "10", "50", "-", "2027-01-15", "08:01", "UTC"]  # fmt: skip
+    assert cells[1][:6] == ["batch_2", "chat", "in_progress", "100", "10", "7310"]
 
 
 def test_the_rate_that_is_needed_is_what_is_left_over_the_time_that_remains() -> None:
     table: Any = page({"batches": [batch("batch_2", "in_progress", NOW + 7200, 100, 7310)]}, "team-a", NOW)  # fmt: skip
-    assert list(table.columns[7].cells) == ["1.00"]
+    assert list(table.columns[6].cells) == ["1.00"]
     late: Any = page({"batches": [batch("batch_3", "in_progress", NOW - 1, 0, 20)]}, "team-a", NOW)
-    assert list(late.columns[7].cells) == ["-"]
+    assert list(late.columns[6].cells) == ["-"]
 
 
 def test_without_batches_the_models_are_named(

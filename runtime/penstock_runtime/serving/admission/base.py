@@ -132,10 +132,15 @@ class Admission(ABC):
         running = report.running if report else 0
         return max(0, self.submitted() - running)
 
+    @abstractmethod
+    def _batch_work_waiting(self) -> int:
+        """Return how many requests of batch work wait."""
+
     def load(self) -> PodLoad:
-        """Return the numbers of waiting and running requests."""
+        """Return the numbers of waiting and running requests; batch work that waits is no demand, and is left out."""
         waiting = self.waiting()
-        return PodLoad(waiting=waiting, running=self.submitted() - waiting)
+        demand = max(0, waiting - self._batch_work_waiting())
+        return PodLoad(waiting=demand, running=self.submitted() - waiting)
 
     def empty(self) -> bool:
         """Return whether no request is in the engine or prepared for it."""

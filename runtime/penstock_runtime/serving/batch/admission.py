@@ -144,3 +144,7 @@ class BatchAdmission(Admission):
     @override
     def _waiting_below(self, priority: int) -> int:
         return self._pending.classes.waiting_below(priority)
+
+    @override
+    def _batch_work_waiting(self) -> int:
+        return self._pending.classes.waiting_below(BATCH_CLASS - 1)

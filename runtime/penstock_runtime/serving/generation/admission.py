@@ -232,3 +232,8 @@ class GenerationAdmission(Admission):
     @override
     def _waiting_below(self, priority: int) -> int:
         return 0  # the generation engine preempts; nothing is displaced from its queue
+
+    @override
+    def _batch_work_waiting(self) -> int:
+        """Return the requests of batch work: of all requests they are the first to wait."""
+        return sum(pending.batch_work for pending in self._pending.values())

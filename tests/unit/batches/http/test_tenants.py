@@ -46,6 +46,10 @@ async def test_keys_of_one_tenant_share_and_another_tenant_sees_nothing(served: 
         )
         assert [each.id async for each in more.files.list()] == [uploaded.id]
         assert (await more.batches.retrieve(batch.id)).id == batch.id
+        service = served.service
+        await service.supervisor._look()
+        assert batch.id in str(service.status())
+        assert "search" not in str(service.status()), "the status needs no key"
         assert [each.id async for each in chat.files.list()] == []
         assert [each.id async for each in chat.batches.list()] == []
         for call in (

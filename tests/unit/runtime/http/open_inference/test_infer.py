@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock_api.names import BATCH_PRIORITY
+
 Call = Callable[..., dict[str, Any]]
 HEADER = "Inference-Header-Content-Length"
 pytestmark = pytest.mark.parametrize("fast_path", [True, False], ids=["fast", "aiohttp"])
@@ -129,6 +131,21 @@ async def test_an_error_of_the_model_is_500_and_the_next_request_is_served(
         assert "666 cannot be halved" in (await reply.json())["error"]
     async with await pod.infer(call()) as reply:
         assert reply.status == 200
+
+
+async def test_batch_work_that_waits_is_no_demand(pod: Any, call: Call, until: Any) -> None:
+    pod.model.gate.clear()
+    line = call(parameters={"priority": BATCH_PRIORITY})
+    sent = [asyncio.create_task(pod.infer(call()))]
+    await until(lambda: pod.pod.admission.load().running == 1)
+    sent += [asyncio.create_task(pod.infer(line)) for _ in range(2)]
+    await until(lambda: pod.pod.admission.waiting() == 2)
+    assert pod.pod.admission.load().model_dump() == {"waiting": 0, "running": 1}
+    sent.append(asyncio.create_task(pod.infer(call())))
+    await until(lambda: pod.pod.admission.waiting() == 3)
+    assert pod.pod.admission.load().waiting == 1
+    pod.model.gate.set()
+    assert [(await each).status for each in sent] == [200] * 4
 
 
 @pytest.mark.parametrize("how", ["parameter", "header"])

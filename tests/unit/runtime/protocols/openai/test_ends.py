@@ -180,6 +180,7 @@ def test_batch_work_has_a_quarter_of_the_queue_no_latencies_and_no_rows(serve: S
         assert int(rejected.headers["Retry-After"]) >= 1
         urgent = open_request(served, line | {"priority": 0})
         served.until(lambda: served.pod.admission.waiting() == 3)
+        assert served.pod.admission.load().waiting == 1, "lines that wait are no demand"
         running.close()
     served.until(lambda: served.pod.counters.ended[RequestOutcome.COMPLETED] == 3)
     latencies = served.pod.counters.request_seconds.buckets()
