@@ -7,6 +7,7 @@ from pathlib import Path
 import openai
 import pytest
 
+from penstock_batches.records import Counts
 from tests.support.batches.served import Served, api_only, settings
 
 KEYS = [
@@ -47,7 +48,7 @@ async def test_keys_of_one_tenant_share_and_another_tenant_sees_nothing(served: 
         assert [each.id async for each in more.files.list()] == [uploaded.id]
         assert (await more.batches.retrieve(batch.id)).id == batch.id
         service = served.service
-        await service.supervisor._look()
+        service.supervisor.active = [(each, Counts()) for each in await service.store.active()]
         assert batch.id in str(service.status())
         assert "search" not in str(service.status()), "the status needs no key"
         assert [each.id async for each in chat.files.list()] == []
