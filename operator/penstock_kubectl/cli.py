@@ -141,7 +141,12 @@ def _tune(tune: argparse.ArgumentParser) -> None:
     tune.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a picture of the front as .svg"
     )
-    tune.add_argument("--output", choices=["table", "json"], default="table", help="table if unset")
+    tune.add_argument(
+        "--output",
+        choices=["table", "json", "yaml"],
+        default="table",
+        help="table if unset; yaml is the policy alone",
+    )
     tune.add_argument(
         "--delete", action="store_true", help="remove the Job and its trials, and end"
     )

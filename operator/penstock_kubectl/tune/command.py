@@ -142,6 +142,8 @@ def _report(
         _apply(cluster, policy)
     if args.output == "json":
         sys.stdout.write(json.dumps(view.as_json(result, policy), indent=1) + "\n")
+    elif args.output == "yaml":
+        sys.stdout.write("" if policy is None else view.policy_text(policy))
     else:
         _print(args, result, policy, console)
     return 0 if policy is not None else 1

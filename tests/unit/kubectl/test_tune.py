@@ -114,6 +114,8 @@ def test_json_has_every_trial_and_apply_writes_the_policy(
     assert len(out["tried"]) == 3
     assert cluster.objects[POLICY] == out["policy"]
     assert any("policy prod has a candidate" in note for note in out["notes"])
+    assert run(cluster, tmp_path, "--output", "yaml") == 0
+    assert yaml.safe_load(capsys.readouterr().out) == out["policy"]
 
 
 def test_a_second_run_follows_the_same_job_and_measures_no_trial_twice(
