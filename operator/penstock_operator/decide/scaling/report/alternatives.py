@@ -82,7 +82,6 @@ def _verdict(
     if settings.objective_milliseconds is None:
         return Verdict.NOT_PREDICTED
     spare = settings.objective_milliseconds / 1000 - outlook.overhead_seconds
-    late = settings.late.request
-    if spare <= 0 or rho > predict.largest_rho(traffic, spare / tail, late):
+    if spare <= 0 or predict.late_share(traffic, spare / tail).at(rho) > settings.late.request:
         return Verdict.MISSES_OBJECTIVE
     return Verdict.MEETS_OBJECTIVE

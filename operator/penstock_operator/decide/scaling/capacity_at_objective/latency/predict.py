@@ -1,4 +1,4 @@
-"""Prediction of latency and of the largest utilization that meets the objective, from the table of a Markov chain. Pure."""
+"""Prediction of latency and of the share of late requests, from the table of a Markov chain. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -13,13 +13,12 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table im
     RHOS,
     TABLE,
 )
-from penstock_operator.decide.spec.objectives import LATE_SHARE
 
 BEYOND_P99 = 0.01
 MIN_RHO = 0.05
+"""Lowest utilization at which lateness is judged: that of nearly idle pods."""
 OVERLOADED = 1000
 """Utilization, in percent, above which shares are not cached."""
-STEPS = 10
 STEP = 0.03
 NODES = tuple((0.4 * step, exp(-0.5 * (0.4 * step) ** 2)) for step in range(-8, 9))
 """Points of a normal variable with their weights."""
@@ -61,23 +60,6 @@ def _at(curve: Sequence[float], rho: float) -> float:
     return _between(curve[place], curve[place + 1], share)
 
 
-def largest_rho(load: TrafficShape, limit: float, late: float = LATE_SHARE) -> float:
-    """Return the largest rho at which at most a share `late` of requests takes longer than `limit` t(cap); 0 if there is none.
-
-    Pods are unequally busy: a pod's rate is the mean times a gamma variable. A pod's latency is assumed to have an exponential
-    tail, P(latency > L) = 0.01 ^ (L / p99).
-    """
-    return _largest_rho(
-        TrafficShape(
-            round(load.intercept, 2),
-            _steps(load.dispersion),
-            round(load.unevenness, 3),
-        ),
-        _steps(limit),
-        late,
-    )
-
-
 class LateShares(dict[int, float]):
     """The share of requests that take longer than the limit, by utilization in percent, computed on access."""
 
@@ -108,9 +90,10 @@ def percent(rho: float) -> int:
 
 
 def late_share(load: TrafficShape, limit: float) -> LateShares:
-    """Return the share of requests that take longer than `limit` t(cap), by the same model as `largest_rho`.
+    """Return the share of requests that take longer than `limit` t(cap).
 
-    It is monotonic in utilization. As unevenness grows without bound it tends to 1 at any utilization; in a pool that is not
+    Pods are unequally busy: a pod's rate is the mean times a gamma variable. A pod's latency is assumed to have an exponential
+    tail, P(latency > L) = 0.01 ^ (L / p99). The share is monotonic in utilization. As unevenness grows without bound it tends to 1 at any utilization; in a pool that is not
     overloaded as a whole it is also monotonic in unevenness, up to the quadrature's error of a few percent below `SKEWED`.
     """
     intercept, dispersion = round(load.intercept, 2), _steps(load.dispersion)
@@ -168,30 +151,6 @@ def _of_requests(unevenness: float) -> tuple[tuple[float, float], ...]:
 def _steps(value: float) -> float:
     """Round to steps of about 3 %, so that small changes of traffic hit the caches."""
     return exp(round(log(value) / STEP) * STEP) if value > 0 else 0.0
-
-
-@lru_cache(maxsize=8192)
-def _largest_rho(load: TrafficShape, limit: float, late: float) -> float:
-    curve = _curve(load.intercept, load.dispersion)
-    if _late(curve, load.unevenness, MIN_RHO, limit) > late:
-        return 0.0
-    low, high = MIN_RHO, 1.0
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        if _late(curve, load.unevenness, middle, limit) <= late:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def _late(curve: Sequence[float], unevenness: float, rho: float, limit: float) -> float:
-    """Return the share of requests above the limit, over pods of all factors."""
-    late: float = sum(
-        weight * BEYOND_P99 ** (limit / _at(curve, rho * factor))
-        for factor, weight in _factors(unevenness)
-    )
-    return late
 
 
 @lru_cache(maxsize=1024)

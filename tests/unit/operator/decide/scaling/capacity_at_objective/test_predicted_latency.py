@@ -13,7 +13,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table im
 )
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
     TrafficShape,
-    largest_rho,
     late_share,
 )
 from tests.unit.operator.decide.scaling.capacity_at_objective import markov_chain
@@ -45,20 +44,14 @@ def test_burstier_traffic_waits_longer() -> None:
     assert latencies[0] < latencies[-1]
 
 
-def test_the_largest_utilisation_falls_with_bursts_unevenness_and_a_tighter_limit() -> None:
-    calm = largest_rho(TrafficShape(0.25, 0.03, 0.0), 2.2)
-    assert 0.8 < calm < 1
-    assert largest_rho(TrafficShape(0.25, 0.3, 0.0), 2.2) < calm
-    assert largest_rho(TrafficShape(0.25, 0.03, 0.1), 2.2) < calm
-    assert largest_rho(TrafficShape(0.25, 0.03, 0.0), 1.2) < calm
-    assert largest_rho(TrafficShape(0.25, 0.03, 0.0), 0.01) == 0
-
-
-def test_the_largest_utilisation_falls_with_the_share_that_may_be_late() -> None:
-    traffic = TrafficShape(0.25, 0.2, 0.05)
-    shares = [largest_rho(traffic, 2.4, late) for late in (0.1, 0.05, 0.01, 0.001)]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[0] > largest_rho(traffic, 2.4) == shares[2] > shares[3]
+def test_more_requests_are_late_with_bursts_unevenness_load_and_a_tighter_limit() -> None:
+    calm = late_share(TrafficShape(0.25, 0.03, 0.0), 2.2).at(0.8)
+    assert 0 < calm < 0.01
+    assert late_share(TrafficShape(0.25, 0.3, 0.0), 2.2).at(0.8) > calm
+    assert late_share(TrafficShape(0.25, 0.03, 0.1), 2.2).at(0.8) > calm
+    assert late_share(TrafficShape(0.25, 0.03, 0.0), 1.2).at(0.8) > calm
+    assert late_share(TrafficShape(0.25, 0.03, 0.0), 2.2).at(0.95) > calm
+    assert late_share(TrafficShape(0.25, 0.03, 0.0), 0.01).at(0.05) > 0.9
 
 
 @pytest.mark.parametrize("unevenness", [2.0, 20.0, 85.0, 100.0, 110.0, 1e4, 1e9])
@@ -79,12 +72,11 @@ def test_traffic_of_one_pod_among_many_is_late_at_any_load() -> None:
     assert shares == sorted(shares)
     assert shares[0] > 0.8
     assert 0.98 < shares[-1] <= 1
-    assert largest_rho(TrafficShape(0.25, 0.2, 110.0), 2.4) == 0
 
 
 def test_even_traffic_meets_the_limit_at_the_tabulated_utilisation() -> None:
-    limit = predict.p99(0.4, 0.1, 0.7)
-    assert largest_rho(TrafficShape(0.4, 0.1, 0.0), limit) == pytest.approx(0.7, abs=0.02)
+    shares = late_share(TrafficShape(0.4, 0.1, 0.0), predict.p99(0.4, 0.1, 0.7))
+    assert shares.at(0.68) < 0.01 < shares.at(0.72)
 
 
 def test_arrivals_keep_their_mean_and_variance() -> None:

@@ -116,14 +116,6 @@ def test_lateness_of_traffic_on_one_of_many_pods_is_nearly_all(
     assert late_share(TrafficShape(intercept, dispersion, 1e7), limit).at(rho) > 0.99
 
 
-@holds(traffic=TRAFFIC, limits=st.tuples(LIMIT, LIMIT))
-def test_the_largest_utilisation_is_one_and_rises_with_the_limit(
-    traffic: TrafficShape, limits: tuple[float, float]
-) -> None:
-    low, high = (predict.largest_rho(traffic, limit) for limit in sorted(limits))
-    assert 0 <= low <= high < 1
-
-
 @holds(
     traffic=TRAFFIC,
     limit=LIMIT,
