@@ -46,7 +46,6 @@ def decided(observed: LawInput, replicas: int, cap: int | None, *, seen: bool = 
         replicas=bounded,
         cap_term="Fixed",
         replicas_term="Baseline",
-        message=f"replicas {bounded}",
         observations=UNSEEN,
         metrics_available=seen,
     )

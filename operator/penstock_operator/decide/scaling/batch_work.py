@@ -12,7 +12,7 @@ from penstock_api.batch_rate import required_rate
 from penstock_api.types.live import BatchWorkSpec
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTILIZATION
 from penstock_operator.decide.scaling.law import BatchWorkPlan, Decision
-from penstock_operator.decide.scaling.reasons import ReplicasReason, counted
+from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import BatchLoad
 
@@ -74,10 +74,4 @@ def _with_replicas(decision: Decision, plan: BatchWorkPlan, total: int) -> Decis
         f"{plan.lines_left} lines of batches need {plan.rate:.1f} lines/s to end in time, {plan.replicas:.1f} replicas;"
         f" {counted(plan.added)} added to {total - plan.added}"
     )
-    return decision._replace(
-        replicas=total,
-        replicas_term=ReplicasReason.BATCH_WORK,
-        replicas_why=why,
-        message=f"cap {decision.cap}: {decision.cap_why}; replicas {total}: {why}",
-        hold_until=None,
-    )
+    return decision.with_count(ReplicasMove(total, ReplicasReason.BATCH_WORK, why))

@@ -19,7 +19,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityA
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.guard import guarded_step
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
-from penstock_operator.decide.scaling.reasons import ReplicasReason
+from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
 from penstock_operator.decide.scaling.report import status
 from penstock_operator.decide.scaling.report.conditions import (
     REPLICAS_IGNORED,
@@ -183,7 +183,8 @@ def propose(
 
     step = guarded_step(law, begin, observed, now, 0 if before is None else before.failures)
     if effective.scaling_mode is ScalingMode.MANUAL:
-        decision = _manual(step.decision, base)
+        why = f"spec.replicas is {base}"
+        decision = step.decision.with_count(ReplicasMove(base, ReplicasReason.MANUAL, why))
     else:
         decision = batch_step(step.decision, effective.batch_work, effective.law, view.batches, now)
     activity = None
@@ -306,18 +307,6 @@ def _pod(
 
 def _continues(state: ScalingState, effective: EffectiveSpec, now: float) -> bool:
     return state.algorithm == effective.algorithm and 0 <= now - state.time <= FORGET_SECONDS
-
-
-def _manual(decision: Decision, replicas: int) -> Decision:
-    """Return the decision in mode Manual, in which `spec.replicas` sets the count."""
-    why = f"spec.replicas is {replicas}"
-    return decision._replace(
-        replicas=replicas,
-        replicas_term=ReplicasReason.MANUAL,
-        replicas_why=why,
-        message=f"cap {decision.cap}: {decision.cap_why}; replicas {replicas}: {why}",
-        hold_until=None,
-    )
 
 
 def _acted(effective: EffectiveSpec, decision: Decision, observed: LawInput, granted: int) -> str:

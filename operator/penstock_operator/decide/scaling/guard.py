@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 from penstock_operator.decide.scaling import law_memory
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawObservations
-from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
+from penstock_operator.decide.scaling.reasons import (
+    CapMove,
+    CapReason,
+    ReplicasMove,
+    ReplicasReason,
+)
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
 from penstock_operator.observed import SignalSource
@@ -62,14 +67,9 @@ def _unchanged(failure: LawFailure) -> Decision:
         observed.settings.size_min if observed.cap is None else observed.cap, observed.settings
     )
     replicas = clamp_replicas(observed.replicas, observed.settings)
-    return Decision(
-        cap=cap,
-        replicas=replicas,
-        cap_term=CapReason.LAW_FAILED,
-        replicas_term=ReplicasReason.LAW_FAILED,
-        message=f"cap {cap}, replicas {replicas}: {why}",
-        observations=MISSING,
-        metrics_available=observed.signals.source is not SignalSource.NONE,
-        cap_why=why,
-        replicas_why=why,
+    decision = Decision.of(
+        CapMove(cap, CapReason.LAW_FAILED, why),
+        ReplicasMove(replicas, ReplicasReason.LAW_FAILED, why),
+        MISSING,
     )
+    return decision._replace(metrics_available=observed.signals.source is not SignalSource.NONE)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
+from penstock_operator.decide.scaling.reasons import CapMove, ReplicasMove
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import OfferedDemand, PoolSignals, UtilizationSource
 
@@ -173,20 +174,39 @@ class Decision(NamedTuple):
     replicas: int
     cap_term: str
     replicas_term: str
-    message: str
     observations: LawObservations
     metrics_available: bool
     """Whether signals are usable at this tick (docs/design/control-law.md#data)."""
     hold_until: float | None = None
     cap_why: str = ""
-    """A clause on the cap alone; `message` has both."""
+    """A clause on the cap."""
     replicas_why: str = ""
-    """A clause on the count alone."""
+    """A clause on the count."""
     demands: tuple[ReplicaDemand, ...] = ()
     """The count that each term demands."""
     outlook: DemandOutlook | None = None
     batch_work: BatchWorkPlan | None = None
     """Batch work; None without any, or while it is unknown."""
+
+    @classmethod
+    def of(cls, cap: CapMove, count: ReplicasMove, observations: LawObservations) -> "Decision":
+        """Return the decision from signals for a cap and a count."""
+        decided = cls(cap.cap, 0, cap.term, "", observations, metrics_available=True)
+        return decided._replace(cap_why=cap.why).with_count(count)
+
+    def with_count(self, count: ReplicasMove) -> "Decision":
+        """Return the decision with another count."""
+        return self._replace(
+            replicas=count.replicas,
+            replicas_term=count.term,
+            replicas_why=count.why,
+            hold_until=count.hold_until,
+        )
+
+    @property
+    def message(self) -> str:
+        """Return one sentence on the cap and the count."""
+        return f"cap {self.cap}: {self.cap_why}; replicas {self.replicas}: {self.replicas_why}"
 
 
 State = TypeVar("State")

@@ -11,7 +11,7 @@ from penstock_api.types.live import ScalingMode
 from penstock_operator.decide.manifests.service import own_service
 from penstock_operator.decide.route import RouteStep, live_route
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_operator.decide.scaling.reasons import ReplicasReason, counted
+from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import GatewayView, PodSample, PoolView
 
@@ -67,18 +67,18 @@ def zero_step(
         if gateway.held_requests:
             requests = gateway.held_requests
             why = f"the gateway holds {requests} request{'s' if requests > 1 else ''}"
-            return _with_count(
-                decision, max(decision.replicas, 1), ReplicasReason.REQUESTS_HELD, why
-            )
+            count = max(decision.replicas, 1)
+            return decision.with_count(ReplicasMove(count, ReplicasReason.REQUESTS_HELD, why))
         why = "no request came; the first that the gateway holds starts a replica"
-        return _with_count(decision, 0, ReplicasReason.IDLE, why)
+        return decision.with_count(ReplicasMove(0, ReplicasReason.IDLE, why))
     if observed.replicas > 1 or decision.replicas > 1:
         return decision
     if activity.now - activity.last < idle_seconds or not _is_quiet(
         observed, gateway, activity.now
     ):
         return decision
-    return _with_count(decision, 0, ReplicasReason.IDLE, f"no request came for {idle_seconds} s")
+    why = f"no request came for {idle_seconds} s"
+    return decision.with_count(ReplicasMove(0, ReplicasReason.IDLE, why))
 
 
 def is_routed(view: PoolView) -> bool:
@@ -107,14 +107,3 @@ def _is_quiet(observed: LawInput, gateway: GatewayView, now: float) -> bool:
 def _newest(observed: LawInput) -> dict[str, PodSample]:
     ordered = sorted(observed.signals.samples, key=lambda sample: sample.time)
     return {sample.uid: sample for sample in ordered}
-
-
-def _with_count(decision: Decision, replicas: int, term: ReplicasReason, why: str) -> Decision:
-    message = f"cap {decision.cap}: {decision.cap_why}; {counted(replicas)}: {why}"
-    return decision._replace(
-        replicas=replicas,
-        replicas_term=term,
-        replicas_why=why,
-        message=message,
-        hold_until=None,
-    )

@@ -116,7 +116,7 @@ def _blind(tick: Tick) -> Decision:
     why = "signals are absent"
     cap = _held_cap(tick, CapReason.SIGNALS_ABSENT, why)
     move = _held_count(tick, ReplicasReason.SIGNALS_ABSENT, why)
-    return _decision(tick, cap, move)._replace(metrics_available=False)
+    return Decision.of(cap, move, _observations(tick))._replace(metrics_available=False)
 
 
 def _without_curve(state: CapacityState, tick: Tick) -> Decision:
@@ -130,7 +130,7 @@ def _without_curve(state: CapacityState, tick: Tick) -> Decision:
         granted = max(min(needed, settings.max_replicas), move.replicas)
         move = ReplicasMove(granted, ReplicasReason.QUEUE_DEPTH, text)
     cap = _unproven_cap(state, tick) or _held_cap(tick, CapReason.CURVE_UNKNOWN, why)
-    return _decision(tick, cap, move)
+    return Decision.of(cap, move, _observations(tick))
 
 
 def _unproven_cap(state: CapacityState, tick: Tick) -> CapMove | None:
@@ -176,12 +176,14 @@ def _decided(
     state, inputs = _count_input(state, tick, curve, news=news)
     if inputs is None:
         why = "too few samples for a rate yet"
-        return state, _decision(tick, cap, _held_count(tick, ReplicasReason.STEADY, why))
+        return state, Decision.of(
+            cap, _held_count(tick, ReplicasReason.STEADY, why), _observations(tick)
+        )
     need = largest_need(inputs)
     hold = hold_seconds(tick.observed.settings, tick.startup_seconds)
     state = state._replace(counting=record_need(state.counting, need.with_margin, hold, tick.now))
     move = next_count(state.counting, inputs, need, tick.now)
-    decision = _decision(tick, cap, move)
+    decision = Decision.of(cap, move, _observations(tick))
     return state, decision._replace(
         observations=_with_plan(decision.observations, state, curve, inputs),
         demands=tuple(ReplicaDemand(need.term, need.exact) for need in needs(inputs)),
@@ -276,21 +278,6 @@ def _judged(state: CapacityState, tick: Tick) -> bool:
     begun = state.forecaster.begun
     own = begun is not None and tick.now - begun > tick.startup_seconds
     return free and feasible and own
-
-
-def _decision(tick: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
-    return Decision(
-        cap=cap.cap,
-        replicas=replicas.replicas,
-        cap_term=cap.term,
-        replicas_term=replicas.term,
-        message=f"cap {cap.cap}: {cap.why}; replicas {replicas.replicas}: {replicas.why}",
-        observations=_observations(tick),
-        metrics_available=True,
-        hold_until=replicas.hold_until,
-        cap_why=cap.why,
-        replicas_why=replicas.why,
-    )
 
 
 def _observations(tick: Tick) -> LawObservations:

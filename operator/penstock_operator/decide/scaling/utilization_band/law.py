@@ -214,19 +214,8 @@ def _replicas(state: BandState, tick: _Tick) -> ReplicasMove:
 
 def _decision(tick: _Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
     observations = _observations(tick)
-    return Decision(
-        cap=cap.cap,
-        replicas=replicas.replicas,
-        cap_term=cap.term,
-        replicas_term=replicas.term,
-        message=f"cap {cap.cap}: {cap.why}; replicas {replicas.replicas}: {replicas.why}",
-        observations=observations,
-        metrics_available=tick.available,
-        hold_until=replicas.hold_until,
-        cap_why=cap.why,
-        replicas_why=replicas.why,
-        outlook=_outlook(observations),
-    )
+    decision = Decision.of(cap, replicas, observations)
+    return decision._replace(metrics_available=tick.available, outlook=_outlook(observations))
 
 
 def _observations(tick: _Tick) -> LawObservations:

@@ -46,7 +46,6 @@ def decision(replicas: int, need: float | None, each: float | None) -> Decision:
         replicas=replicas,
         cap_term="Objective",
         replicas_term="Forecast",
-        message="cap 8: c; replicas: r",
         observations=NO_OBSERVATIONS._replace(capacity_per_replica=each),
         metrics_available=True,
         demands=() if need is None else (ReplicaDemand("Forecast", need),),

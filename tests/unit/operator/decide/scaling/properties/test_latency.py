@@ -163,7 +163,7 @@ def test_alternatives_are_judged_whatever_the_outlook(
     outlook: DemandOutlook, replicas: int, cap: int, objective: int | None
 ) -> None:
     decision = Decision(
-        cap, replicas, "", "", "", NOTHING_SEEN, metrics_available=True, outlook=outlook
+        cap, replicas, "", "", NOTHING_SEEN, metrics_available=True, outlook=outlook
     )
     for alternative in alternatives(decision, law_settings(objective_milliseconds=objective)):
         assert isfinite(alternative.utilization)
