@@ -1,4 +1,4 @@
-"""`CapacityAtObjective` on the cluster: the cap bridges a start, and bad signals cause no wrong-way move."""
+"""`CapacityAtObjective` on the cluster: replicas follow a step while the cap stays, and bad signals cause no wrong-way move."""
 
 import asyncio
 from itertools import pairwise
@@ -25,11 +25,13 @@ SLOW_START = {
         "arguments": {"a_milliseconds": "50", "c_milliseconds": "20", "load_seconds": "15"},
     }},
 }  # fmt: skip
-"""Two batches of 10 rows fit the objective, at 40 rows/s; a batch of 26 rows takes all of it."""
+"""Two batches of 10 rows fit the objective, at 40 rows/s."""
+TOLERANCE = 1.3
+"""Tolerance of the fit, and with it of the plan, as a factor."""
 
 
 @pytest.mark.long
-async def test_the_cap_bridges_a_start_replicas_follow_and_the_cap_returns(
+async def test_replicas_follow_a_step_and_the_cap_stays_as_planned(
     make_pool: MakePool, figure: Figure
 ) -> None:
     pool = make_pool(model=SLOW_START, scaling=SCALING, batching=BATCHING, objectives=OBJECTIVES)
@@ -39,32 +41,32 @@ async def test_the_cap_bridges_a_start_replicas_follow_and_the_cap_returns(
         await asyncio.to_thread(until, "a planned cap", lambda: _cap(pool) > 5, seconds=60)
         planned = _cap(pool)
         await load.set_rate(70)
-        seen = await _observed(pool, planned)
+        seen = await _observed(pool)
         await load.set_rate(3)
         await asyncio.to_thread(pool.await_ready, 1, seconds=240)
-    bridged = [cap for cap, ready, wanted in seen if ready < wanted and cap > planned]
-    assert bridged, f"planned {planned}, seen {seen}"
+    caps = [cap for cap, _, _ in seen]
+    assert max(caps) <= TOLERANCE * planned, f"planned {planned}, seen {seen}"
     counts = [wanted for _, _, wanted in seen]
     assert all(after >= before for before, after in pairwise(counts)), counts
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     figure(
-        f"load 5 -> 70 -> 3 requests/s: cap {planned}, {max(bridged)} while replicas started, {seen[-1][0]} after;"
+        f"load 5 -> 70 -> 3 requests/s: cap {planned}, then {min(caps)} to {max(caps)};"
         f" {counts[-1]} replicas; lost {load.final.lost} of {load.final.sent}"
     )
 
 
-async def _observed(pool: PoolHandle, planned: int) -> list[tuple[int, int, int]]:
-    """Record (cap, ready, desired) until more replicas are Ready and the cap is back."""
+async def _observed(pool: PoolHandle) -> list[tuple[int, int, int]]:
+    """Record (cap, ready, desired) until more replicas are Ready."""
     seen: list[tuple[int, int, int]] = []
 
     def settled() -> bool | str:
         status = pool.status()
         observed = (_cap(pool), status.get("readyReplicas", 0), status.get("desiredReplicas", 1))
         seen.extend([observed] if not seen or seen[-1] != observed else [])
-        cap, ready, wanted = observed
-        return (wanted > 1 and ready >= wanted and cap <= 1.3 * planned) or str(observed)
+        _, ready, wanted = observed
+        return (wanted > 1 and ready >= wanted) or str(observed)
 
-    await asyncio.to_thread(until, "replicas Ready, and the cap back", settled, seconds=150)
+    await asyncio.to_thread(until, "replicas Ready", settled, seconds=150)
     return seen
 
 

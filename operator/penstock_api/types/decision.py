@@ -68,7 +68,7 @@ class ScalingStatus(ApiModel):
     batch_work: BatchWorkStatus | None = None
     """Batch work of the pool; absent without spec.batchWork, or while its batch service does not answer."""
     planned_cap: Count | None = None
-    """Cap for which capacity is planned; the published cap may exceed it as a bridge."""
+    """Cap for which capacity is planned."""
     rows_per_second_per_replica: Decimal | None = None
     """Capacity of one replica at the planned cap."""
     effective_utilization_percent: Decimal | None = None

@@ -8,14 +8,12 @@ from importlib import import_module
 from typing import Any
 
 from penstock_operator.decide.scaling.capacity_at_objective import state
-from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan
 from penstock_operator.decide.scaling.capacity_at_objective.capacity import startup
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Outlook
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     ForecastErrors,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
-from penstock_operator.decide.scaling.reasons import CapReason
 from penstock_operator.decide.scaling.signals.counters import per_second
 from tests.bench.control.sensitivity import LAW_PACKAGE, law_modules
 
@@ -63,10 +61,6 @@ def _smoothed_but(**fixed: float) -> Callable[..., CapacityState]:
     return lambda *args: _smooth(*args)._replace(**fixed)  # type: ignore[arg-type]
 
 
-def _raised_at_once(plan: BatchPlan, best: int, term: CapReason, _: Any, now: float) -> BatchPlan:
-    return plan._replace(cap=best, term=term, raised=now)
-
-
 def _all_errors(errors: ForecastErrors, _: float) -> list[float]:
     return sorted(error.by for error in errors.latest)
 
@@ -98,15 +92,9 @@ PARTS: Mapping[str, Part] = {
     "imbalance": Part("state.smooth", _smoothed_but(imbalance=1.0)),
     "dispersion": Part("state.smooth", _smoothed_but(dispersion=1.0)),
     "smoothing of the three": Part("state.SMOOTHING_SECONDS", 1e-9),
-    "bridge": Part(
-        "batch_cap._bridged",
-        _unchanged,
-        ("batch_cap._longest_bridge", "batch_cap._bridge_target"),
-    ),
     "back-off of the cap": Part(
         "batch_cap._backed_off", _unchanged, kept="a device slower than its curve"
     ),
-    "slow rise of the cap": Part("batch_cap._raised", _raised_at_once),
     "dead band of the cap": Part("batch_cap.DEAD_BAND", 0.0),
     "dead band of the count": Part("replicas.DEAD_BAND", 0.0),
     "panic": Part("replicas._panic", _always(None), kept="the first token of pools that generate"),

@@ -8,12 +8,7 @@ from types import ModuleType
 LAW_PACKAGE = "penstock_operator.decide.scaling.capacity_at_objective"
 FACTORS = (0.75, 1.25)
 DEFAULTS = (
-    *(
-        "batch_cap.SPARE",
-        "batch_cap.UP_SECONDS",
-        "batch_cap.DOWN_SECONDS",
-        "batch_cap.BACK_OFF",
-    ),
+    *("batch_cap.SPARE", "batch_cap.DEAD_BAND", "batch_cap.BACK_OFF"),
     *("replicas.UTILIZATION", "replicas.BUSY", "replicas.DEAD_BAND"),
     *("replicas.MIN_HOLD_SECONDS", "replicas.HOLD_STARTUPS"),
     *("capacity.batch_curves.HALF_LIFE_SECONDS", "capacity.batch_curves.PRIOR_BATCHES"),

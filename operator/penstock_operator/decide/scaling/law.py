@@ -157,7 +157,7 @@ class LawObservations(NamedTuple):
     predicted_p99_seconds: float | None = None
     """Of a request's latency, at the present demand and count."""
     planned_cap: int | None = None
-    """The cap that capacity is planned with; the published one may bridge above it."""
+    """The cap that capacity is planned with."""
     curve: CurveInUse | None = None
     forecast_miss: float | None = None
     """Measured demand minus the demand forecast one start-up ago, in rows a second."""

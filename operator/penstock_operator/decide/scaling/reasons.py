@@ -24,7 +24,6 @@ class CapReason(StrEnum):
     KNEE = "Knee"
     BACK_OFF = "BackOff"
     MEASURED_RANGE = "MeasuredRange"
-    BRIDGE = "Bridge"
     CURVE_UNKNOWN = "CurveUnknown"
     SIGNALS_ABSENT = "SignalsAbsent"
     LAW_FAILED = "LawFailed"

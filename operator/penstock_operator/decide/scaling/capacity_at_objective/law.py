@@ -170,7 +170,7 @@ def _decided(
 ) -> tuple[CapacityState, Decision]:
     state = smooth(state, tick.load, tick.now) if news else state
     state = state._replace(off_curve=off_curve(state.off_curve, tick.settled, curve))
-    plan_input = _plan_input(state, tick, curve)
+    plan_input = _plan_input(tick, curve)
     state = state._replace(plan=next_plan(state.plan, plan_input, tick.now))
     cap = cap_move(state.plan, plan_input)
     state, inputs = _count_input(state, tick, curve, news=news)
@@ -191,15 +191,12 @@ def _decided(
     )
 
 
-def _plan_input(state: CapacityState, tick: Tick, curve: CapacityModel) -> PlanInput:
+def _plan_input(tick: Tick, curve: CapacityModel) -> PlanInput:
     return PlanInput(
         settings=tick.observed.settings,
         model=curve,
         memory_bound=tick.observed.memory_bound,
-        settled=state.settled_since is not None,
         settled_tail_seconds=tick.settled.batch_tail_seconds,
-        starting=tick.demand.ready < tick.observed.replicas,
-        backlog_per_pod=tick.load.backlog / max(tick.demand.sampled, 1),
     )
 
 
@@ -239,7 +236,7 @@ def _count_input(
             rate,
             tick.load.newest if tick.load.newest is not None else rate,
             felt=busy > FELT,
-            judged=_judged(state, tick) and state.plan.bridge is None,
+            judged=_judged(state, tick),
             overlapping=tick.load.overlapping,
         )
         forecaster, ahead = forecast.advance(state.forecaster, sample, horizon, tick.now)

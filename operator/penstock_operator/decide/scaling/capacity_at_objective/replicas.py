@@ -1,7 +1,6 @@
 """The replica count of CapacityAtObjective. Pure.
 
-Up at once, to the largest need; down only to the largest need of the whole hold. All needs use mu(b_plan), never the live or
-bridged cap. Where lateness is not predicted, which accounts for unequally busy pods, demand is scaled as if every pod were as
+Up at once, to the largest need; down only to the largest need of the whole hold. All needs use mu(b_plan), never the live cap. Where lateness is not predicted, which accounts for unequally busy pods, demand is scaled as if every pod were as
 busy as the busiest.
 """
 

@@ -1,11 +1,10 @@
-"""Batch cap b* and bridge (docs/design/control-law.md#batch-cap): two batches fit the objective, and a backlog is worth longer ones."""
+"""Batch cap b* (docs/design/control-law.md#batch-cap): the largest batch of which two fit the objective."""
 
 from dataclasses import replace
 
 import pytest
 
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
-    BRIDGE_SECONDS,
     BatchPlan,
     PlanInput,
     cap_move,
@@ -22,10 +21,7 @@ SEEN = PlanInput(
     settings=SETTINGS,
     model=CURVE,
     memory_bound=None,
-    settled=True,
     settled_tail_seconds=None,
-    starting=False,
-    backlog_per_pod=0.0,
 )
 
 
@@ -74,12 +70,6 @@ def test_without_an_objective_nor_a_slope_the_cap_is_all_that_is_allowed() -> No
     assert (plan.cap, plan.term) == (64, CapReason.SIZE_MAX)
 
 
-def test_without_an_objective_a_backlog_is_bridged_with_all_that_is_allowed() -> None:
-    busy = objective(None)._replace(starting=True, backlog_per_pod=1000.0)
-    plan = next_plan(next_plan(BatchPlan(), objective(None), 0.0), busy, 5.0)
-    assert (plan.cap, plan.bridge) == (36, 64)
-
-
 def test_an_objective_below_one_row_is_infeasible() -> None:
     plan = next_plan(BatchPlan(), objective(150), 0.0)
     assert (plan.cap, plan.term) == (1, CapReason.OBJECTIVE_INFEASIBLE)
@@ -97,17 +87,6 @@ def test_memory_bounds_the_plan(bound: int, term: CapReason) -> None:
 def test_never_beyond_a_quarter_more_than_the_largest_batch_measured() -> None:
     plan = planned(model=CURVE._replace(largest=16.0))
     assert (plan.cap, plan.term) == (20, CapReason.MEASURED_RANGE)
-
-
-def test_up_by_a_quarter_a_minute_and_only_after_all_acknowledged() -> None:
-    plan, now = planned(now=0.0)._replace(cap=8), 0.0
-    for expected in (10, 13, 17, 22, 28, 34, 34):
-        now += 60
-        assert planned(plan, now - 1).cap == plan.cap
-        unacknowledged = planned(plan, now, settled=False)
-        assert unacknowledged.cap == plan.cap
-        plan = planned(plan, now)
-        assert plan.cap == expected
 
 
 def test_small_changes_of_the_fit_do_not_lower_the_cap() -> None:
@@ -130,67 +109,15 @@ def test_batch_time_over_half_the_objective_backs_off_once_a_window() -> None:
     assert plan.cap == 34, "trust returns with good batches"
 
 
-def test_a_backlog_is_bridged_while_replicas_start() -> None:
-    plan = planned()
-    calm = planned(plan, 1005.0, starting=True, backlog_per_pod=20.0)
-    assert calm.bridge is None, "what waits is served by the next batch"
-    busy = SEEN._replace(starting=True, backlog_per_pod=400.0)
-    plan = next_plan(plan, busy, 1010.0)
-    assert cap_move(plan, busy).cap == 64, "sqrt(400 * 0.1 / 0.01) = 63.2"
-    assert cap_move(plan, busy).term is CapReason.BRIDGE
-    assert plan.cap == 34, "capacity is still planned with b*"
-    plan = next_plan(plan, busy._replace(backlog_per_pod=0.0), 1015.0)
-    assert plan.bridge == 64, "kept while they start: every change is pushed to every pod"
-    plan = planned(plan, 1020.0)
-    assert plan.bridge is None
-    assert cap_move(plan, SEEN).cap == 34
+def test_the_cap_follows_the_curve_at_once() -> None:
+    plan = planned(model=CURVE._replace(largest=16.0))
+    assert plan.cap == 20
+    assert planned(plan, 1005.0).cap == 34
 
 
-def test_a_bridge_fits_one_batch_into_the_objective_and_memory() -> None:
-    wide = replace(SETTINGS, size_max=512)
-    seen = SEEN._replace(settings=wide, model=CURVE._replace(largest=512.0), starting=True)
-    deep = seen._replace(backlog_per_pod=1e6)
-    assert next_plan(planned(settings=wide), deep, 1005.0).bridge == 89, "(0.99 - 0.1) / 0.01"
-    tight = deep._replace(memory_bound=40)
-    assert next_plan(planned(settings=wide), tight, 1005.0).bridge == 40
-
-
-def test_a_bridge_follows_the_limits_that_hold_now() -> None:
-    busy = SEEN._replace(starting=True, backlog_per_pod=400.0)
-    plan = next_plan(planned(), busy, 1010.0)
-    assert plan.bridge == 64
-    calm = busy._replace(backlog_per_pod=0.0)
-    shrunk = next_plan(plan, calm._replace(memory_bound=50), 1015.0)
-    assert cap_move(shrunk, calm).cap == 50, "memory ran out meanwhile"
-    edited = calm._replace(settings=replace(SETTINGS, size_max=16))
-    assert cap_move(next_plan(plan, edited, 1015.0), edited).cap == 16
-    sooner = calm._replace(settings=replace(SETTINGS, objective_milliseconds=600))
-    within = cap_move(next_plan(plan, sooner, 1015.0), sooner).cap
-    assert within < 64, "one batch of 64 takes 740 ms"
-
-
-def test_limits_that_move_hold_at_once_whatever_step_is_due() -> None:
+def test_limits_that_move_hold_at_once_inside_the_dead_band() -> None:
     plan = planned()
     assert plan.cap == 34
-    raised = replace(SETTINGS, size_min=60)
-    assert planned(plan, 1001.0, settings=raised, settled=False).cap == 60
-    lowered = replace(SETTINGS, size_max=33)
-    assert planned(plan._replace(lowered=1000.0), 1001.0, settings=lowered).cap == 33
-    assert planned(plan._replace(lowered=1000.0), 1001.0, memory_bound=33).cap == 33
-
-
-def test_a_bridge_without_a_backlog_is_given_back_though_a_replica_never_starts() -> None:
-    busy = SEEN._replace(starting=True, backlog_per_pod=400.0)
-    plan = next_plan(planned(), busy, 1010.0)
-    calm = busy._replace(backlog_per_pod=10.0)
-    for seconds in (5.0, 29.0):
-        assert next_plan(plan, calm, 1010.0 + seconds).bridge == 64
-    plan = next_plan(plan, calm, 1010.0 + BRIDGE_SECONDS)
-    assert plan.bridge is None
-    assert next_plan(plan, busy, 1045.0).bridge == 64, "and comes again with the next backlog"
-
-
-def test_the_bridge_is_no_reason_to_back_off() -> None:
-    plan = planned()._replace(bridge=64)
-    after = planned(plan, 1100.0, starting=True, backlog_per_pod=400.0, settled_tail_seconds=0.8)
-    assert after.trust == 1.0
+    assert planned(plan, 1001.0, settings=replace(SETTINGS, size_min=60)).cap == 60
+    assert planned(plan, 1001.0, settings=replace(SETTINGS, size_max=33)).cap == 33
+    assert planned(plan, 1001.0, memory_bound=33).cap == 33

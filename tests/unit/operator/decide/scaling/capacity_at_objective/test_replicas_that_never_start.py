@@ -4,7 +4,6 @@ from itertools import pairwise
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import STUCK_SECONDS
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
-from penstock_operator.decide.scaling.reasons import CapReason
 from tests.unit.operator.decide.scaling.capacity_at_objective.test_closed_loop import ROOMY
 from tests.unit.operator.decide.scaling.world import Replica, World
 
@@ -35,12 +34,10 @@ def test_an_unschedulable_pod_freezes_neither_cap_nor_count() -> None:
     assert len(world.ready) == 1
     high, planned = world.replicas, world.last.observations.planned_cap
     assert high > 4, "requested, whether or not they can be placed"
-    assert world.last.cap_term == CapReason.BRIDGE
     down = len(world.decisions)
     world.rate = 5.0
     world.run(600)
     assert world.replicas <= high / 2
-    assert world.last.cap_term != CapReason.BRIDGE
     assert world.last.cap == planned
     world.run(1800)
     assert world.replicas == 1
@@ -57,10 +54,8 @@ def test_a_pod_that_never_loads_is_removed_soon_after_its_start_counts_as_stuck(
     """Until then it may be a large model, and the count is held for a start-up; the cap is not held."""
     world = overloaded()
     high, planned = world.replicas, world.last.observations.planned_cap
-    assert world.last.cap_term == CapReason.BRIDGE
     world.rate = 5.0
     world.run(300)
-    assert world.last.cap_term != CapReason.BRIDGE
     assert world.last.cap == planned
     world.run(STUCK_SECONDS)
     assert world.replicas <= high / 2

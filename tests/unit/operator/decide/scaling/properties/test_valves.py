@@ -113,10 +113,7 @@ PLAN_INPUT = st.builds(
     settings=SETTINGS,
     model=MODELS,
     memory_bound=st.one_of(st.none(), CAPS),
-    settled=st.booleans(),
     settled_tail_seconds=MAYBE,
-    starting=st.booleans(),
-    backlog_per_pod=MEASURED,
 )
 
 
