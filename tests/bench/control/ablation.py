@@ -102,7 +102,6 @@ PARTS: Mapping[str, Part] = {
         "replicas._busy", _always(None), kept="a pool of unequal devices"
     ),
     "hold before scale-down": Part("replicas.hold_seconds", _always(0.0)),
-    "slow pods": Part("observations._slowness", _always(1.0), kept="a pool of unequal devices"),
     "measured start-up": Part("capacity.startup.p90_seconds", _always(startup.PRIOR_P90_SECONDS)),
     "odd intervals of a curve": Part(
         "capacity.batch_curves._is_odd", _always(False), kept="a device whose speed changes"

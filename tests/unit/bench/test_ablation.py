@@ -66,8 +66,8 @@ def test_a_row_has_the_mean_cost_and_the_worst_seed() -> None:
 def test_a_part_without_effect_is_not_called_needed_unless_a_fault_needs_it() -> None:
     runs = [
         result("mooncake", part, 10.0, 0.995)
-        for part in (None, "trend of the forecast", "slow pods")
+        for part in (None, "trend of the forecast", "fading of a curve")
     ]
     verdicts = {row.part: row.verdict for row in ablations(runs)}
     assert verdicts["trend of the forecast"] == "not shown to be needed"
-    assert verdicts["slow pods"].startswith("kept")
+    assert verdicts["fading of a curve"].startswith("kept")

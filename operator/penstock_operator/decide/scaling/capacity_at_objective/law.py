@@ -223,7 +223,7 @@ def _count_input(
         imbalance=max(state.imbalance, 1.0),
         forecast=0.0,
         capacity_each=each,
-        capacity_ready=ready_capacity(state, tick, curve, cap),
+        capacity_ready=ready_capacity(tick, curve, cap),
         utilization_target=UTILIZATION,
         startup_seconds=tick.startup_seconds,
         next_batch=curve.completed(cap) * tick.demand.ready,

@@ -6,20 +6,14 @@ from math import inf
 from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import spare_seconds
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
-    MIN_BATCHES_TO_JUDGE,
-)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import (
     decode_capacity,
-    slowness,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
     CapacityModel,
     model,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import add_steps
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import (
     PoolDemand,
     at_gateway,
@@ -100,17 +94,10 @@ def _revision(pods: tuple[LawPod, ...]) -> str | None:
     return max(ready, key=lambda revision: (ready[revision], revision or ""), default=None)
 
 
-def ready_capacity(state: CapacityState, tick: Tick, curve: CapacityModel, cap: int) -> float:
-    """Return the capacity of the Ready pods, in rows a second, each at its own cap and speed."""
-    total, steps = 0.0, state.step_curves.pods
-    together = (
-        fit(add_steps((pod_steps.known, 1.0) for pod_steps in steps.values())) if steps else None
-    )
-    for pod in tick.observed.ready:
-        rows = cap if pod.acknowledged or pod.cap is None else pod.cap
-        slow = slowness(steps.get(pod.uid), together) if steps else _slowness(state, pod.uid, curve)
-        total += (curve.capacity(rows) or 0.0) / slow
-    return total
+def ready_capacity(tick: Tick, curve: CapacityModel, cap: int) -> float:
+    """Return the capacity of the Ready pods, in rows a second, each at its own cap."""
+    caps = (cap if pod.acknowledged or pod.cap is None else pod.cap for pod in tick.observed.ready)
+    return sum(curve.capacity(rows) or 0.0 for rows in caps)
 
 
 def late_share(
@@ -152,14 +139,3 @@ def _limit(tick: Tick, curve: CapacityModel, cap: int) -> float | None:
     if spare is None or not seconds or curve.steps is not None:
         return None
     return spare / (seconds * curve.tail_ratio)
-
-
-def _slowness(state: CapacityState, uid: str, curve: CapacityModel) -> float:
-    """Return the ratio of this pod's batch time to the curve's prediction."""
-    known = state.curves.pods.get(uid)
-    if known is None or known.data.batches < MIN_BATCHES_TO_JUDGE:
-        return 1.0
-    predicted = curve.seconds(known.data.cost_units / known.data.batches)
-    if not predicted:
-        return 1.0
-    return max(known.data.seconds / (known.data.batches * predicted), 0.1)

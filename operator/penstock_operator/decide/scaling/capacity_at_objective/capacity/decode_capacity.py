@@ -8,9 +8,6 @@ law b sequences run. Three things bound b: the time of a step (shared by tokens 
 from collections.abc import Sequence
 from math import inf, sqrt
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
-    MIN_BATCHES_TO_JUDGE,
-)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
     CapacityModel,
     tail_ratio,
@@ -86,14 +83,6 @@ def stretch(answers: AnswerSums) -> float:
     if answers.wall < MIN_WALL_SECONDS or answers.stepped <= 0:
         return 1.0
     return min(max(answers.wall / answers.stepped, 1.0), MAX_STRETCH)
-
-
-def slowness(known: PodSteps | None, together: StepTimeFit | None) -> float:
-    """Return the ratio of this pod's step time to the pool's; 1 with few steps."""
-    if known is None or together is None or known.data.n < MIN_BATCHES_TO_JUDGE:
-        return 1.0
-    predicted = together.predicted(known.data)
-    return max(known.data.t / predicted, 0.1) if predicted > 0 else 1.0
 
 
 def _as_batches(steps: StepSums) -> CurveSumsTuple:
