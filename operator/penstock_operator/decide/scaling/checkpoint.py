@@ -19,7 +19,7 @@ INTERVAL_SECONDS = 60.0
 """Seconds between writes, and before the first: a new pool has nothing worth storing."""
 DEAD_BAND = 0.25
 FLOORS: Mapping[str, float] = {
-    "level": 2.0, "quantileLevel": 0.02, "imbalance": 0.3, "dispersion": 1.0, "unevenness": 0.05,
+    "level": 2.0, "imbalance": 0.3, "dispersion": 1.0, "unevenness": 0.05,
     "largestRows": 1.0, "judged": 20.0,
 }  # fmt: skip
 """Fields whose change is worth a write, each with the smallest difference that counts."""

@@ -29,12 +29,10 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     INITIAL_PRICE,
     Lateness,
     cheapest_count,
-    late_beyond,
     reprice,
     strictness,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.observations import (
-    LateSharesByPods,
     Tick,
     late_share,
     observe_tick,
@@ -79,8 +77,6 @@ from penstock_operator.decide.scaling.utilization_band.batch_cap import (
 from penstock_operator.decide.scaling.utilization_band.replicas import bounds_only
 
 TICK_SECONDS = 5.0
-FELT = 0.85
-"""Utilization of the Ready pods above which a too low forecast was harmful."""
 MIN_COUNT = 0.2
 """Smallest count of the search, as a fraction of a replica."""
 
@@ -231,16 +227,13 @@ def _count_input(
         uneven=max(state.imbalance, 1.0) if late is None else 1.0,
     )
     if news:
-        busy = utilization(inputs)
         sample = forecast.DemandSample(
             rate,
             tick.load.newest if tick.load.newest is not None else rate,
-            felt=busy > FELT,
-            judged=_judged(state, tick),
             overlapping=tick.load.overlapping,
         )
         forecaster, ahead = forecast.advance(state.forecaster, sample, horizon, tick.now)
-        state = state._replace(forecaster=forecaster, lateness=_priced(state, tick, late, busy))
+        state = state._replace(forecaster=forecaster, lateness=_priced(state, tick))
     else:
         ahead = forecast.outlook(state.forecaster, horizon)
     if late is None or ahead.expected <= 0:
@@ -252,19 +245,11 @@ def _count_input(
     return state, inputs._replace(forecast=ahead.expected, utilization_target=target)
 
 
-def _priced(
-    state: CapacityState, tick: Tick, predicted: LateSharesByPods | None, busy: float
-) -> Lateness:
-    """Return the lateness with its price changed by late requests, which are predicted if the pods publish no counts."""
-    if not _judged(state, tick):
+def _priced(state: CapacityState, tick: Tick) -> Lateness:
+    """Return the lateness with its price changed by late requests; unchanged if the pods publish no counts."""
+    if state.late is None or not _judged(state, tick):
         return state.lateness
-    late = state.late
-    if late is None:
-        if predicted is None:
-            return state.lateness
-        share = predicted(max(tick.demand.ready, 1)).at(busy)
-        late = late_beyond(share, 1.0, tick.observed.settings.late.request) * TICK_SECONDS
-    return reprice(state.lateness, late)
+    return reprice(state.lateness, state.late)
 
 
 def _judged(state: CapacityState, tick: Tick) -> bool:

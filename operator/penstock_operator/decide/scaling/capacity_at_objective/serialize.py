@@ -33,9 +33,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums i
     parse_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
-    INITIAL_LEVEL,
-    MAX_LEVEL,
-    MIN_LEVEL,
     Forecaster,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
@@ -82,7 +79,6 @@ def to_checkpoint(state: CapacityState) -> dict[str, Any]:
         "noise": None if forecaster.noise is None else _short(forecaster.noise),
         "misses": [[_short(error.expected), _short(error.by)] for error in errors[::step]],
         "judged": len(errors),
-        "quantileLevel": round(forecaster.quantile_level, 4),
         "price": round(state.lateness.lateness_price, 2),
         "imbalance": _short(state.imbalance),
         "dispersion": _short(state.dispersion),
@@ -126,11 +122,7 @@ def _main_curve(curves: BatchCurves) -> tuple[str | None, PodCurve | None]:
 
 
 def _forecaster(data: Data, written: float, now: float) -> Forecaster:
-    quantile = _number(data.get("quantileLevel"), MIN_LEVEL, MAX_LEVEL)
-    forecaster = Forecaster(
-        errors=ForecastErrors.of(_misses(data.get("misses"))),
-        quantile_level=INITIAL_LEVEL if quantile is None else quantile,
-    )
+    forecaster = Forecaster(errors=ForecastErrors.of(_misses(data.get("misses"))))
     level = measured(_number(data.get("level"), 0.0, 1e12))
     if level is None or now - written > LEVEL_SECONDS:
         return forecaster

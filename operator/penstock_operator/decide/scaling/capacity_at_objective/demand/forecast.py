@@ -3,8 +3,7 @@
 A damped trend (Gardner and McKenzie 1985, in continuous time), plus the distribution of the errors of similar forecasts at the
 same horizon. Two quantities are learned: the share of a departure from the hourly mean that remains when the forecast is due
 (`persistence`: traffic that does not persist is not followed), and whether demand rises by more than chance explains: a
-significant ramp is extrapolated, a doubtful one is not. Without an objective the forecast is a quantile of the errors, whose
-level rises after a harmful error and falls slowly otherwise.
+significant ramp is extrapolated, a doubtful one is not. Without an objective the forecast is an upper quantile of the errors.
 """
 
 from collections.abc import Sequence
@@ -45,8 +44,8 @@ MAX_RAMP = 1.5
 MAX_TREND = 0.5
 """Maximum change by a trend, as a share of the level."""
 MAX_PENDING = 400
-INITIAL_LEVEL, MIN_LEVEL, MAX_LEVEL = 0.9, 0.6, 0.995
-UP_STEP, DOWN_STEP = 0.01, 0.0002
+UPPER = 0.9
+"""Quantile of demand that is planned for without an objective."""
 MISS_SECONDS = 60.0
 """Age after which a due forecast is discarded, if samples were missing."""
 
@@ -57,8 +56,6 @@ class Forecast(NamedTuple):
     due: float
     expected: float
     """Rows a second, as all other fields."""
-    upper: float
-    """Its upper value."""
     departure: float
     """Departure of the level from the mean at the time of the forecast."""
     climb: float
@@ -91,20 +88,15 @@ class Forecaster(NamedTuple):
     """Oldest first."""
     errors: ForecastErrors = ForecastErrors()
     """Errors of forecasts that were due."""
-    quantile_level: float = INITIAL_LEVEL
 
 
 class DemandSample(NamedTuple):
-    """A new sample of the demand, and whether forecasts are judged by it."""
+    """A new sample of the demand."""
 
     rate: float
     """Rate over the last 15 s, in rows a second."""
     newest: float
     """Rows a second between the last two scrapes."""
-    felt: bool
-    """Whether the Ready pods are so busy that a too low forecast is harmful."""
-    judged: bool
-    """Whether the quantile level is updated: False while a bound or a bridge sets the count or the cap."""
     overlapping: bool = False
     """Whether successive values of `newest` overlap."""
 
@@ -119,19 +111,19 @@ class Outlook(NamedTuple):
     errors: Sequence[float]
     """Errors of forecasts similar to `expected`, ascending."""
     upper: float
-    """Quantile of demand at the learned level."""
+    """Quantile `UPPER` of demand."""
 
 
 def advance(
     before: Forecaster, sample: DemandSample, horizon: float, now: float
 ) -> tuple[Forecaster, Outlook]:
     """Return forecaster and outlook after a new sample; forecasts from the first few samples are not judged."""
-    after = _judged(_smoothed(_with_noise(before, sample, now), sample.rate, now), sample, now)
+    after = _judged(_smoothed(_with_noise(before, sample, now), sample.rate, now), now)
     ahead = outlook(after, horizon)
     if now - (after.begun or now) < LEVEL_SECONDS:
         return after, ahead
     departure = after.level - after.mean
-    forecast = Forecast(now + horizon, ahead.expected, ahead.upper, departure, ahead.rise)
+    forecast = Forecast(now + horizon, ahead.expected, departure, ahead.rise)
     return after._replace(pending=(*after.pending, forecast)[-MAX_PENDING:]), ahead
 
 
@@ -140,7 +132,7 @@ def outlook(forecaster: Forecaster, horizon: float) -> Outlook:
     departure, rise = forecaster.level - forecaster.mean, climb(forecaster, horizon)
     expected = max(forecaster.mean + persistence(forecaster) * departure + rise, 0.0)
     errors = likely_errors(forecaster.errors, expected, forecaster.level)
-    upper = expected + max(quantile(errors, forecaster.quantile_level), 0.0)
+    upper = expected + max(quantile(errors, UPPER), 0.0)
     return Outlook(expected, rise, errors, upper)
 
 
@@ -164,6 +156,12 @@ def climb(forecaster: Forecaster, horizon: float) -> float:
     return (1 - sure) * _drift(forecaster, horizon) + sure * rise
 
 
+def _drift(forecaster: Forecaster, horizon: float) -> float:
+    reach = DAMPING_SECONDS * (1 - exp(-horizon / DAMPING_SECONDS))
+    most = MAX_TREND * forecaster.level
+    return min(max(forecaster.trend * reach, -most), most)
+
+
 def ramp(forecaster: Forecaster) -> tuple[float, float]:
     """Return the slope of demand, in rows a second each second, and its significance, 0 to 1.
 
@@ -180,13 +178,7 @@ def ramp(forecaster: Forecaster) -> tuple[float, float]:
     return slope, max(1 - RAMP_DOUBT * forecaster.noise / (square * slope**2), 0.0)
 
 
-def _drift(forecaster: Forecaster, horizon: float) -> float:
-    reach = DAMPING_SECONDS * (1 - exp(-horizon / DAMPING_SECONDS))
-    most = MAX_TREND * forecaster.level
-    return min(max(forecaster.trend * reach, -most), most)
-
-
-def _judged(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
+def _judged(before: Forecaster, now: float) -> Forecaster:
     due = [forecast for forecast in before.pending if forecast.due <= now]
     if not due:
         return before
@@ -194,14 +186,8 @@ def _judged(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
     pending = tuple(forecast for forecast in before.pending if forecast.due > now)
     if now - last.due > MISS_SECONDS:
         return before._replace(pending=pending)
-    level = before.quantile_level
-    if sample.judged:
-        level += UP_STEP if before.level > last.upper and sample.felt else -DOWN_STEP
-    return _compared(before, last)._replace(
-        pending=pending,
-        errors=before.errors.add(ForecastError(last.expected, before.level - last.expected)),
-        quantile_level=min(max(level, MIN_LEVEL), MAX_LEVEL),
-    )
+    error = ForecastError(last.expected, before.level - last.expected)
+    return _compared(before, last)._replace(pending=pending, errors=before.errors.add(error))
 
 
 def _compared(before: Forecaster, last: Forecast) -> Forecaster:

@@ -112,10 +112,10 @@ def test_a_pod_with_a_problem_is_no_start_to_wait_for(failing: bool) -> None:
     assert watch(known, [pod("a", 1400.0)], 1400.0).finished == (400.0,)
 
 
-def story(rates: list[float], horizon: float = 60.0, felt: bool = False) -> Forecaster:
+def story(rates: list[float], horizon: float = 60.0) -> Forecaster:
     known = Forecaster()
     for i, rate in enumerate(rates):
-        sample = DemandSample(rate, rate, felt=felt, judged=True)
+        sample = DemandSample(rate, rate)
         known, _ = forecast.advance(known, sample, horizon, 1000.0 + 5 * i)
     return known
 
@@ -128,7 +128,7 @@ def test_the_noise_of_rates_that_overlap_is_not_underestimated() -> None:
         known = Forecaster()
         for i, (early, late) in enumerate(pairwise(arrivals)):
             rate = (early + late) / 2
-            sample = DemandSample(rate, rate, felt=False, judged=True, overlapping=overlapping)
+            sample = DemandSample(rate, rate, overlapping=overlapping)
             known, _ = forecast.advance(known, sample, 60.0, 1000.0 + 5 * i)
         noise[overlapping] = known.noise or 0.0
     assert noise[True] > 2 * noise[False]
@@ -138,7 +138,6 @@ def test_steady_demand_is_forecast_as_it_is_and_its_headroom_is_unlearned() -> N
     known = story([100.0] * 200)
     assert forecast.outlook(known, 60.0).expected == pytest.approx(100)
     assert forecast.outlook(known, 60.0).upper == pytest.approx(100, rel=0.01)
-    assert known.quantile_level < forecast.INITIAL_LEVEL
 
 
 def test_forecasts_from_the_first_few_samples_are_not_judged() -> None:
@@ -197,18 +196,10 @@ def test_headroom_is_learned_from_misses_at_just_this_distance() -> None:
     )
 
 
-def test_only_a_harmful_error_raises_the_level() -> None:
-    rates = [100.0] * 60 + [100.0 + 8 * i for i in range(30)]
-    calm, hurt = story(rates), story(rates, felt=True)
-    assert hurt.quantile_level > calm.quantile_level
-    assert hurt.quantile_level <= forecast.MAX_LEVEL
-
-
 def test_forecasts_that_nothing_came_to_judge_are_forgotten() -> None:
     known = story([100.0] * 20)
-    later, _ = forecast.advance(known, DemandSample(1.0, 1.0, felt=True, judged=True), 60.0, 9000.0)
+    later, _ = forecast.advance(known, DemandSample(1.0, 1.0), 60.0, 9000.0)
     assert later.errors == known.errors
-    assert later._replace(pending=()).quantile_level == known.quantile_level
 
 
 def test_a_step_beyond_chance_is_followed_at_once_and_noise_is_not() -> None:

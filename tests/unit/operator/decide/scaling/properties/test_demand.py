@@ -39,7 +39,7 @@ from tests.unit.operator.decide.scaling.properties.holds import MEASURED, OBJECT
 SAMPLES = st.lists(
     st.tuples(
         st.sampled_from((0.0, 0.1, 5.0, 5.0, 5.0, 30.0, 3600.0, 40_000.0)),
-        st.builds(DemandSample, MEASURED, MEASURED, felt=st.booleans(), judged=st.booleans()),
+        st.builds(DemandSample, MEASURED, MEASURED),
     ),
     max_size=40,
 )
@@ -67,7 +67,6 @@ def test_a_forecast_is_a_demand(samples: list[tuple[float, DemandSample]], horiz
     assert sum(share for share, _ in likely) == pytest.approx(1)
     demands = [demand_ for _, demand_ in likely]
     assert all(0 <= low <= high for low, high in pairwise(demands))
-    assert forecast.MIN_LEVEL <= known.quantile_level <= forecast.MAX_LEVEL
     assert len(known.pending) <= forecast.MAX_PENDING
 
 
@@ -75,7 +74,7 @@ def test_a_forecast_is_a_demand(samples: list[tuple[float, DemandSample]], horiz
 def test_steady_demand_is_forecast_as_it_is(rate: float, ticks: int, horizon: float) -> None:
     known = Forecaster()
     for tick in range(ticks):
-        sample = DemandSample(rate, rate, felt=False, judged=True)
+        sample = DemandSample(rate, rate)
         known, _ = forecast.advance(known, sample, horizon, 1e9 + 5 * tick)
     assert forecast.outlook(known, horizon).expected == pytest.approx(rate, rel=1e-6)
 

@@ -124,7 +124,7 @@ JSON = st.recursive(
 )
 KEYS = (
     "starts", "level", "trend", "mean", "departed", "stayed", "judgements", "noise", "misses", "judged",
-    "quantileLevel", "price", "imbalance", "dispersion", "unevenness", "revision", "largestRows", "curve",
+    "price", "imbalance", "dispersion", "unevenness", "revision", "largestRows", "curve",
     "stepsRevision", "steps", "answers", "mostRows",
 )  # fmt: skip
 SUMS = st.dictionaries(st.sampled_from(counters.SUMS), JSON)
