@@ -98,9 +98,6 @@ PARTS: Mapping[str, Part] = {
     "dead band of the cap": Part("batch_cap.DEAD_BAND", 0.0),
     "dead band of the count": Part("replicas.DEAD_BAND", 0.0),
     "panic": Part("replicas._panic", _always(None), kept="the first token of pools that generate"),
-    "no scale-down while busy": Part(
-        "replicas._busy", _always(None), kept="a pool of unequal devices"
-    ),
     "hold before scale-down": Part("replicas.hold_seconds", _always(0.0)),
     "measured start-up": Part("capacity.startup.p90_seconds", _always(startup.PRIOR_P90_SECONDS)),
     "odd intervals of a curve": Part(

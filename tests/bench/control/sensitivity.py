@@ -9,7 +9,7 @@ LAW_PACKAGE = "penstock_operator.decide.scaling.capacity_at_objective"
 FACTORS = (0.75, 1.25)
 DEFAULTS = (
     *("batch_cap.SPARE", "batch_cap.DEAD_BAND", "batch_cap.BACK_OFF"),
-    *("replicas.UTILIZATION", "replicas.BUSY", "replicas.DEAD_BAND"),
+    *("replicas.UTILIZATION", "replicas.DEAD_BAND"),
     *("replicas.MIN_HOLD_SECONDS", "replicas.HOLD_STARTUPS"),
     *("capacity.batch_curves.HALF_LIFE_SECONDS", "capacity.batch_curves.PRIOR_BATCHES"),
     *(
@@ -34,7 +34,7 @@ DEFAULTS = (
 )
 """Module in the law's package and name of each default."""
 MAX_SHARE = 0.98
-SHARES = {"SPARE", "UTILIZATION", "BUSY", "BACK_OFF"}
+SHARES = {"SPARE", "UTILIZATION", "BACK_OFF"}
 
 
 @contextmanager

@@ -73,6 +73,7 @@ from penstock_operator.decide.scaling.signals.windows import has_new_samples
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     batch_target_seconds,
     clamp_cap,
+    held_cap,
 )
 from penstock_operator.decide.scaling.utilization_band.replicas import bounds_only
 
@@ -110,7 +111,7 @@ class CapacityAtObjective:
 def _blind(tick: Tick) -> Decision:
     """Return the decision without signals: bounds apply, nothing else changes."""
     why = "signals are absent"
-    cap = _held_cap(tick, CapReason.SIGNALS_ABSENT, why)
+    cap = held_cap(tick.observed.cap, tick.observed.settings, CapReason.SIGNALS_ABSENT, why)
     move = _held_count(tick, ReplicasReason.SIGNALS_ABSENT, why)
     return Decision.of(cap, move, _observations(tick))._replace(metrics_available=False)
 
@@ -125,7 +126,9 @@ def _without_curve(state: CapacityState, tick: Tick) -> Decision:
         text = f"{waiting:.0f} requests are waiting, over {target} per replica"
         granted = max(min(needed, settings.max_replicas), move.replicas)
         move = ReplicasMove(granted, ReplicasReason.QUEUE_DEPTH, text)
-    cap = _unproven_cap(state, tick) or _held_cap(tick, CapReason.CURVE_UNKNOWN, why)
+    cap = _unproven_cap(state, tick) or held_cap(
+        tick.observed.cap, tick.observed.settings, CapReason.CURVE_UNKNOWN, why
+    )
     return Decision.of(cap, move, _observations(tick))
 
 
@@ -140,20 +143,6 @@ def _unproven_cap(state: CapacityState, tick: Tick) -> CapMove | None:
     cap = clamp_cap(initial_rows(steps, longest, bound), settings)
     why = "from the steps timed at load; too few answers have completed yet"
     return CapMove(cap, CapReason.CURVE_UNKNOWN, why)
-
-
-def _held_cap(tick: Tick, term: CapReason, why: str) -> CapMove:
-    """Return the published cap within the range in force, or the first cap."""
-    settings, cap = tick.observed.settings, tick.observed.cap
-    if cap is None:
-        first = clamp_cap(settings.size_min, settings)
-        return CapMove(first, CapReason.FIRST_CAP, "the first cap is size.min")
-    bounded = clamp_cap(cap, settings)
-    if bounded == cap:
-        return CapMove(cap, term, why)
-    edited = CapReason.SIZE_MAX if bounded < cap else CapReason.SIZE_MIN
-    text = f"batching.size allows {settings.size_min} to {settings.size_max}"
-    return CapMove(bounded, edited, text)
 
 
 def _held_count(tick: Tick, term: ReplicasReason, why: str) -> ReplicasMove:

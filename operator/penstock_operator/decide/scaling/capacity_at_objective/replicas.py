@@ -18,8 +18,6 @@ from penstock_operator.decide.spec.law_settings import LawSettings
 
 UTILIZATION = 0.85
 """Maximum share of the capacity for demand."""
-BUSY = 0.7
-"""Utilization above which the count does not fall."""
 DEAD_BAND = 0.08
 """Margin that a lower count must leave above the need."""
 MIN_HOLD_SECONDS = 120.0
@@ -141,15 +139,12 @@ def _down(count: Count, seen: CountInput, need: Need, now: float) -> ReplicasMov
 
 
 def _busy(seen: CountInput) -> ReplicasMove | None:
-    """Return the unchanged count if the replicas are too busy, by the law's limit or the user's lower one."""
+    """Return the unchanged count if the replicas are busier than the user permits for scale-down."""
     low, busy = seen.settings.guards.low_percent, utilization(seen)
-    share, term = BUSY, ReplicasReason.STEADY
-    if low is not None and low / 100 < BUSY:
-        share, term = low / 100, ReplicasReason.LOW_PERCENT
-    if busy < share:
+    if low is None or busy < low / 100:
         return None
-    why = f"the replicas are {100 * busy:.0f} % busy, at least {100 * share:.0f} %"
-    return ReplicasMove(seen.replicas, term, why)
+    why = f"the replicas are {100 * busy:.0f} % busy, at least {low} %"
+    return ReplicasMove(seen.replicas, ReplicasReason.LOW_PERCENT, why)
 
 
 def _released(count: Count, seen: CountInput, need: Need, now: float) -> ReplicasMove:

@@ -45,6 +45,19 @@ def clamp_cap(cap: int, settings: LawSettings) -> int:
     return min(max(cap, settings.size_min), settings.size_max)
 
 
+def held_cap(cap: int | None, settings: LawSettings, term: CapReason, why: str) -> CapMove:
+    """Return the published cap, within the range in force, with this reason; the first cap if none is published."""
+    if cap is None:
+        first = clamp_cap(settings.size_min, settings)
+        return CapMove(first, CapReason.FIRST_CAP, "the first cap is size.min")
+    bounded = clamp_cap(cap, settings)
+    if bounded == cap:
+        return CapMove(cap, term, why)
+    edited = CapReason.SIZE_MAX if bounded < cap else CapReason.SIZE_MIN
+    text = f"batching.size allows {settings.size_min} to {settings.size_max}"
+    return CapMove(bounded, edited, text)
+
+
 def step_size(cap: int) -> int:
     """Return 25 % of the cap, rounded up, at least 1."""
     return max(1, -(-cap * STEP_PERCENT // 100))

@@ -41,6 +41,7 @@ from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     CapInput,
     batch_target_seconds,
     clamp_cap,
+    held_cap,
     next_cap,
     predicted_seconds,
 )
@@ -151,19 +152,9 @@ def _spare_since(state: BandState, tick: _Tick, *, news: bool) -> float | None:
 
 
 def _cap(state: BandState, tick: _Tick) -> CapMove:
-    settings, cap = tick.observed.settings, tick.observed.cap
-    if cap is None:
-        return CapMove(
-            clamp_cap(settings.size_min, settings), CapReason.FIRST_CAP, "the first cap is size.min"
-        )
-    bounded = clamp_cap(cap, settings)
-    if bounded != cap:
-        term = CapReason.SIZE_MAX if bounded < cap else CapReason.SIZE_MIN
-        return CapMove(
-            bounded, term, f"batching.size allows {settings.size_min} to {settings.size_max}"
-        )
-    if not tick.available:
-        return CapMove(cap, CapReason.SIGNALS_ABSENT, "signals are absent")
+    cap, settings = tick.observed.cap, tick.observed.settings
+    if cap is None or cap != clamp_cap(cap, settings) or not tick.available:
+        return held_cap(cap, settings, CapReason.SIGNALS_ABSENT, "signals are absent")
     if not tick.observed.all_acknowledged():
         return CapMove(
             cap, CapReason.UNACKNOWLEDGED, "not every Ready pod has acknowledged the cap"
