@@ -184,7 +184,9 @@ def test_one_step_of_the_cap_stays_inside_its_range(
     predicted, target = predicted_seconds(seen, clamped + 1), batch_target_seconds(settings)
     assert predicted is None or (isfinite(predicted) and predicted >= 0)
     if move.cap > clamped and target is not None:
-        assert (predicted_seconds(seen, move.cap) or inf) <= target
+        reached = predicted_seconds(seen, move.cap)
+        assert reached is not None
+        assert reached <= target
 
 
 DEMAND = st.builds(MeasuredDemand, COUNTS, COUNTS, COUNTS, COUNTS, MAYBE, MAYBE, MAYBE, MAYBE)
