@@ -4,7 +4,8 @@
    would be a Warning Event. Endpoints are removed late, so the pod accepts requests for some seconds more; every answer
    has `Connection: close`.
 2. New requests get 503 with Retry-After. Waiting requests are served if the engine predicts that they finish by the
-   deadline; the others get the same 503 at once.
+   deadline; the others get the same 503 at once. Generations that have not ended by the deadline are handed over to
+   other pods, and their tokens are relayed for `relay_seconds` at most (docs/design/handover.md).
 3. Clients that still connect get 503 with `Connection: close` rather than a reset. The listener closes when no request
    is left and no connection was active for a moment.
 4. The process ends right after a readiness probe: the next one comes when the container is gone, and finds no closed
@@ -33,11 +34,13 @@ ANSWER_SECONDS = 2.0
 """Part of the deadline that is reserved for writing the last answers."""
 PROBE_SECONDS = 2.5
 """Longest wait for the next readiness probe; their period is 2 s."""
+INTERRUPT_SECONDS = 1.0
+"""Time for the engine to interrupt its requests at the deadline; then they fail."""
 LOOK_SECONDS = 0.02
 
 
 async def drain(pod: Pod, clients: ClientServer) -> None:
-    """Return when every request has its answer, at the latest at the drain deadline."""
+    """Return when every request has its answer, at the latest at the drain deadline, or `relay_seconds` after it."""
     config = pod.config
     deadline = pod.now() + config.drain.deadline_seconds
     pod.health.stage = Stage.CLOSING
@@ -48,11 +51,25 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     pod.health.stage = Stage.DRAINING
     last_work = max(pod.now(), deadline - ANSWER_SECONDS)
     pod.link.send(Drain(last_work, DRAIN_RETRY_SECONDS))
-    await _until(lambda: pod.admission.empty() or pod.died.is_set(), pod, last_work)
-    pod.admission.fail_all(Failed("this pod is terminating: retry", DRAIN_RETRY_SECONDS))
+    await _until(
+        lambda: pod.admission.empty() or pod.died.is_set(), pod, last_work + INTERRUPT_SECONDS
+    )
+    terminating = Failed("this pod is terminating: retry", DRAIN_RETRY_SECONDS)
+    pod.admission.fail_all(terminating)
+    await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
+    if pod.admission.elsewhere():
+        deadline = await _relayed(pod, deadline + config.drain.relay_seconds, terminating)
     await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
     await _until(lambda: _left_alone(pod, clients), pod, deadline)
     log.info("drained", extra={"open_connections": clients.open_connections()})
+
+
+async def _relayed(pod: Pod, deadline: float, terminating: Failed) -> float:
+    """Wait for the generations that other pods continue; return the time until which last answers may be written."""
+    log.info("relaying", extra={"generations": pod.admission.elsewhere()})
+    await _until(lambda: not pod.admission.elsewhere(), pod, deadline)
+    pod.admission.fail_elsewhere(terminating)
+    return pod.now() + ANSWER_SECONDS
 
 
 async def await_probe(pod: Pod) -> None:

@@ -9,6 +9,7 @@ PenstockError
     │   └── ContextExceeded 400  more tokens than the model's context
     ├── Unauthenticated     401  no known API key
     ├── UnknownModel        404
+    ├── OtherModel          409  a generation of another pod, which has another model
     ├── BodyTimeout         408  the body did not arrive in time
     ├── TooLarge            413
     ├── UnsupportedCoding   415  unsupported Content-Encoding
@@ -100,6 +101,13 @@ class UnknownModel(RequestRejected):
     status = 404
     reason = "UnknownModel"
     code = "model_not_found"
+
+
+class OtherModel(RequestRejected):
+    """A generation that a pod with another model began."""
+
+    status = 409
+    reason = "OtherModel"
 
 
 class BodyTimeout(RequestRejected):

@@ -145,3 +145,13 @@ def ids(size: int) -> list[RequestShape]:
         filled("tokens", size, '{"tokens":[', "5", "]}"),
         filled("2^18 tokens", size, '{"tokens":[', "5", "]}", 2**18),
     ]
+
+
+def continuations(size: int) -> list[RequestShape]:
+    """Return generations that another pod began."""
+    head = '{"identity":"","max_tokens":9,"seed":0,"stop_token_ids":[],'
+    return [
+        filled("prompt", size, head + '"resumed":[{"choice":0,"tokens":[]}],"prompt":[', "1", "]}"),
+        filled("output", size, head + '"prompt":[1],"resumed":[{"choice":0,"tokens":[', "1", "]}]}"),
+        filled("choices", size, head + '"prompt":[1],"resumed":[', '{"choice":0,"tokens":[]}', "]}"),
+    ]  # fmt: skip

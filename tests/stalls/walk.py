@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from penstock_api import names
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.assembly import make_pod
 from penstock_runtime.config import HttpConfig, RuntimeConfig
@@ -36,6 +37,7 @@ ROUTES: Final[dict[str, Shapes]] = {
     "POST /tokenize": lambda size: shapes.completions(size)[:1] + shapes.chats(size),
     "POST /detokenize": shapes.ids,
     "POST /v1/embeddings": shapes.embeddings,
+    f"POST {names.PATH_HANDOVER}": shapes.continuations,
     "POST /v2/models/{model}/generate": shapes.generate,
     "POST /v2/models/{model}/generate_stream": shapes.generate,
     "POST /v2/models/{model}/versions/{version}/generate": shapes.generate,

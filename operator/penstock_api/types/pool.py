@@ -72,7 +72,12 @@ class DrainSpec(ApiModel):
     """Drain of a terminating pod."""
 
     deadline_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
-    """Seconds from SIGTERM to the last response; defaults to 120."""
+    """Seconds from SIGTERM for which the pod computes; defaults to 120."""
+    relay_seconds: Annotated[int, Field(ge=0, le=3600)] | None = None
+    """Seconds after the deadline in which a pod that generates text relays the responses that other pods continue.
+
+    0 ends them at the deadline. Defaults to 600.
+    """
 
 
 class Tls(ApiModel):

@@ -13,6 +13,7 @@ from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -174,6 +175,13 @@ def _placement(value: str) -> Placement | None:
     return None if name == "Auto" else Placement(name)
 
 
+def _http_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise ValueError("must be an http or https URL without a path")
+    return value.rstrip("/")
+
+
 def _networks(value: str) -> tuple[Network, ...]:
     return tuple(ip_network(text.strip()) for text in value.split(",") if text.strip())
 
@@ -244,6 +252,8 @@ _READERS: Final[dict[str, _Reader]] = {
     names.ENV_MAX_HELD_BYTES: _Reader("queue.max_held_bytes", _integer(1024, 2**50)),
     names.ENV_DRAIN_DEADLINE_SECONDS: _Reader("drain.deadline_seconds", _at_least(0)),
     "PENSTOCK_ACCEPT_SECONDS": _Reader("drain.accept_seconds", _at_least(0)),
+    names.ENV_PEER_URL: _Reader("drain.peer_url", _http_url),
+    names.ENV_RELAY_SECONDS: _Reader("drain.relay_seconds", _at_least(0)),
     "PENSTOCK_INSECURE_CONTROL": _Reader("auth.insecure_control", _boolean),
     names.ENV_API_KEYS_FILE: _Reader("auth.api_keys_file", Path),
     names.ENV_TRUSTED_PROXIES: _Reader("auth.trusted_proxies", _networks),

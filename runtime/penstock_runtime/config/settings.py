@@ -111,6 +111,10 @@ class DrainConfig:
     """Time from SIGTERM to the last answer; the built-in of `spec.drain.deadlineSeconds` (docs/design/design.md#precedence)."""
     accept_seconds: float = 5.0
     """Time from SIGTERM for which requests are still accepted: the removal of endpoints lags."""
+    peer_url: str | None = None
+    """Address of the pool, whose other pods continue the generations that do not end by the deadline; None: they fail."""
+    relay_seconds: float = 600.0
+    """Time after the deadline for which the tokens of such generations are relayed to their clients."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,17 @@ def routes_of(pod: Pod) -> list[web.RouteDef]:
 
 
 def _generation_routes(pod: Pod) -> list[web.RouteDef]:
+    from penstock_runtime.protocols.handover.routes import TakeOver  # noqa: PLC0415
     from penstock_runtime.protocols.openai.routes import OpenAI  # noqa: PLC0415
     from penstock_runtime.protocols.triton_generate import GenerateExtension  # noqa: PLC0415
     from penstock_runtime.serving.generation.client import serves_generation  # noqa: PLC0415
 
     assert serves_generation(pod)  # noqa: S101 - `assembly.make_pod` chooses by the task
-    return OpenAI(pod).routes() + GenerateExtension(pod).routes()
+    return [
+        *OpenAI(pod).routes(),
+        *GenerateExtension(pod).routes(),
+        *TakeOver(pod).routes(),
+    ]
 
 
 def authenticate(callers: Callers, counters: Counters) -> Middleware:

@@ -60,7 +60,7 @@ MODULE_SPEC: Object = {
     },
     "accelerator": {"resourceName": "nvidia.com/gpu", "count": 1},
     "rollout": {"strategy": "Replace"},
-    "drain": {"deadlineSeconds": 120},
+    "drain": {"deadlineSeconds": 120, "relaySeconds": 600},
     "tls": {"secretRef": {"name": "chat-tls"}},
     "apiKeys": {"secretRef": {"name": "chat-keys", "key": "keys.json"}},
     "template": TEMPLATE,

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from penstock_api import names
+from penstock_runtime.protocols.handover.body import ContinuationBody
 from penstock_runtime.protocols.openai.wire.chat import ChatBody
 from penstock_runtime.protocols.openai.wire.completion import (
     CompletionBody,
@@ -27,7 +29,14 @@ TAGS: Final = {
     GENERATION: "OpenAI's API and Triton's generate extension, served by pools of task TextGeneration.",
     EMBEDDING: "OpenAI's embeddings, served by pools of task Embedding.",
 }
-_BODIES: Final = (ChatBody, CompletionBody, TokenizeBody, DetokenizeBody, GenerateBody)
+_BODIES: Final = (
+    ChatBody,
+    CompletionBody,
+    TokenizeBody,
+    DetokenizeBody,
+    GenerateBody,
+    ContinuationBody,
+)
 _ERRORS: Final = {
     "400": "The body or a field is invalid; the message names field, value and remedy.",
     "401": "The pool has API keys, and the request has none of them.",
@@ -129,6 +138,14 @@ def _openai() -> Object:
             },
             "/v1/embeddings": {
                 "post": _write("Embeddings", "EmbeddingRequest", "EmbeddingList", EMBEDDING)
+            },
+            names.PATH_HANDOVER: {
+                "post": _write(
+                    "Continue a generation of another pod: sent by draining pods",
+                    "ContinuationBody",
+                    None,
+                    GENERATION,
+                )
             },
             "/tokenize": {"post": _write("Tokens of a text", "TokenizeBody", "Tokens", GENERATION)},
             "/detokenize": {

@@ -6,6 +6,7 @@ from penstock_operator.decide.budgets.devices import devices, devices_in_use
 from penstock_operator.decide.manifests.diff import digest
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
+from penstock_operator.decide.manifests.pod_template.pod import drain_seconds
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.scaling.decision import Proposal, Quota
 from penstock_operator.decide.scaling.modes import live_replicas
@@ -13,7 +14,6 @@ from penstock_operator.observed import PodObject, PolicyObject, PoolView
 
 UNPLACED_SECONDS = 30.0
 """A scheduler with room binds a pod in seconds; a terminating pod makes room later."""
-DRAIN_SECONDS = 120
 PLACING = ("nodeSelector", "affinity", "tolerations")
 """Fields of a pod template that select nodes."""
 
@@ -54,7 +54,6 @@ def _remains(
 ) -> QuotaRequest:
     """Return a request without new replicas, for devices that pods of earlier templates still use."""
     pool = proposal.view.pool
-    drain = pool.spec.drain
     return QuotaRequest(
         uid=f"{pool.uid} {resource}",
         resource=resource,
@@ -65,7 +64,7 @@ def _remains(
         need=0.0,
         deployed=0,
         policies=tuple(policy.name for policy in policies if _budgets(policy, resource)),
-        drain_seconds=drain.deadline_seconds or DRAIN_SECONDS if drain else DRAIN_SECONDS,
+        drain_seconds=drain_seconds(pool.spec),
         placement=_placement(template),
         remains_of=pool.uid,
     )

@@ -1,7 +1,7 @@
 """`GenerationDrain`: selects the requests that a drain rejects.
 
-It rejects at once those that have not started and are not predicted to finish by its deadline, and at the deadline all
-that remain. The prediction assumes that every answer reaches its maximum length and that every step takes the mean step
+It rejects at once those that have not started and are not predicted to finish by its deadline. At the deadline the
+engine interrupts all that remain. The prediction assumes that every answer reaches its maximum length and that every step takes the mean step
 time. Before the deadline a request with a started choice is never rejected, so its choices get slots first.
 """
 
@@ -34,7 +34,7 @@ class GenerationDrain:
 
     @property
     def deadline(self) -> float:
-        """Time of the monotonic clock at which all remaining requests fail; infinite before a drain starts."""
+        """Time of the monotonic clock at which all remaining requests are interrupted; infinite before a drain starts."""
         return math.inf if self._drain is None else self._drain.deadline
 
     def rejection(self, sequences: list[Sequence], now: float) -> Failed | None:
@@ -46,13 +46,11 @@ class GenerationDrain:
         return drain.rejection() if rejected else None
 
     def rejections(self, now: float) -> list[tuple[str, Failed]]:
-        """Return the ids and ends of the pending requests that the drain rejects."""
+        """Return the ids and ends of the waiting requests that the drain rejects."""
         drain = self._drain
         if drain is None:
             return []
-        overdue = now >= drain.deadline
-        ids = self._ledger.pending() if overdue else self._unfinishable(drain, (), now)
-        return [(name, drain.rejection()) for name in ids]
+        return [(name, drain.rejection()) for name in self._unfinishable(drain, (), now)]
 
     def _unfinishable(self, drain: Drain, newcomers: Iterable[Sequence], now: float) -> list[str]:
         """Return the requests, of those waiting and of `newcomers` after them, that will not finish in time."""

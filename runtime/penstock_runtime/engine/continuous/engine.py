@@ -60,7 +60,8 @@ class GenerationEngine:
                 self._scheduler.set_limits(GenerationLimits.from_update(update), now)
             case Drain():
                 self._drain.start(message)
-                self._reject_drained(now)
+                for name, rejection in self._drain.rejections(now):
+                    self._ledger.end(name, rejection)
             case _:
                 assert_never(message)
 
@@ -85,10 +86,6 @@ class GenerationEngine:
         self._scheduler.remove(sequence)
         self.sampling.leave(sequence)
 
-    def _reject_drained(self, now: float) -> None:
-        for name, rejection in self._drain.rejections(now):
-            self._ledger.end(name, rejection)
-
     def fail_all(self, reason: str, retry_after_seconds: float) -> None:
         """Fail all requests that have not ended, before the engine closes."""
         for name in self._ledger.pending():
@@ -97,11 +94,12 @@ class GenerationEngine:
     # -- a step
 
     def plan(self, now: float) -> StepPlan | Idle:
-        """Expire overdue requests, then return the next step."""
+        """Expire overdue requests, interrupt all at the deadline of a drain, then return the next step."""
         for sequence in list(self._scheduler.expired(now)):
             self._ledger.end(sequence.request.id, Expired(now - sequence.request.arrived))
         if now >= self._drain.deadline:
-            self._reject_drained(now)
+            for name in self._ledger.pending():
+                self._ledger.interrupt(name, now)
         planned = self._scheduler.plan(now)
         if isinstance(planned, StepPlan):
             self.sampling.prepare(planned)

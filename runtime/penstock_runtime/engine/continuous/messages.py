@@ -18,6 +18,14 @@ from penstock_runtime.request import Cancelled, Expired, Failed
 # -- in
 
 
+class Resumption(Struct, frozen=True):
+    """One unfinished choice of a request that began on another pod."""
+
+    choice: int
+    tokens: tuple[int, ...]
+    """Its output so far, fed as prompt: none of it is sampled or emitted again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Generate:
     """An admitted request. `id`, set by the HTTP side, is unique among the pending requests."""
@@ -38,6 +46,8 @@ class Generate:
     """Prefixes are shared only between equal salts: the tenant, unless the pool shares across tenants."""
     grammar: str | None = None
     """Address of the worker process of the compiled grammar."""
+    resumed: tuple[Resumption, ...] = ()
+    """The choices to continue; empty: a new request, whose `n` choices all begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,14 @@ class Generated:
     usage: Usage
 
 
-GenerationEnd = Generated | Failed | Expired | Cancelled
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The deadline of a drain passed; another pod can continue after the tokens emitted so far."""
+
+    usage: Usage
+
+
+GenerationEnd = Generated | Interrupted | Failed | Expired | Cancelled
 
 
 class Ended(Struct, frozen=True):

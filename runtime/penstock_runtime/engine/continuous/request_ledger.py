@@ -11,7 +11,9 @@ from penstock_runtime.engine.continuous.messages import (
     FinishReason,
     Generate,
     Generated,
+    Interrupted,
     PromptScored,
+    Resumption,
     TokensEmitted,
     Usage,
 )
@@ -22,7 +24,8 @@ from penstock_runtime.request import Cancelled, Expired, Failed
 
 @dataclass(slots=True)
 class _LedgerEntry:
-    sequences: list[Sequence]
+    sequences: dict[int, Sequence]
+    """By choice."""
     unfinished: set[int] = field(default_factory=set)
     """Choices."""
 
@@ -40,7 +43,7 @@ class GenerationLedger:
         self._uids = count()
 
     def open(self, message: Generate) -> list[Sequence]:
-        """Return the sequences of a new request, one per choice.
+        """Return the sequences of a new request, one per choice, or per choice to continue.
 
         Raises:
             ValueError: a request with this id is pending.
@@ -48,13 +51,14 @@ class GenerationLedger:
         if message.id in self._pending:
             raise ValueError(f"request id '{message.id}' is already pending: ids must be unique")
         spec = _spec(message)
-        sequences = [
-            Sequence(next(self._uids), spec, choice, list(message.prompt))
-            for choice in range(message.n)
-        ]
-        self._pending[message.id] = _LedgerEntry(sequences, set(range(message.n)))
-        self._live.update(sequence.uid for sequence in sequences)
-        return sequences
+        sequences = {}
+        for begun in message.resumed or [Resumption(choice, ()) for choice in range(message.n)]:
+            sequence = Sequence(next(self._uids), spec, begun.choice, list(message.prompt))
+            sequence.resume(begun.tokens)
+            sequences[begun.choice] = sequence
+        self._pending[message.id] = _LedgerEntry(sequences, set(sequences))
+        self._live.update(sequence.uid for sequence in sequences.values())
+        return list(sequences.values())
 
     def pending(self) -> list[str]:
         """Return the ids of pending requests."""
@@ -63,7 +67,7 @@ class GenerationLedger:
     def choices(self) -> Iterator[Sequence]:
         """Yield every choice of pending requests, finished or not."""
         for entry in self._pending.values():
-            yield from entry.sequences
+            yield from entry.sequences.values()
 
     def holds(self, sequence: Sequence) -> bool:
         """Return whether the choice is unfinished and its request pending."""
@@ -95,9 +99,13 @@ class GenerationLedger:
         self._events.append(ChoiceFinished(name, sequence.choice, reason, sequence.stop_id))
         if not entry.unfinished:
             del self._pending[name]
-            self._events.append(Ended(name, Generated(_usage(entry.sequences, now))))
+            self._events.append(Ended(name, Generated(_usage(entry, now))))
 
-    def end(self, name: str, end: Failed | Expired | Cancelled) -> None:
+    def interrupt(self, name: str, now: float) -> None:
+        """End a pending request that another pod may continue."""
+        self.end(name, Interrupted(_usage(self._pending[name], now)))
+
+    def end(self, name: str, end: Interrupted | Failed | Expired | Cancelled) -> None:
         """End a pending request early, with its unfinished choices; an id that is not pending is ignored."""
         entry = self._pending.pop(name, None)
         if entry is None:
@@ -127,7 +135,8 @@ def _spec(message: Generate) -> RequestSpec:
     )
 
 
-def _usage(sequences: list[Sequence], now: float) -> Usage:
+def _usage(entry: _LedgerEntry, now: float) -> Usage:
+    sequences = list(entry.sequences.values())
     first = sequences[0]
     starts = [s.stats.first_step_at for s in sequences if s.stats.first_step_at is not None]
     began = min(starts, default=now)

@@ -94,6 +94,12 @@ class Sequence:
         self.prompt_scoring = PromptScoring(prompt_tokens - 1) if scored else None
         self.full_length = prompt_tokens + params.max_tokens
 
+    def resume(self, tokens: tuple[int, ...]) -> None:
+        """Append the output that another pod sampled; called before the sequence is scheduled."""
+        self.ids.extend(tokens)
+        if self.counts is not None:
+            self.counts.update(tokens)
+
     @property
     def length(self) -> int:
         """Return the number of tokens, a placeholder included."""

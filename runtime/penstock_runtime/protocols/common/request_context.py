@@ -3,11 +3,13 @@
 from typing import Any, Final
 from urllib.parse import quote
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from penstock_api import names
 from penstock_runtime.errors import RequestRejected
-from penstock_runtime.serving.auth.callers import Caller
+from penstock_runtime.protocols.common.replies import REQUEST_ID
+from penstock_runtime.protocols.common.request_ids import HEADER_REQUEST_ID, HEADER_TRACE_PARENT
+from penstock_runtime.serving.auth.callers import HEADER_PRIORITY, Caller
 
 CALLER: Final = web.RequestKey("caller", Caller)
 """The caller, on a pod that authenticates."""
@@ -15,6 +17,14 @@ LAST: Final = web.RequestKey("last", bool)
 """Whether its answer is the connection's last: a stream sends that in its head."""
 LOGGED: Final = web.RequestKey("logged", dict[str, Any])
 """The fields that a protocol adds to the request's line in the access log."""
+
+_IDENTIFYING: Final = (
+    hdrs.AUTHORIZATION,
+    "X-Api-Key",
+    HEADER_PRIORITY,
+    names.HEADER_TENANT,
+    HEADER_TRACE_PARENT,
+)
 
 
 def best_class(request: web.Request) -> int:
@@ -29,6 +39,12 @@ def tenant_header(request: web.Request) -> dict[str, str]:
     if caller is None or not caller.tenant:
         return {}
     return {names.HEADER_TENANT: quote(caller.tenant, safe=" :@")}
+
+
+def client_headers(request: web.Request) -> dict[str, str]:
+    """Return the headers with which another pod identifies the client of `request`, and logs its id."""
+    kept = {name: request.headers[name] for name in _IDENTIFYING if name in request.headers}
+    return {**kept, HEADER_REQUEST_ID: request.get(REQUEST_ID, "")}
 
 
 def record_rejection(request: web.Request, rejection: RequestRejected) -> None:

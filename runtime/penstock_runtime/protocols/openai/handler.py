@@ -11,7 +11,11 @@ from aiohttp import web
 from penstock_runtime.errors import DeadlinePassed, RequestRejected
 from penstock_runtime.protocols.common.json_structure import to_thread_if_large
 from penstock_runtime.protocols.common.replies import REQUEST_ID
-from penstock_runtime.protocols.common.request_context import CALLER, record_rejection
+from penstock_runtime.protocols.common.request_context import (
+    CALLER,
+    client_headers,
+    record_rejection,
+)
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.errors import openai_rejection
 from penstock_runtime.protocols.openai.responder import record_end, reply_stream, reply_whole
@@ -30,6 +34,7 @@ MAX_LOGGED_FIELDS: Final = 1000
 
 Body = TypeVar("Body", bound=GenerationBody)
 Prepare = Callable[[Body, str, Terms], Awaitable[AnswerFormat]]
+Respond = Callable[[Ticket, Body, Terms], Awaitable[web.StreamResponse]]
 
 
 class GenerationHandler:
@@ -43,6 +48,18 @@ class GenerationHandler:
         self, request: web.Request, kind: type[Body], prepare: Prepare[Body]
     ) -> web.StreamResponse:
         """Serve one generation."""
+
+        async def respond(ticket: Ticket, body: Body, terms: Terms) -> web.StreamResponse:
+            async with self.within(terms.timeout_seconds, ticket):
+                answer = await prepare(body, self._pod.config.model_name, terms)
+            return await self.answer(request, ticket, answer, stream=body.streams)
+
+        return await self.receive(request, kind, respond)
+
+    async def receive(
+        self, request: web.Request, kind: type[Body], respond: Respond[Body]
+    ) -> web.StreamResponse:
+        """Read a body, and respond to it on the terms of its caller."""
         try:
             with self._pod.admission.receive() as ticket, ExitStack() as resources:
                 body = await self._body(request, ticket, kind)
@@ -53,9 +70,7 @@ class GenerationHandler:
                 terms = Terms(
                     serving, caller, seconds, config.generation.max_run_seconds, resources
                 )
-                async with self._within(seconds, ticket):
-                    answer = await prepare(body, config.model_name, terms)
-                return await self.answer(request, ticket, answer, stream=body.streams)
+                return await respond(ticket, body, terms)
         except RequestRejected as rejection:
             record_rejection(request, rejection)
             return openai_rejection(rejection)
@@ -68,8 +83,8 @@ class GenerationHandler:
         serving = pod.engine.require_serving()
         prompts = len(call.prompts)
         with pod.admission.receive_prompts(ticket, prompts, call.priority) as tickets:
-            vocabulary = serving.tokenizer.vocabulary
-            answering = ResponseStream(call, tickets, pod.admission, vocabulary, serving.own_ends)
+            handover = pod.engine.hand_over(client_headers(request))
+            answering = ResponseStream(call, tickets, pod.admission, serving, handover)
             try:
                 answering.begin()
                 pod.engine.tokens.prompt_tokens_received += sum(
@@ -79,10 +94,11 @@ class GenerationHandler:
                     return await reply_stream(request, answer, answering, pod)
                 return await reply_whole(answer, answering)
             finally:
+                answering.close()
                 record_end(request, answering)
 
     @asynccontextmanager
-    async def _within(self, seconds: float | None, ticket: Ticket) -> AsyncIterator[None]:
+    async def within(self, seconds: float | None, ticket: Ticket) -> AsyncIterator[None]:
         """Limit the block to `seconds` from the arrival of `ticket`.
 
         Raises:

@@ -114,6 +114,13 @@ class Admission(ABC):
     def fail_all(self, failed: Failed) -> None:
         """End all requests of the engine, which will not end them itself."""
 
+    def elsewhere(self) -> int:
+        """Return how many requests the engine has left to other pods, whose answers are still relayed."""
+        return 0
+
+    def fail_elsewhere(self, failed: Failed) -> None:  # noqa: B027 - only generations are continued elsewhere
+        """End all requests that other pods continue."""
+
     @abstractmethod
     def retry_after_seconds(self) -> float:
         """Return the predicted time until the requests of the queue are served."""

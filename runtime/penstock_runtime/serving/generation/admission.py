@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from typing_extensions import override
 
@@ -13,6 +13,7 @@ from penstock_runtime.engine.continuous.messages import (
     Event,
     Generate,
     Generated,
+    Interrupted,
     PromptScored,
     Stop,
     ToGeneration,
@@ -22,7 +23,13 @@ from penstock_runtime.engine.continuous.messages import (
 from penstock_runtime.engine.messages import Cancel
 from penstock_runtime.engine.queue.disciplines import is_batch_work
 from penstock_runtime.errors import BatchWorkWaits, NotServing, QueueFull
-from penstock_runtime.request import Cancelled, Expired, Failed, RequestOutcome
+from penstock_runtime.request import (
+    Cancelled,
+    Expired,
+    Failed,
+    GrammarUnenforceable,
+    RequestOutcome,
+)
 from penstock_runtime.serving.admission.base import Admission
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.admission.wait_estimate import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS
@@ -34,6 +41,15 @@ BATCH_QUEUE_SHARE = 0.25
 """Share of the queue from which on it takes no batch work: an engine that generates displaces nothing from its queue."""
 _INTERVAL_WEIGHT = 0.1
 """Weight of the newest interval between two completions in their running mean."""
+
+
+_OUTCOMES: Final = {
+    Generated: RequestOutcome.COMPLETED,
+    Failed: RequestOutcome.FAILED,
+    GrammarUnenforceable: RequestOutcome.FAILED,
+    Expired: RequestOutcome.EXPIRED,
+    Cancelled: RequestOutcome.CANCELLED,
+}
 
 
 @dataclass(slots=True)
@@ -62,6 +78,8 @@ class GenerationAdmission(Admission):
         self._send = send
         self.tokens = tokens
         self._pending: dict[str, _PendingGeneration] = {}
+        self._interrupted: dict[str, _PendingGeneration] = {}
+        """Prompts that the engine has left to other pods, until their end is delivered."""
         self._since = 0.0
         """Time at which a prompt was submitted to an idle engine."""
         self._completed_at: float | None = None
@@ -145,7 +163,7 @@ class GenerationAdmission(Admission):
 
     def abandon(self, ticket: Ticket) -> None:
         """Cancel the prompt of `ticket` if it has not ended."""
-        if ticket.id in self._pending:
+        if ticket.id in self._pending or ticket.id in self._interrupted:
             self.cancel(ticket)
 
     def deliver_events(self, events: Iterable[Event]) -> None:
@@ -163,10 +181,26 @@ class GenerationAdmission(Admission):
                     pass
                 case _:
                     assert_never(event)
-            if not pending.mailbox.put(event):
-                self.tokens.slow_readers += 1
-                pending.mailbox.put(Ended(event.id, Cancelled()))
-                self.cancel(pending.ticket)
+            self._put(pending, event)
+
+    def deliver_elsewhere(self, event: Event) -> bool:
+        """Deliver an event of an interrupted prompt, which another pod continues; return False if it has ended here."""
+        pending = self._interrupted.get(event.id)
+        if pending is None:
+            return False
+        if isinstance(event, Ended):
+            del self._interrupted[event.id]
+            self._count_end(pending.ticket, _OUTCOMES[type(event.end)])
+        return self._put(pending, event)
+
+    def _put(self, pending: _PendingGeneration, event: Event) -> bool:
+        """Put an event into the mailbox; return False if its reader is too slow, which cancels the prompt."""
+        if pending.mailbox.put(event):
+            return True
+        self.tokens.slow_readers += 1
+        pending.mailbox.put(Ended(event.id, Cancelled()))
+        self.cancel(pending.ticket)
+        return False
 
     def _record_tokens(self, pending: _PendingGeneration, tokens: int) -> None:
         self.tokens.generated_tokens += tokens
@@ -176,18 +210,12 @@ class GenerationAdmission(Admission):
 
     def _record_end(self, pending: _PendingGeneration, event: Ended) -> None:
         del self._pending[event.id]
-        match event.end:
-            case Generated(usage=usage):
-                self._record_completion(pending, usage)
-                self._count_end(pending.ticket, RequestOutcome.COMPLETED)
-            case Failed():
-                self._count_end(pending.ticket, RequestOutcome.FAILED)
-            case Expired():
-                self._count_end(pending.ticket, RequestOutcome.EXPIRED)
-            case Cancelled():
-                self._count_end(pending.ticket, RequestOutcome.CANCELLED)
-            case _:
-                assert_never(event.end)
+        if isinstance(event.end, Interrupted):
+            self._interrupted[event.id] = pending
+            return
+        if isinstance(event.end, Generated):
+            self._record_completion(pending, event.end.usage)
+        self._count_end(pending.ticket, _OUTCOMES[type(event.end)])
 
     def _record_completion(self, pending: _PendingGeneration, usage: Usage) -> None:
         now, arrived, tokens = self._now(), pending.ticket.arrived, self.tokens
@@ -219,6 +247,15 @@ class GenerationAdmission(Admission):
         self.deliver_events([Ended(name, failed) for name in list(self._pending)])
 
     @override
+    def elsewhere(self) -> int:
+        return len(self._interrupted)
+
+    @override
+    def fail_elsewhere(self, failed: Failed) -> None:
+        for name in list(self._interrupted):
+            self.deliver_elsewhere(Ended(name, failed))
+
+    @override
     def retry_after_seconds(self) -> float:
         """Return the predicted time until the waiting prompts end, at the rate of recent completions."""
         wait = self.waiting() * self._interval_seconds
@@ -226,6 +263,7 @@ class GenerationAdmission(Admission):
 
     @override
     def _withdraw(self, id: str) -> None:
+        self._interrupted.pop(id, None)
         if self._pending.pop(id, None) is not None:
             self._send(Cancel((id,)))
 

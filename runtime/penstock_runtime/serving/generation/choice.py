@@ -40,6 +40,7 @@ class Choice:
         "_min_tokens",
         "_own_ends",
         "finished",
+        "ids",
         "index",
         "tokens",
     )
@@ -57,6 +58,8 @@ class Choice:
         self.tokens = 0
         """Counted as vLLM does: with the stop id, and with the token that completed a stop string."""
         self.finished = False
+        self.ids: list[int] = []
+        """Tokens so far, without those after its stop string and without a stop id."""
         self._detokenizer = Detokenizer(
             vocabulary, skip_special=call.skip_special, kept=call.markers
         )
@@ -71,6 +74,7 @@ class Choice:
         text = ""
         for place, token in enumerate(event.tokens):
             self.tokens += 1
+            self.ids.append(token)
             piece = self._detokenizer.add((token,))
             if self.tokens <= self._min_tokens:
                 text += piece

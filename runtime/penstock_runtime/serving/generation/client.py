@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeGuard
 
@@ -33,6 +33,9 @@ from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.engine_client import EngineClient
 from penstock_runtime.serving.generation.admission import GenerationAdmission
 from penstock_runtime.serving.generation.counters import GenerationCounters
+from penstock_runtime.serving.generation.handover.messages import model_identity
+from penstock_runtime.serving.generation.handover.peers import Peers
+from penstock_runtime.serving.generation.handover.relay import HandOver
 from penstock_runtime.serving.generation.loaded_model import Serving
 from penstock_runtime.serving.generation.metrics import GenerationCollector
 from penstock_runtime.serving.health import Health
@@ -72,6 +75,9 @@ class GenerationClient(EngineClient):
         self._folder = folder
         self._live = state.live
         self._grammars = GrammarService(state.now)
+        self._now = state.now
+        url = config.drain.peer_url
+        self._peers = Peers(url, config.http.tls_folder) if url else None
         self._max_running = MAX_BATCH_SIZE
         """Largest batch cap that memory allows; that of the API before the model is loaded."""
 
@@ -113,6 +119,8 @@ class GenerationClient(EngineClient):
     async def close(self) -> None:
         await super().close()
         await self._grammars.close()
+        if self._peers is not None:
+            await self._peers.close()
 
     def require_serving(self) -> Serving:
         """Return the loaded model.
@@ -123,6 +131,13 @@ class GenerationClient(EngineClient):
         if self.serving is None:
             raise NotServing("Loading", "the model is loading: retry shortly")
         return self.serving
+
+    def hand_over(self, headers: Mapping[str, str]) -> HandOver | None:
+        """Return the hand-over of a request with the `headers` that identify its client; None: this pod has no peers."""
+        if self._peers is None:
+            return None
+        identity = model_identity(self.require_serving().info)
+        return HandOver(self._peers, headers, identity, self.tokens, self._now)
 
     @override
     def extend_state(self, state: State) -> State:

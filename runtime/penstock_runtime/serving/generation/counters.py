@@ -18,6 +18,12 @@ class GenerationCounters:
     """Prompt tokens that steps computed."""
     generated_tokens: int = 0
     """Tokens that the engine emitted, delivered or not."""
+    handed_over: int = 0
+    """Generations that a drain interrupted here, and that other pods continue."""
+    taken_over: int = 0
+    """Generations of other pods that were continued here."""
+    handovers_failed: int = 0
+    """Generations that no other pod completed."""
     slow_readers: int = 0
     """Requests that were cancelled because their clients read too slowly."""
     first_token_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))

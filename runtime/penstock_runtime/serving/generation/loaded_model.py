@@ -45,4 +45,4 @@ class Serving:
                 f"`{field_name}` cannot be enforced: {error}", field=field_name
             ) from error
         resources.callback(lease.release)
-        return GrammarShape(lease.address, field_name)
+        return GrammarShape(lease.address, field_name, spec)

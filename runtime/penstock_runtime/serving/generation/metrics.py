@@ -46,6 +46,16 @@ class GenerationCollector(Collector):
             "Prompt tokens of requests that were read.",
             value=tokens.prompt_tokens_received,
         )
+        yield _labelled(
+            names.METRIC_HANDOVERS,
+            "Generations that a drain handed over to another pod, that were taken over, and that no pod completed.",
+            "result",
+            {
+                "handed_over": tokens.handed_over,
+                "taken_over": tokens.taken_over,
+                "failed": tokens.handovers_failed,
+            },
+        )
         if self._pod.report is not None:
             yield from self._engine(self._pod.report)
 

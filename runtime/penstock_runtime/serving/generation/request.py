@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from penstock_runtime.engine.continuous.grammar.spec import GrammarSpec
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 
 
@@ -24,6 +25,8 @@ class GrammarShape:
     """Address of the process that has the compiled grammar."""
     field: str
     """Field of the body that requested it."""
+    spec: GrammarSpec
+    """Its text, which another pod compiles if it continues the answer."""
 
 
 @dataclass(frozen=True, slots=True)

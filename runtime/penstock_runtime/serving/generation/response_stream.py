@@ -10,8 +10,10 @@ from penstock_runtime.engine.continuous.messages import (
     Event,
     Generate,
     Generated,
+    Interrupted,
     PromptScored,
     TokensEmitted,
+    Usage,
 )
 from penstock_runtime.errors import PenstockError
 from penstock_runtime.request import (
@@ -24,9 +26,15 @@ from penstock_runtime.request import (
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.generation.admission import GenerationAdmission
 from penstock_runtime.serving.generation.choice import Choice, Chunk
+from penstock_runtime.serving.generation.handover.relay import (
+    TERMINATING,
+    HandOver,
+    Interruption,
+    Relay,
+)
+from penstock_runtime.serving.generation.loaded_model import Serving
 from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.serving.generation.request import GenerationCall
-from penstock_runtime.text.vocabulary import Vocabulary
 
 
 class GenerationError(PenstockError):
@@ -58,18 +66,23 @@ class ResponseStream:
         call: GenerationCall,
         tickets: Sequence[Ticket],
         admission: GenerationAdmission,
-        vocabulary: Vocabulary,
-        own_ends: frozenset[int],
+        serving: Serving,
+        handover: HandOver | None = None,
     ) -> None:
-        """`tickets` are the prompts' own, in order."""
+        """`tickets` are the prompts' own, in order; without `handover` an interrupted answer fails."""
         self._call = call
         self._tickets = tuple(tickets)
         self._admission = admission
         self._mailbox = Mailbox()
         self._first_of = {ticket.id: place * call.n for place, ticket in enumerate(tickets)}
         self._open = set(self._first_of)
+        self._handover = handover
+        self._relays: dict[str, Relay] = {}
+        self._scored: set[str] = set()
+        """Prompts whose log-probabilities have arrived."""
+        vocabulary = serving.tokenizer.vocabulary
         self.choices = [
-            Choice(index, call.prompts[index // call.n], call, vocabulary, own_ends)
+            Choice(index, call.prompts[index // call.n], call, vocabulary, serving.own_ends)
             for index in range(call.choices)
         ]
         self.first_seconds: float | None = None
@@ -85,7 +98,12 @@ class ResponseStream:
             NotServing: the pod stopped serving in the meantime.
         """
         for place, ticket in enumerate(self._tickets):
-            self._admission.begin(ticket, _generate(self._call, place, ticket), self._mailbox)
+            self._admission.begin(ticket, generate(self._call, place, ticket), self._mailbox)
+
+    def close(self) -> None:
+        """Release what is generated for this answer on other pods."""
+        for relay in self._relays.values():
+            relay.cancel()
 
     @property
     def done(self) -> bool:
@@ -108,6 +126,7 @@ class ResponseStream:
     def _take(self, event: Event) -> Iterator[Chunk]:
         match event:
             case PromptScored():
+                self._scored.add(event.id)
                 yield Chunk(self._first_of[event.id], scored=event.logprobs)
             case TokensEmitted():
                 choice = self._choice(event)
@@ -115,7 +134,7 @@ class ResponseStream:
                 if piece is not None:
                     yield piece
                     if piece.finish is not None:
-                        self._admission.stop(event.id, event.choice)
+                        self._stop(event)
             case ChoiceFinished():
                 piece = self._choice(event).ended(event)
                 if piece is not None:
@@ -123,25 +142,60 @@ class ResponseStream:
             case Ended():
                 self._end(event)
 
+    def _stop(self, event: TokensEmitted) -> None:
+        relay = self._relays.get(event.id)
+        if relay is None:
+            self._admission.stop(event.id, event.choice)
+        else:
+            relay.stop(event.choice)
+
+    def _hand_over(self, name: str, usage: Usage) -> None:
+        """Let another pod continue a prompt; one whose log-probabilities are missing cannot be: they come at its beginning."""
+        first, call = self._first_of[name], self._call
+        place = first // call.n
+        scored = call.prompts[place].params.prompt_logprobs is None or name in self._scored
+        if self._handover is None or not scored:
+            self._admission.deliver_elsewhere(Ended(name, TERMINATING))
+            return
+        deadline = self._tickets[place].deadline(call.timeout_seconds)
+        outputs = {
+            choice.index - first: list(choice.ids)
+            for choice in self.choices[first : first + call.n]
+            if not choice.finished
+        }
+        interruption = Interruption(name, call, place, deadline, usage)
+        self._relays[name] = self._handover.begin(
+            interruption, outputs, self._admission.deliver_elsewhere
+        )
+
     def _end(self, event: Ended) -> None:
-        if not isinstance(event.end, Generated):
-            failed = isinstance(event.end, Failed)
-            self.outcome = (
-                RequestOutcome.FAILED if failed else RequestOutcome(type(event.end).__name__)
-            )
-            shape = self._call.shape if isinstance(event.end, GrammarUnenforceable) else None
-            raise GenerationError(event.end, shape.field if shape else None)
-        self._open.discard(event.id)
+        match event.end:
+            case Interrupted(usage=usage):
+                self._hand_over(event.id, usage)
+            case Generated(usage=usage):
+                self._complete(event.id, usage)
+            case _:
+                self._fail(event.end)
+
+    def _complete(self, name: str, usage: Usage) -> None:
+        self._open.discard(name)
         if self.done:
             self.outcome = RequestOutcome.COMPLETED
-        self.cost.cached_tokens += event.end.usage.cached_tokens
-        self.cost.queue_seconds = max(self.cost.queue_seconds, event.end.usage.queue_seconds)
+        self.cost.cached_tokens += usage.cached_tokens
+        self.cost.queue_seconds = max(self.cost.queue_seconds, usage.queue_seconds)
+
+    def _fail(self, end: Failed | Expired | Cancelled) -> None:
+        failed = isinstance(end, Failed)
+        self.outcome = RequestOutcome.FAILED if failed else RequestOutcome(type(end).__name__)
+        shape = self._call.shape if isinstance(end, GrammarUnenforceable) else None
+        raise GenerationError(end, shape.field if shape else None)
 
     def _choice(self, event: TokensEmitted | ChoiceFinished) -> Choice:
         return self.choices[self._first_of[event.id] + event.choice]
 
 
-def _generate(call: GenerationCall, place: int, ticket: Ticket) -> Generate:
+def generate(call: GenerationCall, place: int, ticket: Ticket) -> Generate:
+    """Return the message that submits prompt `place` of `call`."""
     prompt = call.prompts[place]
     deadline = ticket.deadline(call.timeout_seconds)
     return Generate(

@@ -1,5 +1,7 @@
 """The runtime container: image, probes, resources."""
 
+from collections.abc import Mapping
+
 from penstock_api import names
 from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_api.types.pod_template.container import ContainerTemplate, Resources
@@ -27,14 +29,14 @@ def image(pool: PoolObject, config: DecideConfig) -> str:
     return (pool.spec.runtime and pool.spec.runtime.image) or config.default_runtime_image
 
 
-def container(pool: PoolObject, config: DecideConfig, drain_deadline_seconds: int) -> Manifest:
+def container(pool: PoolObject, config: DecideConfig, drain: Mapping[str, str]) -> Manifest:
     """Return the one container of a pool's pods."""
     own = (pool.spec.template or PodTemplate()).container or ContainerTemplate()
     pull_policy = (pool.spec.runtime or RuntimeSpec()).image_pull_policy or config.image_pull_policy
     manifest: Manifest = {
         "name": CONTAINER_NAME,
         "image": image(pool, config),
-        "env": environment(pool, drain_deadline_seconds, own),
+        "env": environment(pool, drain, own),
         "ports": [
             _port(names.CLIENT_PORT_NAME, names.CLIENT_PORT),
             _port(names.CLUSTER_PORT_NAME, names.CLUSTER_PORT),

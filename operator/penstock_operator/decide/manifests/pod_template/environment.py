@@ -1,6 +1,7 @@
 """Environment variables of the runtime: its identity, its model and its device."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +31,10 @@ def accelerator(pool: PoolObject) -> ReplicaDevices:
     )
 
 
-def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) -> list[Manifest]:
-    """Return the environment, one entry per name; the pool's own entries take precedence."""
+def environment(
+    pool: PoolObject, drain: Mapping[str, str], own: ContainerTemplate
+) -> list[Manifest]:
+    """Return the environment with the variables of `drain`, one entry per name; the pool's own entries take precedence."""
     device = accelerator(pool)
     cores: Manifest = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1"}}
     # With a device the CPU only feeds it, and contention between torch threads costs more than they gain.
@@ -43,7 +46,7 @@ def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) ->
         _from_pod(names.ENV_POD_NAME, "metadata.name"),
         _from_pod(names.ENV_POD_UID, "metadata.uid"),
         {"name": names.ENV_MODEL, "value": model_json(pool)},
-        {"name": names.ENV_DRAIN_DEADLINE_SECONDS, "value": str(drain_seconds)},
+        *({"name": name, "value": value} for name, value in drain.items()),
         {"name": "HOME", "value": SCRATCH_FOLDER},
         {"name": "OMP_NUM_THREADS", **threads},
     ]

@@ -6,6 +6,7 @@ Policies and live limits do not change it (docs/design/design.md#template-and-li
 from typing import Any
 
 from penstock_api import names
+from penstock_api.types.model import Task
 from penstock_api.types.pod_template.security import IdSource, PodSecurityContext
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pool import PoolSpec
@@ -24,15 +25,30 @@ USER = 65532
 """`nonroot` of the shipped runtime image."""
 DRAIN_DEADLINE_SECONDS = 120
 """Built-in `drain.deadlineSeconds`."""
+RELAY_SECONDS = 600
+"""Built-in `drain.relaySeconds`."""
 STOP_ACCEPTING_SECONDS = 5
 """Time after SIGTERM in which the runtime still accepts requests (docs/design/runtime.md#drain)."""
 GRACE_MARGIN_SECONDS = 15
-"""Time to complete requests, close connections and unload the model after the drain deadline."""
+"""Time to complete requests, close connections and unload the model after the last relayed response."""
 
 
 def drain_deadline(spec: PoolSpec) -> int:
     """Return the drain deadline of a pod, in seconds."""
     return (spec.drain and spec.drain.deadline_seconds) or DRAIN_DEADLINE_SECONDS
+
+
+def relay_seconds(spec: PoolSpec) -> int:
+    """Return how long a pod relays generations that other pods continue, in seconds; 0 for models without generations."""
+    if spec.model.task is not Task.TEXT_GENERATION:
+        return 0
+    given = spec.drain.relay_seconds if spec.drain else None
+    return RELAY_SECONDS if given is None else given
+
+
+def drain_seconds(spec: PoolSpec) -> int:
+    """Return the longest time from SIGTERM to the last response, in seconds."""
+    return drain_deadline(spec) + relay_seconds(spec)
 
 
 def pod_template(pool: PoolObject, config: DecideConfig) -> Manifest:
@@ -42,7 +58,7 @@ def pod_template(pool: PoolObject, config: DecideConfig) -> Manifest:
         "serviceAccountName": own.service_account_name or child_name(pool),
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": (
-            drain_deadline(pool.spec) + STOP_ACCEPTING_SECONDS + GRACE_MARGIN_SECONDS
+            drain_seconds(pool.spec) + STOP_ACCEPTING_SECONDS + GRACE_MARGIN_SECONDS
         ),
         "securityContext": {
             "runAsNonRoot": True,
@@ -51,12 +67,23 @@ def pod_template(pool: PoolObject, config: DecideConfig) -> Manifest:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "volumes": volumes(pool),
-        "containers": [container(pool, config, drain_deadline(pool.spec))],
+        "containers": [container(pool, config, _drain_settings(pool))],
         **_placement(pool, own),
     }
     if own.service_account_name is None:  # a named account sets itself whether tokens are mounted
         spec["automountServiceAccountToken"] = False
     return {"metadata": _metadata(pool, own), "spec": spec}
+
+
+def _drain_settings(pool: PoolObject) -> dict[str, str]:
+    """Return the variables of the drain by name."""
+    spec, relay = pool.spec, relay_seconds(pool.spec)
+    settings = {names.ENV_DRAIN_DEADLINE_SECONDS: str(drain_deadline(spec))}
+    if relay:
+        secure = spec.tls is not None
+        settings[names.ENV_PEER_URL] = names.service_url(pool.name, pool.namespace, secure=secure)
+        settings[names.ENV_RELAY_SECONDS] = str(relay)
+    return settings
 
 
 def _metadata(pool: PoolObject, own: PodTemplate) -> Manifest:

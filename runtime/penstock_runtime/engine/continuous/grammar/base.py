@@ -3,7 +3,7 @@
 A state returns a mask of allowed tokens after each accepted token.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,6 +44,9 @@ class Grammar(Protocol):
 
     def begin(self) -> None:
         """Request the first verdict; later calls do nothing."""
+
+    def resume(self, tokens: Sequence[int]) -> None:
+        """Advance a new state by `tokens`, at least one, and request only the verdict after the last."""
 
     def accept(self, token: int) -> None:
         """Advance the state by `token` and request the next verdict."""

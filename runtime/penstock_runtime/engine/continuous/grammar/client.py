@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Final
 
@@ -21,7 +21,15 @@ from penstock_runtime.engine.continuous.grammar.base import (
     GrammarSource,
     Verdict,
 )
-from penstock_runtime.engine.continuous.grammar.worker import ACCEPT, CLOSE, OPEN, REPLY, REQUEST
+from penstock_runtime.engine.continuous.grammar.worker import (
+    ACCEPT,
+    ADVANCE,
+    CLOSE,
+    COPY,
+    OPEN,
+    REPLY,
+    REQUEST,
+)
 
 ENDED: Final = Broken(
     f"a token takes more than {worker.MASK_SECONDS:.0f} s of CPU time, {worker.MEMORY_BYTES >> 20} MiB of memory or"
@@ -103,6 +111,14 @@ class RemoteGrammar(Grammar):
         if self.channel is None and self.verdict is None:
             self.channel = self._client.join(self, self._address)
             self.channel.send(REQUEST.pack(OPEN, self.name, 0))
+
+    @override
+    def resume(self, tokens: Sequence[int]) -> None:
+        self.channel = self._client.join(self, self._address)
+        self.channel.send(REQUEST.pack(COPY, self.name, 0))
+        for token in tokens[:-1]:
+            self.channel.send(REQUEST.pack(ADVANCE, self.name, token))
+        self.accept(tokens[-1])
 
     @override
     def accept(self, token: int) -> None:

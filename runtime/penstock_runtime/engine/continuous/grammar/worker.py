@@ -52,7 +52,8 @@ WHITESPACE: Final = r"[\x20\x0A]{0,12}"
 
 REQUEST: Final = struct.Struct("<BQi")
 """Engine to worker: operation, state, token."""
-OPEN, ACCEPT, CLOSE = range(3)
+OPEN, ACCEPT, CLOSE, COPY, ADVANCE = range(5)
+"""`COPY` opens a state, and `ADVANCE` advances one, without a reply."""
 REPLY: Final = struct.Struct("<QQ")
 """Worker to engine: state and kind of verdict; then the mask's words, nothing, or the reason in UTF-8."""
 ALLOWED, COMPLETE, BROKEN = range(3)
@@ -147,15 +148,25 @@ class Worker:
         if kind == CLOSE:
             states.pop(name, None)
             return
+        if kind == COPY:
+            states[name] = self._matcher.deep_copy()
+            return
+        if kind == ADVANCE:
+            self._consume(states[name], token)
+            return
         if kind == OPEN:
             states[name], (verdict, payload) = self._matcher.deep_copy(), self._first
         else:
             verdict, payload = self._accepted(states[name], token)
         connection.sendmsg([REPLY.pack(name, verdict), payload])
 
-    def _accepted(self, matcher: LLMatcher, token: int) -> tuple[int, bytes]:
+    @staticmethod
+    def _consume(matcher: LLMatcher, token: int) -> None:
         with _CpuTime(MASK_SECONDS):
             matcher.consume_token(token)
+
+    def _accepted(self, matcher: LLMatcher, token: int) -> tuple[int, bytes]:
+        self._consume(matcher, token)
         if matcher.is_error():
             return BROKEN, first_line(matcher.get_error()).encode()
         return self._masker.verdict(matcher)

@@ -58,7 +58,7 @@ class ConstrainedSampling:
         """Grammars whose mask did not arrive during the last step's wait."""
 
     def start(self, address: str, sequences: Iterable[Sequence]) -> None:
-        """Start a grammar state for each of `sequences`.
+        """Start a grammar state for each of `sequences`, after the output that they have.
 
         Raises:
             ValueError: this engine has no grammars.
@@ -67,6 +67,8 @@ class ConstrainedSampling:
             raise ValueError("this engine has no grammars")
         for sequence in sequences:
             sequence.grammar = self._source.start(address)
+            if sequence.output_tokens:
+                sequence.grammar.resume(sequence.ids[sequence.request.prompt_tokens :])
             self._count += 1
 
     def leave(self, sequence: Sequence) -> None:

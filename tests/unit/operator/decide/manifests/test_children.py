@@ -168,8 +168,34 @@ def test_the_kubelet_waits_for_a_slow_model_but_not_for_a_dead_engine() -> None:
 
 @pytest.mark.parametrize(("spec", "deadline"), [({}, 120), ({"drain": {"deadlineSeconds": 7}}, 7)])
 def test_the_grace_period_outlasts_the_drain(spec: dict[str, Any], deadline: int) -> None:
-    assert pod_of(**spec)["terminationGracePeriodSeconds"] > deadline + 5
+    assert pod_of(**spec)["terminationGracePeriodSeconds"] == deadline + 20
     assert env(**spec)[names.ENV_DRAIN_DEADLINE_SECONDS]["value"] == str(deadline)
+
+
+TEXTS = {
+    "task": "TextGeneration",
+    "source": {
+        "type": "PersistentVolumeClaim",
+        "persistentVolumeClaim": {"claimName": "m", "path": "."},
+    },
+}
+
+
+def test_a_pod_that_generates_text_has_time_to_relay_what_its_pool_continues() -> None:
+    spec = {"model": TEXTS, "drain": {"deadlineSeconds": 7, "relaySeconds": 30}}
+    assert pod_of(**spec)["terminationGracePeriodSeconds"] == 7 + 30 + 20
+    variables = env(**spec)
+    assert variables[names.ENV_RELAY_SECONDS]["value"] == "30"
+    assert variables[names.ENV_PEER_URL]["value"] == "http://chat.team-a.svc:8000"
+    secure = env(**spec, tls={"secretRef": {"name": "chat-tls"}})
+    assert secure[names.ENV_PEER_URL]["value"].startswith("https://chat.team-a.svc")
+    assert pod_of(model=TEXTS)["terminationGracePeriodSeconds"] == 120 + 600 + 20
+
+
+@pytest.mark.parametrize("spec", [{"drain": {"relaySeconds": 0}, "model": TEXTS}, {}])
+def test_without_time_to_relay_a_pod_knows_no_peers(spec: dict[str, Any]) -> None:
+    assert names.ENV_PEER_URL not in env(**spec)
+    assert pod_of(**spec)["terminationGracePeriodSeconds"] == 120 + 20
 
 
 def test_a_crash_leaves_its_reason_in_the_termination_message() -> None:

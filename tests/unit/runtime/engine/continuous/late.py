@@ -1,6 +1,6 @@
 """A source of grammars that allow everything, whose verdicts come when chance wants: the engine must lose no token."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import numpy as np
@@ -19,6 +19,10 @@ class LateGrammar:
 
     def begin(self) -> None:
         self.asked = True
+
+    def resume(self, tokens: Sequence[int]) -> None:
+        self.asked = True
+        self.accepted.extend(tokens)
 
     def accept(self, token: int) -> None:
         assert self.verdict is not None, "a token was drawn without a mask"

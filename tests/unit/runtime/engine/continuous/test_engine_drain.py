@@ -13,6 +13,7 @@ from penstock_runtime.engine.continuous.limits import (
 )
 from penstock_runtime.engine.continuous.messages import (
     Generated,
+    Interrupted,
     Stop,
 )
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
@@ -25,7 +26,7 @@ STOPS_SOON = SamplingParams(max_tokens=240, stop_ids=frozenset({25}))
 """Up to 60 s at 0.25 s per step; ends after 24 tokens."""
 
 
-def test_a_drain_rejects_unfinishable_requests_and_fails_the_rest_at_its_deadline(
+def test_a_drain_rejects_unfinishable_requests_and_interrupts_the_rest_at_its_deadline(
     driver: Any,
 ) -> None:
     driver.engine.take(generate_request("short", [1], tokens=4), 0.0)
@@ -36,7 +37,9 @@ def test_a_drain_rejects_unfinishable_requests_and_fails_the_rest_at_its_deadlin
     driver.engine.take(generate_request("late", [1], tokens=200), driver.now)
     driver.run()
     assert isinstance(driver.ends["short"], Generated)
-    assert driver.ends["long"] == Failed("draining", 2.0)
+    interrupted = driver.ends["long"]
+    assert isinstance(interrupted, Interrupted)
+    assert interrupted.usage.completion_tokens == len(driver.tokens["long", 0]) > 4
     assert driver.ends["late"] == Failed("draining", 2.0)
 
 

@@ -1,6 +1,6 @@
 """The engine ends an answer with its grammar, and fails a request whose grammar breaks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,10 @@ class TwoTokenGrammar:
 
     def begin(self) -> None:
         self.verdict = self.verdict or Allowed(EVERYTHING)
+
+    def resume(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            self.accept(token)
 
     def accept(self, token: int) -> None:
         self.accepted.append(token)

@@ -72,6 +72,23 @@ async def test_states_of_one_grammar_move_each_by_itself(service: GrammarService
     lease.release()
 
 
+async def test_a_resumed_state_has_the_verdict_after_its_tokens(service: GrammarService) -> None:
+    lease = await service.lease(regex("[ab]{300}c"))
+    client, ids = GrammarClient(VOCABULARY), make_tokenizer().encode("abc").ids
+    output = [ids[n % 2] for n in range(300)]
+    for length, following in ((1, ids[0]), (299, ids[1]), (300, ids[2])):
+        grammar = client.start(lease.address)
+        grammar.resume(output[:length])
+        grammar.begin()
+        verdict = next_verdict(client, grammar)
+        assert isinstance(verdict, Allowed)
+        assert verdict.mask[following // 32] >> following % 32 & 1
+        assert bool(verdict.mask[ids[2] // 32] >> ids[2] % 32 & 1) == (length == 300)
+        grammar.close()
+    assert not client._channels
+    lease.release()
+
+
 async def test_a_token_that_the_mask_forbids_breaks_its_state_alone(
     service: GrammarService,
 ) -> None:

@@ -1,0 +1,1 @@
+"""The route on which a pod continues the generations of another pod."""
