@@ -146,6 +146,7 @@ def test_the_job_of_the_tuner_is_valid_and_outlives_the_command(
     trials = f"/api/v1/namespaces/{namespace}/configmaps/chat-tune"
     words = ["tune", "chat", "-n", namespace]
     argv, environ = command(target, *words, "--objective", "800@99.9")
+    argv = ["env", "--default-signal=INT", *argv]  # tests started in the background ignore it
     log = tmp_path / "log"
     with log.open("wb") as out, subprocess.Popen(argv, env=environ, stderr=out) as running:
         until("the trials kept", lambda: api.get(trials), seconds=60)
