@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube.api import Api, Object
 from tests.support.kube.pools import PoolHandle, until
@@ -34,6 +36,7 @@ def pods(api: Api, namespace: str, selector: str) -> list[Object]:
     return api.list(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}")
 
 
+@pytest.mark.long
 def test_a_pool_is_tuned_by_a_pod_of_its_own_that_continues_after_a_kill(
     make_pool: MakePool, target: Target, api: Api, figure: Figure
 ) -> None:

@@ -66,7 +66,7 @@ def call(seed: int) -> Call:
     return path, {**body, "seed": seed}
 
 
-@pytest.mark.parametrize("placement", ["Thread", "Process"])
+@pytest.mark.parametrize("placement", [pytest.param("Thread", marks=pytest.mark.long), "Process"])
 async def test_streams_survive_the_drain_of_their_pod_and_the_death_of_the_next(
     launch: Any, tmp_path: Path, pool: PoolAddress, placement: str
 ) -> None:
