@@ -1,5 +1,6 @@
-"""A text generation pool: chat through the Service, a live cap edit and a restart without dropped streams."""
+"""A text generation pool: chat through the Service, a live cap edit, a restart and a scale-down without dropped streams."""
 
+import asyncio
 import shutil
 import threading
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import openai
 import pytest
+import torch
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
 from tests.e2e.conftest import Figure
@@ -18,16 +20,20 @@ from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pods import metrics
 from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.volumes import node_volume
+from tests.unit.runtime.protocols.handover.cases import GATE, TEXT, Call, answer_of
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
+POSITIONS = 4096
+LONG: Call = (TEXT, {**GATE, "model": "writer", "max_tokens": 3500, "temperature": 1.1})
+"""A stream that outlasts a short drain."""
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is a pool?"}]
 
 
 @pytest.fixture
 def volume(api: Api, namespace: str) -> Iterator[Path]:
-    """A folder on the node with a model, and a claim for it."""
+    """A folder on the node with a model, and a claim for it; in float64 the order of a sum changes no token."""
     folder = Path("/var/tmp") / f"penstock-{namespace}"  # noqa: S108 - a name of the test's own
-    save_tiny_model(folder / "tiny")
+    save_tiny_model(folder / "tiny", POSITIONS, torch.float64)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     with node_volume(api, folder, namespace, "models", mode="ReadOnlyMany") as claim:
@@ -47,6 +53,7 @@ def writer(operator: InstalledOperator, api: Api, namespace: str, volume: Path) 
             "source": {"type": "PersistentVolumeClaim", "persistentVolumeClaim": source},
         },
         "accelerator": {"resourceName": "nvidia.com/gpu", "count": 0},
+        "generation": {"computeBackend": "Torch"},
         "drain": {"deadlineSeconds": 40},
         "batching": {"mode": "Fixed", "size": {"max": 8}},
     }
@@ -158,6 +165,35 @@ def restart(pool: PoolHandle) -> None:
         return (not names & old and pool.status().get("readyReplicas") == 1) or str(names)
 
     until("the pod replaced", replaced, seconds=240)
+
+
+@pytest.mark.long
+@pytest.mark.own_cluster
+async def test_streams_that_outlast_the_drain_of_their_pod_go_on_at_another(
+    api: Api, writer: PoolHandle, figure: Figure
+) -> None:
+    writer.edit({"replicas": 2, "drain": {"deadlineSeconds": 7}})
+    await asyncio.to_thread(writer.await_condition, "Progressing", "False", "Settled", seconds=240)
+    await asyncio.to_thread(writer.await_ready, 2)
+    await asyncio.to_thread(writer.await_none_terminating)
+    expected = await long_streams(writer.url())
+    before = writer.pod_names()
+    streams = asyncio.create_task(long_streams(writer.url()))
+    await asyncio.sleep(1)  # the streams have begun
+    writer.edit({"replicas": 1})
+    assert await streams == expected
+    await asyncio.to_thread(writer.await_none_terminating)
+    (left,) = writer.pods()
+    assert writer.pod_names() < before
+    taken_over = metrics(api, left)["penstock_handovers_total"]
+    assert taken_over > 0
+    figure(f"{taken_over:.0f} of {len(expected)} streams handed over at a scale-down, byte-equal")
+
+
+async def long_streams(url: str) -> list[bytes]:
+    """Return the answers of concurrent streams, each with a seed of its own."""
+    path, body = LONG
+    return await asyncio.gather(*(answer_of(url, (path, {**body, "seed": n})) for n in range(8)))
 
 
 @pytest.mark.long

@@ -48,7 +48,9 @@ LIMITS = LimitsUpdate(
 )
 
 
-def save_tiny_model(folder: Path) -> None:
+def save_tiny_model(
+    folder: Path, positions: int = POSITIONS, dtype: torch.dtype = torch.float32
+) -> None:
     """Write an untrained Llama with the demo's tokenizer; its output is gibberish, and always the same."""
     torch.manual_seed(3)
     config = LlamaConfig(
@@ -58,13 +60,15 @@ def save_tiny_model(folder: Path) -> None:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=POSITIONS,
+        max_position_embeddings=positions,
         initializer_range=0.3,
         bos_token_id=None,
         eos_token_id=END,
         pad_token_id=END,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    torch.nn.Module.to(model, dtype)
+    model.save_pretrained(folder)
     save_tokenizer(make_tokenizer(), folder)
 
 
