@@ -1,8 +1,9 @@
 """`ContinuationBody`: a generation of another pod, as its client's own request with the output so far."""
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
+from typing_extensions import override
 
 from penstock_runtime.engine.continuous.grammar.spec import GrammarKind
 from penstock_runtime.engine.continuous.messages import Resumption
@@ -17,10 +18,22 @@ from penstock_runtime.protocols.openai.wire.options import (
 
 MAX_STOP_IDS: Final = 4096
 """The client's own and the model's."""
+FIELDS: Final = frozenset(
+    {
+        *("identity", "prompt", "resumed", "grammar", "tenant"),
+        *("n", "max_tokens", "min_tokens", "seed", "stop_token_ids", "ignore_eos", "logprobs"),
+        *("temperature", "top_p", "top_k", "min_p", "logit_bias"),
+        *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+        *("priority", "timeout", "cache_salt"),
+    }
+)
+"""What a continuation consists of; any other field would be ignored, and the answer would differ."""
 
 
 class ResumedChoice(BodyPart):
     """A choice that has not finished."""
+
+    model_config = ConfigDict(extra="forbid")
 
     choice: Annotated[int, Field(ge=0, lt=MAX_CHOICES)]
     tokens: list[Annotated[int, Field(ge=0, lt=2**31)]]
@@ -29,14 +42,14 @@ class ResumedChoice(BodyPart):
 class GrammarText(BodyPart):
     """A grammar as the client wrote it."""
 
+    model_config = ConfigDict(extra="forbid")
+
     kind: Annotated[GrammarKind, Field(strict=False)]
     text: str
 
 
 class ContinuationBody(GenerationOptions):
     """The options of generation; what is done with the text stays with the pod that answers the client."""
-
-    unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {}
 
     identity: str
     """Weights and type of the model, which must be those here."""
@@ -48,6 +61,11 @@ class ContinuationBody(GenerationOptions):
     resumed: Annotated[list[ResumedChoice], Field(min_length=1, max_length=MAX_CHOICES)]
     grammar: GrammarText | None = None
     tenant: str = ""
+
+    @override
+    def unsupported_fields(self) -> list[str]:
+        """Return the fields outside `FIELDS`: a pod that does not know one cannot continue the generation."""
+        return sorted(self.model_fields_set - FIELDS)
 
     def resumptions(self, vocabulary: int) -> tuple[Resumption, ...]:
         """Return the choices to continue.

@@ -35,7 +35,7 @@ from penstock_runtime.protocols.openai.sampling import (
     make_prompt,
     sampling,
 )
-from penstock_runtime.protocols.openai.sse import WRITE_SECONDS
+from penstock_runtime.protocols.openai.sse import write
 from penstock_runtime.request import Expired, Failed, GrammarUnenforceable
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.auth.callers import Caller
@@ -82,22 +82,37 @@ class TakeOver:
         call: GenerationCall,
         resumed: tuple[Resumption, ...],
     ) -> web.StreamResponse:
+        """Continue a generation.
+
+        Raises:
+            CancelledError: the other pod has left, as aiohttp or a write noticed.
+        """
         pod, mailbox = self._pod, Mailbox()
         with pod.admission.receive_prompts(ticket, 1, call.priority):
             begun: Generate = replace(generate(call, 0, ticket), resumed=resumed)
             pod.admission.begin(ticket, begun, mailbox)
             pod.engine.tokens.taken_over += 1
-            response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: MEDIA_TYPE})
-            response.force_close()
-            await response.prepare(request)
-            ended = False
-            while not ended:
-                events = await mailbox.take(PING_SECONDS)
-                ended = self._settle(events)
-                sent = [wire for event in events if (wire := on_wire(event)) is not None]
-                async with asyncio.timeout(WRITE_SECONDS):
-                    await response.write(messages.encode_frame(sent))
-            await response.write_eof()
+            try:
+                return await self._relay(request, mailbox)
+            except ConnectionError as error:
+                raise asyncio.CancelledError(str(error)) from error
+
+    async def _relay(self, request: web.Request, mailbox: Mailbox) -> web.StreamResponse:
+        """Send the events of a generation until its end.
+
+        Raises:
+            ConnectionError: the other pod has left, or does not read.
+        """
+        response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: MEDIA_TYPE})
+        response.force_close()
+        await response.prepare(request)
+        ended = False
+        while not ended:
+            events = await mailbox.take(PING_SECONDS)
+            ended = self._settle(events)
+            sent = [wire for event in events if (wire := on_wire(event)) is not None]
+            await write(request, response, messages.encode_frame(sent))
+        await response.write_eof()
         return response
 
     def _settle(self, events: list[Event]) -> bool:

@@ -66,14 +66,23 @@ class EventStream:
     async def _write(self, data: bytes) -> None:
         if not self.response.prepared:
             await self.response.prepare(self._request)
-        transport = self._request.transport
-        if transport is not None and transport.get_write_buffer_size() == 0:
-            await self.response.write(data)  # the socket accepts it at once
-            return
-        try:
-            async with asyncio.timeout(WRITE_SECONDS):
-                await self.response.write(data)
-        except TimeoutError as error:
-            if transport is not None:
-                transport.abort()
-            raise ConnectionError("the client does not read") from error
+        await write(self._request, self.response, data)
+
+
+async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
+    """Write a part of an answer whose head is sent.
+
+    Raises:
+        ConnectionError: the client has left, or does not read.
+    """
+    transport = request.transport
+    if transport is not None and transport.get_write_buffer_size() == 0:
+        await response.write(data)  # the socket accepts it at once
+        return
+    try:
+        async with asyncio.timeout(WRITE_SECONDS):
+            await response.write(data)
+    except TimeoutError as error:
+        if transport is not None:
+            transport.abort()
+        raise ConnectionError("the client does not read") from error
