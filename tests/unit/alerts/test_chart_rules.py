@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.unit.alerts.test_rules import RULES, promtool
@@ -30,16 +29,17 @@ def groups(**values: str) -> list[Object]:
     return rule_groups
 
 
-@pytest.mark.parametrize("alert", THRESHOLDS)
 def test_a_threshold_replaces_every_comparison_with_the_default_and_nothing_else(
-    alert: str, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    plain = alerts(PLAIN)[alert]["expr"]
-    number = rf"> {re.escape(THRESHOLDS[alert])}(?![0-9.])"
-    changed = groups(**{f"{alert}__threshold": "7.25"})
-    expression = alerts(changed)[alert]["expr"]
-    assert expression != plain
-    assert expression == re.sub(number, "> 7.25", plain)
+    others = {alert: f"7.{number:02}1" for number, alert in enumerate(THRESHOLDS)}
+    changed = groups(**{f"{alert}__threshold": other for alert, other in others.items()})
+    for alert, other in others.items():
+        plain = alerts(PLAIN)[alert]["expr"]
+        number = rf"> {re.escape(THRESHOLDS[alert])}(?![0-9.])"
+        expression = alerts(changed)[alert]["expr"]
+        assert expression != plain
+        assert expression == re.sub(number, f"> {other}", plain)
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": changed}))
     assert promtool("check", "rules", file).returncode == 0

@@ -1,5 +1,6 @@
 """The chart as helm renders it, without a cluster."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,16 @@ Object = dict[str, Any]
 
 def template(chart: Path, *arguments: str | Path) -> list[Object]:
     """Return the objects that `helm template` renders."""
-    text = Target.from_env().helm(
+    loaded = yaml.load_all(_rendered(chart, *arguments), yaml.CSafeLoader)  # a tenth of the time
+    return [manifest for manifest in loaded if manifest]
+
+
+@cache
+def _rendered(chart: Path, *arguments: str | Path) -> str:
+    return Target.from_env().helm(
         "template", "penstock", chart, "--namespace", "penstock-system",
         "--kube-version", KUBERNETES, *arguments,
     )  # fmt: skip
-    return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
 def render(chart: Path = CHART, **values: str) -> list[Object]:

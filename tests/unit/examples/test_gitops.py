@@ -1,11 +1,8 @@
 """The samples of examples/gitops read every state of a pool as they should, by the tools' own libraries."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 
-from tests.support.gitops.evaluate import ARGO_CD_CONFIG, HEALTH_CHECK, GitOpsTools, Verdicts
+from tests.support.gitops.evaluate import GitOpsTools, Verdicts
 from tests.unit.operator.decide.status.states import (
     STATES,
     State,
@@ -16,7 +13,8 @@ from tests.unit.operator.decide.status.states import (
     unobserved,
 )
 
-pytestmark = pytest.mark.timeout(900)  # the first run on a machine compiles the libraries
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+"""The first run on a machine compiles the libraries."""
 
 
 @pytest.fixture(scope="session")
@@ -54,10 +52,3 @@ def test_a_pool_that_is_being_deleted_is_in_progress(tools: GitOpsTools) -> None
 def test_argo_cd_shows_a_conflict_of_policies_on_a_healthy_pool(tools: GitOpsTools) -> None:
     (verdicts,) = tools.verdicts([observed(policy_conflict())])
     assert "Conflicted: policies a, b of priority 0" in verdicts.argocd.message
-
-
-def test_the_config_map_of_argo_cd_contains_the_health_check() -> None:
-    data = yaml.safe_load(Path(ARGO_CD_CONFIG).read_text())["data"]
-    assert data["resource.customizations.health.penstock.dev_InferencePool"] == (
-        HEALTH_CHECK.read_text()
-    )

@@ -9,6 +9,7 @@ from penstock_api import names
 from penstock_api.types.model import Task
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.sources import SourceType
+from tests.support.gitops.evaluate import ARGO_CD_CONFIG, HEALTH_CHECK
 from tests.unit.api.crds import ROOT
 from tests.unit.api.examples import files, name_of
 from tests.unit.api.test_docs import SPECS
@@ -57,3 +58,10 @@ def test_a_chat_model_from_the_hub_takes_six_lines_of_spec() -> None:
     _, _, spec = text.partition("\nspec:\n")
     assert len(spec.splitlines()) == 6
     assert yaml.safe_load(text) in POOLS
+
+
+def test_the_config_map_of_argo_cd_contains_the_health_check() -> None:
+    data = yaml.safe_load(ARGO_CD_CONFIG.read_text())["data"]
+    assert data["resource.customizations.health.penstock.dev_InferencePool"] == (
+        HEALTH_CHECK.read_text()
+    )

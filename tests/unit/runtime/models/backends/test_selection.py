@@ -79,6 +79,7 @@ def state(model: Model) -> dict[str, object]:
     return model.info.model_backend.model_dump()
 
 
+@pytest.mark.long  # inductor takes most of it
 def test_auto_takes_the_fastest_and_reports_what_the_others_would_have_given(
     program: Path, load_on: Load
 ) -> None:
