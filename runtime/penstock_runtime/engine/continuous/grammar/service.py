@@ -72,7 +72,6 @@ class GrammarService:
         self._workers: dict[GrammarSpec, _Worker] = {}
         self._numbers: dict[int, _Worker] = {}
         self._last_number = 0
-        self._waiting = 0
         self._turns = asyncio.Semaphore(MAX_COMPILING)
         self._rejection: str | None = None
         """Why this tokenizer cannot enforce grammars, or None."""
@@ -129,7 +128,8 @@ class GrammarService:
             raise NotServing(
                 "GrammarsRestarting", "the grammar compiler is restarting: retry shortly"
             )
-        if self._waiting >= MAX_WAITING:
+        queued = sum(not worker.ready.done() for worker in self._workers.values())
+        if queued >= MAX_COMPILING + MAX_WAITING:
             raise MemoryFull(
                 f"{MAX_WAITING} grammars are queued for compilation: try again later",
                 retry_after_seconds=1.0,
@@ -142,11 +142,7 @@ class GrammarService:
         return worker
 
     async def _compile(self, number: int, spec: GrammarSpec) -> str:
-        self._waiting += 1
-        try:
-            await self._turns.acquire()
-        finally:
-            self._waiting -= 1
+        await self._turns.acquire()
         try:
             self._ensure_capacity()
             if self._server is None:
