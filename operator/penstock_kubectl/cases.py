@@ -1,12 +1,13 @@
 """`PolicyCase`: a pool under a set of policies, as the inputs of a simulation. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock_api.pod_contract import CurveSums, LimitsUpdate
 from penstock_api.types.live import ScalingMode
+from penstock_api.types.routing import RoutingMode
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.pool_context import PoolContext
 from penstock_operator.decide.limits import desired_limits
@@ -21,11 +22,15 @@ from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.observed import PolicyObject
 from penstock_simulator.batch_time import ServiceModel
-from penstock_simulator.scenario import EPOCH, ColdStarts, Scenario
+from penstock_simulator.scenario import EPOCH, ClientBehavior, ColdStarts, Routing, Scenario
 
 NORMAL_P90 = 1.2816
 STARTUP_SIGMA = 0.5
 """Standard deviation of the logarithm of start-up time, as in the law's prior."""
+ROUTINGS: Final[Mapping[RoutingMode, Routing]] = {
+    RoutingMode.SERVICE: Routing.CONNECTION,
+    RoutingMode.GATEWAY: Routing.LEAST_REQUEST,
+}
 FIRST_STARTUP_P90 = 120.0
 """Start-up time in seconds before any was observed, as in the law's prior."""
 
@@ -113,7 +118,8 @@ class Granted:
     def step(self, state: Any, observed: LawInput, now: float) -> tuple[Any, Decision]:
         """Return the law's step under the pool's settings, restricted by the modes."""
         spec, case = self._case.effective, self._case
-        state, decision = self._law.step(state, observed._replace(settings=spec.law), now)
+        above_zero = never_at_zero(spec).law
+        state, decision = self._law.step(state, observed._replace(settings=above_zero), now)
         granted = decision._replace(
             cap=modes.granted_cap(spec, decision, self._published),
             replicas=modes.granted_replicas(spec, decision, case.count),
@@ -174,16 +180,30 @@ def case(
     name: str, subject: PoolContext, policies: Sequence[PolicyObject], options: WhatIfRequest
 ) -> PolicyCase:
     """Return the pool under `policies`."""
-    spec = never_at_zero(effective(subject.pool, subject.namespace_labels, policies))
+    spec = effective(subject.pool, subject.namespace_labels, policies)
+    if not _may_be_at_zero(spec, policies):
+        spec = never_at_zero(spec)
     spec = spec if options.mode is None else replace(spec, scaling_mode=options.mode)
     return PolicyCase(name, subject, tuple(policies), spec, options.began)
+
+
+def _may_be_at_zero(spec: EffectiveSpec, policies: Sequence[PolicyObject]) -> bool:
+    """Return whether zero replicas are simulated: behind a gateway, which holds requests, and without schedules."""
+    scheduled = any(policy.spec.schedules for policy in policies)
+    return spec.routing_mode is RoutingMode.GATEWAY and not scheduled
 
 
 def scenario(
     case: PolicyCase, service: ServiceModel, startup_p90: float, start_replicas: int, seed: int
 ) -> Scenario:
-    """Return the scenario of one case. Start-up times are lognormal around the observed one; no start fails."""
-    settings = case.effective.law
+    """Return the scenario of one case. Start-up times are lognormal around the observed one; no start fails.
+
+    Clients of a pool that may be at zero wait as long as its gateway holds their requests.
+    """
+    spec = case.effective
+    settings, clients = spec.law, ClientBehavior()
+    if settings.min_replicas == 0:
+        clients = replace(clients, timeout_seconds=float(spec.hold.max_seconds))
     if not case.moves:
         settings = replace(settings, min_replicas=case.count, max_replicas=case.count)
     median = startup_p90 / exp(NORMAL_P90 * STARTUP_SIGMA)
@@ -192,7 +212,10 @@ def scenario(
         settings=settings,
         start_replicas=min(max(start_replicas, settings.min_replicas), settings.max_replicas),
         cold=ColdStarts(median_seconds=median, sigma=STARTUP_SIGMA, failing_share=0.0),
-        max_queue_depth=case.effective.max_queue_depth,
+        routing=ROUTINGS[spec.routing_mode],
+        clients=clients,
+        idle_seconds=spec.idle_seconds,
+        max_queue_depth=spec.max_queue_depth,
         seed=seed,
     )
 

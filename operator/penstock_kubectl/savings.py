@@ -12,6 +12,7 @@ from math import ceil
 from penstock_kubectl.cases import PolicyCase
 from penstock_operator.decide.cost.prices import plain
 from penstock_operator.decide.scaling.law import Law
+from penstock_operator.decide.scaling.zero import never_at_zero
 from penstock_simulator.law_registry import law_named
 from penstock_simulator.outcome import RunSummary
 from penstock_simulator.scenario import Scenario
@@ -82,8 +83,8 @@ def baseline_law(name: str, given: Scenario, cap: int) -> Law[object]:
 
 
 def free_scenario(given: Scenario, case: PolicyCase) -> Scenario:
-    """Return the scenario of a baseline that moves the count within the pool's bounds."""
-    law = case.effective.law
+    """Return the scenario of a baseline that moves the count within the pool's bounds, from one replica up."""
+    law = never_at_zero(case.effective).law
     start = min(max(given.start_replicas, law.min_replicas), law.max_replicas)
     return replace(given, settings=law, start_replicas=start)
 

@@ -1,11 +1,11 @@
 """Views of simulated cases: a table, a plot, and an HTML page with both. Does I/O: writes files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 
@@ -16,9 +16,14 @@ from penstock_kubectl.scenario import Comparison, RecordedWorld
 from penstock_operator.decide.cost.prices import money
 from penstock_simulator import plot as picture
 from penstock_simulator.outcome import RunSummary
-from penstock_simulator.table import FIGURES, batch_line, cells, grid
+from penstock_simulator.scenario import Routing
+from penstock_simulator.table import FIGURES, batch_line, cells, grid, held_line
 
 PICTURES = (".png", ".svg", ".pdf")
+ROUTED: Final[Mapping[Routing, str]] = {
+    Routing.CONNECTION: "256 client connections, randomly distributed",
+    Routing.LEAST_REQUEST: "each request to the pod with the fewest, as by the gateway",
+}
 HEADINGS = ("case", "law", "replicas", *FIGURES)
 
 
@@ -64,14 +69,15 @@ def savings(compared: Comparison) -> list[str]:
 
 
 def notes(compared: Comparison) -> list[str]:
-    """Return what became of batch work, with its share of the cost, and what the law saved."""
+    """Return what came at zero replicas, what became of batch work, with its share of the cost, and what the law saved."""
     each = devices(compared.world.subject)
+    met_start = [line for result in compared.outcomes if (line := held_line(result)) is not None]
     work = [
         f"{line}{_batch_cost(compared, result)}"
         for result in compared.outcomes
         if (line := batch_line(result, each)) is not None
     ]
-    return work + savings(compared)
+    return met_start + work + savings(compared)
 
 
 def _batch_cost(compared: Comparison, result: RunSummary) -> str:
@@ -95,7 +101,7 @@ def caption(compared: Comparison) -> str:
     return (
         f"t(b) = {1000 * service.a:.4g} + {1000 * service.c:.4g} b ms, start-up p90 {world.startup_p90:.0f} s,"
         f" {world.start} replicas at the start, seed {world.seed}; one row per request,"
-        f" 256 client connections, randomly distributed; attainment counts all rows received{price}"
+        f" {ROUTED[compared.runs[0].scenario.routing]}; attainment counts all rows received{price}"
     )
 
 

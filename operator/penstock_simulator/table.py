@@ -16,7 +16,7 @@ def table(title: str, outcomes: Sequence[RunSummary], fluid_gpu_hours: float) ->
     per_fluid = 1 / fluid_gpu_hours if fluid_gpu_hours > 0 else nan
     rows = [[run.law, *cells(run), f"{run.gpu_hours * per_fluid:.2f}"] for run in outcomes]
     caption = f"fluid bound {fluid_gpu_hours:.2f} GPU-h; attained is of all received requests"
-    caption += "".join(f"\n{run.law}: {_held(run)}" for run in outcomes if run.met_start)
+    caption += "".join(f"\n{line}" for line in map(held_line, outcomes) if line is not None)
     caption += "".join(f"\n{line}" for line in map(batch_line, outcomes) if line is not None)
     return grid(title, caption, ("law", *FIGURES, "x fluid"), rows, outcomes)
 
@@ -32,9 +32,12 @@ def batch_line(run: RunSummary, devices: int = 1) -> str | None:
     )
 
 
-def _held(run: RunSummary) -> str:
+def held_line(run: RunSummary) -> str | None:
+    """Return a line about the requests that came at zero replicas; None without any."""
+    if not run.met_start:
+        return None
     share = 100 * run.met_start / run.requests
-    return f"{run.met_start} requests, {share:.2f} %, came at zero replicas and waited for a start"
+    return f"{run.law}: {run.met_start} requests, {share:.2f} %, came at zero replicas and waited for a start"
 
 
 def grid(

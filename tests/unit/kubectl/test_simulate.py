@@ -5,6 +5,7 @@ import re
 from decimal import Decimal
 from math import nan
 from pathlib import Path
+from typing import Final
 
 import pytest
 import yaml
@@ -125,6 +126,40 @@ def test_a_trace_needs_no_prometheus(tmp_path: Path) -> None:
     assert run(stage, tmp_path, "--trace", str(trace), "--json", out) == 0
     assert json.loads(Path(out).read_text())["rows"] == 6000
     assert stage.queries == []
+
+
+ZERO: Final = {
+    "mode": "Auto", "minReplicas": 0, "maxReplicas": 6, "scaleToZero": {"idleSeconds": 60},
+}  # fmt: skip
+
+
+def sparse(folder: Path, *words: str, **spec: object) -> Object:
+    """Return the figures of a pool with ten minutes without a request after one of work, twice."""
+    trace, out = folder / "sparse.txt", str(folder / "out.json")
+    trace.write_text(
+        "".join(f"{660 * turn + index / 5}\n" for turn in range(2) for index in range(300))
+    )
+    stage = Stage(pool(**spec), [], [])
+    assert run(stage, folder, "--trace", str(trace), "--json", out, *words) == 0
+    return cases(folder)["as it is"]
+
+
+def test_a_routed_pool_goes_to_zero_and_what_comes_is_held(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    routed = {"mode": "Gateway"}
+    at_zero = sparse(tmp_path, "--savings", scaling=ZERO, routing=routed)
+    shown = capsys.readouterr().out
+    assert "came at zero replicas and waited for a start" in shown
+    assert "as by the gateway" in shown
+    assert at_zero["mean_replicas"] < 0.7
+    for others in (
+        {"scaling": {**ZERO, "minReplicas": 1}, "routing": routed},
+        {"scaling": ZERO},
+        {"scaling": {**ZERO, "mode": "Recommend"}, "routing": routed, "replicas": 1},
+    ):
+        assert sparse(tmp_path, **others)["mean_replicas"] >= 1
+        assert "zero replicas" not in capsys.readouterr().out
 
 
 def test_a_schedule_raises_the_floor_in_its_hours(tmp_path: Path) -> None:
