@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from penstock_runtime.config import DrainConfig
 from penstock_runtime.engine.messages import Drain
 from penstock_runtime.http.server import ClientServer
 from penstock_runtime.request import Failed
@@ -36,6 +37,8 @@ PROBE_SECONDS = 2.5
 """Longest wait for the next readiness probe; their period is 2 s."""
 INTERRUPT_SECONDS = 1.0
 """Time for the engine to interrupt its requests at the deadline; then they fail."""
+HAND_OVER_SECONDS = 10.0
+"""The same where other pods continue them: a step ends first, which on a busy machine takes seconds."""
 LOOK_SECONDS = 0.02
 
 
@@ -51,9 +54,8 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     pod.health.stage = Stage.DRAINING
     last_work = max(pod.now(), deadline - ANSWER_SECONDS)
     pod.link.send(Drain(last_work, DRAIN_RETRY_SECONDS))
-    await _until(
-        lambda: pod.admission.empty() or pod.died.is_set(), pod, last_work + INTERRUPT_SECONDS
-    )
+    interrupted_by = last_work + _interrupt_seconds(config.drain)
+    await _until(lambda: pod.admission.empty() or pod.died.is_set(), pod, interrupted_by)
     terminating = Failed("this pod is terminating: retry", DRAIN_RETRY_SECONDS)
     pod.admission.fail_all(terminating)
     await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
@@ -62,6 +64,13 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
     await _until(lambda: _left_alone(pod, clients), pod, deadline)
     log.info("drained", extra={"open_connections": clients.open_connections()})
+
+
+def _interrupt_seconds(config: DrainConfig) -> float:
+    """Return how long the engine may take to interrupt its requests."""
+    if config.peer_url is None:
+        return INTERRUPT_SECONDS
+    return max(INTERRUPT_SECONDS, min(HAND_OVER_SECONDS, config.relay_seconds))
 
 
 async def _relayed(pod: Pod, deadline: float, terminating: Failed) -> float:

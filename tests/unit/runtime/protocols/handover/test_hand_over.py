@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.drain import drain
+from penstock_runtime.drain import INTERRUPT_SECONDS, drain
 from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.request import RequestOutcome
 from tests.unit.runtime.protocols.handover.cases import (
@@ -36,8 +36,8 @@ class Drained:
         }
         self._tokens = tokens
 
-    async def begin(self) -> None:
-        """Drain; steps stand still until the engine knows it."""
+    async def begin(self, step_seconds: float = 0.0) -> None:
+        """Drain; steps stand still until the engine knows it, and then for `step_seconds`."""
         pending = self.pod.pod.admission._pending
         prompts = sum(2 if name == "two prompts" else 1 for name in self.answers)
 
@@ -51,6 +51,7 @@ class Drained:
             drain(self.pod.pod, self.pod.clients), self.pod.loop
         )
         await asyncio.to_thread(self.pod.until, lambda: self.pod.pod.health.rejecting)
+        await asyncio.sleep(step_seconds)
         self.pod.step.gate.set()
 
     async def ended(self) -> dict[str, bytes]:
@@ -135,6 +136,17 @@ async def test_a_pod_that_drains_too_gives_the_generation_back(
     assert by_choice((await drained.ended())["one"]) == by_choice(expected)
     await again.ended()
     assert third.pod.engine.tokens.taken_over == 1
+
+
+async def test_a_generation_is_handed_over_after_a_long_step(
+    serve: Serve, pool: PoolAddress
+) -> None:
+    first, second = serve(), serve()
+    expected = await answer_of(second.url, CALLS["seeded"])
+    pool.pods = [second.url]
+    drained = Drained(first, {"one": CALLS["seeded"]})
+    await drained.begin(step_seconds=INTERRUPT_SECONDS + 0.5)
+    assert (await drained.ended())["one"] == expected
 
 
 async def test_a_client_that_leaves_frees_both_pods(serve: Serve, pool: PoolAddress) -> None:
