@@ -191,6 +191,10 @@ bench-control: setup ## Print how good the laws are on four traces: make bench-c
 bench-valleys: setup ## GPU-hours of batch work in the valleys of a trace, and as ordinary requests: make bench-valleys TRACES=folder
 	@$(BIN)/python -m tests.bench.batches.valleys --traces "$(TRACES)" $(OPTIONS)
 
+.PHONY: bench-batches
+bench-batches: setup tools ## Batch work next to a live trace, and through SIGKILLs: OPTIONS="--lines 50000 --kills 50" takes an hour
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.batches.kills --traces "$(TRACES)" $(OPTIONS)
+
 .PHONY: bench-decide
 bench-decide: setup ## Time the operator's decide step with 10, 1,000 and 5,000 pools, and count its questions to Prometheus
 	@$(BIN)/python -m tests.bench.decide $(OPTIONS)
