@@ -64,6 +64,10 @@ class BatchSettings:
     """Uploads at the same time; beyond it, 429."""
     min_free_bytes: int = 512 * 2**20
     """Room on the volume that uploads leave to answers; below it, they get 503."""
+    webhook_hosts: str = ""
+    """`HOST` or `HOST:PORT` by commas: the hosts that webhooks of infer requests may call; unset: none."""
+    webhook_secret_file: str = ""
+    """File of the secret that signs webhooks; unset: they have no signature."""
     file_days: float = 30.0
     """Age at which files are deleted whose upload sets no `expires_after`."""
     max_in_flight: int = 256

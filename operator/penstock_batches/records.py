@@ -10,6 +10,8 @@ class Purpose(StrEnum):
 
     BATCH = "batch"
     BATCH_OUTPUT = "batch_output"
+    INFER = "infer"
+    """Body or answer of an asynchronous infer request, which no list of files shows."""
 
 
 class Status(StrEnum):
@@ -46,6 +48,16 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: int
     created_at: float
     expires_at: float | None = None
+
+    @property
+    def listing(self) -> str:
+        """Name of the list that has it."""
+        return listing(self.tenant, infer=self.purpose is Purpose.INFER)
+
+
+def listing(tenant: str, *, infer: bool) -> str:
+    """Return the name of a list of a tenant: what belongs to infer requests is in none of `/v1`."""
+    return f"infer\0{tenant}" if infer else tenant
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,6 +103,15 @@ class BatchJob(msgspec.Struct, frozen=True, omit_defaults=True):
     error_file_id: str | None = None
     final: "Counts | None" = None
     """The counts of a batch that has ended."""
+    infer: bool = False
+    """Whether it is one asynchronous infer request: no list of batches shows it."""
+    webhook: str = ""
+    """URL that is called when it has ended; empty: none, or called already."""
+
+    @property
+    def listing(self) -> str:
+        """Name of the list that has it."""
+        return listing(self.tenant, infer=self.infer)
 
 
 class Counts(msgspec.Struct, frozen=True):

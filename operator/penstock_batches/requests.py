@@ -1,5 +1,6 @@
 """A line of an input file: what a valid one holds, and what is wrong with another, in OpenAI's words."""
 
+import re
 from typing import Final
 
 import msgspec
@@ -7,6 +8,8 @@ import msgspec
 from penstock_batches.records import Fault
 
 ENDPOINTS: Final = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+INFER: Final = re.compile(r"/v2/models/([^/]{1,128})/infer")
+"""Endpoint of an asynchronous infer request, which names its model."""
 MAX_LINES: Final = 50_000
 MAX_LINE_BYTES: Final = 4 * 2**20
 """A longer line is a fault of its own: a parser holds the interpreter for a few milliseconds at most."""
@@ -60,12 +63,20 @@ def read_request(content: bytes, number: int, endpoint: str) -> BatchRequest:
         raise BadLine(Fault("invalid_json_line", message, number), None) from error
     custom_id = _custom_id(fields, number)
     _one_of(fields.method, "method", ("POST",), number, custom_id)
-    url = _one_of(fields.url, "url", ENDPOINTS, number, custom_id)
+    infer = INFER.fullmatch(endpoint)
+    url = _one_of(fields.url, "url", (endpoint,) if infer else ENDPOINTS, number, custom_id)
     if url != endpoint:
         message = f"The URL {url!r} does not match the endpoint {endpoint!r} of the batch."
         raise BadLine(Fault("url_mismatch", message, number, "url"), custom_id)
     body = _body(fields.body, number, custom_id)
-    return BatchRequest(custom_id, _model(body, number, custom_id), body)
+    model = infer[1] if infer else _model(body, number, custom_id)
+    return BatchRequest(custom_id, model, body)
+
+
+def infer_line(endpoint: str, body: bytes) -> bytes:
+    """Return the line of an infer request, from a body that is a JSON object."""
+    line = {"custom_id": "infer", "method": "POST", "url": endpoint, "body": msgspec.Raw(body)}
+    return msgspec.json.encode(line).replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def duplicate(number: int, custom_id: str) -> BadLine:

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from penstock_api.api_keys import ApiKeyRing
@@ -19,6 +20,7 @@ from penstock_batches.errors import StoreUnavailable
 from penstock_batches.http.batches import BatchRoutes
 from penstock_batches.http.caller import TenantAuthenticator
 from penstock_batches.http.files import FileRoutes
+from penstock_batches.http.infer import InferRoutes
 from penstock_batches.http.server import client_app, listening, status_app
 from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools
@@ -29,6 +31,7 @@ from penstock_batches.telemetry import BatchesCollector
 from penstock_batches.work.finalizer import Finalizer
 from penstock_batches.work.intake import Intake
 from penstock_batches.work.supervisor import Supervisor
+from penstock_batches.work.webhooks import Webhooks
 
 log = logging.getLogger(__name__)
 
@@ -59,20 +62,30 @@ class BatchService:
         self.recorder = AnswerRecorder(self.store, self.payloads, owner)
         self.sender = Sender(settings, self.payloads, self.pools, self.ring)
         self.dispatcher = Dispatcher(settings, self.store, self.sender, self.recorder, owner)
+        self.webhooks = Webhooks(self.store, owner, settings.webhook_secret_file)
         self.supervisor = Supervisor(
             self.store,
             self.payloads,
             self.pools,
             Intake(self.store, self.payloads, self.pools, self.recorder),
             Finalizer(self.store, self.payloads, settings.file_days),
+            self.webhooks,
             owner,
             self.dispatcher.wake,
         )
         self.files = FileRoutes(settings, self.store, self.payloads, self.callers)
         self.batches = BatchRoutes(self.store, self.files, self.callers, self._batches_changed)
+        self.infer = InferRoutes(
+            settings, self.store, self.payloads, self.pools, self.callers, self._batches_changed
+        )
         self.ready = False
         self.port = self.status_port = 0
         """Ports of clients and of health and metrics, once they listen."""
+
+    @property
+    def routes(self) -> list[Callable[[web.Application], None]]:
+        """What registers the routes of clients."""
+        return [self.files.add_to, self.batches.add_to, self.infer.add_to]
 
     async def open(self) -> None:
         """Open the store, for as long as it takes, and prepare the volume."""
@@ -116,7 +129,12 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
     service = BatchService(settings)
     registry = CollectorRegistry()
     collector = BatchesCollector(
-        service.supervisor, service.dispatcher, service.sender, service.recorder, service.payloads
+        service.supervisor,
+        service.dispatcher,
+        service.sender,
+        service.recorder,
+        service.payloads,
+        service.webhooks,
     )
     await asyncio.to_thread(service.payloads.prepare)
     registry.register(collector)
@@ -128,7 +146,8 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
         )
         await service.open()
         stack.push_async_callback(service.store.close)
-        clients = client_app([service.files.add_to, service.batches.add_to])
+        stack.push_async_callback(service.webhooks.close)
+        clients = client_app(service.routes)
         background = [
             asyncio.create_task(run)
             for run in (service.callers.watch(), service.pools.watch(), service.recorder.run())

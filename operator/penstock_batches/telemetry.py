@@ -15,6 +15,7 @@ from penstock_batches.dispatch.sender import Sender
 from penstock_batches.payloads import Payloads
 from penstock_batches.records import Status
 from penstock_batches.work.supervisor import Supervisor
+from penstock_batches.work.webhooks import Webhooks
 
 PREFIX = "penstock_batches"
 
@@ -22,19 +23,21 @@ PREFIX = "penstock_batches"
 class BatchesCollector(Collector):
     """Collects from the parts of the service."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  its parts
         self,
         supervisor: Supervisor,
         dispatcher: Dispatcher,
         sender: Sender,
         recorder: AnswerRecorder,
         payloads: Payloads,
+        webhooks: Webhooks,
     ) -> None:
         self._supervisor = supervisor
         self._dispatcher = dispatcher
         self._sender = sender
         self._recorder = recorder
         self._payloads = payloads
+        self._webhooks = webhooks
 
     @override
     def collect(self) -> Iterable[Metric]:
@@ -64,6 +67,12 @@ class BatchesCollector(Collector):
             "Requests to pools by status, or Lost or Unreachable",
             "status",
             self._sender.attempts,
+        )
+        yield _counter(
+            "webhook_calls",
+            "Calls of webhooks by status, or Failed without one",
+            "status",
+            self._webhooks.calls,
         )
         free = GaugeMetricFamily(f"{PREFIX}_volume_free_bytes", "Room on the volume of payloads")
         free.add_metric([], self._payloads.free_bytes())

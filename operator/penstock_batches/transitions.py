@@ -67,6 +67,11 @@ def ended(
     return replace(_moved(batch, Status.COMPLETED), completed_at=now, **files)
 
 
+def over(batch: BatchJob) -> bool:
+    """Return whether nothing is left to do for a batch: it has ended, and its webhook was called."""
+    return batch.status in ENDED and not batch.webhook
+
+
 def closes(batch: BatchJob, counts: Counts, now: float) -> bool:
     """Return whether a batch in progress is over: nothing is left, or its time has come."""
     return batch.status is Status.IN_PROGRESS and (counts.left == 0 or now >= batch.expires_at)

@@ -65,7 +65,7 @@ class Sender:
     async def _until_answered(
         self, batch: BatchJob, line: Line, request: BatchRequest, gate: PoolGate
     ) -> tuple[bytes, bool]:
-        body = _body(request)
+        body = _body(request, batch)
         failures = losses = 0
         while True:
             headers = self._headers(batch, line)
@@ -132,8 +132,10 @@ class Sender:
         return {**headers, "Authorization": f"Bearer {key.key}"}
 
 
-def _body(request: BatchRequest) -> bytes:
-    """Return the body with the priority of batch work; every other value is as the client wrote it."""
+def _body(request: BatchRequest, batch: BatchJob) -> bytes:
+    """Return the body with the priority of batch work, which infer requests have in a header alone; the rest is as the client wrote it."""
+    if batch.infer:
+        return msgspec.json.encode(request.body)
     priority = msgspec.Raw(str(names.BATCH_PRIORITY).encode())
     return msgspec.json.encode({**request.body, "priority": priority})
 

@@ -104,9 +104,10 @@ class BatchRoutes:
         file = await self._files.owned(file_id, caller.tenant)
         if file.purpose is not Purpose.BATCH:
             raise fields.invalid("input_file_id", "a file with purpose batch", file.purpose.value)
-        active = [each for each in await self._store.active() if each.tenant == caller.tenant]
-        if len(active) >= MAX_ACTIVE:
-            message = f"{len(active)} batches have not ended, the most that a tenant may have: wait for one, or cancel one."
+        active = await self._store.active()
+        own = [each for each in active if each.tenant == caller.tenant and not each.infer]
+        if len(own) >= MAX_ACTIVE:
+            message = f"{len(own)} batches have not ended, the most that a tenant may have: wait for one, or cancel one."
             raise ApiError(429, message, code="too_many_batches", retry_after_seconds=60)
         now = time.time()
         batch = BatchJob(
@@ -142,23 +143,13 @@ class BatchRoutes:
 
     async def _cancel(self, request: web.Request) -> web.Response:
         tenant = self._callers.identify(request).tenant
-        for _ in range(CANCEL_ATTEMPTS):
-            batch = await self._owned(request.match_info["id"], tenant)
-            if batch.status not in (Status.CANCELLING, Status.CANCELLED):
-                try:
-                    batch = await self._store.write(transitions.cancelling(batch, time.time()))
-                except StateConflict:
-                    continue
-                except IllegalTransition as error:
-                    message = f"Cannot cancel a batch with status '{batch.status.value}'."
-                    raise ApiError(409, message, param="id") from error
-                self._changed()
-            return json_response(batch_object(batch, await self._counts(batch)))
-        raise StoreUnavailable(f"batch {request.match_info['id']} changes too often")
+        batch = await self._owned(request.match_info["id"], tenant)
+        batch = await cancelled(self._store, batch, self._changed)
+        return json_response(batch_object(batch, await self._counts(batch)))
 
     async def _owned(self, batch_id: str, tenant: str) -> BatchJob:
         batch = await self._store.batch(batch_id)
-        if batch is None or batch.tenant != tenant:
+        if batch is None or batch.tenant != tenant or batch.infer:
             raise ApiError(404, f"No batch found with id '{batch_id[:80]}'.", param="id")
         return batch
 
@@ -166,13 +157,46 @@ class BatchRoutes:
         return batch.final or await self._store.counts(batch.id)
 
 
-async def _read_object(request: web.Request) -> dict[str, Any]:
-    content = b""
+async def cancelled(store: Store, batch: BatchJob, changed: Callable[[], None]) -> BatchJob:
+    """Return a batch once it is cancelling or cancelled.
+
+    Raises:
+        ApiError: it ends, or has ended.
+    """
+    for _ in range(CANCEL_ATTEMPTS):
+        if batch.status in (Status.CANCELLING, Status.CANCELLED):
+            return batch
+        try:
+            written = await store.write(transitions.cancelling(batch, time.time()))
+            changed()
+            return written
+        except StateConflict:
+            batch = await store.batch(batch.id) or batch
+        except IllegalTransition as error:
+            what = "request" if batch.infer else "batch"
+            message = f"Cannot cancel a {what} with status '{batch.status.value}'."
+            raise ApiError(409, message, param="id") from error
+    raise StoreUnavailable(f"batch {batch.id} changes too often")
+
+
+async def read_body(request: web.Request, max_bytes: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        ApiError: it is larger than `max_bytes`.
+    """
+    parts, size = [], 0
     async with asyncio.timeout(BODY_SECONDS):
         async for chunk in request.content.iter_any():
-            content += chunk
-            if len(content) > MAX_BODY_BYTES:
-                raise ApiError(413, f"The body exceeds {MAX_BODY_BYTES} bytes.")
+            size += len(chunk)
+            if size > max_bytes:
+                raise ApiError(413, f"The body exceeds {max_bytes} bytes.")
+            parts.append(chunk)
+    return b"".join(parts)
+
+
+async def _read_object(request: web.Request) -> dict[str, Any]:
+    content = await read_body(request, MAX_BODY_BYTES)
     try:
         return msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -16,16 +16,15 @@ AWAY_SECONDS: Final = 5.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def error_response(error: ApiError) -> web.Response:
-    """Return the response of an error."""
-    body = {
-        "error": {
-            "message": error.message,
-            "type": _kind(error.status),
-            "param": error.param,
-            "code": error.code,
-        }
+def error_response(error: ApiError, path: str = "") -> web.Response:
+    """Return the response of an error; below `/v2/` in the form of Open Inference."""
+    detail = {
+        "message": error.message,
+        "type": _kind(error.status),
+        "param": error.param,
+        "code": error.code,
     }
+    body = {"error": error.message if path.startswith("/v2/") else detail}
     headers = {}
     if error.retry_after_seconds is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_seconds)))
@@ -46,28 +45,31 @@ def json_response(
 
 @web.middleware
 async def openai_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every failure with OpenAI's error object."""
+    """Answer every failure with an error in the form of its API."""
     try:
         return await handler(request)
     except ApiError as error:
-        return error_response(error)
+        return error_response(error, request.path)
     except web.HTTPException as error:
         if error.status < 400:
             raise
         message = f"{error.reason}: {request.method} {request.path[:200]}"
-        return error_response(ApiError(error.status, message))
+        return error_response(ApiError(error.status, message), request.path)
     except (StoreUnavailable, VolumeFull) as error:
         log.warning("%s %s is refused: %s", request.method, request.path, error)
         what = (
             "the store of batches" if isinstance(error, StoreUnavailable) else "the volume of files"
         )
         message = f"{what} does not take requests now: try again"
-        return error_response(ApiError(503, message, retry_after_seconds=AWAY_SECONDS))
+        return error_response(
+            ApiError(503, message, retry_after_seconds=AWAY_SECONDS), request.path
+        )
     except (ConnectionError, TimeoutError):
         raise
     except Exception:
         log.exception("%s %s failed", request.method, request.path)
-        return error_response(ApiError(500, "The server failed; its log has the reason."))
+        failed = ApiError(500, "The server failed; its log has the reason.")
+        return error_response(failed, request.path)
 
 
 def _kind(status: int) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from penstock_batches.errors import ApiError
 
@@ -34,8 +35,8 @@ def limit(query: Mapping[str, str], most: int, default: int) -> int:
     return int(text)
 
 
-def window_seconds(value: object) -> int:
-    """Return the seconds of a `completion_window`, such as 24h.
+def window_seconds(value: object, param: str = "completion_window") -> int:
+    """Return the seconds of a completion window, such as 24h.
 
     Raises:
         ApiError: it is no duration, or out of range.
@@ -43,7 +44,7 @@ def window_seconds(value: object) -> int:
     match = WINDOW.fullmatch(value) if isinstance(value, str) else None
     seconds = int(match[1]) * UNITS[match[2]] if match else 0
     if not MIN_WINDOW <= seconds <= MAX_WINDOW:
-        raise invalid("completion_window", "a duration from 1s to 30d, such as 24h", value)
+        raise invalid(param, "a duration from 1s to 30d, such as 24h", value)
     return seconds
 
 
@@ -83,3 +84,23 @@ def metadata(value: object) -> dict[str, str] | None:
         if not isinstance(text, str) or len(key) > 64 or len(text) > 512:
             raise invalid(f"metadata.{key[:64]}", "a text of at most 512 characters", text)
     return dict(value)
+
+
+def webhook(url: str, allowed: str, param: str) -> None:
+    """Check the URL of a webhook; `allowed` has the hosts that may be called, as `HOST` or `HOST:PORT` by commas.
+
+    Raises:
+        ApiError: it is no URL of an allowed host.
+    """
+    hosts = [host.strip().lower() for host in allowed.split(",") if host.strip()]
+    try:
+        parts = urlsplit(url)
+        address = (parts.hostname or "").lower()
+        host = address if parts.port is None else f"{address}:{parts.port}"
+    except ValueError:
+        raise invalid(param, "an http or https URL", url) from None
+    if parts.scheme not in ("http", "https") or parts.username is not None or len(url) > 2048:
+        raise invalid(param, "an http or https URL of at most 2048 characters without user", url)
+    if host not in hosts:
+        known = ", ".join(hosts) or "none: the administrator names them in PENSTOCK_WEBHOOK_HOSTS"
+        raise invalid(param, f"a URL of an allowed host ({known})", url)

@@ -74,7 +74,7 @@ class FileRoutes:
             ApiError: the tenant has no such file.
         """
         file = await self._store.file(file_id)
-        if file is None or file.tenant != tenant:
+        if file is None or file.tenant != tenant or file.purpose is Purpose.INFER:
             raise no_file(file_id)
         return file
 

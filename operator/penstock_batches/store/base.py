@@ -53,8 +53,11 @@ class Store(Protocol):
     async def batches(self, tenant: str, after: BatchJob | None, limit: int) -> list[BatchJob]:
         """Return batches of a tenant, the newest first, from the one after `after`."""
 
+    async def delete_batch(self, batch_id: str) -> None:
+        """Remove the record of a batch that is over; an unknown one is ignored."""
+
     async def active(self) -> list[BatchJob]:
-        """Return every batch that has not ended, the one that expires first in front."""
+        """Return every batch that is not over, the one that expires first in front."""
 
     async def write(self, batch: BatchJob) -> BatchJob:
         """Write a batch that was read at its revision; return it with its new one.

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from penstock_batches.errors import StateConflict, StoreUnavailable
 from penstock_batches.records import Answer, BatchJob, Counts, File, Line
 from penstock_batches.store import scripts
-from penstock_batches.transitions import ENDED
+from penstock_batches.transitions import over
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class RedisStore:
         """See `Store`."""
         await _sent(
             self._add_batch(
-                [self._batch(batch.id), self._key("batches", batch.tenant), self._key("active")],
+                [self._batch(batch.id), self._key("batches", batch.listing), self._key("active")],
                 [
                     batch.id,
                     msgspec.json.encode(batch),
@@ -182,6 +182,16 @@ class RedisStore:
         )
         return await self._batches(ids)
 
+    async def delete_batch(self, batch_id: str) -> None:
+        """See `Store`."""
+        batch = await self.batch(batch_id)
+        if batch is None or not over(batch):
+            return
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.delete(self._batch(batch_id))
+            pipe.zrem(self._key("batches", batch.listing), batch_id)
+            await _sent(pipe.execute())
+
     async def active(self) -> list[BatchJob]:
         """See `Store`."""
         ids = await _sent(self._redis.zrange(self._key("active"), 0, -1))
@@ -198,7 +208,7 @@ class RedisStore:
                     batch.revision,
                     msgspec.json.encode(written),
                     written.status.value,
-                    int(written.status in ENDED),
+                    int(over(written)),
                 ],
             )
         )
@@ -296,7 +306,7 @@ class RedisStore:
 
     def _file_lists(self, file: File) -> tuple[str, str]:
         purpose = f"files-{file.purpose.value}"
-        return self._key("files", file.tenant), self._key(purpose, file.tenant)
+        return self._key("files", file.listing), self._key(purpose, file.listing)
 
     def _key(self, *parts: str) -> str:
         return self._prefix + ":".join(parts)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from penstock_batches.errors import StateConflict, StoreUnavailable
 from penstock_batches.records import Answer, BatchJob, Counts, File, Line, Status
-from penstock_batches.transitions import ENDED
+from penstock_batches.transitions import over
 
 T = TypeVar("T")
 LOCK_SECONDS: Final = 60.0
@@ -75,7 +75,7 @@ class SqliteStore:
         """See `Store`."""
         row = (
             file.id,
-            file.tenant,
+            file.listing,
             file.purpose,
             file.created_at,
             file.expires_at,
@@ -126,8 +126,8 @@ class SqliteStore:
         await self._write(
             "INSERT INTO batches (id, tenant, created_at, expires_at, status, ended, revision, record)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (batch.id, batch.tenant, batch.created_at, batch.expires_at, batch.status,
-             batch.status in ENDED, batch.revision, msgspec.json.encode(batch)),
+            (batch.id, batch.listing, batch.created_at, batch.expires_at, batch.status,
+             over(batch), batch.revision, msgspec.json.encode(batch)),
         )  # fmt: skip
 
     async def batch(self, batch_id: str) -> BatchJob | None:
@@ -146,6 +146,10 @@ class SqliteStore:
         )  # fmt: skip
         return [_BATCH.decode(row[0]) for row in rows]
 
+    async def delete_batch(self, batch_id: str) -> None:
+        """See `Store`."""
+        await self._write("DELETE FROM batches WHERE id = ? AND ended = 1", (batch_id,))
+
     async def active(self) -> list[BatchJob]:
         """See `Store`."""
         rows = await self._rows("SELECT record FROM batches WHERE ended = 0 ORDER BY expires_at")
@@ -156,7 +160,7 @@ class SqliteStore:
         written = replace(batch, revision=batch.revision + 1)
         changed = await self._write(
             "UPDATE batches SET status = ?, ended = ?, revision = ?, record = ? WHERE id = ? AND revision = ?",
-            (written.status, written.status in ENDED, written.revision, msgspec.json.encode(written),
+            (written.status, over(written), written.revision, msgspec.json.encode(written),
              batch.id, batch.revision),
         )  # fmt: skip
         if not changed:

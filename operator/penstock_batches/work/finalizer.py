@@ -122,9 +122,8 @@ class Finalizer:
             return None
         seconds = batch.output_seconds or self._file_seconds
         name = f"{batch.id}_{kind}.jsonl"
-        record = File(
-            file_id, batch.tenant, Purpose.BATCH_OUTPUT, name, size, now, expires_at=now + seconds
-        )
+        purpose = Purpose.INFER if batch.infer else Purpose.BATCH_OUTPUT
+        record = File(file_id, batch.tenant, purpose, name, size, now, expires_at=now + seconds)
         await self._store.add_file(record)
         return file_id
 

@@ -10,10 +10,11 @@ from penstock_batches import transitions
 from penstock_batches.errors import BatchesError, StateConflict, StoreUnavailable
 from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools
-from penstock_batches.records import BatchJob, Counts, Status
+from penstock_batches.records import BatchJob, Counts, Purpose, Status
 from penstock_batches.store.base import Store
 from penstock_batches.work.finalizer import Finalizer
 from penstock_batches.work.intake import Intake
+from penstock_batches.work.webhooks import Webhooks
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Supervisor:
         pools: Pools,
         intake: Intake,
         finalizer: Finalizer,
+        webhooks: Webhooks,
         owner: str,
         changed: Callable[[], None],
     ) -> None:
@@ -44,6 +46,7 @@ class Supervisor:
         self._pools = pools
         self._intake = intake
         self._finalizer = finalizer
+        self._webhooks = webhooks
         self._owner = owner
         self._changed = changed
         self._wake = asyncio.Event()
@@ -73,8 +76,10 @@ class Supervisor:
             self._wake.clear()
 
     async def _look(self) -> None:
-        active = await self._store.active()
+        everything = await self._store.active()
+        active = [batch for batch in everything if batch.status not in transitions.ENDED]
         self.active = [(batch, await self._store.counts(batch.id)) for batch in active]
+        await self._webhooks.look([each for each in everything if each.status in transitions.ENDED])
         for batch, counts in self.active:
             try:
                 await self._advance(batch, counts)
@@ -128,6 +133,8 @@ class Supervisor:
         used = {batch.input_file_id for batch in await self._store.active()}
         for file in await self._store.expired_files(time.time(), SWEPT_FILES):
             if file.id not in used:
+                if file.purpose is Purpose.INFER:
+                    await self._store.delete_batch(file.filename)
                 await self._store.delete_file(file.id)
                 await asyncio.to_thread(self._payloads.delete, file.id)
         await self._sweep_answers()

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 Script = Callable[[str, int], "Scripted"]
-"""From a prompt and how often it was sent before to the response."""
+"""From a prompt, or the id of an infer request, and how often it was sent before to the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ScriptedPool:
     async def respond(self, request: web.Request) -> web.Response:
         """Respond as scripted."""
         body = await request.json()
-        prompt = body["prompt"]
+        prompt = body["prompt"] if "prompt" in body else body["id"]
         scripted = self.script(prompt, self.sent[prompt])
         self.sent[prompt] += 1
         self.bodies.append(body)
@@ -65,6 +65,7 @@ async def scripted_pool(
     pool = ScriptedPool(script)
     app = web.Application()
     app.router.add_post("/v1/completions", pool.respond)
+    app.router.add_post("/v2/models/demo/infer", pool.respond)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     try:

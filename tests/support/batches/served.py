@@ -14,6 +14,7 @@ from openai.types import Batch
 from penstock_batches.config import BatchSettings
 from penstock_batches.http.server import client_app, listening
 from penstock_batches.service import BatchService, serving
+from tests.support.batches.scripted_pool import Script, Scripted, ScriptedPool, scripted_pool
 
 ENDED = ("completed", "failed", "expired", "cancelled")
 
@@ -54,12 +55,27 @@ async def served(given: BatchSettings) -> AsyncIterator[Served]:
         yield Served(service, service.port, service.status_port)
 
 
+def _always(_prompt: str, _times: int) -> Scripted:
+    return Scripted()
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, script: Script = _always, **more: Any
+) -> AsyncIterator[tuple[Served, ScriptedPool, openai.AsyncOpenAI]]:
+    """Run a scripted pool, a service in front of it, and a client."""
+    async with scripted_pool(script) as pool:
+        given = settings(folder, pools=f"demo={pool.url}", **more)
+        async with served(given) as service, service.client() as client:
+            yield service, pool, client
+
+
 @asynccontextmanager
 async def api_only(given: BatchSettings) -> AsyncIterator[Served]:
     """Run the API of a service, without the work behind it: batches stay as they were created."""
     service = BatchService(given)
     await service.open()
-    app = client_app([service.files.add_to, service.batches.add_to])
+    app = client_app(service.routes)
     try:
         async with listening(app, given.host, 0) as port:
             yield Served(service, port, 0)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -63,3 +63,12 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.open()
     yield opened
     await opened.close()
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def store_settings(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Settings of a service with each store."""
+    if request.param == "sqlite":
+        return {}
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return {"store": "Redis", "redis_url": server.url, "namespace": str(tmp_path)}

@@ -4,54 +4,24 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import openai
 import pytest
 
 from penstock_api import names
 from penstock_batches import requests
-from tests.support.batches.redis_server import RedisServer
-from tests.support.batches.scripted_pool import Script, Scripted, ScriptedPool, scripted_pool
+from tests.support.batches.scripted_pool import Scripted
 from tests.support.batches.served import (
-    Served,
     ended,
     jsonl,
     lines_of,
     request_line,
-    served,
-    settings,
+    running,
     submitted,
     until,
 )
-
-
-def always(_prompt: str, _times: int) -> Scripted:
-    return Scripted()
-
-
-@asynccontextmanager
-async def running(
-    folder: Path, script: Script = always, **more: Any
-) -> AsyncIterator[tuple[Served, ScriptedPool, openai.AsyncOpenAI]]:
-    """A pool, a service and a client."""
-    async with scripted_pool(script) as pool:
-        given = settings(folder, pools=f"demo={pool.url}", **more)
-        async with served(given) as service, service.client() as client:
-            yield service, pool, client
-
-
-@pytest.fixture(params=["sqlite", "redis"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """Settings of each store."""
-    if request.param == "sqlite":
-        return {}
-    server: RedisServer = request.getfixturevalue("redis_server")
-    return {"store": "Redis", "redis_url": server.url, "namespace": str(tmp_path)}
 
 
 def custom_ids(lines: list[dict[str, Any]]) -> list[str]:
@@ -59,10 +29,10 @@ def custom_ids(lines: list[dict[str, Any]]) -> list[str]:
 
 
 async def test_a_batch_is_answered_in_order_at_the_priority_of_batch_work(
-    tmp_path: Path, store: dict[str, Any]
+    tmp_path: Path, store_settings: dict[str, Any]
 ) -> None:
     asked = [f"line-{number}" for number in range(60)]
-    async with running(tmp_path, **store) as (service, pool, client):
+    async with running(tmp_path, **store_settings) as (service, pool, client):
         batch_id = await submitted(client, jsonl([request_line(each) for each in asked]))
         batch = await ended(client, batch_id)
         assert batch.status == "completed"
@@ -82,7 +52,7 @@ async def test_a_batch_is_answered_in_order_at_the_priority_of_batch_work(
 
 
 async def test_bad_lines_are_reported_and_the_rest_is_served(
-    tmp_path: Path, store: dict[str, Any]
+    tmp_path: Path, store_settings: dict[str, Any]
 ) -> None:
     content = jsonl(
         [
@@ -95,7 +65,7 @@ async def test_bad_lines_are_reported_and_the_rest_is_served(
             request_line("d"),
         ]
     )
-    async with running(tmp_path, **store) as (_, _pool, client):
+    async with running(tmp_path, **store_settings) as (_, _pool, client):
         batch = await ended(client, await submitted(client, content))
         assert batch.status == "completed"
         assert batch.request_counts is not None
@@ -176,10 +146,10 @@ def stuck(prompt: str, _times: int) -> Scripted:
 
 
 async def test_a_cancelled_batch_has_an_answer_for_every_line(
-    tmp_path: Path, store: dict[str, Any]
+    tmp_path: Path, store_settings: dict[str, Any]
 ) -> None:
     asked = ["fast-1", "fast-2", *(f"slow-{number}" for number in range(40))]
-    async with running(tmp_path, stuck, **store) as (service, pool, client):
+    async with running(tmp_path, stuck, **store_settings) as (service, pool, client):
         batch_id = await submitted(client, jsonl(list(map(request_line, asked))))
         await until(lambda: service.service.recorder.recorded["Output"] == 2)
         assert (await client.batches.cancel(batch_id)).status in ("cancelling", "cancelled")
@@ -195,10 +165,10 @@ async def test_a_cancelled_batch_has_an_answer_for_every_line(
 
 
 async def test_a_batch_whose_window_ends_expires_with_what_it_has(
-    tmp_path: Path, store: dict[str, Any]
+    tmp_path: Path, store_settings: dict[str, Any]
 ) -> None:
     asked = ["fast-1", "slow-1", "slow-2"]
-    async with running(tmp_path, stuck, **store) as (_, pool, client):
+    async with running(tmp_path, stuck, **store_settings) as (_, pool, client):
         batch_id = await submitted(client, jsonl(list(map(request_line, asked))), "2s")
         batch = await ended(client, batch_id)
         assert batch.status == "expired"

@@ -1,0 +1,139 @@
+"""`Webhooks`: calls the URL of an infer request that has ended, until it answers with 2xx or a day is over.
+
+A call is signed as standardwebhooks.com says. That it is due is in the request's record, so a kill repeats it at worst.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import logging
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import msgspec
+from msgspec.structs import replace
+
+from penstock_batches.errors import StateConflict, StoreUnavailable
+from penstock_batches.records import BatchJob
+from penstock_batches.store.base import Store
+
+log = logging.getLogger(__name__)
+
+TIMEOUT: Final = aiohttp.ClientTimeout(total=10)
+CLAIM_SECONDS = 15.0
+"""Time in which no other replica calls the same webhook: more than a call takes."""
+FIRST_RETRY_SECONDS: Final = 1.0
+MAX_RETRY_SECONDS: Final = 600.0
+GIVE_UP_SECONDS: Final = 86_400.0
+MAX_CALLS: Final = 32
+"""Calls at the same time."""
+
+
+class Webhooks:
+    """The calls of this process."""
+
+    def __init__(self, store: Store, owner: str, secret_file: str) -> None:
+        self._store = store
+        self._owner = owner
+        self._secret_file = secret_file
+        self._calling: dict[str, asyncio.Task[None]] = {}
+        self._failures: Counter[str] = Counter()
+        self._due: dict[str, float] = {}
+        """Monotonic time of the next call, after a failed one."""
+        self.calls: Counter[str] = Counter()
+        """Calls by status, or Failed without one."""
+
+    async def look(self, ended: list[BatchJob]) -> None:
+        """Begin the calls that are due and that no other replica has claimed."""
+        for batch in ended:
+            due = time.monotonic() >= self._due.get(batch.id, 0.0)
+            busy = batch.id in self._calling or len(self._calling) >= MAX_CALLS
+            if due and not busy and await self._claim(batch):
+                self._calling[batch.id] = asyncio.create_task(self._call(batch))
+
+    async def close(self) -> None:
+        """Stop the calls; they are repeated."""
+        for task in list(self._calling.values()):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _claim(self, batch: BatchJob) -> bool:
+        return await self._store.claim(batch.id, self._owner, CLAIM_SECONDS)
+
+    async def _call(self, batch: BatchJob) -> None:
+        try:
+            late = time.time() > _ended_at(batch) + GIVE_UP_SECONDS
+            if late:
+                log.warning("%s: its webhook was not answered for a day", batch.id)
+            if late or await self._posted(batch):
+                await self._store.write(replace(batch, webhook=""))
+                self._failures.pop(batch.id, None)
+                self._due.pop(batch.id, None)
+        except StateConflict:
+            log.info("%s: another replica called its webhook", batch.id)
+        except StoreUnavailable as error:
+            log.warning("%s: its webhook is called again: %s", batch.id, error)
+        finally:
+            self._calling.pop(batch.id, None)
+
+    async def _posted(self, batch: BatchJob) -> bool:
+        body = msgspec.json.encode(
+            {
+                "type": f"infer.{batch.status.value}",
+                "data": {"id": batch.id, "location": f"{batch.endpoint}/{batch.id}"},
+            }
+        )
+        try:
+            headers = await asyncio.to_thread(self._headers, batch, body)
+            async with (
+                aiohttp.ClientSession(timeout=TIMEOUT) as session,
+                session.post(
+                    batch.webhook, data=body, headers=headers, allow_redirects=False
+                ) as reply,
+            ):
+                status = str(reply.status)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            log.warning("%s: its webhook failed: %s", batch.id, error)
+            status = "Failed"
+        self.calls[status] += 1
+        if status.startswith("2"):
+            return True
+        self._failures[batch.id] += 1
+        backoff = FIRST_RETRY_SECONDS * 2 ** min(self._failures[batch.id] - 1, 16)
+        self._due[batch.id] = time.monotonic() + min(backoff, MAX_RETRY_SECONDS)
+        return False
+
+    def _headers(self, batch: BatchJob, body: bytes) -> dict[str, str]:
+        """Return the headers of a call. Blocks on the disk."""
+        seconds = str(int(time.time()))
+        headers = {
+            "Content-Type": "application/json",
+            "webhook-id": batch.id,
+            "webhook-timestamp": seconds,
+        }
+        if not self._secret_file:
+            return headers
+        secret = Path(self._secret_file).read_text(encoding="utf-8").strip()
+        return {**headers, "webhook-signature": signature(secret, batch.id, seconds, body)}
+
+
+def signature(secret: str, message_id: str, seconds: str, body: bytes) -> str:
+    """Return the signature of a call; a secret that begins with `whsec_` is in base64, another a text."""
+    key = (
+        base64.b64decode(secret.removeprefix("whsec_"))
+        if secret.startswith("whsec_")
+        else secret.encode()
+    )
+    signed = f"{message_id}.{seconds}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+
+
+def _ended_at(batch: BatchJob) -> float:
+    times = (batch.completed_at, batch.failed_at, batch.expired_at, batch.cancelled_at)
+    return next((each for each in times if each is not None), batch.created_at)
