@@ -177,6 +177,8 @@ METRIC_REQUESTS_WAITING: Final = "penstock_requests_waiting"
 METRIC_REQUESTS_RUNNING: Final = "penstock_requests_running"
 METRIC_REQUESTS_RECEIVED: Final = "penstock_requests_received_total"
 METRIC_ROWS_RECEIVED: Final = "penstock_rows_received_total"
+METRIC_SERVED: Final = "penstock_served_total"
+"""Label work: `interactive` | `batch`. Rows of completed requests, or generated tokens."""
 METRIC_REQUESTS: Final = "penstock_requests_total"  # label outcome
 METRIC_REQUESTS_REFUSED: Final = "penstock_requests_refused_total"  # label reason
 CLIENT_FAULTS: Final = frozenset(

@@ -30,6 +30,11 @@ def cost(subject: PoolContext) -> Iterator[Fact]:
     yield "1,000 requests", amount(status, status.per_thousand_requests), f"completed, {rate}"
     if status.per_million_tokens is not None:
         yield "1,000,000 tokens", amount(status, status.per_million_tokens), f"generated, {rate}"
+    if status.batch_work_per_hour is not None:
+        share = (
+            f"{status.batch_work_percent} % of the rows or generated tokens of the last 10 minutes"
+        )
+        yield "batch work, an hour", amount(status, status.batch_work_per_hour), share
 
 
 def amount(cost: CostStatus, value: str | None) -> str:

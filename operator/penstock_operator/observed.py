@@ -195,6 +195,10 @@ class PodSample:
     """Durations of completed requests, from arrival to the last byte, as `batch_duration_buckets`."""
     generation: GenerationSample | None = None
     """None unless the pod generates text."""
+    interactive_served: float | None = None
+    """Rows of completed requests, or generated tokens, without batch work."""
+    batch_served: float | None = None
+    """The same of batch work."""
 
 
 @dataclass(frozen=True, slots=True)

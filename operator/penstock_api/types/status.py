@@ -148,6 +148,10 @@ class CostStatus(ApiModel):
     """Price of an hour divided by the requests completed in an hour, at the rate of the last 10 minutes, times 1,000."""
     per_million_tokens: Decimal | None = None
     """The same for generated tokens, times 1,000,000; absent for other tasks than TextGeneration."""
+    batch_work_percent: Decimal | None = None
+    """Share of batch work in the rows, or generated tokens, of the last 10 minutes; absent without any."""
+    batch_work_per_hour: Decimal | None = None
+    """That share of the price of an hour."""
     message: Annotated[str, Field(max_length=1024)]
     """How the price of an hour is composed, or why it is unknown."""
 

@@ -53,6 +53,8 @@ FLOORS: Mapping[str, float] = {
     "actualReplicaHours": 0.5,
     "perThousandRequests": 0.0,
     "perMillionTokens": 0.0,
+    "batchWorkPercent": 1.0,
+    "batchWorkPerHour": 0.0,
 }
 """Absolute change below which a sample counts as unchanged."""
 REMAINDERS = frozenset({"onTimePercent"})
@@ -62,7 +64,9 @@ DECIDED = ("algorithm", "cap", "replicas")
 
 HOURS = ("replicaHours", "actualReplicaHours")
 """Fields of a candidate that count as samples, because they only grow."""
-UNIT_COSTS = ("perThousandRequests", "perMillionTokens")
+UNIT_COSTS = (
+    "perThousandRequests", "perMillionTokens", "batchWorkPercent", "batchWorkPerHour",
+)  # fmt: skip
 """Fields of the cost that count as samples, because they follow the traffic."""
 
 Json = Mapping[str, Any]

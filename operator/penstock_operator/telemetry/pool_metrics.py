@@ -56,6 +56,15 @@ def _per_hour(row: PoolRow) -> float | None:
     return None if cost is None or cost.per_hour is None else float(cost.per_hour)
 
 
+def _batch_work_per_hour(row: PoolRow) -> float | None:
+    cost = row.figures.cost
+    return (
+        None
+        if cost is None or cost.batch_work_per_hour is None
+        else float(cost.batch_work_per_hour)
+    )
+
+
 SERIES: tuple[Series, ...] = (
     Series("last_decision_timestamp_seconds", "Time of the last decision about a pool.",
            lambda row: row.last_decision),
@@ -103,6 +112,9 @@ SERIES: tuple[Series, ...] = (
            lambda row: row.requests, counts=True),
     Series("cost_per_hour", "Price of an hour of all bound pods, while it is known.",
            _per_hour, labels=PRICED_LABELS),
+    Series("cost_batch_work_per_hour",
+           "Share of batch work in the price of an hour, by the rows or generated tokens of the last 10 minutes.",
+           _batch_work_per_hour, labels=PRICED_LABELS),
     Series("cost_unknown", "1 while a policy has prices for the pool and its cost is unknown.",
            lambda row: None if row.figures.cost is None else row.figures.cost.per_hour is None),
 )  # fmt: skip

@@ -70,6 +70,10 @@ class Counters:
     rows_received: float = 0.0
     """Rows of those requests that are no batch work; a body that was rejected unread counts the mean of the bodies that were read."""
     parsed: int = 0
+    interactive_served: int = 0
+    """Rows of completed requests, or generated tokens, without batch work."""
+    batch_served: int = 0
+    """The same of batch work."""
     rejected: Counter[str] = field(default_factory=Counter)
     ended: dict[RequestOutcome, int] = field(
         default_factory=lambda: dict.fromkeys(RequestOutcome, 0)

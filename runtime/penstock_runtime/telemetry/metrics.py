@@ -58,6 +58,14 @@ class PodCollector(Collector):
             "Rows received, before admission, without batch work; estimated for bodies rejected unread.",
             counters.rows_received,
         )
+        served = CounterMetricFamily(
+            names.METRIC_SERVED,
+            "Rows of completed requests, or generated tokens, by the work that they are of.",
+            labels=["work"],
+        )
+        served.add_metric(["interactive"], counters.interactive_served)
+        served.add_metric(["batch"], counters.batch_served)
+        yield served
         ended = CounterMetricFamily(
             names.METRIC_REQUESTS, "Admitted requests by outcome.", labels=["outcome"]
         )

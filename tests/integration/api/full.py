@@ -244,6 +244,8 @@ POOL_STATUS["cost"] = {
     "perReplicaHour": "2.50",
     "perThousandRequests": "0.2083",
     "perMillionTokens": "1.042",
+    "batchWorkPercent": "25.0",
+    "batchWorkPerHour": "1.57",
     "message": "3 pods at 2.50 EUR: nvidia.com/gpu 1 x 2.50 (h100); prices of policy prod",
 }
 

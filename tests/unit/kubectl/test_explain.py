@@ -208,6 +208,11 @@ def test_the_cost_is_shown_with_its_derivation_and_that_of_each_alternative(
     ):  # fmt: skip
         assert part in said, part
     assert "1,000,000 tokens" not in said
+    assert "batch work, an hour" not in said
+    shared = {**COST, "batchWorkPercent": "25.0", "batchWorkPerHour": "1.995"}
+    batch_work = explained(tmp_path, capsys, shared)
+    assert "1.995 EUR" in batch_work
+    assert "25.0 % of the rows or generated tokens" in batch_work
     for alternative in pool()["status"]["lastDecision"]["alternatives"]:
         price = f"{alternative['replicas'] * 2.66:.2f}"
         assert price in said

@@ -45,11 +45,14 @@ class PoolPrice:
         """Return the cost at a throughput."""
         if self.per_hour is None:
             return self.status
+        share = Decimal(throughput.batch_share or 0)
         units = {
             "per_thousand_requests": per_units(
                 self.per_hour, throughput.requests_per_second, THOUSAND
             ),
             "per_million_tokens": per_units(self.per_hour, throughput.tokens_per_second, MILLION),
+            "batch_work_percent": f"{100 * share:.1f}" if share else None,
+            "batch_work_per_hour": money(min(share * self.per_hour, MAX_AMOUNT)) if share else None,
         }
         return self.status.model_copy(update=units)
 

@@ -37,6 +37,7 @@ SAMPLE_METRICS = (
     names.METRIC_REQUESTS_RUNNING,
     names.METRIC_REQUESTS_RECEIVED,
     names.METRIC_ROWS_RECEIVED,
+    names.METRIC_SERVED,
     names.METRIC_OUT_OF_MEMORY_SPLITS,
     names.METRIC_BATCH_CAP,
     names.METRIC_BATCH_CAP_BOUND,
@@ -54,7 +55,7 @@ SAMPLE_METRICS = (
 """Metrics of every sample; those in `DURATIONS` are queried separately."""
 DURATIONS = (_REQUEST_BUCKET, _FIRST_TOKEN_BUCKET, _OUTPUT_TOKEN_BUCKET)
 """Histograms from which requests on time are counted: as many series as all the others, so they have their own query."""
-LABELS = ("uid", "le", "source", "outcome", "reason", "phase", "epoch", "term")
+LABELS = ("uid", "le", "source", "outcome", "reason", "phase", "work", "epoch", "term")
 """Labels that distinguish the series of one pod; labels that Prometheus adds are dropped."""
 _LINES = (*SAMPLE_METRICS, *DURATIONS)
 
@@ -93,6 +94,7 @@ def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
         series = by_name.get(name, [])
         return measured(series[0].value) if len(series) == 1 else None
 
+    served = {each.labels.get("work"): each.value for each in by_name.get(names.METRIC_SERVED, [])}
     duty, source = _duty(by_name.get(names.METRIC_GPU_UTILIZATION, []))
     return PodSample(
         uid=uid,
@@ -101,6 +103,8 @@ def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
         running=value(names.METRIC_REQUESTS_RUNNING),
         requests_received=value(names.METRIC_REQUESTS_RECEIVED),
         rows_received=value(names.METRIC_ROWS_RECEIVED),
+        interactive_served=measured(served.get("interactive")),
+        batch_served=measured(served.get("batch")),
         curve=_curve({field: value(name) for field, name in _SUMS.items()}),
         batch_duration_buckets=_buckets(by_name.get(_BUCKET, [])),
         out_of_memory_splits=value(names.METRIC_OUT_OF_MEMORY_SPLITS),

@@ -111,7 +111,10 @@ class BatchAdmission(Admission):
             ticket.left = True
             if delivered and type(end) is Completed:
                 completed += 1
-                if request.priority < BATCH_CLASS:  # the latency of batch work is of no objective
+                if request.priority >= BATCH_CLASS:  # its latency is of no objective
+                    self._counters.batch_served += request.rows
+                else:
+                    self._counters.interactive_served += request.rows
                     durations.append(now - ticket.arrived)
                     waits.append(end.queue_seconds)
             else:

@@ -205,6 +205,10 @@ class GenerationAdmission(Admission):
     def _record_tokens(self, pending: _PendingGeneration, tokens: int) -> None:
         self.tokens.generated_tokens += tokens
         pending.tokens += tokens
+        if pending.batch_work:
+            self._counters.batch_served += tokens
+        else:
+            self._counters.interactive_served += tokens
         if pending.first_token_at is None:
             pending.first_token_at = self._now()
 

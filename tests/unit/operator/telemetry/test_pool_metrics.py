@@ -63,7 +63,9 @@ def test_the_price_of_an_hour_has_its_currency_and_an_unknown_one_no_line() -> N
     message = "1 pod at 2.66 EUR"
     costs = {
         "a": None,
-        "b": CostStatus(currency="EUR", per_hour="7.98", message=message),
+        "b": CostStatus(
+            currency="EUR", per_hour="7.98", batch_work_per_hour="1.995", message=message
+        ),
         "c": CostStatus(currency="EUR", message="no price applies"),
     }
     rows = PoolTable(
@@ -76,7 +78,8 @@ def test_the_price_of_an_hour_has_its_currency_and_an_unknown_one_no_line() -> N
     prefix = "penstock_operator_cost"
     assert lines == [
         f'{prefix}_per_hour{{namespace="t",pool="b",currency="EUR"}} 7.98',
+        f'{prefix}_batch_work_per_hour{{namespace="t",pool="b",currency="EUR"}} 1.995',
         f'{prefix}_unknown{{namespace="t",pool="b"}} 0.0',
         f'{prefix}_unknown{{namespace="t",pool="c"}} 1.0',
     ]
-    assert sum(len(family.samples) for family in rows.collect() if "_cost_" in family.name) == 3
+    assert sum(len(family.samples) for family in rows.collect() if "_cost_" in family.name) == 4

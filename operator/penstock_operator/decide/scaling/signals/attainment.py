@@ -120,6 +120,10 @@ class Attainment(NamedTuple):
     """Requests that completed, on time or late."""
     tokens: float = 0.0
     """Tokens that were generated."""
+    served: float = 0.0
+    """Rows of completed requests, or generated tokens, batch work included."""
+    batch_served: float = 0.0
+    """Those of batch work."""
 
 
 class Throughput(NamedTuple):
@@ -129,6 +133,8 @@ class Throughput(NamedTuple):
     """Completed requests."""
     tokens_per_second: float | None = None
     """Generated tokens."""
+    batch_share: float | None = None
+    """Share of batch work in rows, or generated tokens; None if nothing was served."""
 
 
 class OnTime(NamedTuple):
@@ -155,7 +161,9 @@ class OnTime(NamedTuple):
         if seconds < MIN_RATE_SECONDS:
             return OnTime(marks, share)
         completed, tokens = counted.completed - before.completed, counted.tokens - before.tokens
-        return OnTime(marks, share, Throughput(completed / seconds, tokens / seconds))
+        served, batch = counted.served - before.served, counted.batch_served - before.batch_served
+        batch_share = batch / served if served > 0 else None
+        return OnTime(marks, share, Throughput(completed / seconds, tokens / seconds, batch_share))
 
 
 def advance(before: Attainment, samples: Iterable[PodSample], objectives: Objectives) -> Attainment:
@@ -216,12 +224,19 @@ def _with_growth(
     late = [term.late(after) - term.late(before) for term in terms]
     if total < 0 or completed < 0 or min(late, default=0.0) < 0:
         return counts
+    batch = _growth(before.batch_served, after.batch_served)
     return counts._replace(
         good=counts.good + min(max(completed - max(late, default=0.0), 0.0), total),
         total=counts.total + total,
         completed=counts.completed + completed,
         tokens=counts.tokens + max(_tokens(after) - _tokens(before), 0.0),
+        served=counts.served + batch + _growth(before.interactive_served, after.interactive_served),
+        batch_served=counts.batch_served + batch,
     )
+
+
+def _growth(before: float | None, after: float | None) -> float:
+    return max((after or 0.0) - (before or 0.0), 0.0)
 
 
 def _tokens(sample: PodSample) -> float:

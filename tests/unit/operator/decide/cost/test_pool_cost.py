@@ -135,8 +135,10 @@ def test_a_terminating_pod_of_an_earlier_template_costs_what_it_requested() -> N
     assert cost(subject).per_hour == "7.82"  # (2.50 + 0.16) + (2 x 2.50 + 0.16)
 
 
-def served(subject: NodeWorld, seconds: int, requests: int, tokens: int | None = None) -> PoolPlan:
-    """Let the first pod complete `requests`, and generate `tokens`, a second."""
+def served(
+    subject: NodeWorld, seconds: int, requests: int, tokens: int | None = None, lines: float = 0
+) -> PoolPlan:
+    """Let the first pod complete `requests` of one row and `lines` of batch work, and generate `tokens`, a second."""
     plan = subject.run()
     for passed in range(0, seconds + 1, 5):
         total = requests * passed
@@ -146,6 +148,7 @@ def served(subject: NodeWorld, seconds: int, requests: int, tokens: int | None =
         sample = PodSample(
             subject.pods[0].uid, subject.now, requests_settled=total + 7 * passed,
             request_duration_buckets=((0.5, 0), (inf, total)), generation=generation,
+            interactive_served=total, batch_served=lines * passed,
         )  # fmt: skip
         subject.signals = PoolSignals(SignalSource.PODS, (sample,))
         plan = subject.settle()
@@ -156,6 +159,15 @@ def test_requests_and_tokens_cost_the_hour_at_the_rate_of_ten_minutes() -> None:
     shown = known(served(world("a", "b", "c"), 900, requests=10, tokens=800).status.cost)
     # 10/s are 36,000 an hour: 1000 x 6.28 / 36,000; 800/s are 2,880,000: 6.28 / 2.88
     assert (shown.per_thousand_requests, shown.per_million_tokens) == ("0.1744", "2.181")
+
+
+def test_batch_work_costs_its_share_of_what_was_served_in_ten_minutes() -> None:
+    shown = known(served(world("a", "b", "c"), 900, requests=10, lines=10 / 3).status.cost)
+    # 3.33 of 13.33 rows/s: 0.25 x 6.28
+    assert (shown.batch_work_percent, shown.batch_work_per_hour) == ("25.0", "1.57")
+    assert shown.per_hour == "6.28"
+    alone = known(served(world("a"), 900, requests=10).status.cost)
+    assert alone.batch_work_percent is alone.batch_work_per_hour is None
 
 
 def test_rejected_requests_and_rows_without_tokens_have_no_cost() -> None:
