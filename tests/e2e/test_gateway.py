@@ -1,4 +1,4 @@
-"""A pool enters its namespace's gateway and leaves it under load; behind the gateway a killed pod loses no request."""
+"""A pool enters its namespace's gateway and leaves it under load; behind it killed pods and operators lose no request."""
 
 import asyncio
 
@@ -9,6 +9,7 @@ from tests.e2e.conftest import Figure, MakePool
 from tests.support.cluster import kernel
 from tests.support.kube import prometheus
 from tests.support.kube.api import Api, Object
+from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pools import PoolHandle, until
 from tests.support.load.load import Load
 
@@ -62,8 +63,8 @@ def _is(values: list[float], expected: int) -> bool | str:
 
 
 @pytest.mark.own_cluster
-async def test_a_killed_pod_behind_the_gateway_loses_no_request(
-    make_pool: MakePool, api: Api, figure: Figure
+async def test_killed_pods_of_pool_and_operator_behind_the_gateway_lose_no_request(
+    make_pool: MakePool, api: Api, operator: InstalledOperator, figure: Figure
 ) -> None:
     pool = make_pool("routed", replicas=2, **GATEWAY)
     await asyncio.to_thread(pool.await_ready, 2)
@@ -72,11 +73,16 @@ async def test_a_killed_pod_behind_the_gateway_loses_no_request(
     async with Load(pool.url(), pool.name, rate=40, clients=8) as load:
         for _ in range(3):
             await load.next()
-        pids = kernel.pod_processes(pool.pods()[0]["metadata"]["uid"])
-        assert pids, "the pod has no process on this machine"
-        for pid in pids:
-            kernel.kill(pid)
+        restarts = operator.restarts()
+        for pod in (operator.pods()[0], pool.pods()[0]):
+            pids = kernel.pod_processes(pod["metadata"]["uid"])
+            assert pids, "the pod has no process on this machine"
+            for pid in pids:
+                kernel.kill(pid)
         await asyncio.to_thread(pool.await_ready, 2)
+        await asyncio.to_thread(
+            until, "the operator is back", lambda: operator.restarts() > restarts, seconds=90
+        )
         for _ in range(3):
             await load.next()
     answers = f'sum(penstock_gateway_answers_total{{pool="{pool.name}",code="200"}})'
@@ -88,4 +94,4 @@ async def test_a_killed_pod_behind_the_gateway_loses_no_request(
         every=1,
     )
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
-    figure(f"gateway: a pod killed with SIGKILL: 0 of {load.final.sent} requests lost")
+    figure(f"gateway: a pod and the operator killed: 0 of {load.final.sent} requests lost")

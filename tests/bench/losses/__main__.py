@@ -29,29 +29,40 @@ def main() -> None:
         default=Front.GATEWAY,
         help="Service: clients reach the pods as by kube-proxy, and only pods change",
     )
+    parser.add_argument(
+        "--streams", type=int, default=3, help="clients of generated text; only by the gateway"
+    )
+    parser.add_argument("--each", action="store_true", help="every kind of event equally often")
     options = parser.parse_args()
     scale = Scale(
-        options.requests, options.events, options.seed, options.clients, front=options.front
+        options.requests,
+        options.events,
+        options.seed,
+        options.clients,
+        front=options.front,
+        each=options.each,
+        streams=options.streams if options.front is Front.GATEWAY else 0,
     )
     console.print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {scale}")
     outcome = asyncio.run(run(scale, _print))
     console.print(_table(outcome))
-    for note in outcome.tally.failures:
+    for note in outcome.failures:
         console.print(note, markup=False)
-    sys.exit(bool(outcome.tally.failures))
+    sys.exit(bool(outcome.failures))
 
 
 def _print(so_far: Outcome) -> None:
-    tally, events = so_far.tally, so_far.events.total()
+    tally, streams = so_far.tally, so_far.streams
     console.print(
-        f"{so_far.seconds:.0f} s: {tally.right} right, {tally.lost.total} lost, {len(tally.failures)} notes, {events} events"
+        f"{so_far.seconds:.0f} s: {tally.right} right, {tally.lost.total} lost, {streams.equal} streams equal,"
+        f" {len(so_far.failures)} notes, {so_far.events.total()} events"
     )
-    for note in tally.failures[-5:]:
+    for note in so_far.failures[-5:]:
         console.print(note, markup=False)
 
 
 def _table(outcome: Outcome) -> Table:
-    tally = outcome.tally
+    tally, streams = outcome.tally, outcome.streams
     sent = tally.right + tally.lost.total + tally.wrong.total
     cuts = quantiles(tally.latencies, n=1000)
     table = Table("figure", "value", title="Losses")
@@ -63,6 +74,11 @@ def _table(outcome: Outcome) -> Table:
         "sent again by clients of a killed Envoy": tally.sent_again,
         "requests/s": f"{sent / outcome.seconds:.0f}",
         "p50, p99, p99.9": ", ".join(f"{1000 * cuts[at]:.0f} ms" for at in (499, 989, 998)),
+        "streams equal to an undisturbed run": streams.equal,
+        "streams lost": streams.lost.total,
+        "streams different": streams.different.total,
+        "streams sent again by clients of a killed Envoy": streams.sent_again,
+        "generations taken over by another pod": outcome.taken_over,
         "events": outcome.events.total(),
         **outcome.events,
     }.items():

@@ -13,6 +13,7 @@ from tests.bench.losses.world import Front, Gateway, World
 from tests.support.gateway.stack import kill
 
 MAX_PODS: Final = 6
+MAX_GENERATING: Final = 3
 STALL_SECONDS: Final = (0.2, 3.0)
 
 
@@ -98,6 +99,38 @@ async def lose_api_server(world: World) -> None:
             await world.api.expire()
 
 
+async def scale_generating_pods(world: World) -> None:
+    """Another number of pods that generate."""
+    pool = world.generating
+    assert pool is not None
+    async with pool.change:
+        await pool.scale(
+            world.random.choice([n for n in range(1, MAX_GENERATING + 1) if n != len(pool.pods)])
+        )
+
+
+async def roll_generating_pods(world: World) -> None:
+    """As many new pods that generate as there are, then the old ones go."""
+    pool = world.generating
+    assert pool is not None
+    async with pool.change:
+        old = list(pool.pods)
+        await pool.scale(2 * len(old))
+        for name in old:
+            await pool.delete_pod(name)
+
+
+async def evict_generating_pod(world: World) -> None:
+    """An eviction of a pod of at least two, as a disruption budget lets it; a new one replaces it."""
+    pool = world.generating
+    assert pool is not None
+    async with pool.change:
+        replicas = max(len(pool.pods), 2)
+        await pool.scale(replicas)
+        await pool.delete_pod(world.random.choice(sorted(pool.pods)))
+        await pool.scale(replicas)
+
+
 Kinds = Mapping[Callable[[World], Awaitable[None]], int]
 OF_PODS: Final[Kinds] = {scale_up: 15, scale_down: 15, roll_pods: 5, kill_pod: 20, evict_pod: 5}
 KINDS: Final[Mapping[Front, Kinds]] = {
@@ -113,7 +146,21 @@ KINDS: Final[Mapping[Front, Kinds]] = {
     },
 }
 """Each with its weight."""
+OF_GENERATING_PODS: Final[Kinds] = {
+    scale_generating_pods: 4,
+    roll_generating_pods: 2,
+    evict_generating_pod: 2,
+}
+"""Planned ends of pods, whose streams are handed over."""
 AT_A_TIME: Final = 3
+
+
+def kinds_of(world: World) -> Kinds:
+    """Return the kinds of events of `world`, with their weights."""
+    return {
+        **KINDS[world.front],
+        **({} if world.generating is None else OF_GENERATING_PODS),
+    }
 
 
 @dataclass(slots=True)
@@ -130,7 +177,7 @@ class Events:
         """Start each event when its time has come, and wait for all of them."""
         random = self.world.random
         times = sorted(random.uniform(0, requests) for _ in range(count))
-        known = KINDS[self.world.front]
+        known = kinds_of(self.world)
         kinds = random.choices(list(known), list(known.values()), k=count)
         if each:
             kinds = list(islice(cycle(random.sample(list(known), len(known))), count))

@@ -11,6 +11,8 @@ from typing import Final
 
 from penstock_api import names
 from penstock_api.hold import HoldLimits
+from tests.bench.losses.generating_pool import POOL as POOL_OF_TEXT
+from tests.bench.losses.generating_pool import GeneratingPool
 from tests.support.gateway import api_server
 from tests.support.gateway.api_server import ApiServer
 from tests.support.gateway.stack import Process, Stack, own_network, stack
@@ -67,6 +69,8 @@ class World:
     """Addresses of gateways whose Envoy was killed and is not ready again."""
     api_server: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the event that takes the API server away."""
+    generating: GeneratingPool | None = None
+    """A second pool, whose pods generate text."""
     _started: int = 0
     _ends: dict[asyncio.Task[None], Process] = field(default_factory=dict)
     """Pods that are being deleted."""
@@ -90,6 +94,8 @@ class World:
             if process.returncode is None:
                 process.kill()
             await process.wait()
+        if self.generating is not None:
+            await self.generating.stop()
         for gateway in self.gateways:
             await gateway.life.aclose()
 
@@ -98,7 +104,23 @@ class World:
         if self.front is Front.SERVICE:
             addresses = list(self.endpoints.values()) or [f"{self.network}.{NOWHERE}"]
             return self.random.choice(addresses), names.CLIENT_PORT
-        return self.random.choice(self.gateways).stack.host, PORT
+        return self.gateway(), PORT
+
+    def is_down(self, address: str) -> bool:
+        """Return whether the Envoy at an address was killed and is not ready again."""
+        return address in self.down
+
+    def gateway(self) -> str:
+        """Return the address of the gateway that a new connection reaches."""
+        return self.random.choice(self.gateways).stack.host
+
+    async def start_generating(self) -> GeneratingPool:
+        """Start the pool of pods that generate text, and return it once every gateway listens for it."""
+        self.generating = pool = GeneratingPool(self.random, self.api, self.gateway, HOLD)
+        await pool.start()
+        for gateway in self.gateways:
+            await gateway.stack.until_endpoints(len(pool.pods), POOL_OF_TEXT)
+        return pool
 
     async def new_gateway(self) -> Gateway:
         """Start a gateway, and return it once it is Ready."""

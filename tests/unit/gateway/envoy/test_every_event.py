@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.bench.losses.clients import Clients, Tally
-from tests.bench.losses.events import KINDS
+from tests.bench.losses.events import KINDS, OF_GENERATING_PODS
 from tests.bench.losses.pod import answer
 from tests.bench.losses.run import Scale, run
 from tests.bench.losses.world import Front
@@ -22,6 +22,17 @@ async def test_every_request_has_one_right_answer_whatever_happens() -> None:
     assert outcome.tally.failures == []
     assert outcome.tally.right >= 2000
     assert outcome.events.total() == kinds
+    assert set(outcome.events.values()) == {1}
+
+
+@pytest.mark.long
+async def test_streams_equal_those_of_an_undisturbed_run_whatever_is_planned() -> None:
+    kinds = {*KINDS[Front.GATEWAY], *OF_GENERATING_PODS}
+    scale = Scale(2000, len(kinds), seed=2, clients=8, pods=3, each=True, streams=8)
+    outcome = await run(scale)
+    assert outcome.failures == []
+    assert outcome.streams.equal >= 8
+    assert outcome.taken_over > 0
     assert set(outcome.events.values()) == {1}
 
 

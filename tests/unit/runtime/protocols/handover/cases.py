@@ -59,7 +59,12 @@ async def answer_of(url: str, call: Call, **headers: str) -> bytes:
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as session,
         session.post(url + path, json=body, headers=headers) as reply,
     ):
-        return _VARYING.sub(rb'"\1":0', await reply.read()).replace(b": ping\n\n", b"")
+        return normalized(await reply.read())
+
+
+def normalized(answer: bytes) -> bytes:
+    """Return an answer without ids, times of creation and pings."""
+    return _VARYING.sub(rb'"\1":0', answer).replace(b": ping\n\n", b"")
 
 
 def by_choice(answer: bytes) -> dict[bytes, list[bytes]]:
