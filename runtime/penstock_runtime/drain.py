@@ -43,7 +43,10 @@ LOOK_SECONDS = 0.02
 
 
 async def drain(pod: Pod, clients: ClientServer) -> None:
-    """Return when every request has its answer, at the latest at the drain deadline, or `relay_seconds` after it."""
+    """Return when every request has its answer, at the latest at the drain deadline, or `relay_seconds` after it.
+
+    An engine that does not interrupt its requests in time delays both by `HAND_OVER_SECONDS` at most, and their answers.
+    """
     config = pod.config
     deadline = pod.now() + config.drain.deadline_seconds
     pod.health.stage = Stage.CLOSING
@@ -58,7 +61,8 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     await _until(lambda: pod.admission.empty() or pod.died.is_set(), pod, interrupted_by)
     terminating = Failed("this pod is terminating: retry", DRAIN_RETRY_SECONDS)
     pod.admission.fail_all(terminating)
-    await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
+    written_by = max(deadline, pod.now() + ANSWER_SECONDS)
+    await _until(lambda: clients.traffic.in_flight == 0, pod, written_by)
     if pod.admission.elsewhere():
         deadline = await _relayed(pod, deadline + config.drain.relay_seconds, terminating)
     await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
