@@ -20,6 +20,7 @@ from penstock_batches.results import PoolReply, fault_line, request_id, response
 
 MAX_ANSWER_BYTES: Final = 64 * 2**20
 POOL_AWAY_SECONDS: Final = 5.0
+_PARAMETERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
 
 class Sender:
@@ -133,11 +134,15 @@ class Sender:
 
 
 def _body(request: BatchRequest, batch: BatchJob) -> bytes:
-    """Return the body with the priority of batch work, which infer requests have in a header alone; the rest is as the client wrote it."""
-    if batch.infer:
+    """Return the body with the priority of batch work, of infer requests in `parameters`; the rest is as the client wrote it."""
+    priority = {"priority": msgspec.Raw(str(names.BATCH_PRIORITY).encode())}
+    if not batch.infer:
+        return msgspec.json.encode({**request.body, **priority})
+    try:
+        parameters = _PARAMETERS.decode(request.body.get("parameters", msgspec.Raw(b"null")))
+    except msgspec.MsgspecError:  # the pod refuses it
         return msgspec.json.encode(request.body)
-    priority = msgspec.Raw(str(names.BATCH_PRIORITY).encode())
-    return msgspec.json.encode({**request.body, "priority": priority})
+    return msgspec.json.encode({**request.body, "parameters": {**(parameters or {}), **priority}})
 
 
 async def _bounded(reply: aiohttp.ClientResponse) -> bytes:

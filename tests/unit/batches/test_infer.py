@@ -6,19 +6,16 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from penstock_api import names
 from penstock_batches.http import infer
 from penstock_batches.work import webhooks
+from tests.support.batches.receiver import receiver
 from tests.support.batches.scripted_pool import Scripted
 from tests.support.batches.served import Served, api_only, running, served, settings
 
@@ -28,7 +25,9 @@ Reply = tuple[int, Any, dict[str, str]]
 def body(name: str = "one") -> bytes:
     """An infer request over several lines of JSON, as clients may write it."""
     tensor = {"name": "INPUT", "shape": [1, 2], "datatype": "FP32", "data": [1.5, -2]}
-    return json.dumps({"id": name, "inputs": [tensor]}, indent=1).encode()
+    parameters = {"binary_data_output": False, "priority": 1}
+    content = {"id": name, "inputs": [tensor], "parameters": parameters}
+    return json.dumps(content, indent=1).encode()
 
 
 async def call(service: Served, method: str, path: str, **more: Any) -> Reply:
@@ -63,42 +62,6 @@ async def result(service: Served, location: str, **more: Any) -> Reply:
     return reply
 
 
-@dataclass
-class Receiver:
-    """A server that gets webhooks and answers with the given statuses, then with 204."""
-
-    statuses: list[int]
-    url: str = ""
-    host: str = ""
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-
-    async def respond(self, request: web.Request) -> web.Response:
-        self.got.append((dict(request.headers), await request.read()))
-        return web.Response(status=self.statuses.pop(0) if self.statuses else 204)
-
-    async def until(self, calls: int) -> None:
-        end = time.monotonic() + 30
-        while len(self.got) < calls:
-            assert time.monotonic() < end
-            await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def receiver(*statuses: int) -> AsyncIterator[Receiver]:
-    got = Receiver(list(statuses))
-    app = web.Application()
-    app.router.add_post("/hook", got.respond)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        got.host = f"127.0.0.1:{runner.addresses[0][1]}"
-        got.url = f"http://{got.host}/hook"
-        yield got
-    finally:
-        await runner.cleanup()
-
-
 async def test_a_request_is_answered_once_and_no_list_shows_it(
     tmp_path: Path, store_settings: dict[str, Any]
 ) -> None:
@@ -107,7 +70,8 @@ async def test_a_request_is_answered_once_and_no_list_shows_it(
         status, shown, headers = await result(service, location)
         assert (status, shown) == (200, {"text": "one"})
         assert headers["Content-Type"].startswith("application/json")
-        assert pool.bodies == [json.loads(body())], "as the client wrote it"
+        priority = {"parameters": {"binary_data_output": False, "priority": names.BATCH_PRIORITY}}
+        assert pool.bodies == [json.loads(body()) | priority]
         assert pool.headers[0]["X-Penstock-Priority"] == str(names.BATCH_PRIORITY)
         assert [each async for each in client.batches.list()] == []
         assert [each async for each in client.files.list()] == []
