@@ -30,6 +30,8 @@ class ApiServer:
         self._version = 100
         self._oldest = 0
         self._events: list[tuple[int, str, str, Json]] = []
+        self._ends = 0
+        """Times that all watches were closed."""
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -58,7 +60,7 @@ class ApiServer:
     async def end_watches(self) -> None:
         """Close every watch, as the real server does at its time-out."""
         async with self._changed:
-            self._events.append((self._version, "END", "", {}))
+            self._ends += 1
             self._changed.notify_all()
 
     async def start(self) -> None:
@@ -101,7 +103,8 @@ class ApiServer:
 
     async def _watch(self, answer: web.StreamResponse, plural: str, since: int) -> None:
         self.watches += 1
-        if since < self._oldest:
+        ends = self._ends
+        if since <= self._oldest:
             await answer.write(_line("ERROR", {"code": 410, "message": "too old"}))
             return
         sent = sum(version <= since for version, *_ in self._events)
@@ -110,12 +113,12 @@ class ApiServer:
             await answer.write(_line("BOOKMARK", mark))
         while True:
             async with self._changed:
-                while len(self._events) == sent:
+                while len(self._events) == sent and ends == self._ends:
                     await self._changed.wait()
                 fresh, sent = self._events[sent:], len(self._events)
+            if ends != self._ends:
+                return
             for version, kind, of, item in fresh:
-                if kind == "END":
-                    return
                 if of == plural and version > since:
                     await answer.write(_line(kind, item))
 
