@@ -233,6 +233,10 @@ CURVE_METRICS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Counter of each sum of `limits.CurveSums`."""
 
+METRIC_CURVE_BY_SIZE: Final = "penstock_curve_by_size_total"
+"""Labels size (the largest of a class of `CurveSums.by_size`), term (`SIZE_TERMS`)."""
+SIZE_TERMS: Final = ("batches", "cost_units", "seconds")
+
 # Aliases that the Gateway API's endpoint picker reads.
 METRIC_VLLM_WAITING: Final = "vllm:num_requests_waiting"
 METRIC_VLLM_RUNNING: Final = "vllm:num_requests_running"

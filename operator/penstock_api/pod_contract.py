@@ -9,6 +9,9 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from penstock_api.base import WireModel
 
 MAX_BATCH_SIZE = 4096
+SIZE_CLASSES = MAX_BATCH_SIZE.bit_length()
+"""Classes of batch sizes by power of two: class i has the sizes over 2**(i - 1), up to 2**i."""
+SUMS_PER_SIZE = 3
 MAX_BATCHED_TOKENS = 1_048_576
 MAX_QUEUE_DEPTH = 1_000_000
 MAX_QUEUE_DELAY_MILLISECONDS = 60_000
@@ -164,7 +167,8 @@ class Loading(WireModel):
 class CurveSums(WireModel):
     """Sums over completed batches of cost `b` (rows, padded) and time `t` (seconds).
 
-    `seconds = a + c * cost_units` follows by least squares from the difference of two reports of the same epoch.
+    `seconds = a + c * cost_units` follows by least squares from the difference of two reports of the same epoch, and the shape
+    of the curve from `by_size`.
     """
 
     epoch: int = 0
@@ -174,6 +178,8 @@ class CurveSums(WireModel):
     seconds: float = 0.0
     cost_unit_seconds: float = 0.0
     seconds_squared: float = 0.0
+    by_size: Annotated[tuple[float, ...], Field(max_length=SIZE_CLASSES * SUMS_PER_SIZE)] = ()
+    """Batches, rows and seconds of the batches of 1 row, of 2, of 3 to 4, of 5 to 8 rows, and so on; empty: not counted."""
 
 
 class GenerationCurveSums(WireModel):

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from math import inf
 
-from penstock_api.pod_contract import CurveSums
+from penstock_api.pod_contract import SUMS_PER_SIZE, CurveSums
 from penstock_simulator.batch_time import Noise, ServiceModel
 
 BOUNDS = (
@@ -19,7 +19,7 @@ class SimulatedEngine:
     """Records the batches of a pod; a batch is counted on the first read after its end."""
 
     __slots__ = (
-        "_counted", "_limit", "_overhead", "_sums", "completed", "counts", "ends", "fills", "firsts", "free_at", "good",
+        "_by_size", "_counted", "_limit", "_overhead", "_sums", "completed", "counts", "ends", "fills", "firsts", "free_at", "good",
         "lasts", "noise", "queue", "spent", "times",
     )  # fmt: skip
 
@@ -32,6 +32,7 @@ class SimulatedEngine:
         self._limit = objective - service.overhead
         self.noise = None if service.exact else noise
         self._sums = [0.0] * 6
+        self._by_size = [0.0] * (SUMS_PER_SIZE * ((max_rows - 1).bit_length() + 1))
         self._counted = 0
         self.counts = [0] * (len(BOUNDS) + 1)
         self.completed = 0
@@ -72,6 +73,10 @@ class SimulatedEngine:
         sums[3] += seconds
         sums[4] += rows * seconds
         sums[5] += seconds * seconds
+        by_size, at = self._by_size, SUMS_PER_SIZE * (rows - 1).bit_length()
+        by_size[at] += 1.0
+        by_size[at + 1] += rows
+        by_size[at + 2] += seconds
 
     def run(self, first: int, last: int, start: float, lines: int = 0) -> None:
         """Run the requests [first, last) of the queue, and lines of batch work, from `start`."""
@@ -121,6 +126,7 @@ class SimulatedEngine:
             seconds=self._sums[3],
             cost_unit_seconds=self._sums[4],
             seconds_squared=self._sums[5],
+            by_size=tuple(self._by_size),
         )
 
     def buckets(self) -> tuple[tuple[float, float], ...]:

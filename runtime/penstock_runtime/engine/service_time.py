@@ -17,6 +17,7 @@ class ServiceTimeSums(Struct, frozen=True):
     seconds: float = 0.0
     cost_unit_seconds: float = 0.0
     seconds_squared: float = 0.0
+    by_size: tuple[float, ...] = ()
 
 
 class ServiceTime(Struct, frozen=True):

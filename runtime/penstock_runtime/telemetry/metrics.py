@@ -178,6 +178,15 @@ def _curve(sums: CurveSums) -> Iterator[Metric]:
     yield _counter(
         names.METRIC_CURVE_SECONDS_SQUARED, "Service curve: sum of t^2.", sums.seconds_squared
     )
+    family = CounterMetricFamily(
+        names.METRIC_CURVE_BY_SIZE,
+        "Service curve: batches, rows and seconds of batches of up to `size` rows, and over half as many.",
+        labels=["size", "term"],
+    )
+    for place, value in enumerate(sums.by_size):
+        size_class, term = divmod(place, len(names.SIZE_TERMS))
+        family.add_metric([str(2**size_class), names.SIZE_TERMS[term]], value)
+    yield family
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from penstock_simulator.arrivals import requests_for, scaled
+from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.clairvoyant import Clairvoyant, fluid_gpu_hours
 from penstock_simulator.law_registry import law_named
 from penstock_simulator.outcome import RunSummary, outcome
@@ -30,6 +31,7 @@ class Job:
     cold_median: float = 60.0
     routing: Routing = Routing.CONNECTION
     loss: Loss = field(default_factory=Loss)
+    service: ServiceModel = plan.SERVICE
     changed: tuple[str, float] | None = None
     """A default of the law, and the factor to multiply it with."""
     ablated: str | None = None
@@ -68,7 +70,8 @@ def arrivals_of(path: Path, seconds: float | None, seed: int) -> Times:
 
 def world_of(job: Job) -> Scenario:
     """Return the scenario of a run."""
-    return replace(plan.scenario(job.seed, job.cold_median, job.routing), loss=job.loss)
+    known = plan.scenario(job.seed, job.cold_median, job.routing)
+    return replace(known, loss=job.loss, service=job.service)
 
 
 def run_job(folder: Path, job: Job) -> Result:

@@ -1,5 +1,6 @@
 """The runs of the bench, divided into units for worker processes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from penstock_operator.observed import SignalSource
@@ -8,6 +9,8 @@ from tests.bench.control import ablation, plan, sensitivity
 from tests.bench.control.jobs import CLAIRVOYANT, Job, Unit
 
 ABLATION_SEEDS = 2
+KINKED, STAIRCASE = replace(plan.SERVICE, knee=16), replace(plan.SERVICE, stair=8)
+NOISY = replace(plan.SERVICE, sigma=0.15)
 VARIANTS: dict[str, dict[str, object]] = {
     "power-of-two": {"routing": Routing.POWER_OF_TWO},
     "least request": {"routing": Routing.LEAST_REQUEST},
@@ -16,6 +19,10 @@ VARIANTS: dict[str, dict[str, object]] = {
     "scraped by Prometheus": {"loss": Loss(SignalSource.PROMETHEUS)},
     "10 s late, jitter 2 s": {"loss": Loss(SignalSource.PROMETHEUS, 10.0, 2.0)},
     "15 s late": {"loss": Loss(SignalSource.PROMETHEUS, 15.0)},
+    "flat to 16 rows": {"service": KINKED},
+    "flat to 16 rows, least request": {"service": KINKED, "routing": Routing.LEAST_REQUEST},
+    "steps of 8 rows": {"service": STAIRCASE},
+    "batch times vary by 15 %": {"service": NOISY},
     "no signals, minutes 8-10": {"loss": Loss(outages=((480.0, 600.0),))},
 }
 

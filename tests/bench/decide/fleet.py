@@ -148,6 +148,9 @@ def _sample(uid: str, number: int, time: float) -> PodSample:
     seconds = A * batches + C * rows
     joint = A * rows + C * squares
     seconds_squared = A * A * batches + 2 * A * C * rows + C * C * squares
+    by_size = [0.0] * 12
+    for rows_in_batch in (ROWS - spread**0.5, ROWS + spread**0.5):
+        by_size += [batches / 2, batches / 2 * rows_in_batch, batches / 2 * (A + C * rows_in_batch)]
     place = (A + C * ROWS) * 1.3
     buckets = tuple((bound, batches if bound >= place else 0.0) for bound in BOUNDS)
     return PodSample(
@@ -164,6 +167,7 @@ def _sample(uid: str, number: int, time: float) -> PodSample:
             seconds=seconds,
             cost_unit_seconds=joint,
             seconds_squared=seconds_squared,
+            by_size=tuple(by_size),
         ),
         batch_duration_buckets=buckets,
         out_of_memory_splits=0.0,

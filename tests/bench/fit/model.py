@@ -7,6 +7,7 @@ import numpy as np
 
 from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import spread
+from penstock_operator.decide.scaling.signals.counters import SUMS
 from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_simulator.batch_time import Noise, ServiceModel
 from penstock_simulator.pods.engine import SimulatedEngine
@@ -43,8 +44,7 @@ class Compared:
 
 def grown(before: CurveSums, after: CurveSums) -> CurveSums:
     """Return the sums of the batches between two reports of one epoch."""
-    names = [name for name in CurveSums.model_fields if name != "epoch"]
-    return CurveSums(**{name: getattr(after, name) - getattr(before, name) for name in names})
+    return CurveSums(**{name: getattr(after, name) - getattr(before, name) for name in SUMS})
 
 
 def fitted(sums: CurveSums, calm: Measured, cap: int) -> ServiceModel:

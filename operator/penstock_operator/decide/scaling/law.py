@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
+from penstock_operator.decide.scaling.polyline import Polyline
 from penstock_operator.decide.scaling.reasons import CapMove, ReplicasMove
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import OfferedDemand, PoolSignals, UtilizationSource
@@ -87,6 +88,12 @@ class CurveInUse(NamedTuple):
     mean_rows: float
     largest_rows: float | None
     """Lower bound of the largest batch measured; None if unknown."""
+    shape: Polyline | None = None
+    """The curve where no line describes the device; `a` and `c` are then those of its chord up to the cap."""
+
+    def seconds(self, rows: float) -> float:
+        """Return t(rows)."""
+        return self.a + self.c * rows if self.shape is None else self.shape.seconds(rows)
 
 
 class DemandOutlook(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api import names
-from penstock_api.pod_contract import CurveSums
+from penstock_api.pod_contract import SIZE_CLASSES, CurveSums
 from penstock_operator.observed import GenerationSample, PodSample, UtilizationSource, measured
 
 
@@ -30,6 +30,10 @@ _REQUEST_BUCKET = names.METRIC_REQUEST_DURATION + "_bucket"
 _FIRST_TOKEN_BUCKET = names.METRIC_TIME_TO_FIRST_TOKEN + "_bucket"
 _OUTPUT_TOKEN_BUCKET = names.METRIC_TIME_PER_OUTPUT_TOKEN + "_bucket"
 _SUMS = names.CURVE_METRICS
+_SIZE_KEYS = tuple(
+    tuple((str(2**size_class), term) for term in names.SIZE_TERMS)
+    for size_class in range(SIZE_CLASSES)
+)
 _SOURCES = {"nvml": UtilizationSource.NVML, "enginebusyshare": UtilizationSource.ENGINE}
 
 SAMPLE_METRICS = (
@@ -51,11 +55,12 @@ SAMPLE_METRICS = (
     names.METRIC_KV_CACHE_USAGE,
     _BUCKET,
     *_SUMS.values(),
+    names.METRIC_CURVE_BY_SIZE,
 )
 """Metrics of every sample; those in `DURATIONS` are queried separately."""
 DURATIONS = (_REQUEST_BUCKET, _FIRST_TOKEN_BUCKET, _OUTPUT_TOKEN_BUCKET)
 """Histograms from which requests on time are counted: as many series as all the others, so they have their own query."""
-LABELS = ("uid", "le", "source", "outcome", "reason", "phase", "work", "epoch", "term")
+LABELS = ("uid", "le", "source", "outcome", "reason", "phase", "work", "epoch", "term", "size")
 """Labels that distinguish the series of one pod; labels that Prometheus adds are dropped."""
 _LINES = (*SAMPLE_METRICS, *DURATIONS)
 
@@ -105,7 +110,10 @@ def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
         rows_received=value(names.METRIC_ROWS_RECEIVED),
         interactive_served=measured(served.get("interactive")),
         batch_served=measured(served.get("batch")),
-        curve=_curve({field: value(name) for field, name in _SUMS.items()}),
+        curve=_curve(
+            {field: value(name) for field, name in _SUMS.items()},
+            by_name.get(names.METRIC_CURVE_BY_SIZE, []),
+        ),
         batch_duration_buckets=_buckets(by_name.get(_BUCKET, [])),
         out_of_memory_splits=value(names.METRIC_OUT_OF_MEMORY_SPLITS),
         batch_cap=value(names.METRIC_BATCH_CAP),
@@ -158,9 +166,20 @@ def _settled(by_name: Mapping[str, list[Reading]]) -> float | None:
     return measured(sum(reading.value for reading in [*ended, *rejected])) if ended else None
 
 
-def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:
+def _curve(sums: Mapping[str, float | None], by_size: list[Reading]) -> CurveSums | None:
     known = {field: value for field, value in sums.items() if value is not None}
-    return CurveSums.model_validate(known) if len(known) == len(sums) else None
+    if len(known) < len(sums):
+        return None
+    return CurveSums.model_validate({**known, "by_size": _by_size(by_size)})
+
+
+def _by_size(readings: list[Reading]) -> tuple[float, ...]:
+    """Return `CurveSums.by_size`; empty if a series is missing or invalid."""
+    values = {(each.labels.get("size"), each.labels.get("term")): each.value for each in readings}
+    classes = len(values) // len(_SIZE_KEYS[0])
+    ordered = [measured(values.get(key)) for keys in _SIZE_KEYS[:classes] for key in keys]
+    known = tuple(value for value in ordered if value is not None)
+    return known if len(known) == len(values) else ()
 
 
 def _duty(readings: list[Reading]) -> tuple[float | None, UtilizationSource | None]:

@@ -1,5 +1,6 @@
 """`BatchServiceCurve`: sums of the service curve over warm-up batches, the prior, and every completed batch."""
 
+from penstock_api.pod_contract import SUMS_PER_SIZE
 from penstock_runtime.engine.service_time import ServiceTime, ServiceTimeSums, fit
 
 
@@ -16,6 +17,7 @@ class BatchServiceCurve:
         self._seconds = 0.0
         self._row_seconds = 0.0
         self._seconds_squared = 0.0
+        self._by_size: list[float] = []
         self._sums: ServiceTimeSums | None = None
         self._fitted: ServiceTime | None = None
 
@@ -27,6 +29,12 @@ class BatchServiceCurve:
         self._seconds += seconds
         self._row_seconds += rows * seconds
         self._seconds_squared += seconds * seconds
+        by_size, at = self._by_size, SUMS_PER_SIZE * (rows - 1).bit_length()
+        if at >= len(by_size):
+            by_size.extend([0.0] * (at + SUMS_PER_SIZE - len(by_size)))
+        by_size[at] += 1.0
+        by_size[at + 1] += rows
+        by_size[at + 2] += seconds
         self._sums = self._fitted = None
 
     def sums(self) -> ServiceTimeSums:
@@ -39,6 +47,7 @@ class BatchServiceCurve:
                 seconds=self._seconds,
                 cost_unit_seconds=self._row_seconds,
                 seconds_squared=self._seconds_squared,
+                by_size=tuple(self._by_size),
             )
         return self._sums
 

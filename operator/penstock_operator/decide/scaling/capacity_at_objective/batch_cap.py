@@ -1,7 +1,7 @@
 """The batch cap of CapacityAtObjective. Pure.
 
-b* is the largest batch of which two fit the objective, with 10 % to spare: a request waits for the running batch and for its
-own. Measured batch time only lowers it (x 0.9) where the curve is wrong. Without an objective the cap is the knee of the
+b* is the batch of greatest capacity of those of which two fit the objective, with 10 % to spare: a request waits for the
+running batch and for its own. A tail of batch times over half the objective lowers it (x 0.9). Without an objective the cap is the knee of the
 curve: the smallest batch with nearly the capacity of the largest. The cap follows b* at once beyond a dead band.
 """
 
@@ -97,15 +97,17 @@ def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapReason]:
     backed = max(floor(fits * trust), 1)
     if backed < fits:
         fits, term = backed, CapReason.BACK_OFF
-    return clamp_cap(fits, seen.settings), term
+    best = seen.model.most_productive(fits)
+    return clamp_cap(best, seen.settings), term if best == fits else CapReason.KNEE
 
 
 def _knee(seen: PlanInput, top: int, term: CapReason) -> tuple[int, CapReason]:
     """Return the smallest cap with nearly the capacity of `top`; larger batches add latency for little capacity."""
-    capacity = seen.model.capacity(top)
+    best = seen.model.most_productive(top)
+    capacity = seen.model.capacity(best)
     if capacity is None or not seen.model.identified:
         return top, term
-    low, high = max(seen.settings.size_min, 1), top
+    low, high = max(seen.settings.size_min, 1), best
     while low < high:
         middle = (low + high) // 2
         if (seen.model.capacity(middle) or 0.0) >= KNEE * capacity:
@@ -161,14 +163,20 @@ def _why(plan: BatchPlan, seen: PlanInput, cap: int) -> str:
     words = {
         CapReason.OBJECTIVE: fits,
         CapReason.OBJECTIVE_INFEASIBLE: infeasible,
-        CapReason.KNEE: f"no objective is set; {cap} rows a batch give {100 * KNEE:.0f} % of the largest batch's capacity",
+        CapReason.KNEE: _knee_words(seen, cap),
         CapReason.SIZE_MAX: f"batching.size.max is {settings.size_max}",
         CapReason.SIZE_MIN: f"batching.size.min is {settings.size_min}",
         CapReason.MEMORY_BOUND: f"memory allows {seen.memory_bound} rows",
         CapReason.MEASURED_RANGE: f"no batch over {seen.model.largest:.0f} rows has been measured",
-        CapReason.BACK_OFF: "measured batch times exceed the curve's prediction",
+        CapReason.BACK_OFF: "the tail of batch times exceeds half the objective",
     }
     return words.get(plan.term, "the planned cap")
+
+
+def _knee_words(seen: PlanInput, cap: int) -> str:
+    if max_batch_seconds(seen.settings, seen.model.steps) is None:
+        return f"no objective is set; {cap} rows a batch give {100 * KNEE:.0f} % of the largest batch's capacity"
+    return f"batches over {cap} rows take longer for each row"
 
 
 def _objective_words(seen: PlanInput, cap: int) -> tuple[str, str]:

@@ -47,7 +47,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     Lateness,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
-from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple
+from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple, sums_of
 from penstock_operator.observed import is_measured, measured
 
 MAX_CHECKPOINT_AGE_SECONDS = 6 * 3600.0
@@ -87,6 +87,7 @@ def to_checkpoint(state: CapacityState) -> dict[str, Any]:
     if curve is not None:
         data |= {"revision": revision, "largestRows": _short(curve.largest)}
         data["curve"] = {name: _short(getattr(curve.data, name)) for name in SUMS}
+        data["curveBySize"] = [_short(value) for value in curve.data.by_size]
     return data | steps_to_checkpoint(state.step_curves)
 
 
@@ -163,7 +164,10 @@ def _curves(data: Data, written: float) -> BatchCurves:
     known = {name: _number(sums.get(name), 0.0, 1e15) for name in SUMS}
     if any(value is None for value in known.values()) or not known["batches"]:
         return BatchCurves()
-    whole = CurveSumsTuple(0, *(known[name] or 0.0 for name in SUMS))
+    listed = data.get("curveBySize")
+    sizes = tuple(_numbers(listed, 0.0, 1e15))
+    by_size = sizes if isinstance(listed, list) and len(sizes) == len(listed) else ()
+    whole = sums_of((known[name] or 0.0 for name in SUMS), by_size)
     stored = PodCurve(revision, CurveSumsTuple(), written, CurveSumsTuple(), whole, largest)
     return BatchCurves(gone={revision: stored})
 

@@ -54,7 +54,7 @@ def _choices(decision: Decision, settings: LawSettings) -> Iterator[tuple[int, i
 
 
 def _judged(replicas: int, cap: int, outlook: DemandOutlook, settings: LawSettings) -> Alternative:
-    seconds = outlook.curve.a + outlook.curve.c * cap
+    seconds = outlook.curve.seconds(cap)
     rho = outlook.demand * seconds / (replicas * cap)
     if outlook.dispersion is None or seconds <= 0 or rho >= 1:
         verdict = Verdict.SATURATED if rho >= 1 else Verdict.NOT_PREDICTED

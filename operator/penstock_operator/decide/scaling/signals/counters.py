@@ -5,7 +5,6 @@ from operator import lt
 from types import MappingProxyType
 from typing import NamedTuple
 
-from penstock_api.pod_contract import CurveSums
 from penstock_operator.observed import (
     GenerationSample,
     PodSample,
@@ -25,9 +24,19 @@ class CurveSumsTuple(NamedTuple):
     seconds: float = 0.0
     cost_unit_seconds: float = 0.0
     seconds_squared: float = 0.0
+    by_size: tuple[float, ...] = ()
 
 
-SUMS = CurveSumsTuple._fields[1:]
+SUMS = CurveSumsTuple._fields[1:-1]
+"""The sums over all batches."""
+
+
+def sums_of(
+    values: Iterable[float], by_size: tuple[float, ...] = (), epoch: int = 0
+) -> CurveSumsTuple:
+    """Return the sums whose `SUMS` are `values`."""
+    batches, rows, squares, seconds, joint, time_squares = values
+    return CurveSumsTuple(epoch, batches, rows, squares, seconds, joint, time_squares, by_size)
 
 
 class LatencyCounts(NamedTuple):
@@ -53,19 +62,6 @@ class Growth(NamedTuple):
 NO_GROWTH = Growth()
 
 
-def sums_of(sums: "CurveSums | CurveSumsTuple") -> CurveSumsTuple:
-    """Return a pod's sums as a tuple."""
-    return CurveSumsTuple(
-        sums.epoch,
-        sums.batches,
-        sums.cost_units,
-        sums.cost_units_squared,
-        sums.seconds,
-        sums.cost_unit_seconds,
-        sums.seconds_squared,
-    )
-
-
 class Point(NamedTuple):
     """One sample in a window; NaN, negative and infinite values are absent, as missing ones."""
 
@@ -81,6 +77,8 @@ class Point(NamedTuple):
     running: float | None = None
     generation: GenerationSample | None = None
     """Sums of generation, unchanged."""
+    by_size: tuple[float, ...] = ()
+    """`CurveSums.by_size`; empty if a sum is absent."""
 
 
 def point(sample: PodSample) -> Point:
@@ -94,7 +92,7 @@ def point(sample: PodSample) -> Point:
         values["generated_tokens"] = sample.generation.generated_tokens
         values["completed"] = _completed(sample)
     if sample.curve is not None:
-        values.update(zip(SUMS, sums_of(sample.curve)[1:], strict=True))
+        values.update((name, getattr(sample.curve, name)) for name in SUMS)
     return Point(
         time=sample.time,
         waiting=measured(sample.waiting),
@@ -107,7 +105,13 @@ def point(sample: PodSample) -> Point:
         batches=_histogram(sample.batch_duration_buckets),
         running=measured(sample.running),
         generation=sample.generation,
+        by_size=_by_size(sample),
     )
+
+
+def _by_size(sample: PodSample) -> tuple[float, ...]:
+    by_size = () if sample.curve is None else sample.curve.by_size
+    return by_size if all(map(is_measured, by_size)) else ()
 
 
 def _completed(sample: PodSample) -> float | None:
@@ -214,7 +218,7 @@ def curve_sums(grown: Growth) -> CurveSumsTuple | None:
     counters = grown.counters
     if counters.get("batches", 0.0) <= 0 or not all(name in counters for name in SUMS):
         return None
-    return CurveSumsTuple(0, *(counters[name] for name in SUMS))
+    return sums_of(counters[name] for name in SUMS)
 
 
 def buckets(grown: Growth) -> tuple[tuple[float, float], ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
-from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple, sums_of
+from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import (
@@ -120,7 +120,6 @@ class Replica:
 
     def sample(self, now: float) -> PodSample:
         """Return what a scrape would find."""
-        names = tuple(CurveSums.model_fields)[1:]
         return PodSample(
             uid=self.uid,
             time=now,
@@ -128,7 +127,7 @@ class Replica:
             running=float(self.running),
             requests_received=self.received,
             rows_received=self.received,
-            curve=CurveSums.model_validate(dict(zip(names, self.sums, strict=True))),
+            curve=CurveSums.model_validate(dict(zip(SUMS, self.sums, strict=True))),
             batch_duration_buckets=tuple(
                 (bound, float(sum(self.counts[: i + 1]))) for i, bound in enumerate(BOUNDS)
             ),
@@ -291,7 +290,7 @@ class World:
 
     def service_sums(self) -> CurveSumsTuple:
         """Return the first pod's service-curve sums."""
-        return sums_of(self.pods[0].sample(self.now).curve or CurveSums())
+        return CurveSumsTuple(**(self.pods[0].sample(self.now).curve or CurveSums()).model_dump())
 
     def counts(self) -> list[int]:
         """Return the wanted replica count of every tick."""

@@ -61,6 +61,8 @@ class Figures(Collector):
     rows: float = 100.0
     duty: Mapping[str, float] = field(default_factory=lambda: {"EngineBusyShare": 0.5})
     sums: tuple[float, ...] = (10.0, 40.0, 200.0, 0.6, 2.5, 0.04)
+    by_size: tuple[tuple[str, str, float], ...] = ()
+    """(size, term, value)."""
     buckets: tuple[tuple[str, float], ...] = (("0.05", 4.0), ("0.1", 10.0), ("+Inf", 10.0))
 
     @override
@@ -83,6 +85,11 @@ class Figures(Collector):
         duty = GaugeMetricFamily(names.METRIC_GPU_UTILIZATION, "Duty.", labels=["source"])
         for source, value in self.duty.items():
             duty.add_metric([source], value)
+        classes = CounterMetricFamily(
+            names.METRIC_CURVE_BY_SIZE, "Classes.", labels=["size", "term"]
+        )
+        for size, term, value in self.by_size:
+            classes.add_metric([size, term], value)
         histogram = HistogramMetricFamily(names.METRIC_BATCH_DURATION, "Batches.")
         histogram.add_metric([], list(self.buckets), self.sums[3])
         return [
@@ -93,6 +100,7 @@ class Figures(Collector):
             ),
             info,
             duty,
+            classes,
             histogram,
         ]
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock_api import names
 from penstock_api.pod_contract import CurveSums
 from penstock_operator.observe.signals.samples import (
     BadExposition,
@@ -55,6 +56,38 @@ def test_a_value_that_is_not_a_measurement_is_absent(value: float) -> None:
     assert sample.waiting is None
     assert sample.rows_received is None
     assert sample.running == 2.0, "other values are read"
+
+
+CLASSES = tuple(
+    (size, term, value)
+    for size, values in (("1", (1.0, 1.0, 0.1)), ("2", (0.0, 0.0, 0.0)), ("4", (5.0, 18.0, 0.7)))
+    for term, value in zip(names.SIZE_TERMS, values, strict=True)
+)
+
+
+def test_sums_by_size_are_read_in_order_whatever_the_order_of_their_series() -> None:
+    curve = read(Figures(by_size=CLASSES[::-1])).curve
+    assert curve is not None
+    assert curve.by_size == (1.0, 1.0, 0.1, 0.0, 0.0, 0.0, 5.0, 18.0, 0.7)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        CLASSES[:-1],
+        CLASSES[3:],
+        (*CLASSES[:-1], ("4", "seconds", -1.0)),
+        (*CLASSES[:-1], ("3", "seconds", 0.7)),
+        (*CLASSES, ("8192", "batches", 1.0), ("8192", "cost_units", 1.0), ("8192", "seconds", 1.0)),
+    ],
+)
+def test_incomplete_sums_by_size_leave_the_totals(
+    classes: tuple[tuple[str, str, float], ...],
+) -> None:
+    curve = read(Figures(by_size=classes)).curve
+    assert curve is not None
+    assert curve.by_size == ()
+    assert curve.batches == 10
 
 
 def test_an_invalid_sum_makes_the_curve_absent() -> None:

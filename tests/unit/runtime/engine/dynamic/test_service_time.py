@@ -54,7 +54,15 @@ def test_the_sums_are_those_of_the_settled_batches() -> None:
         seconds=1.5,
         cost_unit_seconds=5.0,
         seconds_squared=1.25,
+        by_size=(0.0, 0.0, 0.0, 1.0, 2.0, 0.5, 1.0, 4.0, 1.0),
     )
+
+
+def test_each_class_of_sizes_ends_at_a_power_of_two() -> None:
+    by_size = curve_of(*((rows, 0.5) for rows in range(1, 17))).sums().by_size
+    assert by_size[::3] == (1.0, 1.0, 2.0, 4.0, 8.0)
+    assert by_size[1::3] == (1.0, 2.0, 7.0, 26.0, 100.0)
+    assert by_size[2::3] == (0.5, 0.5, 1.0, 2.0, 4.0)
 
 
 def test_a_steady_stream_is_measured_at_its_rate_and_forgotten_when_it_ends() -> None:

@@ -5,12 +5,14 @@ time. So a constant cap does not hide the slope of the curve, and drift is follo
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from math import sqrt
 from operator import lt
 from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple, Point
+from penstock_operator.decide.scaling.polyline import means, polyline
+from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple, Point, sums_of
 from penstock_operator.decide.scaling.signals.per_revision import RevisionKnowledge
 from penstock_operator.decide.scaling.signals.service_curve import AnySums, ServiceCurve, fit
 from penstock_operator.decide.scaling.signals.windows import Window
@@ -101,11 +103,13 @@ def raw_sums(point: Point) -> CurveSumsTuple | None:
     """Return the raw sums of a sample; None if a sum is absent."""
     counters = [point.counters.get(name) for name in SUMS]
     known = [value for value in counters if value is not None]
-    return CurveSumsTuple(point.epoch or 0, *known) if len(known) == len(counters) else None
+    if len(known) < len(counters):
+        return None
+    return sums_of(known, point.by_size, point.epoch or 0)
 
 
 def _restarted(before: CurveSumsTuple, after: CurveSumsTuple) -> bool:
-    return before.epoch != after.epoch or any(map(lt, after, before))
+    return before.epoch != after.epoch or any(map(lt, after[1:-1], before[1:-1]))
 
 
 def _met(sums: CurveSumsTuple, time: float, pod: LawPod) -> PodCurve:
@@ -149,10 +153,19 @@ def _is_odd(curve: PodCurve, fresh: CurveSumsTuple) -> bool:
     sigma = spread(known, fitted)
     if fitted is None or sigma is None:
         return False
-    rows = fresh.cost_units / fresh.batches
-    predicted = fitted.seconds(rows)
-    if predicted is None:
+    predicted = fitted.seconds(fresh.cost_units / fresh.batches)
+    if predicted is None or not _differs(fresh, predicted, sigma):
         return False
+    shape = polyline(means(curve.prior.by_size), means(curve.data.by_size))
+    sizes = () if shape is None else means(fresh.by_size)
+    if shape is None or not sizes:
+        return True
+    batches = sum(size.batches for size in sizes)
+    predicted = sum(size.batches * shape.seconds(size.rows) for size in sizes) / batches
+    return _differs(fresh, predicted, sigma)
+
+
+def _differs(fresh: CurveSumsTuple, predicted: float, sigma: float) -> bool:
     return too_far(fresh.seconds / fresh.batches, predicted, sigma, fresh.batches)
 
 
@@ -181,13 +194,16 @@ def _merged(earlier: PodCurve, other: PodCurve) -> PodCurve:
 def _combine(parts: Iterable[tuple[CurveSumsTuple, float]]) -> CurveSumsTuple:
     """Return the weighted sum. It is written out because it is the innermost loop of every tick of every pool."""
     batches = rows = squares = seconds = joint = time_squares = 0.0
-    for (_, n, b, bb, t, bt, tt), weight in parts:
+    sizes: list[float] = []
+    for (_, n, b, bb, t, bt, tt, by_size), weight in parts:
         batches += weight * n
         rows += weight * b
         squares += weight * bb
         seconds += weight * t
         joint += weight * bt
         time_squares += weight * tt
+        if by_size or sizes:
+            sizes = [weight * new + old for new, old in zip_longest(by_size, sizes, fillvalue=0.0)]
     return CurveSumsTuple(
         0,
         batches if batches > 0 else 0.0,
@@ -196,4 +212,5 @@ def _combine(parts: Iterable[tuple[CurveSumsTuple, float]]) -> CurveSumsTuple:
         seconds if seconds > 0 else 0.0,
         joint if joint > 0 else 0.0,
         time_squares if time_squares > 0 else 0.0,
+        tuple([value if value > 0 else 0.0 for value in sizes]),
     )

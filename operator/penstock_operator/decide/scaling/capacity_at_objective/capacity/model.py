@@ -7,7 +7,7 @@ pool then reports that its capacity is uncertain (`off_curve`).
 
 from collections.abc import Sequence
 from functools import cache
-from math import inf
+from math import ceil, floor, inf, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curve
     spread,
 )
 from penstock_operator.decide.scaling.law import CurveInUse
+from penstock_operator.decide.scaling.polyline import Polyline, means, polyline
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import (
@@ -30,6 +31,9 @@ from penstock_operator.observed import measured
 
 MAX_EXTRAPOLATION = 1.25
 """Maximum planned batch over the largest measured one."""
+MAX_MISFIT, MISFIT_OF_ONE = 0.03, 0.15
+"""Difference of a class's mean time from the line, as a share of it, above which no line describes the device; for a single
+batch, whose time is uncertain."""
 MAX_TAIL_RATIO = 3.0
 """Upper bound of the ratio: a larger one is not noise around a curve."""
 
@@ -46,7 +50,7 @@ def tail_ratio(sigma: float, typical: float, beyond: float) -> float:
 
 
 class CapacityModel(NamedTuple):
-    """Fitted lines, the most trusted first, and the noise of batch times around them."""
+    """Fitted lines, the most trusted first, or a polyline where none fits, and the noise of batch times around them."""
 
     lines: tuple[ServiceCurve, ...]
     sums: CurveSumsTuple
@@ -60,14 +64,18 @@ class CapacityModel(NamedTuple):
     """Maximum rows of a batch that fit in the cache, whatever the cap."""
     p99_ratio: float = 1.0
     """The 99th percentile of t / (a + c*b), at least 1, for the status."""
+    shape: Polyline | None = None
+    """The curve where a line would be wrong."""
 
     @property
     def identified(self) -> bool:
         """Whether a line was fitted; otherwise only the mean batch is known."""
-        return bool(self.lines)
+        return bool(self.lines) or self.shape is not None
 
     def seconds(self, rows: float) -> float | None:
-        """Return t(rows) from the first line that is certain enough, else from the mean batch scaled up."""
+        """Return t(rows) from the polyline, or the first line that is certain enough, else from the mean batch scaled up."""
+        if self.shape is not None:
+            return measured(self.shape.seconds(rows))
         for line in self.lines:
             value = line.seconds(rows)
             if value is not None and value > 0:
@@ -92,22 +100,35 @@ class CapacityModel(NamedTuple):
         return min(max((single - (whole - single) / (rows - 1)) / whole, 0.0), 1.0)
 
     def largest_within(self, seconds: float, top: int) -> int:
-        """Return the largest batch, up to `top`, of which enough take at most `seconds`; 0 if there is none."""
+        """Return the largest batch, up to `top`, that takes at most `seconds`, in generation with the tail of its steps; 0 if there is none."""
         low, high = 0, top
+        tail = 1.0 if self.steps is None else self.tail_ratio
         while low < high:
             middle = (low + high + 1) // 2
             time = self.seconds(middle)
-            if time is not None and time * self.tail_ratio <= seconds:
+            if time is not None and time * tail <= seconds:
                 low = middle
             else:
                 high = middle - 1
         return low
 
+    def most_productive(self, top: int) -> int:
+        """Return the batch of greatest capacity, of 1 to `top` rows; the largest of equal ones.
+
+        With a line it is `top`. Between two knots of a polyline the capacity rises or falls throughout.
+        """
+        if self.shape is None:
+            return top
+        knots = {bound for rows in self.shape.rows for bound in (floor(rows), ceil(rows))}
+        sizes = [rows for rows in knots if 1 <= rows < top]
+        return max([*sizes, top], key=lambda rows: (self.capacity(rows) or 0.0, rows))
+
 
 def model(curves: Sequence[PodCurve], beyond: float = LATE_SHARE) -> CapacityModel | None:
     """Return the model of these pods together; None without batches. `beyond` is the share of batches above the tail.
 
-    The lines are fitted to the data alone, to data and prior, and to the prior alone, where each determines the slope.
+    The lines are fitted to the data alone, to data and prior, and to the prior alone, where each determines the slope. If the
+    classes of sizes are off the line, the curve is the polyline through them.
     """
     data, prior = (
         add_sums(curve.data for curve in curves),
@@ -117,30 +138,59 @@ def model(curves: Sequence[PodCurve], beyond: float = LATE_SHARE) -> CapacityMod
     if both.batches <= 0 or both.cost_units <= 0:
         return None
     fits = [fit_line(sums) for sums in (data, both, prior)]
+    lines = tuple(line for line in fits if line is not None)
+    shape = None
+    if not lines or _misses(lines[0], both):
+        shape = polyline(means(prior.by_size), means(data.by_size))
     sigma, typical = _noise(data, fits[0]) if data.batches else _noise(both, fits[1])
     return CapacityModel(
-        lines=tuple(line for line in fits if line is not None),
+        lines=lines,
         sums=both,
         tail_ratio=tail_ratio(sigma, typical, beyond),
         largest=max(curve.largest for curve in curves),
         r_squared=r_squared(both),
         p99_ratio=tail_ratio(sigma, typical, LATE_SHARE),
+        shape=shape,
+    )
+
+
+def _misses(line: ServiceCurve, sums: CurveSumsTuple) -> bool:
+    """Return whether the mean of any class of sizes is further from the line than noise explains."""
+    return any(
+        abs(seconds - line.a - line.c * rows)
+        > max(MAX_MISFIT, MISFIT_OF_ONE / sqrt(batches)) * seconds
+        for rows, seconds, batches in means(sums.by_size)
     )
 
 
 def curve_in_use(model: CapacityModel, rows: int) -> CurveInUse:
-    """Return the line used for t(rows), for the status; without a line, the mean batch as one."""
+    """Return the line used for t(rows), for the status: of a polyline the chord from one row; without a line, the mean batch."""
     usable = (line for line in model.lines if line.seconds(rows) is not None)
     line = next(usable, None)
     mean = model.sums.cost_units / model.sums.batches
+    if model.shape is not None:
+        whole, single = model.shape.seconds(rows), model.shape.seconds(1)
+        c = (whole - single) / max(rows - 1, 1)
+        a = max(whole - c * rows, 0.0)
+        return CurveInUse(a, c, model.r_squared, mean, model.largest, model.shape)
     a, c = (0.0, model.sums.seconds / model.sums.cost_units) if line is None else (line.a, line.c)
     return CurveInUse(a, c, model.r_squared if line else None, mean, model.largest)
 
 
 def _noise(sums: CurveSumsTuple, line: ServiceCurve | None) -> tuple[float, float]:
-    """Return the standard deviation of batch times around their line, and the mean batch time; (0, 1) if unknown."""
-    sigma, typical = spread(sums, line), sums.seconds / sums.batches
-    return (0.0, 1.0) if sigma is None or typical <= 0 else (sigma, typical)
+    """Return the standard deviation of batch times around their line, and the mean batch time; (0, 1) if unknown.
+
+    The distances of the classes of sizes from the line are the shape of the curve, and no noise.
+    """
+    typical = sums.seconds / sums.batches
+    sizes = means(sums.by_size)
+    if line is None and sizes:
+        line = ServiceCurve(typical, 0.0, 0.0, 0.0)
+    sigma = spread(sums, line)
+    if line is None or sigma is None or typical <= 0:
+        return 0.0, 1.0
+    missed = sum(n * (seconds - line.a - line.c * rows) ** 2 for rows, seconds, n in sizes)
+    return sqrt(max(sigma**2 - missed / sums.batches, 0.0)), typical
 
 
 BUSY = 0.95

@@ -11,6 +11,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
     next_plan,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import CapacityModel
+from penstock_operator.decide.scaling.polyline import Polyline
 from penstock_operator.decide.scaling.reasons import CapReason
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
@@ -39,9 +40,26 @@ def test_the_first_known_curve_sets_the_cap_at_once() -> None:
     assert (plan.cap, plan.term) == (34, CapReason.OBJECTIVE)
 
 
-def test_noisy_batches_leave_less_room() -> None:
-    noisy = CURVE._replace(tail_ratio=1.2)
-    assert planned(model=noisy).cap == 27, "(0.4455 / 1.2 - 0.1) / 0.01"
+def test_two_batches_of_typical_time_fit_however_noisy_their_times_are() -> None:
+    """A measured tail over half the objective lowers the cap: see the back-off below."""
+    assert planned(model=CURVE._replace(tail_ratio=1.2)).cap == 34
+
+
+FLAT_TO_A_KNEE = Polyline((1.0, 16.0, 32.0), (0.1, 0.1, 0.26))
+
+
+def test_batches_beyond_the_knee_that_serve_less_are_not_planned() -> None:
+    """160 rows/s at 16 rows, 123 at 32."""
+    seen = SEEN._replace(model=CURVE._replace(shape=FLAT_TO_A_KNEE))
+    plan = next_plan(BatchPlan(), seen, 0.0)
+    assert (plan.cap, plan.term) == (16, CapReason.KNEE)
+    assert "16 rows" in cap_move(plan, seen).why
+    steep = seen._replace(settings=replace(SETTINGS, objective_milliseconds=150))
+    assert next_plan(BatchPlan(), steep, 0.0).term is CapReason.OBJECTIVE_INFEASIBLE
+    free = objective(None)._replace(model=seen.model)
+    assert next_plan(BatchPlan(), free, 0.0).cap == 15, "144 rows/s are 90 % of 160"
+    backed = seen._replace(settled_tail_seconds=0.6)
+    assert next_plan(BatchPlan(), backed, 1000.0).cap == 16
 
 
 def test_without_an_objective_the_cap_is_the_least_that_serves_nearly_all_that_the_largest_would() -> (

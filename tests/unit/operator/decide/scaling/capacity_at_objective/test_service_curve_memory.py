@@ -1,5 +1,7 @@
 """Service curve (docs/design/control-law.md#service-curve): warm-up is a prior, data fades, odd intervals are dropped, nothing is stretched far."""
 
+from collections.abc import Callable
+
 import pytest
 
 from penstock_api.pod_contract import CurveSums
@@ -12,7 +14,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.model impor
     model,
 )
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.signals.counters import Point, point
+from penstock_operator.decide.scaling.signals.counters import SUMS, Point, point
 from penstock_operator.observed import PodSample
 
 WARM_UP = (1, 2, 4, 8, 16, 32)
@@ -25,7 +27,8 @@ class Pod:
         self, a: float = 0.1, c: float = 0.01, uid: str = "pod", warm: bool = True
     ) -> None:
         self.a, self.c, self.uid, self.now = a, c, uid, 1000.0
-        self.sums = [0.0] * 6
+        self.sums, self.by_size = [0.0] * 6, [0.0] * 21
+        self.shape: Callable[[int], float] | None = None
         self.curves = BatchCurves()
         if warm:
             self.run(*WARM_UP)
@@ -33,14 +36,16 @@ class Pod:
 
     def run(self, *batches: int, extra: float = 0.0) -> None:
         for b in batches:
-            t = self.a + self.c * b + extra
+            t = (self.a + self.c * b if self.shape is None else self.shape(b)) + extra
+            for i, grown in enumerate((1.0, b, t)):
+                self.by_size[3 * (b - 1).bit_length() + i] += grown
             for i, grown in enumerate((1.0, b, b * b, t, b * t, t * t)):
                 self.sums[i] += grown
 
     def scrape(self, epoch: int = 0) -> CapacityModel:
         self.now += 5
-        names = list(CurveSums.model_fields)[1:]
-        sums = CurveSums(epoch=epoch, **dict(zip(names, self.sums, strict=True)))
+        known = dict(zip(SUMS, self.sums, strict=True))
+        sums = CurveSums(epoch=epoch, by_size=tuple(self.by_size), **known)
         sample = point(PodSample(self.uid, self.now, curve=sums))
         pod = LawPod(self.uid, True, False, True, None, revision="one")
         self.curves = learn_batches(self.curves, {self.uid: window(sample)}, (pod,))
@@ -110,7 +115,7 @@ def test_a_restarted_pod_begins_with_its_new_warm_up() -> None:
     for _ in range(10):
         pod.run(4, 8, 12, 16)
         pod.scrape()
-    pod.sums, pod.c = [0.0] * 6, 0.02
+    pod.sums, pod.by_size, pod.c = [0.0] * 6, [0.0] * 21, 0.02
     pod.run(*WARM_UP)
     assert pod.scrape().seconds(16) == pytest.approx(0.42, rel=0.02)
 
@@ -134,3 +139,52 @@ def test_q_is_the_noise_around_the_curve() -> None:
         pod.run(4, 8, 12, 16, extra=0.02 if i % 2 else -0.02)
     assert 1.1 < pod.scrape().tail_ratio < 1.4
     assert Pod().scrape().tail_ratio < 1.05
+
+
+def kinked(rows: int) -> float:
+    return 0.1 + 0.01 * max(rows - 16, 0)
+
+
+def stairs(rows: int) -> float:
+    return 0.1 + 0.08 * -(-rows // 8)
+
+
+@pytest.mark.parametrize("shape", [kinked, stairs])
+def test_a_device_that_no_line_describes_is_planned_as_it_is(shape: Callable[[int], float]) -> None:
+    pod = Pod(warm=False)
+    pod.shape = shape
+    pod.run(*WARM_UP)
+    for curve in (pod.scrape(), _busy(pod, range(1, 33)), _busy(pod, range(1, 17))):
+        assert curve.shape is not None
+        for rows in (8, 16, 32):
+            assert curve.seconds(rows) == pytest.approx(shape(rows), rel=0.12), rows
+        assert curve.tail_ratio < 1.35
+        assert curve.most_productive(32) == (16 if shape is kinked else 32)
+
+
+def test_requests_slower_than_the_warm_up_scale_the_whole_curve() -> None:
+    pod = Pod(warm=False)
+    pod.shape = kinked
+    pod.run(*WARM_UP)
+    pod.scrape()
+    pod.shape = lambda rows: 1.5 * kinked(rows)
+    curve = _busy(pod, range(1, 17))
+    assert curve.seconds(32) == pytest.approx(0.39, rel=0.05)
+
+
+def test_a_pod_without_classes_of_sizes_has_a_line() -> None:
+    pod = Pod(warm=False)
+    pod.shape = kinked
+    pod.by_size = [0.0] * 21
+    pod.run(*WARM_UP)
+    pod.by_size = []
+    curve = pod.scrape()
+    assert curve.shape is None
+    assert curve.most_productive(32) == 32
+
+
+def _busy(pod: Pod, sizes: range) -> CapacityModel:
+    for _ in range(20):
+        pod.run(*sizes)
+        curve = pod.scrape()
+    return curve

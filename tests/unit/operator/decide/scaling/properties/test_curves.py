@@ -1,6 +1,6 @@
 """Curves of batches and of steps: finite and positive, rising where time is, whatever the counters say."""
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf, isfinite
 
 from hypothesis import strategies as st
@@ -35,8 +35,14 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_f
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import solve
 from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.polyline import Knot, polyline
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
-from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple, LatencyCounts, Point
+from penstock_operator.decide.scaling.signals.counters import (
+    SUMS,
+    CurveSumsTuple,
+    LatencyCounts,
+    Point,
+)
 from penstock_operator.decide.scaling.signals.service_curve import (
     batch_seconds,
     batch_tail_seconds,
@@ -51,6 +57,7 @@ from tests.unit.operator.decide.scaling.properties.values import (
     ALL_STEPS,
     ALL_SUMS,
     BATCH_SUMS,
+    KNOTS,
     REAL_STEPS,
 )
 
@@ -84,6 +91,32 @@ def test_one_line_says_longer_times_for_larger_batches(
     if line is not None:
         less, more = (line.seconds(size) for size in sorted(rows))
         assert less is None or more is None or less <= more
+
+
+@holds(warm_up=KNOTS, later=KNOTS, rows=st.tuples(ROWS, ROWS))
+def test_a_polyline_says_longer_times_for_larger_batches(
+    warm_up: list[Knot], later: list[Knot], rows: tuple[float, float]
+) -> None:
+    shape = polyline(warm_up, later)
+    if shape is not None:
+        assert all(low < high for low, high in pairwise(shape.rows))
+        less, more = (shape.seconds(size) for size in sorted(rows))
+        assert 0 < less <= more * (1 + 1e-9)
+
+
+@holds(
+    sums=st.lists(st.tuples(ALL_SUMS, ALL_SUMS), min_size=1, max_size=3), top=st.integers(1, 300)
+)
+def test_no_batch_up_to_the_top_has_more_capacity_than_the_most_productive(
+    sums: list[tuple[CurveSumsTuple, CurveSumsTuple]], top: int
+) -> None:
+    curve_model = model(pods_of(*sums))
+    if curve_model is not None and curve_model.shape is not None:
+        capacities = [curve_model.capacity(rows) for rows in range(1, top + 1)]
+        known = [capacity for capacity in capacities if capacity is not None]
+        if len(known) == top:
+            best = known[curve_model.most_productive(top) - 1]
+            assert best >= max(known) * (1 - 1e-6)
 
 
 BUCKETS = st.lists(MEASURED, min_size=1, max_size=12).map(
@@ -160,7 +193,7 @@ def point(
     generation = (
         None if steps is None else GenerationSample(epoch, tuple(steps), tuple(steps), 0.0, 0.5)
     )
-    counters = dict(zip(CurveSumsTuple._fields[1:], sums[1:], strict=True))
+    counters = dict(zip(SUMS, sums[1:-1], strict=True))
     return Point(
         time,
         2.0,
@@ -171,6 +204,7 @@ def point(
         LatencyCounts(),
         3.0,
         generation,
+        sums.by_size,
     )
 
 
@@ -186,9 +220,7 @@ def test_what_pods_teach_is_finite_whatever_their_counters_do(
     total, whole = CurveSumsTuple(), StepSums()
     for at, (sums, steps, epoch, completed) in enumerate(samples):
         if adds:
-            total = CurveSumsTuple(
-                0, *(old + new for old, new in zip(total[1:], sums[1:], strict=True))
-            )
+            total = batch_curves.add_sums((total, sums))
             whole = StepSums(*(old + new for old, new in zip(whole, steps, strict=True)))
         window = (
             point(5.0 * at, total if adds else sums, whole if adds else steps, epoch, completed),
@@ -196,7 +228,8 @@ def test_what_pods_teach_is_finite_whatever_their_counters_do(
         known = batch_curves.learn_batches(known, {"a": window}, (POD,))
         learnt = learn_steps(learnt, {"a": window}, (POD,))
     for pod_curve in known.pods.values():
-        assert sound(*pod_curve.prior, *pod_curve.data, pod_curve.largest)
+        for sums in (pod_curve.prior, pod_curve.data):
+            assert sound(*sums[:-1], *sums.by_size, pod_curve.largest)
     for each in learnt.pods.values():
         assert sound(*each.prior, *each.data, *each.answers, each.largest)
     for curve_model in (

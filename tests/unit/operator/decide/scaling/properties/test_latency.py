@@ -18,7 +18,7 @@ from penstock_operator.decide.scaling.law import CurveInUse, Decision, DemandOut
 from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
 from tests.unit.operator.decide.scaling.capacity_at_objective import markov_chain
 from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
-from tests.unit.operator.decide.scaling.properties.values import NOTHING_SEEN, law_settings
+from tests.unit.operator.decide.scaling.properties.values import NOTHING_SEEN, SHAPES, law_settings
 
 INTERCEPT = st.floats(0, 1)
 DISPERSION = st.one_of(st.floats(0, 10), MEASURED)
@@ -149,7 +149,7 @@ def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
     outlook=st.builds(
         DemandOutlook,
         demand=MEASURED,
-        curve=st.builds(CurveInUse, MEASURED, MEASURED, st.none(), MEASURED, st.none()),
+        curve=st.builds(CurveInUse, MEASURED, MEASURED, st.none(), MEASURED, st.none(), SHAPES),
         p99_ratio=st.floats(1, 3),
         dispersion=st.one_of(st.none(), MEASURED),
         unevenness=UNEVENNESS,

@@ -56,7 +56,7 @@ SAMPLES = st.builds(
         st.none(),
         st.builds(CurveSums.model_construct, epoch=st.integers(0, 2), batches=FLOATS, cost_units=FLOATS,
                   cost_units_squared=FLOATS, seconds=FLOATS, cost_unit_seconds=FLOATS,
-                  seconds_squared=FLOATS),
+                  seconds_squared=FLOATS, by_size=st.lists(FLOATS, max_size=7).map(tuple)),
     ),
     batch_duration_buckets=st.lists(st.tuples(FLOATS, FLOATS), max_size=4).map(tuple),
     request_duration_buckets=st.lists(st.tuples(FLOATS, FLOATS), max_size=4).map(tuple),
@@ -124,7 +124,7 @@ JSON = st.recursive(
 )
 KEYS = (
     "starts", "level", "trend", "mean", "departed", "stayed", "judgements", "noise", "misses", "judged",
-    "price", "imbalance", "dispersion", "unevenness", "revision", "largestRows", "curve",
+    "price", "imbalance", "dispersion", "unevenness", "revision", "largestRows", "curve", "curveBySize",
     "stepsRevision", "steps", "answers", "mostRows",
 )  # fmt: skip
 SUMS = st.dictionaries(st.sampled_from(counters.SUMS), JSON)

@@ -36,7 +36,12 @@ from penstock_operator.decide.scaling.utilization_band.replicas import (
 )
 from penstock_operator.decide.spec.law_settings import LawSettings
 from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, holds
-from tests.unit.operator.decide.scaling.properties.values import ALL_SUMS, BATCH_SUMS, SETTINGS
+from tests.unit.operator.decide.scaling.properties.values import (
+    ALL_SUMS,
+    BATCH_SUMS,
+    SETTINGS,
+    SHAPES,
+)
 
 COUNTS = st.integers(0, 10_000)
 MAYBE = st.one_of(st.none(), MEASURED)
@@ -107,6 +112,7 @@ MODELS = st.builds(
     largest=MEASURED,
     steps=st.one_of(st.none(), st.floats(1, 1e5)),
     max_rows=st.one_of(st.just(inf), st.floats(1, 1e4)),
+    shape=SHAPES,
 )
 PLAN_INPUT = st.builds(
     PlanInput,

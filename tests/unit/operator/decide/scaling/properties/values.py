@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import StepSums
 from penstock_operator.decide.scaling.law import LawObservations
+from penstock_operator.decide.scaling.polyline import Knot, polyline
 from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple
 from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES
@@ -60,16 +61,26 @@ SETTINGS = st.builds(
         st.one_of(st.none(), st.integers(0, 3600)),
     ),
 )
-ODD_SUMS = st.builds(CurveSumsTuple, st.integers(0, 3), *(MEASURED for _ in SUMS))
-"""Six numbers that need not go together."""
+BY_SIZE = st.lists(st.tuples(MEASURED, MEASURED, MEASURED), max_size=13).map(
+    lambda classes: tuple(value for each in classes for value in each)
+)
+ODD_SUMS = st.builds(
+    CurveSumsTuple, st.integers(0, 3), *(MEASURED for _ in SUMS), st.one_of(st.just(()), BY_SIZE)
+)
+"""Numbers that need not go together."""
 
 
 def _of_batches(batches: list[tuple[float, float]]) -> CurveSumsTuple:
     n, b, bb, t, bt, tt = (0.0,) * 6
+    by_size = [0.0] * 39
     for rows, seconds in batches:
+        at = 3 * (int(rows) - 1).bit_length()
+        by_size[at : at + 3] = (
+            old + new for old, new in zip(by_size[at : at + 3], (1.0, rows, seconds), strict=True)
+        )
         n, b, bb = n + 1, b + rows, bb + rows * rows
         t, bt, tt = t + seconds, bt + rows * seconds, tt + seconds * seconds
-    return CurveSumsTuple(0, n, b, bb, t, bt, tt)
+    return CurveSumsTuple(0, n, b, bb, t, bt, tt, tuple(by_size))
 
 
 BATCH_SUMS = st.builds(
@@ -80,6 +91,11 @@ BATCH_SUMS = st.builds(
 )
 """Of real batches: rising, falling, flat curves and chance."""
 ALL_SUMS = st.one_of(ODD_SUMS, BATCH_SUMS)
+KNOTS = st.lists(
+    st.builds(Knot, st.floats(0.5, 8192), st.floats(1e-6, 1e6), st.floats(1e-3, 1e9)), max_size=13
+)
+SHAPES = st.builds(polyline, KNOTS, KNOTS)
+"""Polylines, and None where there are fewer than two sizes."""
 ODD_STEPS = st.builds(StepSums, *(MEASURED for _ in StepSums._fields))
 
 
