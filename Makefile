@@ -216,7 +216,7 @@ bench-http: setup ## Compare the server with its peers over HTTP, ratios of medi
 	@$(BIN)/python -m tests.bench.http $(OPTIONS)
 
 .PHONY: bench-gateway
-bench-gateway: setup ## Eight emulated pods by connection, gateway, HAProxy (if on the PATH) and oracle: OPTIONS=--quick takes 15 minutes
+bench-gateway: setup ## Eight emulated pods by connection, gateway, other routers and oracle: OPTIONS=--quick takes 15 minutes
 	@$(BIN)/python -m tests.bench.gateway $(OPTIONS)
 
 .PHONY: bench-losses

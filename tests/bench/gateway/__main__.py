@@ -1,11 +1,11 @@
-"""`make bench-gateway`: eight emulated pods by connection, by the gateway, by HAProxy if there is one, and by an oracle."""
+"""`make bench-gateway`: eight emulated pods by connection, by the gateway, by other projects' routers, and by an oracle."""
 
 import argparse
 import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import mean, quantiles
@@ -14,16 +14,18 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock_api import names
-from tests.bench.gateway import haproxy
 from tests.bench.gateway.clients import (
     ByConnection,
     ByGateway,
     ByOracle,
     Client,
+    Sent,
+    body_of,
     closed_loop,
     open_loop,
 )
-from tests.bench.gateway.emulated_pods import REQUESTS_PER_SECOND, PodKind
+from tests.bench.gateway.emulated_pods import PATH, REQUESTS_PER_SECOND, PodKind
+from tests.bench.gateway.rivals import RIVALS, Rival
 from tests.support.gateway import api_server
 from tests.support.gateway.stack import Stack, stack
 
@@ -33,6 +35,7 @@ COST_LOADS: tuple[float | int, ...] = (100.0, 400.0, 16)
 """Requests a second, or (an integer) connections in a closed loop."""
 PORT = 10001
 POOLS = 500
+PARTS = (PodKind.BATCHING, PodKind.CONTINUOUS, "Cost", "Pools")
 console = Console(width=120)
 
 
@@ -40,27 +43,33 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="40 s a run instead of 180 s")
+    parser.add_argument("--seconds", type=float, help="of a run")
+    parser.add_argument("--only", choices=PARTS, action="append", help="a table; default: all")
     options = parser.parse_args()
-    seconds = 40.0 if options.quick else 180.0
+    seconds = options.seconds or (40.0 if options.quick else 180.0)
     console.print(
         f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {seconds:.0f} s a run"
     )
-    asyncio.run(_run(seconds))
+    asyncio.run(_run(seconds, options.only or PARTS))
     console.print(f"load average {os.getloadavg()[0]:.1f} at the end")
 
 
-async def _run(seconds: float) -> None:
+async def _run(seconds: float, parts: Sequence[str]) -> None:
+    rivals = [rival for rival in RIVALS if rival.is_there()]
     for kind in (PodKind.BATCHING, PodKind.CONTINUOUS):
-        async with _gateway(kind, PODS) as gateway:
-            console.print(await _balance(gateway, kind, seconds))
-    async with _gateway(PodKind.INSTANT, 1) as gateway:
-        console.print(await _cost(gateway, seconds / 4))
-    async with _gateway(PodKind.INSTANT, 1) as gateway:
-        console.print(await _many_pools(gateway))
+        if kind in parts:
+            async with _gateway(kind, PODS, rivals) as gateway:
+                console.print(await _balance(gateway, kind, seconds, rivals))
+    if "Cost" in parts:
+        async with _gateway(PodKind.INSTANT, 1, rivals) as gateway:
+            console.print(await _cost(gateway, seconds / 4, rivals))
+    if "Pools" in parts:
+        async with _gateway(PodKind.INSTANT, 1) as gateway:
+            console.print(await _many_pools(gateway))
 
 
 @asynccontextmanager
-async def _gateway(kind: PodKind, pods: int) -> AsyncIterator[Stack]:
+async def _gateway(kind: PodKind, pods: int, rivals: Sequence[Rival] = ()) -> AsyncIterator[Stack]:
     async with stack() as gateway:
         words = ("-m", "tests.bench.gateway.emulated_pods", kind, gateway.network, str(pods))
         gateway.pods["pods"] = await gateway.start("pods", sys.executable, *words)
@@ -73,17 +82,20 @@ async def _gateway(kind: PodKind, pods: int) -> AsyncIterator[Stack]:
         await gateway.start_envoy()
         await gateway.until_ready()
         await gateway.until_endpoints(pods)
-        if haproxy.is_there():
-            await haproxy.start(gateway, pods)
+        for rival in rivals:
+            await rival.start(
+                gateway, [f"{gateway.network}.{10 + number}" for number in range(pods)]
+            )
         yield gateway
 
 
-async def _balance(gateway: Stack, kind: PodKind, seconds: float) -> Table:
+async def _balance(gateway: Stack, kind: PodKind, seconds: float, rivals: Sequence[Rival]) -> Table:
     addresses = [f"{gateway.network}.{10 + number}" for number in range(PODS)]
     table = Table(
         "load",
         "client",
-        "requests",
+        "answered",
+        "lost",
         "mean, ms",
         "p99, ms",
         "mean by oracle's",
@@ -94,24 +106,24 @@ async def _balance(gateway: Stack, kind: PodKind, seconds: float) -> Table:
             "oracle": ByOracle(addresses, names.CLIENT_PORT),
             "oracle that rotates": ByOracle(addresses, names.CLIENT_PORT, rotates=True),
             "gateway": ByGateway(gateway.host, PORT),
-            **({"HAProxy": ByGateway(gateway.host, haproxy.PORT)} if haproxy.is_there() else {}),
+            **{rival.name: ByGateway(gateway.host, rival.port) for rival in rivals},
             "connection": ByConnection(addresses, names.CLIENT_PORT),
         }
         best = 0.0
         for name, client in clients.items():
             rate = load * PODS * REQUESTS_PER_SECOND
-            latencies = await open_loop(client, rate, seconds, seed=1, body=b"{}")
+            sent = await open_loop(client, rate, seconds, seed=1, body=body_of(100))
+            latencies = sent.latencies
             best = best or mean(latencies)
             figures = (f"{value:.0f}" for value in (1000 * mean(latencies), 1000 * _p99(latencies)))
-            table.add_row(
-                f"{load:.0%}", name, str(len(latencies)), *figures, f"{mean(latencies) / best:.3f}"
-            )
+            ratio = f"{mean(latencies) / best:.3f}"
+            table.add_row(f"{load:.0%}", name, str(len(latencies)), str(sent.lost), *figures, ratio)
     return table
 
 
-async def _cost(gateway: Stack, seconds: float) -> Table:
+async def _cost(gateway: Stack, seconds: float, rivals: Sequence[Rival]) -> Table:
     table = Table(
-        "body", "load", "path", "requests/s", "p50, ms", "p99, ms", "CPU a request", "memory",
+        "body", "load", "path", "requests/s", "lost", "p50, ms", "p99, ms", "CPU a request", "memory",
         title="Cost, one pod that answers at once",
     )  # fmt: skip
     direct = ByGateway(f"{gateway.network}.10", names.CLIENT_PORT)
@@ -119,19 +131,19 @@ async def _cost(gateway: Stack, seconds: float) -> Table:
         "direct": (direct, None),
         "gateway": (ByGateway(gateway.host, PORT), _pid(gateway)),
     }
-    if haproxy.is_there():
-        other = gateway.pods["haproxy"].pid
-        ways["HAProxy"] = (ByGateway(gateway.host, haproxy.PORT), other)
+    for rival in rivals:
+        ways[rival.name] = ByGateway(gateway.host, rival.port), gateway.pods[rival.name].pid
     for size in (1024, 65536):
-        body = b"x" * size
+        body = body_of(size)
         for load in COST_LOADS:
             for path, (client, pid) in ways.items():
                 before = 0.0 if pid is None else _cpu_seconds(pid)
-                latencies = await _send(client, load, seconds, body)
+                sent = await _send(client, load, seconds, body)
+                latencies = sent.latencies
                 cost = ("", "") if pid is None else _cost_of(pid, before, len(latencies))
                 cuts = quantiles(latencies, n=100)
                 table.add_row(
-                    f"{size // 1024} KiB", f"{load} connections" if isinstance(load, int) else f"{load:.0f}/s", path, f"{len(latencies) / seconds:.0f}",
+                    f"{size // 1024} KiB", f"{load} connections" if isinstance(load, int) else f"{load:.0f}/s", path, f"{len(latencies) / seconds:.0f}", str(sent.lost),
                     f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}", *cost,
                 )  # fmt: skip
     return table
@@ -143,7 +155,7 @@ def _cost_of(pid: int, before: float, requests: int) -> tuple[str, str]:
     return f"{1e6 * used:.0f} us", f"{_memory_bytes(pid) / 2**20:.0f} MiB"
 
 
-async def _send(client: Client, load: float | int, seconds: float, body: bytes) -> list[float]:
+async def _send(client: Client, load: float | int, seconds: float, body: bytes) -> Sent:
     if isinstance(load, int):
         return await closed_loop(client, load, seconds, body)
     return await open_loop(client, load, seconds, seed=2, body=body)
@@ -164,7 +176,7 @@ async def _many_pools(gateway: Stack) -> Table:
     whole = time.monotonic() - begin
     begin = time.monotonic()
     await gateway.api.put("pods", api_server.pod("late-1", "pool-7", f"{gateway.network}.10"))
-    url = gateway.url("/infer", 20007)
+    url = gateway.url(PATH, 20007)
     while True:
         async with gateway.client.post(url) as answer:
             if answer.status == 200:

@@ -16,6 +16,8 @@ from aiohttp import web
 
 from penstock_api import names
 
+PATH = "/v1/completions"
+"""A path that other projects' routers route, too."""
 CAP = 8
 REQUESTS_PER_SECOND = 20.0
 """Capacity of a pod of either kind."""
@@ -52,7 +54,7 @@ class WatchedPod:
             self._waiting.append(own)
             self._arrived.set()
             await own.done.wait()
-        return web.Response(text="ok")
+        return web.json_response({})
 
     async def run(self) -> None:
         """Compute forever."""
@@ -77,13 +79,26 @@ class WatchedPod:
             running = [request for request in running if request.steps]
 
 
+async def healthy(_: web.Request) -> web.Response:
+    """Answer the health checks of routers."""
+    return web.Response()
+
+
+async def models(_: web.Request) -> web.Response:
+    """Answer the routers that read engine and models of a pod."""
+    model = {"id": "demo", "object": "model", "owned_by": "vllm", "max_model_len": 4096}
+    return web.json_response({"object": "list", "data": [model]})
+
+
 async def main(kind: PodKind, network: str, count: int) -> None:
     """Serve `count` pods on consecutive addresses."""
     engines = set()
     for number in range(count):
         pod = WatchedPod(kind, number)
         app = web.Application(client_max_size=2**24)
-        app.router.add_post("/infer", pod.serve)
+        app.router.add_post(PATH, pod.serve)
+        app.router.add_get("/health", healthy)
+        app.router.add_get("/v1/models", models)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, f"{network}.{10 + number}", names.CLIENT_PORT).start()
