@@ -45,7 +45,7 @@ async def complete(pod: Any, session: aiohttp.ClientSession, **more: Any) -> Any
         return await reply.json()
 
 
-@pytest.mark.parametrize("depth", ["0", "1"])
+@pytest.mark.parametrize("depth", [pytest.param("0", marks=pytest.mark.long), "1"])
 async def test_both_placements_give_the_same_answers_and_leave_no_process(
     launch: Any, folder: Path, depth: str
 ) -> None:

@@ -30,37 +30,9 @@ def read(folder: Path, name: str) -> Any:
     return json.loads((folder / "tune" / name).read_text())
 
 
-def test_it_writes_the_front_and_a_candidate_and_a_second_run_has_nothing_left_to_do(
+def test_terminated_it_ends_and_another_continues_from_its_lines_to_a_front_and_a_candidate(
     tmp_path: Path,
 ) -> None:
-    spec = model(a_milliseconds="20", c_milliseconds="2", max_rows="64")
-    words = [
-        "--objective-ms",
-        "30000",
-        "--minutes",
-        "0.1",
-        "--round-seconds",
-        "0.5",
-        "--clients",
-        "4",
-    ]
-    first = tuner(tmp_path, spec, *words)
-    assert first.returncode == 0, first.stderr
-    results = read(tmp_path, "result.json")
-    best = results["front"][0]
-    assert 1 <= best["batch_size"] <= 4
-    assert best["goodput"] > 0
-    assert all(each["attainment"] >= 0.99 for each in results["front"])
-    batching = read(tmp_path, "policy.json")["spec"]["candidate"]["defaults"]["batching"]
-    assert batching["size"]["max"] == best["batch_size"]
-    assert f"{len(results['tried'])} settings tried" in first.stdout
-    second = tuner(tmp_path, spec, *words)
-    assert second.returncode == 0, second.stderr
-    assert "batch_size" not in second.stderr
-    assert read(tmp_path, "result.json") == results
-
-
-def test_terminated_it_ends_and_another_continues_from_its_lines(tmp_path: Path) -> None:
     spec = model(a_milliseconds="20", c_milliseconds="2", max_rows="64")
     words = [
         "--objective-ms=30000",
@@ -88,9 +60,24 @@ def test_terminated_it_ends_and_another_continues_from_its_lines(tmp_path: Path)
     events = [Event.read(line) for line in second.stdout.splitlines()]
     begun = next(each for each in events if each is not None and each.kind is EventKind.READY)
     assert (begun.study, begun.spent_seconds) == (kept.study, kept.spent_seconds)
-    assert (
-        read(tmp_path, "result.json")["tried"][0]["batch_size"] == kept.tried[0].settings.batch_size
-    )
+    results = read(tmp_path, "result.json")
+    assert results["tried"][0]["batch_size"] == kept.tried[0].settings.batch_size
+    assert_front_and_candidate(tmp_path)
+    third = tuner(tmp_path, spec, *words[:-1])
+    assert third.returncode == 0, third.stderr
+    assert f"{len(results['tried'])} settings tried" in third.stdout
+    assert "batch_size" not in third.stderr
+    assert read(tmp_path, "result.json") == results
+
+
+def assert_front_and_candidate(folder: Path) -> None:
+    """Check that the candidate policy has the first setting of a front that attains."""
+    front = read(folder, "result.json")["front"]
+    assert 1 <= front[0]["batch_size"] <= 4
+    assert front[0]["goodput"] > 0
+    assert all(each["attainment"] >= 0.99 for each in front)
+    batching = read(folder, "policy.json")["spec"]["candidate"]["defaults"]["batching"]
+    assert batching["size"]["max"] == front[0]["batch_size"]
 
 
 def test_a_model_that_does_not_load_is_reported_with_the_pods_last_words(tmp_path: Path) -> None:
