@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import openai
 import pytest
 
 from penstock_api import names
 from penstock_batches import requests
+from tests.support.batches.redis_server import RedisServer
 from tests.support.batches.scripted_pool import Scripted
 from tests.support.batches.served import (
     ended,
@@ -275,3 +277,40 @@ async def test_metrics_and_status_show_the_work(tmp_path: Path) -> None:
         async with session.get(f"{service.status_url}/status") as reply:
             shown = (await reply.json())["batches"]
         assert [each["counts"] for each in shown] == [{"total": 3, "completed": 1, "failed": 0}]
+
+
+async def test_while_redis_is_away_submissions_get_503_and_what_was_leased_is_answered_once(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "redis").mkdir()
+    server = RedisServer(tmp_path / "redis")
+    server.start()
+    asked = [f"line-{number}" for number in range(8)]
+    settings = {"store": "Redis", "redis_url": server.url, "namespace": str(tmp_path)}
+
+    def script(_prompt: str, _times: int) -> Scripted:
+        return Scripted(seconds=1.0)
+
+    try:
+        async with running(tmp_path, script, **settings) as (_, pool, client):
+            content = jsonl([request_line(each) for each in asked])
+            file = await client.files.create(file=("in.jsonl", content), purpose="batch")
+            batch_id = await submitted(client, content)
+            await until(lambda: bool(pool.sent))
+            server.kill()
+            with pytest.raises(openai.InternalServerError) as upload:
+                await client.files.create(file=("in.jsonl", content), purpose="batch")
+            with pytest.raises(openai.InternalServerError) as create:
+                await client.batches.create(
+                    input_file_id=file.id, endpoint="/v1/completions", completion_window="24h"
+                )
+            for refusal in (upload.value, create.value):
+                assert refusal.status_code == 503
+                assert int(refusal.response.headers["Retry-After"]) > 0
+                assert "the store of batches does not take requests now" in refusal.message
+            server.start()
+            batch = await ended(client, batch_id)
+            assert batch.status == "completed"
+            assert custom_ids(await lines_of(client, batch.output_file_id)) == asked
+    finally:
+        server.kill()
