@@ -4,7 +4,7 @@ A device may be flat up to a knee, or take tiles of rows. The means of the warm-
 that fall are merged, weighted by their batches.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ class Polyline(NamedTuple):
             share = (rows - low) / (high - low)
             return self.times[at - 1] + share * (self.times[at] - self.times[at - 1])
         most, time = self.rows[-1], self.times[-1]
-        half = max(bisect_left(self.rows, most / 2 + 1e-9) - 1, 0)
+        half = max(bisect_right(self.rows, most / 2 * (1 + SAME)) - 1, 0)
         return time + (rows - most) * (time - self.times[half]) / (most - self.rows[half])
 
 

@@ -1,7 +1,7 @@
 """The batch cap of CapacityAtObjective. Pure.
 
 b* is the batch of greatest capacity of those of which two fit the objective, with 10 % to spare: a request waits for the
-running batch and for its own. A tail of batch times over half the objective lowers it (x 0.9). Without an objective the cap is the knee of the
+running batch and for its own. A measured tail that the noise around the curve does not explain lowers it (x 0.9). Without an objective the cap is the knee of the
 curve: the smallest batch with nearly the capacity of the largest. The cap follows b* at once beyond a dead band.
 """
 
@@ -149,6 +149,10 @@ def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     longest, tail = max_batch_seconds(seen.settings, seen.model.steps), seen.settled_tail_seconds
     if longest is None or tail is None or now - plan.judged < JUDGE_SECONDS:
         return plan
+    if seen.model.steps is None:
+        longest *= (
+            seen.model.tail_ratio
+        )  # two batches of typical time fit, so their noise is no error
     trust = plan.trust
     if tail > longest:
         trust = max(trust * BACK_OFF, MIN_TRUST)

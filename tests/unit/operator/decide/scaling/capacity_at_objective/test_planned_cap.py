@@ -41,8 +41,14 @@ def test_the_first_known_curve_sets_the_cap_at_once() -> None:
 
 
 def test_two_batches_of_typical_time_fit_however_noisy_their_times_are() -> None:
-    """A measured tail over half the objective lowers the cap: see the back-off below."""
-    assert planned(model=CURVE._replace(tail_ratio=1.2)).cap == 34
+    noisy = CURVE._replace(tail_ratio=1.2)
+    plan = planned(model=noisy)
+    assert plan.cap == 34
+    expected_tail = 1.2 * 0.44
+    plan = planned(plan, 100.0, model=noisy, settled_tail_seconds=expected_tail)
+    assert (plan.cap, plan.term) == (34, CapReason.OBJECTIVE)
+    plan = planned(plan, 200.0, model=noisy, settled_tail_seconds=1.2 * expected_tail)
+    assert (plan.cap, plan.term) == (30, CapReason.BACK_OFF)
 
 
 FLAT_TO_A_KNEE = Polyline((1.0, 16.0, 32.0), (0.1, 0.1, 0.26))
