@@ -149,10 +149,8 @@ def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     longest, tail = max_batch_seconds(seen.settings, seen.model.steps), seen.settled_tail_seconds
     if longest is None or tail is None or now - plan.judged < JUDGE_SECONDS:
         return plan
-    if seen.model.steps is None:
-        longest *= (
-            seen.model.tail_ratio
-        )  # two batches of typical time fit, so their noise is no error
+    if seen.model.steps is None:  # two batches of typical time fit: their noise is no error
+        longest *= seen.model.tail_ratio
     trust = plan.trust
     if tail > longest:
         trust = max(trust * BACK_OFF, MIN_TRUST)
