@@ -234,10 +234,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The API server's last rejection of a write of one child (quota, admission, validation).
-
-    Kept until a write of that child succeeds; decisions report it in a condition.
-    """
+    """The API server's last rejection of a write of one child; kept until one succeeds, and reported in a condition."""
 
     kind: str
     name: str

@@ -90,7 +90,7 @@ def webhook(url: str, allowed: str, param: str) -> None:
     """Check the URL of a webhook; `allowed` has the hosts that may be called, as `HOST` or `HOST:PORT` by commas.
 
     Raises:
-        ApiError: it is no URL of an allowed host.
+        ApiError: it is not the URL of an allowed host.
     """
     hosts = [host.strip().lower() for host in allowed.split(",") if host.strip()]
     try:
