@@ -48,7 +48,7 @@ class Webhooks:
         self.calls: Counter[str] = Counter()
         """Calls by status, or Failed without one."""
 
-    async def look(self, ended: list[BatchJob]) -> None:
+    async def call(self, ended: list[BatchJob]) -> None:
         """Begin the calls that are due and that no other replica has claimed."""
         for batch in ended:
             due = time.monotonic() >= self._due.get(batch.id, 0.0)
