@@ -109,6 +109,16 @@ def _namespace(api: Api) -> Iterator[str]:
 
 
 @pytest.fixture
+def no_crash_loop(operator: InstalledOperator) -> Iterator[None]:
+    """No pod of the operator restarts during the test; earlier tests may have killed it."""
+    before = operator.restarts()
+    yield
+    assert {
+        pod: count for pod, count in operator.restarts().items() if count > before.get(pod, 0)
+    } == {}
+
+
+@pytest.fixture
 def make_pool(operator: InstalledOperator, api: Api, namespace: str) -> MakePool:
     """A function that applies a pool of the emulated accelerator in the test's namespace."""
 

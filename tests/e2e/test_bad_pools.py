@@ -1,7 +1,5 @@
 """Problems that no schema can detect become a condition within 10 seconds, until their cause is removed."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.e2e.conftest import MakePool
@@ -13,12 +11,7 @@ from tests.support.kube.pools import PoolHandle, condition_of, emulated, until
 
 REPORTED_WITHIN_SECONDS = 10.0
 
-
-@pytest.fixture(autouse=True)
-def no_crash_loop(operator: InstalledOperator) -> Iterator[None]:
-    """The operator does not restart, whatever a pool's spec contains."""
-    yield
-    assert operator.restarts() == 0
+pytestmark = pytest.mark.usefixtures("no_crash_loop")
 
 
 def unschedulable(pod: Object) -> bool:

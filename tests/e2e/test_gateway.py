@@ -81,7 +81,7 @@ async def test_killed_pods_of_pool_and_operator_behind_the_gateway_lose_no_reque
                 kernel.kill(pid)
         await asyncio.to_thread(pool.await_ready, 2)
         await asyncio.to_thread(
-            until, "the operator is back", lambda: operator.restarts() > restarts, seconds=90
+            until, "the operator is back", lambda: operator.restarts() != restarts, seconds=90
         )
         for _ in range(3):
             await load.next()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tests.support.kube.api import Api, Object
 from tests.support.kube.install import CHART, OPERATOR_NAMESPACE, RELEASE
+from tests.support.kube.pods import restarts
 from tests.support.kube.pools import is_ready, until
 from tests.support.kube.target import Target
 
@@ -38,12 +39,9 @@ class InstalledOperator:
         kept = ("-n", OPERATOR_NAMESPACE, "--reuse-values", "--wait")
         self.target.helm("upgrade", RELEASE, CHART, *kept, *sets)
 
-    def restarts(self) -> int:
-        """Return the number of restarts of its containers, which shows a crash loop."""
-        statuses = [
-            status for pod in self.pods() for status in pod["status"].get("containerStatuses", [])
-        ]
-        return sum(status["restartCount"] for status in statuses)
+    def restarts(self) -> dict[str, int]:
+        """Return the number of restarts of each of its pods by the pod's UID, which shows a crash loop."""
+        return {pod["metadata"]["uid"]: restarts(pod) for pod in self.pods()}
 
     def _scale(self, replicas: int) -> None:
         (deployment,) = self.api.list(DEPLOYMENTS)
