@@ -1,8 +1,8 @@
 """`Reflector`: the objects of a kind, kept equal to the API server's by one list and a watch.
 
 Whatever fails, the objects of before stay: an API server that is away, restarts or answers errors changes nothing. A
-watch that ends opens again from the last resourceVersion; only an expired version (410) lists again, and the new list
-replaces the objects at once.
+watch that ends opens again from the last resourceVersion. An expired version (410) lists again, and so do failures in a
+row, since a watch that keeps ending may hide changes; the new list replaces the objects at once.
 """
 
 import asyncio
@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 BACKOFF_SECONDS: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Delays after failures in a row, each up to half as long again, so that gateways do not return in step."""
+
+FAILURES_BEFORE_LIST: Final = 4
+"""Failures in a row after which the objects are listed again."""
 
 MIN_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner, without an event, counts as a failure, so that it cannot spin."""
@@ -71,6 +74,8 @@ class Reflector(Generic[T]):
             except WatchError as error:
                 log.warning("%s: %s; the objects known stay in force", self.plural, error)
                 await self._back_off()
+                if self._failures >= FAILURES_BEFORE_LIST:
+                    self._version = None
 
     async def _follow(self) -> None:
         if self._version is None:

@@ -27,6 +27,8 @@ class ApiServer:
         self.errors = 0
         self.status = 200
         """Status of every answer; another than 200 is an error."""
+        self.silent = False
+        """Whether watches end at once, without an event."""
         self._version = 100
         self._oldest = 0
         self._events: list[tuple[int, str, str, Json]] = []
@@ -103,6 +105,8 @@ class ApiServer:
 
     async def _watch(self, answer: web.StreamResponse, plural: str, since: int) -> None:
         self.watches += 1
+        if self.silent:
+            return
         ends = self._ends
         if since <= self._oldest:
             await answer.write(_line("ERROR", {"code": 410, "message": "too old"}))

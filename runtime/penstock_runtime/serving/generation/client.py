@@ -34,7 +34,7 @@ from penstock_runtime.serving.engine_client import EngineClient
 from penstock_runtime.serving.generation.admission import GenerationAdmission
 from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.handover.messages import model_identity
-from penstock_runtime.serving.generation.handover.peers import Peers
+from penstock_runtime.serving.generation.handover.peers import MIN_ABSENT_SECONDS, Peers
 from penstock_runtime.serving.generation.handover.relay import HandOver
 from penstock_runtime.serving.generation.loaded_model import Serving
 from penstock_runtime.serving.generation.metrics import GenerationCollector
@@ -84,11 +84,14 @@ class GenerationClient(EngineClient):
     @override
     async def load(self, deliver: Callable[[Stepped | EngineDied], None]) -> ModelInfo:
         """Load the tokenizer first, because it is small and often the part that is missing."""
+        began = self._now()
         try:
             tokenizer = await asyncio.to_thread(load_tokenizer, self._folder)
         except InvalidTokenizer as error:
             raise ModelLoadFailed(str(error)) from error
         info = await self.link.start(deliver)
+        if self._peers is not None:
+            self._peers.absent_seconds = max(MIN_ABSENT_SECONDS, 2 * (self._now() - began))
         self._max_running = info.cap_bound
         hold = self.admission.memory.hold_apart
         encoder = TextEncoder(

@@ -118,6 +118,17 @@ async def test_an_api_server_that_is_away_changes_nothing_and_returns() -> None:
             await until(lambda: known(reflector) == {"a-1": "10.0.0.1", "a-2": "10.0.0.2"})
 
 
+async def test_watches_that_keep_ending_at_once_hide_no_change() -> None:
+    async with api_server.serving() as server:
+        server.silent = True
+        await server.put("pods", pod("a-1", "a", "10.0.0.1"))
+        async with watching(server) as reflector:
+            await until(lambda: server.watches == 2)
+            await server.delete("pods", "a-1")
+            await server.put("pods", pod("a-2", "a", "10.0.0.2"))
+            await until(lambda: known(reflector) == {"a-2": "10.0.0.2"})
+
+
 async def test_a_list_that_fails_leaves_the_objects_unknown_and_not_empty() -> None:
     async with api_server.serving() as server:
         server.status = 403

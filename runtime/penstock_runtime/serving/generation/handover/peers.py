@@ -24,11 +24,18 @@ CONNECT_SECONDS: Final = 5.0
 SILENT_SECONDS: Final = 30.0
 """Time without a frame, after which a pod counts as dead; a living one sends a frame every `PING_SECONDS`."""
 PING_SECONDS: Final = 5.0
+MIN_ABSENT_SECONDS: Final = 60.0
+"""Shortest wait for a pod that accepts a generation; a pod whose model loads for long is awaited for longer."""
 _MAX_SHOWN: Final = 200
+_BUSY: Final = frozenset({429, 502, 503, 504})
 
 
 class PeerFailed(PenstockError):
     """A pod refused the generation, or ended before the generation did."""
+
+
+class NoPeer(PeerFailed):
+    """No pod accepted the generation: none is ready, or all are full. A new pod may be starting."""
 
 
 class Peers:
@@ -37,6 +44,8 @@ class Peers:
     def __init__(self, url: str, tls_folder: Path | None = None) -> None:
         """`tls_folder` has the certificate that the pods of the pool serve."""
         self._url = url + names.PATH_HANDOVER
+        self.absent_seconds = MIN_ABSENT_SECONDS
+        """How long a draining pod waits for another that accepts a generation; a new one loads the model first."""
         self._tls_folder = tls_folder
         self._session: aiohttp.ClientSession | None = None
 
@@ -46,7 +55,8 @@ class Peers:
         """Yield the events of a continuation on another pod until its connection ends.
 
         Raises:
-            PeerFailed: no pod takes it, or its connection broke.
+            NoPeer: no pod accepts it now.
+            PeerFailed: a pod refuses it, or its connection broke.
         """
         sent = {hdrs.CONTENT_TYPE: "application/json", **headers}
         try:
@@ -55,9 +65,12 @@ class Peers:
             ) as reply:
                 if reply.status != 200:
                     text = (await reply.content.read(_MAX_SHOWN)).decode(errors="replace")
-                    raise PeerFailed(f"refused with {reply.status}: {text}")
+                    failure = NoPeer if reply.status in _BUSY else PeerFailed
+                    raise failure(f"refused with {reply.status}: {text}")
                 while True:
                     yield decode_events(await _frame(reply.content))
+        except aiohttp.ClientConnectorError as error:
+            raise NoPeer(f"{type(error).__name__}: {error}"[:_MAX_SHOWN]) from error
         except (OSError, aiohttp.ClientError, asyncio.IncompleteReadError, ValueError) as error:
             raise PeerFailed(f"{type(error).__name__}: {error}"[:_MAX_SHOWN]) from error
 

@@ -29,7 +29,7 @@ from penstock_runtime.serving.generation.handover.messages import (
     Unfinished,
     continuation,
 )
-from penstock_runtime.serving.generation.handover.peers import PeerFailed, Peers
+from penstock_runtime.serving.generation.handover.peers import NoPeer, PeerFailed, Peers
 from penstock_runtime.serving.generation.handover.progress import Progress
 from penstock_runtime.serving.generation.request import GenerationCall
 
@@ -77,7 +77,7 @@ class HandOver:
     ) -> "Relay":
         """Continue the choices that have `outputs` on another pod; its events go to `deliver`, `Ended` as the last."""
         self.counters.handed_over += 1
-        return Relay(self, interruption, Progress(outputs), deliver)
+        return Relay(self, interruption, Progress(outputs, self.peers.absent_seconds), deliver)
 
 
 class Relay:
@@ -112,7 +112,7 @@ class Relay:
             try:
                 end = await self._attempted()
             except PeerFailed as failure:
-                pause = self._progress.pause_seconds()
+                pause = self._pause_after(failure)
                 log.warning(
                     "hand-over failed: %s",
                     failure,
@@ -127,6 +127,15 @@ class Relay:
                 self._end(end)
                 return
         self._end(Generated(self._interruption.usage))
+
+    def _pause_after(self, failure: PeerFailed) -> float | None:
+        """Return the pause before the next attempt; None: there is none."""
+        if not isinstance(failure, NoPeer):
+            return self._progress.pause_after_failure()
+        now, deadline = self._handover.now(), self._interruption.deadline
+        if deadline is not None and now >= deadline:
+            return None
+        return self._progress.pause_without_peer(now)
 
     async def _attempted(self) -> GenerationEnd:
         """Deliver the events of one attempt; return the end of the generation.

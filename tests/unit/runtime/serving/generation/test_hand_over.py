@@ -12,7 +12,11 @@ from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.handover.body import ContinuationBody
 from penstock_runtime.protocols.openai.wire.base import read
 from penstock_runtime.serving.generation.handover import messages
-from penstock_runtime.serving.generation.handover.progress import MAX_FRUITLESS, Progress
+from penstock_runtime.serving.generation.handover.progress import (
+    MAX_FRUITLESS,
+    MAX_PAUSE_SECONDS,
+    Progress,
+)
 from penstock_runtime.serving.generation.request import GenerationCall, GrammarShape, Prompt
 
 PARAMS = SamplingParams(
@@ -39,6 +43,8 @@ CALL = GenerationCall(
     tenant="blue",
     salt="blue\0mine",
 )
+
+ABSENT_SECONDS = 40
 
 
 def continued(**changes: object) -> ContinuationBody:
@@ -112,7 +118,7 @@ def test_a_frame_of_anything_else_is_an_error() -> None:
 
 
 def test_the_next_attempt_continues_after_the_tokens_of_the_last() -> None:
-    progress = Progress({0: [8, 9], 2: []})
+    progress = Progress({0: [8, 9], 2: []}, ABSENT_SECONDS)
     assert progress.take(messages.Tokens(0, (3,), ()))
     assert progress.take(messages.Tokens(2, (4, 5), ()))
     assert progress.take(messages.Finished(2, FinishReason.LENGTH, None))
@@ -123,11 +129,21 @@ def test_the_next_attempt_continues_after_the_tokens_of_the_last() -> None:
 
 
 def test_attempts_without_a_token_are_bounded_and_a_token_allows_more() -> None:
-    progress = Progress({0: []})
-    pauses = [progress.pause_seconds() for _ in range(MAX_FRUITLESS)]
+    progress = Progress({0: []}, ABSENT_SECONDS)
+    pauses = [progress.pause_after_failure() for _ in range(MAX_FRUITLESS)]
     assert pauses[-1] is None
     known = [pause for pause in pauses if pause is not None]
     assert known == sorted(known)
     assert 10.0 < sum(known) < 30.0
     progress.take(messages.Tokens(0, (1,), ()))
-    assert progress.pause_seconds() == known[0]
+    assert progress.pause_after_failure() == known[0]
+
+
+def test_attempts_that_no_pod_accepts_are_bounded_by_time_only() -> None:
+    progress = Progress({0: []}, ABSENT_SECONDS)
+    pauses = [progress.pause_without_peer(float(now)) for now in range(ABSENT_SECONDS + 1)]
+    assert pauses[-1] is None
+    assert None not in pauses[:-1]
+    assert max(pause for pause in pauses if pause is not None) == MAX_PAUSE_SECONDS
+    progress.pause_after_failure()
+    assert progress.pause_without_peer(1e6) is not None, "a pod was there meanwhile"
