@@ -1,0 +1,162 @@
+"""`cheapest_mix`: how many replicas of each variant serve a demand at the least cost. Pure.
+
+Every variant keeps its bounds. What `minReplicas` of all variants do not serve is covered by the cheapest whole replicas
+(`cover.py`). Four rules go beyond prices:
+
+- A replica that is not running yet costs its start in addition, spread over `PAYBACK_SECONDS`. So a mix is exchanged for
+  another one only if the saving pays its starts within that time, and of equally expensive mixes the one that runs stays.
+- A variant without a price takes only what priced ones cannot serve; there, the fewest replicas are the best mix. No price is
+  ever estimated.
+- A variant that cannot meet the objective gets no more than its minimum.
+- A variant that was never measured gets one replica, as a probe, if the measured ones cannot serve the demand, or if a
+  replica of it costs less than what the mix spends above the minimums, which it might replace. The runtime measures its
+  curve while it loads, so a probe lasts one start: afterwards the variant competes like the others, and its curve is kept.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from penstock_operator.decide.variants.cover import ReplicaGroup, cheapest_cover
+
+PAYBACK_SECONDS = 3600.0
+"""Time within which the saving of another mix must pay the starts of its replicas."""
+START_SECONDS = 120.0
+"""Start of a replica whose variant has none measured."""
+ROUNDING = 1e-6
+"""Share of the demand that is not worth a replica."""
+MIN_PRICE = 1e-9
+"""Price of a replica that costs nothing, so that fewer of them are still better."""
+
+
+class VariantOffer(NamedTuple):
+    """One variant, as the mix sees it."""
+
+    name: str
+    capacity: float | None
+    """Rows a second of one replica at the objective; 0: it cannot meet it; None: not measured yet."""
+    per_hour: float | None
+    """Price of a replica-hour; None: unknown."""
+    least: int
+    """minReplicas."""
+    most: int
+    """maxReplicas."""
+    start_seconds: float = START_SECONDS
+    """From the decision for a replica until it is Ready."""
+
+
+class MixTerm(StrEnum):
+    """What set the count of a variant."""
+
+    CHEAPEST = "Cheapest"
+    COSTLIER = "Costlier"
+    MIN_REPLICAS = "MinReplicas"
+    MAX_REPLICAS = "MaxReplicas"
+    OBJECTIVE_INFEASIBLE = "ObjectiveInfeasible"
+    PRICE_UNKNOWN = "PriceUnknown"
+    UNMEASURED = "Unmeasured"
+    PROBE = "Probe"
+
+
+class MixReason(NamedTuple):
+    """Why a variant has its count."""
+
+    term: MixTerm
+    why: str
+    """A clause."""
+
+
+class Mix(NamedTuple):
+    """Replicas of each variant."""
+
+    counts: Mapping[str, int]
+    unmet: float
+    """Rows a second that no permitted mix serves; 0 if the demand is met."""
+    per_hour: float | None
+    """Price of an hour; None if the price of a replica in it is unknown."""
+    reasons: Mapping[str, MixReason]
+    """By variant."""
+
+
+def cheapest_mix(demand: float, offers: Sequence[VariantOffer], running: Mapping[str, int]) -> Mix:
+    """Return the cheapest mix for `demand` rows a second; `running` is the present desired count of each variant."""
+    counts = {offer.name: offer.least for offer in offers}
+    usable = [offer for offer in offers if offer.capacity]
+    priced = [offer for offer in usable if offer.per_hour is not None]
+    unmet = _unmet(demand, usable, counts)
+    for group in (priced, [offer for offer in usable if offer.per_hour is None]):
+        _cover(counts, unmet, group, running)
+        unmet = _unmet(demand, usable, counts)
+    above = sum((counts[offer.name] - offer.least) * (offer.per_hour or 0.0) for offer in priced)
+    for offer in offers:
+        if offer.capacity is None and _is_probed(offer, unmet, above, running):
+            counts[offer.name] = max(offer.least, min(1, offer.most))
+    reasons = {offer.name: _reason(offer, counts[offer.name], unmet) for offer in offers}
+    return Mix(counts, unmet, _per_hour(offers, counts), reasons)
+
+
+def _unmet(demand: float, usable: Iterable[VariantOffer], counts: Mapping[str, int]) -> float:
+    left = demand - sum(counts[offer.name] * (offer.capacity or 0.0) for offer in usable)
+    return left if left > ROUNDING * demand else 0.0
+
+
+def _cover(
+    counts: dict[str, int],
+    left: float,
+    group: Sequence[VariantOffer],
+    running: Mapping[str, int],
+) -> None:
+    """Add replicas of the group to `counts` for the demand that is left: those that run, and new ones at their higher price."""
+    segments, names = list[ReplicaGroup](), list[str]()
+    for offer in group:
+        room = max(offer.most - offer.least, 0)
+        kept = min(max(running.get(offer.name, 0) - offer.least, 0), room)
+        price = 1.0 if offer.per_hour is None else max(offer.per_hour, MIN_PRICE)
+        for number, each in ((kept, price), (room - kept, price * _with_start(offer))):
+            if number:
+                segments.append(ReplicaGroup(offer.capacity or 0.0, each, number))
+                names.append(offer.name)
+    for name, count in zip(names, cheapest_cover(left, segments), strict=True):
+        counts[name] += count
+
+
+def _with_start(offer: VariantOffer) -> float:
+    return 1 + max(offer.start_seconds, 1.0) / PAYBACK_SECONDS
+
+
+def _is_probed(offer: VariantOffer, unmet: float, above: float, running: Mapping[str, int]) -> bool:
+    """Return whether a replica of an unmeasured variant is worth its start; `above` is the cost above the minimums."""
+    if unmet:
+        return True
+    if offer.per_hour is None:
+        return False
+    return offer.per_hour * (1 if running.get(offer.name) else _with_start(offer)) < above
+
+
+def _per_hour(offers: Sequence[VariantOffer], counts: Mapping[str, int]) -> float | None:
+    used = [offer for offer in offers if counts[offer.name]]
+    prices = [counts[offer.name] * offer.per_hour for offer in used if offer.per_hour is not None]
+    return sum(prices) if len(prices) == len(used) else None
+
+
+def _reason(offer: VariantOffer, count: int, unmet: float) -> MixReason:
+    if offer.capacity is None:
+        if count > offer.least:
+            return MixReason(MixTerm.PROBE, "1 replica measures its capacity at the objective")
+        return MixReason(MixTerm.UNMEASURED, "its capacity at the objective is not measured yet")
+    if not offer.capacity:
+        why = "no batch is short enough for the objective"
+        return MixReason(MixTerm.OBJECTIVE_INFEASIBLE, why)
+    served = f"a replica serves {offer.capacity:.1f} rows/s at the objective"
+    if offer.per_hour is None:
+        why = f"{served} at an unknown price: it serves what priced variants cannot"
+        return MixReason(MixTerm.PRICE_UNKNOWN, why)
+    why = f"{served} at {_price(offer.per_hour / offer.capacity / 3.6)} per 1,000 rows"
+    if count > offer.least:
+        full = count >= offer.most and unmet > 0
+        return MixReason(MixTerm.MAX_REPLICAS if full else MixTerm.CHEAPEST, why)
+    return MixReason(MixTerm.MIN_REPLICAS if count else MixTerm.COSTLIER, why)
+
+
+def _price(value: float) -> str:
+    return f"{value:.4g}"
