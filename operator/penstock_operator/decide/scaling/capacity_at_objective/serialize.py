@@ -1,40 +1,27 @@
-"""The checkpoint of CapacityAtObjective as bounded JSON data: serialization and validation. Pure.
+"""The checkpoint of CapacityAtObjective as bounded JSON data. Pure.
 
 Stored: start-up times, the forecaster's parameters, the price of late requests, the shape of the traffic, and the service
 curves of the serving revision. Not stored: windows (full after 20 s) and holds (they restart: down only after a whole
-one). Everyone with write access to ConfigMaps in the pool's namespace can edit it, so that every number is validated, and the
+one). Everyone with write access to ConfigMaps in the pool's namespace can edit it, so that every number has a range, and the
 bounds on replicas apply whatever it contains.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
+
+from penstock_operator.decide.scaling.capacity_at_objective.capacity import startup, step_sums
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
     BatchCurves,
     PodCurve,
     add_sums,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
-    MAX_SECONDS,
-    MAX_STARTS,
-    MIN_SECONDS,
-    Startup,
-)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
     PodSteps,
     StepCurves,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
-    NO_ANSWERS,
-    AnswerSums,
-    StepSums,
-    add_answers,
-    add_steps,
-    parse_steps,
-)
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
-    Forecaster,
-)
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     MAX_ERRORS,
     ForecastError,
@@ -48,7 +35,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple, sums_of
-from penstock_operator.observed import is_measured, measured
+from penstock_operator.observed import MEASURED_MAX
 
 MAX_CHECKPOINT_AGE_SECONDS = 6 * 3600.0
 """Maximum age of a usable checkpoint."""
@@ -56,196 +43,179 @@ LEVEL_SECONDS = 600.0
 """Maximum age of the stored demand; the other parameters are valid for longer."""
 MAX_SAVED_ERRORS = 60
 MAX_SHAPE = 100.0
-Data = Mapping[str, Any]
+DIGITS, SUM_DIGITS = 4, 10
+"""Significant digits of a number, and of a sum of steps, whose differences matter."""
+
+Seconds = Annotated[float, Meta(ge=startup.MIN_SECONDS, le=startup.MAX_SECONDS)]
+Amount = Annotated[float, Meta(ge=0, le=MEASURED_MAX)]
+Sum = Annotated[float, Meta(ge=0, le=1e36)]
+Change = Annotated[float, Meta(ge=-1e36, le=1e36)]
+
+
+class Traffic(Struct, rename="camel"):
+    """What a checkpoint stores of starts, demand and lateness."""
+
+    starts: Annotated[list[Seconds], Meta(max_length=startup.MAX_STARTS)] = []
+    level: Amount | None = None
+    mean: Amount | None = None
+    trend: Change = 0.0
+    departed: Sum = 0.0
+    stayed: Change = 0.0
+    judgements: Amount = 0.0
+    noise: Sum | None = None
+    misses: Annotated[list[tuple[Change, Change]], Meta(max_length=MAX_ERRORS)] = []
+    """(expected, by) of forecast errors."""
+    judged: int = 0
+    """Number of forecast errors, of which `misses` is a part."""
+    price: Amount = INITIAL_PRICE
+    imbalance: Amount = 1.0
+    dispersion: Amount = 1.0
+    unevenness: Amount = 0.0
+
+
+class Batches(Struct, rename="camel"):
+    """What it stores of the batches of the revision of most pods."""
+
+    revision: str | None = None
+    largest_rows: Amount = 0.0
+    curve: dict[str, Sum] = {}
+    curve_by_size: list[Sum] = []
+
+
+class Steps(Struct, rename="camel"):
+    """What it stores of the steps of the revision of most pods that generate text."""
+
+    steps_revision: str | None = None
+    most_rows: Amount = 0.0
+    steps: list[Sum] = []
+    answers: list[Sum] = []
+
+
+Fields = TypeVar("Fields", bound=Struct)
 
 
 def to_checkpoint(state: CapacityState) -> dict[str, Any]:
     """Return the state as JSON data, at most about 2 KiB; empty if nothing has been learned yet."""
-    forecaster = state.forecaster
-    revision, curve = _main_curve(state.curves)
-    known = curve is not None or bool(state.step_curves.pods)
-    if forecaster.time is None and not known and not state.startup.finished:
+    revision, curves = state.curves.of_main_revision()
+    steps_revision, pods = state.step_curves.of_main_revision()
+    if state.forecaster.time is None and not curves and not pods and not state.startup.finished:
         return {}
-    errors = forecaster.errors.latest
+    data: dict[str, Any] = to_builtins(_traffic(state))
+    if curves:
+        sums = add_sums(curve.data for curve in curves)
+        largest = _short(max(curve.largest for curve in curves))
+        curve = {name: _short(getattr(sums, name)) for name in SUMS}
+        by_size = [_short(value) for value in sums.by_size]
+        data |= to_builtins(Batches(revision, largest, curve, by_size))
+    if pods:
+        most = round(max(pod.largest for pod in pods), 1)
+        known = step_sums.add_steps((pod.known, 1.0) for pod in pods)
+        answers = step_sums.add_answers((pod.answers, 1.0) for pod in pods)
+        rounded = ([_short(value, SUM_DIGITS) for value in sums] for sums in (known, answers))
+        data |= to_builtins(Steps(steps_revision, most, *rounded))
+    return data
+
+
+def _traffic(state: CapacityState) -> Traffic:
+    forecaster, errors = state.forecaster, state.forecaster.errors.latest
     step = max(len(errors) // MAX_SAVED_ERRORS, 1)
-    data: dict[str, Any] = {
-        "starts": [round(seconds, 1) for seconds in state.startup.finished],
-        "level": _short(forecaster.level),
-        "trend": _short(forecaster.trend),
-        "mean": _short(forecaster.mean),
-        "departed": _short(forecaster.departed),
-        "stayed": _short(forecaster.stayed),
-        "judgements": _short(forecaster.judgements),
-        "noise": None if forecaster.noise is None else _short(forecaster.noise),
-        "misses": [[_short(error.expected), _short(error.by)] for error in errors[::step]],
-        "judged": len(errors),
-        "price": round(state.lateness.lateness_price, 2),
-        "imbalance": _short(state.imbalance),
-        "dispersion": _short(state.dispersion),
-        "unevenness": _short(state.unevenness),
-    }
-    if curve is not None:
-        data |= {"revision": revision, "largestRows": _short(curve.largest)}
-        data["curve"] = {name: _short(getattr(curve.data, name)) for name in SUMS}
-        data["curveBySize"] = [_short(value) for value in curve.data.by_size]
-    return data | steps_to_checkpoint(state.step_curves)
+    return Traffic(
+        starts=[round(seconds, 1) for seconds in state.startup.finished],
+        level=_short(min(forecaster.level, MEASURED_MAX)),
+        mean=_short(min(forecaster.mean, MEASURED_MAX)),
+        trend=_short(forecaster.trend),
+        departed=_short(forecaster.departed),
+        stayed=_short(forecaster.stayed),
+        judgements=_short(forecaster.judgements),
+        noise=None if forecaster.noise is None else _short(forecaster.noise),
+        misses=[(_short(error.expected), _short(error.by)) for error in errors[::step]],
+        judged=len(errors),
+        price=round(state.lateness.lateness_price, 2),
+        imbalance=_short(state.imbalance),
+        dispersion=_short(state.dispersion),
+        unevenness=_short(state.unevenness),
+    )
+
+
+def _short(value: float, digits: int = DIGITS) -> float:
+    """Round to so many significant digits."""
+    return float(f"{value:.{digits}g}")
 
 
 def from_checkpoint(
-    initial: CapacityState, data: Data, written: float, now: float
+    initial: CapacityState, data: Mapping[str, Any], written: float, now: float
 ) -> CapacityState:
-    """Return `initial` with the valid parts of `data`, which was stored at `written` (Unix seconds)."""
+    """Return `initial` with what `data` stores since `written` (Unix seconds), unless it is too old."""
     if not 0 <= now - written <= MAX_CHECKPOINT_AGE_SECONDS:
         return initial
-    price = _number(data.get("price"), MIN_PRICE, MAX_PRICE)
+    traffic = _valid(Traffic, data)
     return initial._replace(
-        startup=Startup(
-            finished=tuple(_numbers(data.get("starts"), MIN_SECONDS, MAX_SECONDS)[-MAX_STARTS:])
-        ),
-        forecaster=_forecaster(data, written, now),
-        lateness=Lateness(lateness_price=INITIAL_PRICE if price is None else price),
-        curves=_curves(data, written),
-        step_curves=steps_from_checkpoint(data, written),
-        imbalance=_shape(data.get("imbalance"), 1.0),
-        dispersion=_shape(data.get("dispersion"), 1.0),
-        unevenness=_shape(data.get("unevenness"), 0.0),
+        startup=startup.Startup(finished=tuple(traffic.starts)),
+        forecaster=_forecaster(traffic, written, now),
+        lateness=Lateness(min(max(traffic.price, MIN_PRICE), MAX_PRICE)),
+        curves=_batch_curves(_valid(Batches, data), written),
+        step_curves=_step_curves(_valid(Steps, data), written),
+        imbalance=min(max(traffic.imbalance, 1.0), MAX_SHAPE),
+        dispersion=min(max(traffic.dispersion, 1.0), MAX_SHAPE),
+        unevenness=min(traffic.unevenness, MAX_SHAPE),
         measured=now,
     )
 
 
-def _main_curve(curves: BatchCurves) -> tuple[str | None, PodCurve | None]:
-    """Return the revision of most pods and its curve, summed over the pods."""
-    revision, pods = curves.of_main_revision()
-    if not pods:
-        return None, None
-    whole = pods[0]._replace(data=add_sums(pod.data for pod in pods))
-    return revision, whole._replace(largest=max(pod.largest for pod in pods))
+def _valid(kind: type[Fields], data: Mapping[str, Any]) -> Fields:
+    """Return these fields of the data; their initial values if any is out of its range."""
+    try:
+        return convert(data, kind)
+    except ValidationError:
+        return kind()
 
 
-def _forecaster(data: Data, written: float, now: float) -> Forecaster:
-    forecaster = Forecaster(errors=ForecastErrors.of(_misses(data.get("misses"))))
-    level = measured(_number(data.get("level"), 0.0, 1e12))
+def _forecaster(stored: Traffic, written: float, now: float) -> Forecaster:
+    errors = ForecastErrors.of(ForecastError(*pair) for pair in stored.misses)
+    level = stored.level
     if level is None or now - written > LEVEL_SECONDS:
-        return forecaster
-    mean = _number(data.get("mean"), 0.0, 1e12)
-    return _with_persistence(forecaster, data)._replace(
+        return Forecaster(errors=errors)
+    return Forecaster(
         time=written,
         begun=written - LEVEL_SECONDS,
         level=level,
-        mean=level if mean is None else mean,
-        trend=_number(data.get("trend"), -level, level) or 0.0,
-        noise=_number(data.get("noise"), 0.0, 1e15),
+        mean=level if stored.mean is None else stored.mean,
+        trend=min(max(stored.trend, -level), level),
+        noise=stored.noise,
+        departed=stored.departed,
+        stayed=stored.stayed,
+        judgements=stored.judgements,
+        errors=errors,
     )
 
 
-def _misses(values: Any) -> list[ForecastError]:
-    """Return the valid pairs of numbers in unvalidated data."""
-    listed = values[-MAX_ERRORS:] if isinstance(values, list) else []
-    pairs = [_numbers(value, -1e12, 1e12) for value in listed]
-    return [ForecastError(*pair) for pair in pairs if len(pair) == 2]
-
-
-def _with_persistence(forecaster: Forecaster, data: Data) -> Forecaster:
-    """Return the forecaster with the three sums of its persistence, which are valid only together."""
-    departed = _number(data.get("departed"), 0.0, 1e27)
-    stayed = _number(data.get("stayed"), -1e27, 1e27)
-    judgements = _number(data.get("judgements"), 0.0, MAX_ERRORS)
-    if departed is None or stayed is None or judgements is None:
-        return forecaster
-    return forecaster._replace(departed=departed, stayed=stayed, judgements=judgements)
-
-
-def _curves(data: Data, written: float) -> BatchCurves:
+def _batch_curves(stored: Batches, written: float) -> BatchCurves:
     """Return the curve as that of a deleted pod, which counts while pods of its revision live."""
-    revision, sums = data.get("revision"), data.get("curve")
-    largest = _number(data.get("largestRows"), 0.0, 1e6)
-    if not isinstance(revision, str | None) or not isinstance(sums, Mapping) or largest is None:
+    if stored.curve.keys() != set(SUMS) or not stored.curve["batches"]:
         return BatchCurves()
-    known = {name: _number(sums.get(name), 0.0, 1e15) for name in SUMS}
-    if any(value is None for value in known.values()) or not known["batches"]:
-        return BatchCurves()
-    listed = data.get("curveBySize")
-    sizes = tuple(_numbers(listed, 0.0, 1e15))
-    by_size = sizes if isinstance(listed, list) and len(sizes) == len(listed) else ()
-    whole = sums_of((known[name] or 0.0 for name in SUMS), by_size)
-    stored = PodCurve(revision, CurveSumsTuple(), written, CurveSumsTuple(), whole, largest)
-    return BatchCurves(gone={revision: stored})
+    data = sums_of((stored.curve[name] for name in SUMS), tuple(stored.curve_by_size))
+    empty = CurveSumsTuple()
+    known = PodCurve(stored.revision, empty, written, empty, data, stored.largest_rows)
+    return BatchCurves(gone={known.revision: known})
 
 
-def _shape(value: Any, least: float) -> float:
-    number = _number(value, least, MAX_SHAPE)
-    return least if number is None else number
-
-
-def _numbers(values: Any, least: float, most: float) -> list[float]:
-    listed = values[:MAX_ERRORS] if isinstance(values, list) else []
-    return [number for value in listed if (number := _number(value, least, most)) is not None]
-
-
-def _number(value: Any, least: float, most: float) -> float | None:
-    """Return a number within its range; None for anything else, including NaN."""
-    usable = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if usable and least <= value <= most else None
-
-
-def _short(value: float) -> float:
-    """Round to four significant digits."""
-    return float(f"{value:.4g}")
-
-
-MAX_STEP_ROWS = 1e6
-SUM_DIGITS = 10
-"""Significant digits of sums, whose differences matter."""
-
-
-def steps_to_checkpoint(step_curves: StepCurves) -> dict[str, Any]:
-    """Return the step sums of the revision of most pods; empty if no pod generates text."""
-    revision, pods = step_curves.of_main_revision()
-    if not pods:
-        return {}
-    return {
-        "stepsRevision": revision,
-        "steps": _rounded_sums(add_steps((pod.known, 1.0) for pod in pods)),
-        "answers": _rounded_sums(add_answers((pod.answers, 1.0) for pod in pods)),
-        "mostRows": round(max(pod.largest for pod in pods), 1),
-    }
-
-
-def steps_from_checkpoint(data: Mapping[str, Any], written: float) -> StepCurves:
-    """Return the step sums as those of a deleted pod, which count while pods of its revision live; `data` is validated."""
-    revision, steps = (
-        data.get("stepsRevision"),
-        _measurements(data.get("steps"), len(StepSums._fields)),
+def _step_curves(stored: Steps, written: float) -> StepCurves:
+    """Return the steps as those of a deleted pod, as the curve."""
+    steps, answers = (
+        step_sums.parse_steps(stored.steps),
+        step_sums.parse_answers(stored.answers),
     )
-    answers = _measurements(data.get("answers"), len(NO_ANSWERS))
-    largest = _measurements([data.get("mostRows")], 1)
-    sums = parse_steps(steps)
-    if not isinstance(revision, str | None) or sums is None or not answers or not largest:
+    if steps is None or answers is None:
         return StepCurves()
-    stored = PodSteps(
-        revision=revision,
+    known = PodSteps(
+        revision=stored.steps_revision,
         epoch=0,
-        last=StepSums(),
+        last=step_sums.NO_STEPS,
         ended=0.0,
         time=written,
-        prior=StepSums(),
-        data=sums,
-        answers=AnswerSums(*answers),
-        largest=min(largest[0], MAX_STEP_ROWS),
+        prior=step_sums.NO_STEPS,
+        data=steps,
+        answers=answers,
+        largest=stored.most_rows,
     )
-    return StepCurves(gone={revision: stored})
-
-
-def _rounded_sums(values: tuple[float, ...]) -> list[float]:
-    return [float(f"{value:.{SUM_DIGITS}g}") for value in values]
-
-
-def _measurements(values: Any, count: int) -> tuple[float, ...] | None:
-    """Return `count` measurements; None for anything else, including NaN."""
-    if not isinstance(values, list) or len(values) != count:
-        return None
-    sound = all(
-        isinstance(value, int | float) and not isinstance(value, bool) and is_measured(value)
-        for value in values
-    )
-    return tuple(map(float, values)) if sound else None
+    return StepCurves(gone={known.revision: known})

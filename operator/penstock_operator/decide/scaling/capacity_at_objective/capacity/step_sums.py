@@ -52,11 +52,18 @@ class AnswerSums(NamedTuple):
 NO_STEPS, NO_ANSWERS = StepSums(), AnswerSums()
 
 
-def parse_steps(values: Sequence[float] | None) -> StepSums | None:
+def parse_steps(values: Sequence[float]) -> StepSums | None:
     """Return a pod's step sums; None if they are invalid: too few, negative, NaN or out of range."""
-    if values is None or len(values) != len(NO_STEPS):
-        return None
-    return StepSums(*values) if all(map(is_measured, values)) else None
+    return StepSums(*values) if _are_sums(values, len(NO_STEPS)) else None
+
+
+def parse_answers(values: Sequence[float]) -> AnswerSums | None:
+    """Return stored answer sums; None if they are invalid."""
+    return AnswerSums(*values) if _are_sums(values, len(NO_ANSWERS)) else None
+
+
+def _are_sums(values: Sequence[float], width: int) -> bool:
+    return len(values) == width and all(map(is_measured, values))
 
 
 def weighted(parts: Iterable[tuple[Sequence[float], float]], width: int) -> list[float]:

@@ -34,6 +34,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_f
     fit as fit_step_times,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import solve
+from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.polyline import Knot, polyline
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
@@ -238,8 +239,9 @@ def test_what_pods_teach_is_finite_whatever_their_counters_do(
     ):
         if curve_model is not None:
             bears_questions(curve_model, 7)
-    data = serialize.steps_to_checkpoint(learnt)
-    for past in serialize.steps_from_checkpoint(data, 0.0).gone.values():
+    initial = CapacityAtObjective().initial(0.0)
+    data = serialize.to_checkpoint(initial._replace(step_curves=learnt))
+    for past in serialize.from_checkpoint(initial, data, 0.0, 0.0).step_curves.gone.values():
         assert sound(*past.data, *past.answers, past.largest)
         assert list(past.data) == data["steps"]
 
