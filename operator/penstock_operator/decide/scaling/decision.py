@@ -4,7 +4,6 @@ The modes apply to every law alike, because they are implemented only here and i
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from penstock_api.conditions import Condition
@@ -35,6 +34,7 @@ from penstock_operator.decide.scaling.zero import (
     Activity,
     is_routed,
     may_be_at_zero,
+    never_at_zero,
     observe_activity,
     zero_step,
 )
@@ -264,7 +264,7 @@ def law_input(
         newest[sample.uid] = sample
     return LawInput(
         # no law decides between none and one: `zero.py` does
-        settings=replace(effective.law, min_replicas=max(effective.law.min_replicas, 1)),
+        settings=never_at_zero(effective).law,
         signals=view.signals,
         pods=tuple(_pod(pod, view, newest.get(pod.uid), published) for pod in view.pods),
         replicas=replicas,

@@ -36,8 +36,9 @@ def may_be_at_zero(spec: EffectiveSpec) -> bool:
 
 def never_at_zero(spec: EffectiveSpec) -> EffectiveSpec:
     """Return the spec of a pool for which nothing holds requests, as without a gateway."""
-    least = max(spec.law.min_replicas, 1)
-    return replace(spec, law=replace(spec.law, min_replicas=least))
+    if spec.law.min_replicas >= 1:
+        return spec
+    return replace(spec, law=replace(spec.law, min_replicas=1))
 
 
 def observe_activity(

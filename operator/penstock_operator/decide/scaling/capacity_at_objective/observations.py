@@ -1,7 +1,7 @@
 """Measurements and models at one tick, from the pool's samples, curves and starts. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ from penstock_operator.decide.scaling.signals.aggregates import (
     service,
 )
 from penstock_operator.decide.scaling.signals.offered_rows import offered_rows
-from penstock_operator.decide.scaling.signals.windows import Window, store_time
+from penstock_operator.decide.scaling.signals.windows import recent_windows, store_time
 from penstock_operator.observed import SignalSource
 
 LateSharesByPods = Callable[[float], LateShares]
@@ -46,7 +46,6 @@ class Tick(NamedTuple):
 
     observed: LawInput
     now: float
-    windows: Mapping[str, Window]
     demand: MeasuredDemand
     load: PoolDemand
     settled: MeasuredService
@@ -63,6 +62,7 @@ def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
     revision = _revision(observed.pods)
     steps = state.step_curves.of_revision(revision)
     windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
+    seen = recent_windows(observed.pods, windows, state.windows.gone, store_now)
     settled = now if state.settled_since is None else state.settled_since
     rows = offered_rows(observed.offered, windows.values())
     late = observed.settings.late
@@ -70,17 +70,9 @@ def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
     return Tick(
         observed=observed,
         now=now,
-        windows=windows,
-        demand=demand_at_gateway(
-            demand(observed.pods, windows, state.windows.gone, store_now), rows
-        ),
-        load=at_gateway(
-            load(observed.pods, windows, state.windows.gone, store_now, float(observed.cap or 1)),
-            rows,
-        ),
-        settled=service(
-            observed.pods, windows, store_now, since=store_now - (now - settled), beyond=beyond
-        ),
+        demand=demand_at_gateway(demand(seen), rows),
+        load=at_gateway(load(seen, float(observed.cap or 1)), rows),
+        settled=service(seen, since=store_now - (now - settled), beyond=beyond),
         model=decode_capacity(steps, beyond)
         if steps
         else model(state.curves.of_revision(revision), beyond),

@@ -1,9 +1,8 @@
 """Demand and service of a pool, aggregated over the windows of its pods. Pure. None is absent, which is not zero."""
 
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock_operator.decide.scaling.law import DemandSource, LawPod
+from penstock_operator.decide.scaling.law import DemandSource
 from penstock_operator.decide.scaling.signals.counters import (
     CurveSumsTuple,
     buckets,
@@ -16,9 +15,9 @@ from penstock_operator.decide.scaling.signals.counters import (
 from penstock_operator.decide.scaling.signals.offered_rows import OfferedRows, is_all
 from penstock_operator.decide.scaling.signals.service_curve import batch_tail_seconds
 from penstock_operator.decide.scaling.signals.windows import (
+    RecentWindows,
     Window,
     full_window,
-    lost_rates,
     sample_age,
 )
 from penstock_operator.decide.spec.objectives import LATE_SHARE
@@ -89,18 +88,9 @@ class MeasuredService(NamedTuple):
     """99th percentile of batch time, for the status."""
 
 
-def demand(
-    pods: Sequence[LawPod],
-    windows: Mapping[str, Window],
-    gone: Mapping[str, Window],
-    store_now: float,
-) -> MeasuredDemand:
-    """Return the pool's demand; `store_now` is the present time by the clock of the samples, `gone` are windows of just deleted pods."""
-    ready_since = {pod.uid: pod.ready_since for pod in pods if pod.ready and not pod.terminating}
-    ready = list(ready_since)
-    fresh = {
-        uid: window for uid, window in windows.items() if sample_age(window, store_now) is not None
-    }
+def demand(seen: RecentWindows) -> MeasuredDemand:
+    """Return the pool's demand."""
+    ready, fresh = seen.ready, seen.fresh
     waiting = {
         uid: value
         for uid in ready
@@ -108,25 +98,24 @@ def demand(
     }
     rates = {
         uid: rate
-        for uid, window in fresh.items()
-        if (rate := per_second(full_window(window), "rows_received")) is not None
+        for uid, window in seen.full.items()
+        if (rate := per_second(window, "rows_received")) is not None
     }
-    past = lost_rates(windows, gone, ready, rates, store_now)
-    age = max((sample_age(fresh[uid], store_now) or 0.0 for uid in waiting), default=None)
-    sampled_at = store_now - (age or 0.0)
+    age = max((sample_age(fresh[uid], seen.time) or 0.0 for uid in waiting), default=None)
+    sampled_at = seen.time - (age or 0.0)
     return MeasuredDemand(
         ready=len(ready),
         sampled=len(waiting),
         silent=sum(
-            uid not in waiting and (since is None or since <= sampled_at)
-            for uid, since in ready_since.items()
+            uid not in waiting and (pod.ready_since is None or pod.ready_since <= sampled_at)
+            for uid, pod in ready.items()
         ),
         unmeasured=sum(uid not in rates for uid in ready),
         waiting=sum(waiting.values()) if waiting else None,
         mean_waiting=sum(mean(fresh[uid], "waiting") or 0.0 for uid in waiting)
         if waiting
         else None,
-        rows_per_second=sum(rates.values()) + sum(past) if rates else None,
+        rows_per_second=sum(rates.values()) + sum(seen.past) if rates else None,
         age_seconds=age,
     )
 
@@ -139,25 +128,13 @@ def demand_at_gateway(demand: MeasuredDemand, rows: OfferedRows | None) -> Measu
     return demand._replace(rows_per_second=rows.window, source=DemandSource.GATEWAY)
 
 
-def service(
-    pods: Sequence[LawPod],
-    windows: Mapping[str, Window],
-    store_now: float,
-    since: float,
-    beyond: float = LATE_SHARE,
-) -> MeasuredService:
+def service(seen: RecentWindows, since: float, beyond: float = LATE_SHARE) -> MeasuredService:
     """Return the service of Ready pods since `since` (by the samples' clock), from full windows only.
 
     `beyond` is the share of batches above `batch_tail_seconds`.
     """
-    used = [
-        window
-        for pod in pods
-        if pod.ready
-        and not pod.terminating
-        and sample_age(pod_window := windows.get(pod.uid, ()), store_now) is not None
-        and (window := full_window(pod_window, since))
-    ]
+    fresh = (seen.fresh.get(uid, ()) for uid in seen.ready)
+    used = [whole for window in fresh if (whole := full_window(window, since))]
     grown = total(growth(window) for window in used)
     sums, durations = curve_sums(grown), buckets(grown)
     p99 = batch_tail_seconds(durations, sums)

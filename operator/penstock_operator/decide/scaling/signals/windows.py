@@ -81,18 +81,38 @@ def _gone(
     }
 
 
-def lost_rates(
+class RecentWindows(NamedTuple):
+    """The windows that a tick measures demand and service by."""
+
+    ready: Mapping[str, LawPod]
+    """Ready pods that are not terminating, by UID."""
+    fresh: Mapping[str, Window]
+    """Windows of all pods with a recent sample, by UID."""
+    full: Mapping[str, Window]
+    """Those of them with enough samples for a rate."""
+    past: Sequence[float]
+    """Rates, in rows a second, that deleted or silent pods still add."""
+    time: float
+    """The present time by the clock of the samples."""
+
+
+def recent_windows(
+    pods: Iterable[LawPod],
     windows: Mapping[str, Window],
     gone: Mapping[str, Window],
-    serving: Container[str],
-    measured: Container[str],
     store_now: float,
-) -> list[float]:
-    """Return the rates, in rows a second, that deleted or silent pods still add to the present windows, unless `measured` again."""
-    silent = {uid: window for uid, window in windows.items() if uid not in serving}
-    lost = {**silent, **gone}
-    rates = (_past_rate(window, store_now) for uid, window in lost.items() if uid not in measured)
-    return [rate for rate in rates if rate is not None]
+) -> RecentWindows:
+    """Return the windows that count at `store_now`; `gone` are windows of just deleted pods."""
+    ready = {pod.uid: pod for pod in pods if pod.ready}
+    fresh = {
+        uid: window for uid, window in windows.items() if sample_age(window, store_now) is not None
+    }
+    full = {uid: whole for uid, window in fresh.items() if (whole := full_window(window))}
+    silent = {uid: window for uid, window in windows.items() if uid not in ready}
+    lost = [window for uid, window in {**silent, **gone}.items() if uid not in full]
+    past = [rate for window in lost if (rate := _past_rate(window, store_now)) is not None]
+    staying = {uid: pod for uid, pod in ready.items() if not pod.terminating}
+    return RecentWindows(staying, fresh, full, past, store_now)
 
 
 def _past_rate(window: Window, store_now: float) -> float | None:

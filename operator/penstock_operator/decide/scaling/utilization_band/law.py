@@ -34,6 +34,7 @@ from penstock_operator.decide.scaling.signals.windows import (
     Windows,
     advance_windows,
     has_new_samples,
+    recent_windows,
     store_time,
 )
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
@@ -128,18 +129,16 @@ def noted(state: BandState, observed: LawInput, now: float) -> BandState:
 
 def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
     store_now = store_time(observed.signals, now)
-    seen = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
+    windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
+    seen = recent_windows(observed.pods, windows, state.windows.gone, store_now)
     since = store_now - (now - (now if state.settled_since is None else state.settled_since))
     beyond = observed.settings.late.request
     return _Tick(
         observed=observed,
         now=now,
-        demand=demand_at_gateway(
-            demand(observed.pods, seen, state.windows.gone, store_now),
-            offered_rows(observed.offered, seen.values()),
-        ),
-        service=service(observed.pods, seen, store_now, since=0.0, beyond=beyond),
-        settled=service(observed.pods, seen, store_now, since=since, beyond=beyond),
+        demand=demand_at_gateway(demand(seen), offered_rows(observed.offered, windows.values())),
+        service=service(seen, since=0.0, beyond=beyond),
+        settled=service(seen, since=since, beyond=beyond),
         available=False,
     )
 

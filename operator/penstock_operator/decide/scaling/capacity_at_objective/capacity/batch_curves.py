@@ -192,25 +192,15 @@ def _merged(earlier: PodCurve, other: PodCurve) -> PodCurve:
 
 
 def _combine(parts: Iterable[tuple[CurveSumsTuple, float]]) -> CurveSumsTuple:
-    """Return the weighted sum. It is written out because it is the innermost loop of every tick of every pool."""
-    batches = rows = squares = seconds = joint = time_squares = 0.0
-    sizes: list[float] = []
-    for (_, n, b, bb, t, bt, tt, by_size), weight in parts:
-        batches += weight * n
-        rows += weight * b
-        squares += weight * bb
-        seconds += weight * t
-        joint += weight * bt
-        time_squares += weight * tt
-        if by_size or sizes:
-            sizes = [weight * new + old for new, old in zip_longest(by_size, sizes, fillvalue=0.0)]
-    return CurveSumsTuple(
-        0,
-        batches if batches > 0 else 0.0,
-        rows if rows > 0 else 0.0,
-        squares if squares > 0 else 0.0,
-        seconds if seconds > 0 else 0.0,
-        joint if joint > 0 else 0.0,
-        time_squares if time_squares > 0 else 0.0,
-        tuple([value if value > 0 else 0.0 for value in sizes]),
-    )
+    """Return the weighted sum, with elements of at least 0: the innermost loop of every tick of every pool."""
+    total: list[float] = []
+    for sums, weight in parts:
+        flat = (*sums[1:-1], *sums.by_size)
+        if len(flat) == len(total):
+            total = [old + weight * new for old, new in zip(total, flat, strict=True)]
+        else:
+            both = zip_longest(total, flat, fillvalue=0.0)
+            total = [old + weight * new for old, new in both]
+    total = [value if value > 0 else 0.0 for value in total]
+    width = len(SUMS)
+    return sums_of(total[:width], tuple(total[width:])) if total else CurveSumsTuple()

@@ -94,9 +94,7 @@ def _fell(known: PodSteps, epoch: int, sums: StepSums) -> bool:
 
 def _met(point: Point, sums: StepSums, epoch: int, pod: LawPod) -> PodSteps:
     generation = point.generation
-    warm_up = (
-        parse_steps(generation.warm_up or ()) if generation is not None else None
-    ) or NO_STEPS
+    warm_up = (parse_steps(generation.warm_up) if generation is not None else None) or NO_STEPS
     prior = add_steps(
         [(steps, min(1.0, PRIOR_BATCHES / max(steps.n, 1.0))) for steps in (warm_up, sums)]
     )

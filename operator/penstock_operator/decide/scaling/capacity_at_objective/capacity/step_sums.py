@@ -5,7 +5,7 @@ The 15 step sums are the products of x = (1, p, d, k, t), row by row of the uppe
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from penstock_operator.observed import is_measured
 
@@ -52,7 +52,7 @@ class AnswerSums(NamedTuple):
 NO_STEPS, NO_ANSWERS = StepSums(), AnswerSums()
 
 
-def parse_steps(values: Sequence[float]) -> StepSums | None:
+def parse_steps(values: Sequence[float] | None) -> StepSums | None:
     """Return a pod's step sums; None if they are invalid: too few, negative, NaN or out of range."""
     return StepSums(*values) if _are_sums(values, len(NO_STEPS)) else None
 
@@ -62,8 +62,8 @@ def parse_answers(values: Sequence[float]) -> AnswerSums | None:
     return AnswerSums(*values) if _are_sums(values, len(NO_ANSWERS)) else None
 
 
-def _are_sums(values: Sequence[float], width: int) -> bool:
-    return len(values) == width and all(map(is_measured, values))
+def _are_sums(values: Sequence[float] | None, width: int) -> TypeGuard[Sequence[float]]:
+    return values is not None and len(values) == width and all(map(is_measured, values))
 
 
 def weighted(parts: Iterable[tuple[Sequence[float], float]], width: int) -> list[float]:

@@ -1,19 +1,17 @@
 """Demand of the pool, counted before admission, over windows of several lengths. Pure. None is absent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
-from penstock_operator.decide.scaling.law import DemandSource, LawPod
+from penstock_operator.decide.scaling.law import DemandSource
 from penstock_operator.decide.scaling.signals.counters import Point, per_second
 from penstock_operator.decide.scaling.signals.offered_rows import OfferedRows, grown, is_all
 from penstock_operator.decide.scaling.signals.windows import (
     WINDOW_SCRAPES,
+    RecentWindows,
     Window,
-    full_window,
-    lost_rates,
-    sample_age,
 )
 
 RECENT_SECONDS = 15.0
@@ -47,29 +45,15 @@ class PoolDemand(NamedTuple):
     """Where `recent` and `newest` were counted."""
 
 
-def load(
-    pods: Sequence[LawPod],
-    windows: Mapping[str, Window],
-    gone: Mapping[str, Window],
-    store_now: float,
-    slack_rows: float,
-) -> PoolDemand:
+def load(seen: RecentWindows, slack_rows: float) -> PoolDemand:
     """Return the demand from all pods with recent windows and from just deleted ones.
 
     `slack_rows` per pod may be received and not yet admitted between two reads of the counters.
     """
-    fresh = {
-        uid: window for uid, window in windows.items() if sample_age(window, store_now) is not None
-    }
-    ready = [
-        fresh[pod.uid] for pod in pods if pod.ready and not pod.terminating and pod.uid in fresh
-    ]
-    whole = {uid: window for uid, recent in fresh.items() if (window := full_window(recent))}
-    full = list(whole.values())
-    serving = {pod.uid for pod in pods if pod.ready}
-    past = lost_rates(windows, gone, serving, whole, store_now)
+    full, past = list(seen.full.values()), seen.past
+    ready = [seen.fresh[uid] for uid in seen.ready if uid in seen.fresh]
     dispersion = _dispersion(ready)
-    ready_whole = [window for window in ready if full_window(window)]
+    ready_whole = [seen.full[uid] for uid in seen.ready if uid in seen.full]
     recents = [tail(window, RECENT_SECONDS) for window in full]
     return PoolDemand(
         recent=_total([_clamped(window, slack_rows) for window in recents], past),

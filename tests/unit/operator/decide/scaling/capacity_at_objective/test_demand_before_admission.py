@@ -11,7 +11,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.load import (
 from penstock_operator.decide.scaling.law import DemandSource, LawPod
 from penstock_operator.decide.scaling.signals.counters import point
 from penstock_operator.decide.scaling.signals.offered_rows import offered_rows
-from penstock_operator.decide.scaling.signals.windows import Window
+from penstock_operator.decide.scaling.signals.windows import Window, recent_windows
 from penstock_operator.observed import OfferedDemand, PodSample
 
 
@@ -43,7 +43,8 @@ def seen(
     offered: OfferedDemand | None = None,
 ) -> PoolDemand:
     asked = max(window[-1].time for window in windows.values())
-    demand = load([pod(uid) for uid in windows], windows, gone or {}, asked, slack_rows=0.0)
+    recent = recent_windows([pod(uid) for uid in windows], windows, gone or {}, asked)
+    demand = load(recent, slack_rows=0.0)
     return at_gateway(demand, offered_rows(offered, windows.values()))
 
 
@@ -113,7 +114,7 @@ def test_bursts_are_dispersion_and_a_trend_or_a_step_is_not() -> None:
 
 
 def test_nothing_seen_is_absent() -> None:
-    demand = load([pod("a")], {}, {}, 1000.0, 0.0)
+    demand = load(recent_windows([pod("a")], {}, {}, 1000.0), 0.0)
     assert (demand.recent, demand.newest, demand.imbalance) == (None,) * 3
 
 

@@ -32,7 +32,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.load import l
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.aggregates import demand, service
 from penstock_operator.decide.scaling.signals.counters import LatencyCounts, Point
-from penstock_operator.decide.scaling.signals.windows import WINDOW_SCRAPES
+from penstock_operator.decide.scaling.signals.windows import WINDOW_SCRAPES, recent_windows
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.operator.decide.scaling.properties.holds import MEASURED, OBJECTIVES, holds
 
@@ -145,7 +145,8 @@ def test_demand_is_measured_or_absent(
         for number, (rows, busy, waiting, _, tells) in enumerate(pods_drawn)
     }
     asked = 1000 + max([drawn[-1].time - 1000 for drawn in windows.values()], default=0.0) + late
-    measured = load(pods, windows, {}, asked, slack)
+    recent = recent_windows(pods, windows, {}, asked)
+    measured = load(recent, slack)
     ready = sum(drawn.ready for drawn in pods)
     for rate in (
         measured.recent,
@@ -156,10 +157,10 @@ def test_demand_is_measured_or_absent(
         assert rate is None or (isfinite(rate) and rate >= 0)
     assert measured.imbalance is None or 1 <= measured.imbalance <= max(ready, 1)
     assert measured.unevenness is None or 0 <= measured.unevenness <= ready * (1 + 1e-9)
-    seen = demand(pods, windows, {}, asked)
+    seen = demand(recent)
     assert 0 <= seen.sampled <= seen.ready == ready
     assert 0 <= seen.unmeasured <= ready
-    worked = service(pods, windows, asked, 0.0)
+    worked = service(recent, 0.0)
     assert worked.duty is None or 0 <= worked.duty <= 1
     assert worked.pod_seconds <= 5.0 * WINDOW_SCRAPES * 2 * len(pods)
 
