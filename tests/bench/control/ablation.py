@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from penstock_operator.decide.scaling.capacity_at_objective import state
+from penstock_operator.decide.scaling.capacity_at_objective import lateness_price, state
 from penstock_operator.decide.scaling.capacity_at_objective.capacity import startup
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Outlook
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
@@ -54,7 +54,7 @@ def _unchanged(first: Any, *_: Any) -> Any:
     return first
 
 
-_smooth = state.smooth
+_smooth, _p90_seconds = state.smooth, startup.p90_seconds
 
 
 def _smoothed_but(**fixed: float) -> Callable[..., CapacityState]:
@@ -67,6 +67,25 @@ def _all_errors(errors: ForecastErrors, _: float) -> list[float]:
 
 def _only_expected(ahead: Outlook) -> list[tuple[float, float]]:
     return [(1.0, ahead.expected)]
+
+
+def _own_errors(errors: ForecastErrors, expected: float, _: float) -> list[float]:
+    return errors.near(expected) or [0.0]
+
+
+def _finished_starts(starts: startup.Startup, _: float) -> float:
+    return _p90_seconds(startup.Startup(finished=starts.finished), 0.0)
+
+
+def _coarse_count(
+    demands: lateness_price.Demands,
+    minimum: float,
+    price: float,
+    late: lateness_price.LateShare,
+) -> float:
+    step = max(minimum, 1.0) / lateness_price.COARSE
+    counts = [minimum + step * place for place in range(lateness_price.MAX_STEPS)]
+    return lateness_price._search(demands, price, late, counts)
 
 
 def _received(window: Any, _: float) -> float | None:
@@ -88,6 +107,14 @@ PARTS: Mapping[str, Part] = {
     ),
     "distribution of demand": Part("demand.forecast.likely_demands", _only_expected),
     "learned price": Part("lateness_price.reprice", _unchanged),
+    "prior errors of a forecast": Part("demand.forecast_errors.likely_errors", _own_errors),
+    "price only of avoidable misses": Part("law._judged", _always(True)),
+    "limit of a tick's lateness": Part(
+        "lateness_price.MAX_LATE_SECONDS", NEVER, kept="a stall of all pods"
+    ),
+    "smoothing of the typical rate": Part("lateness_price.TYPICAL_SECONDS", 1e-6),
+    "fine search of the count": Part("lateness_price.cheapest_count", _coarse_count),
+    "running starts": Part("capacity.startup.p90_seconds", _finished_starts),
     "unevenness": Part("state.smooth", _smoothed_but(unevenness=0.0)),
     "imbalance": Part("state.smooth", _smoothed_but(imbalance=1.0)),
     "dispersion": Part("state.smooth", _smoothed_but(dispersion=1.0)),
@@ -95,7 +122,9 @@ PARTS: Mapping[str, Part] = {
     "back-off of the cap": Part(
         "batch_cap._backed_off", _unchanged, kept="a device slower than its curve"
     ),
-    "dead band of the cap": Part("batch_cap.DEAD_BAND", 0.0),
+    "dead band of the cap": Part(
+        "batch_cap.DEAD_BAND", 0.0, kept="a cap that every pod must acknowledge"
+    ),
     "dead band of the count": Part("replicas.DEAD_BAND", 0.0),
     "panic": Part("replicas._panic", _always(None), kept="the first token of pools that generate"),
     "hold before scale-down": Part("replicas.hold_seconds", _always(0.0)),

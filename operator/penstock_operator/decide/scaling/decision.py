@@ -145,17 +145,6 @@ class Proposal(NamedTuple):
         return min(max(demand.replicas for demand in self.decision.demands), float(self.requested))
 
 
-def decide_scaling(
-    effective: EffectiveSpec,
-    view: PoolView,
-    published: LimitsUpdate | None,
-    state: object | None,
-    now: float,
-) -> tuple[object, ScalingOutcome]:
-    """Return the next state and the decision, without a limit on devices."""
-    return conclude(propose(effective, view, published, state, now), None, now)
-
-
 def propose(
     effective: EffectiveSpec,
     view: PoolView,

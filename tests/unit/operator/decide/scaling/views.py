@@ -1,4 +1,4 @@
-"""Pools as `decide_scaling` sees them, and one that lives through ticks."""
+"""Pools as a scaling decision sees them, and one that lives through ticks."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +7,7 @@ from penstock_api.pod_contract import CurveSums, Discipline, LimitsUpdate, Preem
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
-from penstock_operator.decide.scaling.decision import ScalingOutcome, decide_scaling
+from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, propose
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import (
@@ -127,9 +127,8 @@ class Pool:
         """Decide once every 5 s, and do what was decided."""
         for _ in range(times):
             self.now += 5
-            self.state, outcome = decide_scaling(
-                self.effective(), self.view(), self.published, self.state, self.now
-            )
+            proposal = propose(self.effective(), self.view(), self.published, self.state, self.now)
+            self.state, outcome = conclude(proposal, None, self.now)
             self.outcomes.append(outcome)
             self.live = outcome.replicas
             self._publish(outcome.cap)

@@ -14,6 +14,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table im
     TABLE,
 )
 
+LOG_DISPERSIONS = tuple(map(log, DISPERSIONS))
 BEYOND_P99 = 0.01
 MIN_RHO = 0.05
 """Lowest utilization at which lateness is judged: that of nearly idle pods."""
@@ -157,7 +158,7 @@ def _steps(value: float) -> float:
 def _curve(intercept: float, dispersion: float) -> tuple[float, ...]:
     """Return the 99th percentiles at all of RHOS, between the tabulated curves."""
     i, across = _place(INTERCEPTS, intercept)
-    j, along = _place([log(value) for value in DISPERSIONS], log(max(dispersion, DISPERSIONS[0])))
+    j, along = _place(LOG_DISPERSIONS, log(max(dispersion, DISPERSIONS[0])))
     near, far = TABLE[i], TABLE[i + 1]
     return tuple(
         _between(
