@@ -29,6 +29,7 @@ from penstock_operator.decide.scaling.report.conditions import (
     scaling_condition,
 )
 from penstock_operator.decide.scaling.report.status import ReportedDecision
+from penstock_operator.decide.scaling.signals.windows import newest_samples
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.scaling.zero import (
     Activity,
@@ -248,9 +249,7 @@ def law_input(
     limited: bool = False,
 ) -> LawInput:
     """Return the law's input for a pool; `limited`: it was granted fewer replicas than requested."""
-    newest: dict[str, PodSample] = {}
-    for sample in sorted(view.signals.samples, key=lambda sample: sample.time):
-        newest[sample.uid] = sample
+    newest = newest_samples(view.signals)
     return LawInput(
         # no law decides between none and one: `zero.py` does
         settings=never_at_zero(effective).law,

@@ -12,8 +12,9 @@ from penstock_operator.decide.manifests.service import own_service
 from penstock_operator.decide.route import RouteStep, live_route
 from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
+from penstock_operator.decide.scaling.signals.windows import newest_samples
 from penstock_operator.decide.spec.effective import EffectiveSpec
-from penstock_operator.observed import GatewayView, PodSample, PoolView
+from penstock_operator.observed import GatewayView, PoolView
 
 FRESH_SECONDS = 30.0
 """Age of a sample up to which its counter says that no request came since."""
@@ -45,7 +46,7 @@ def observe_activity(
     before: Activity | None, observed: LawInput, held_requests: int, now: float
 ) -> Activity:
     """Return the activity after this tick; the time begins at a restart of the operator and at each Ready pod."""
-    newest = _newest(observed)
+    newest = newest_samples(observed.signals)
     received = {uid: sample.requests_received or 0.0 for uid, sample in newest.items()}
     if before is None:
         return Activity(now, now, received)
@@ -89,7 +90,7 @@ def is_routed(view: PoolView) -> bool:
 
 def _is_quiet(observed: LawInput, gateway: GatewayView, now: float) -> bool:
     """Return whether every gateway holds what may come, and every pod is Ready and has said that nothing did."""
-    newest, read_at = _newest(observed), observed.signals.queried_at or now
+    newest, read_at = newest_samples(observed.signals), observed.signals.queried_at or now
     staying = [pod for pod in observed.pods if not pod.terminating]
     return (
         gateway.holding
@@ -103,8 +104,3 @@ def _is_quiet(observed: LawInput, gateway: GatewayView, now: float) -> bool:
             for pod in staying
         )
     )
-
-
-def _newest(observed: LawInput) -> dict[str, PodSample]:
-    ordered = sorted(observed.signals.samples, key=lambda sample: sample.time)
-    return {sample.uid: sample for sample in ordered}

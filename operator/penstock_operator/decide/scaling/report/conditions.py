@@ -18,6 +18,15 @@ from penstock_operator.observed import PoolSignals, SignalSource
 REPLICAS_IGNORED = "ReplicasIgnored"
 HELD = "Held"
 LAW_FAILED = "LawFailed"
+NOT_ACTING = {
+    ScalingMode.MANUAL: ("Manual", "spec.replicas sets the count"),
+    ScalingMode.HOLD: (HELD, "the count is frozen; the law only records its decisions"),
+    ScalingMode.RECOMMEND: (
+        "Recommending",
+        "spec.replicas sets the count; desiredReplicas is the law's recommendation",
+    ),
+}
+"""Reason and effect of the modes in which the law does not set the count."""
 
 
 def scaling_condition(
@@ -29,16 +38,9 @@ def scaling_condition(
     """
     law, mode = effective.law, effective.scaling_mode
     status: bool | Literal["Unknown"] = False
-    if mode is ScalingMode.MANUAL:
-        reason, text = "Manual", "scaling.mode is Manual: spec.replicas sets the count"
-    elif mode is ScalingMode.HOLD:
-        reason, text = (
-            HELD,
-            "scaling.mode is Hold: the count is frozen; the law only records its decisions",
-        )
-    elif mode is ScalingMode.RECOMMEND:
-        reason = "Recommending"
-        text = "scaling.mode is Recommend: spec.replicas sets the count; desiredReplicas is the law's recommendation"
+    if mode in NOT_ACTING:
+        reason, effect = NOT_ACTING[mode]
+        text = f"scaling.mode is {mode.value}: {effect}"
     elif failure is not None:
         reason = LAW_FAILED
         text = (

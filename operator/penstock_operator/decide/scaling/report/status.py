@@ -47,10 +47,8 @@ class ReportedDecision(NamedTuple):
 
 def bound_by(reported: ReportedDecision) -> str | None:
     """Return what bounds the count below the demand of the law's terms; None if nothing does."""
-    if reported.shortage == "GpuBudget":
-        return "GpuBudget"
-    if reported.shortage == "Cluster":
-        return "Cluster"
+    if reported.shortage:
+        return reported.shortage
     term = reported.decision.replicas_term
     if term == ReplicasReason.MAX_REPLICAS:
         fields = {bound.field for bound in reported.effective.bounded}

@@ -4,6 +4,7 @@ The operator differences raw counters itself, so that no rate spans two pods or 
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -121,6 +122,11 @@ def _past_rate(window: Window, store_now: float) -> float | None:
         return None
     first, last = (point.counters.get("rows_received") for point in (part[0], part[-1]))
     return None if first is None or last is None else max(last - first, 0.0) / GONE_SECONDS
+
+
+def newest_samples(signals: PoolSignals) -> dict[str, PodSample]:
+    """Return the newest sample of each pod, by UID."""
+    return {sample.uid: sample for sample in sorted(signals.samples, key=attrgetter("time"))}
 
 
 def has_new_samples(before: Windows, after: Windows) -> bool:
