@@ -37,17 +37,25 @@ class Accelerator(ApiModel):
 
 
 class Parallelism(ApiModel):
-    """Division of one replica's model."""
+    """Use of several devices by one replica."""
 
     tensor: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Ranks that each layer is split over, each a process with one device; must divide the model's attention heads and its vocabulary. Defaults to 1."""
     pipeline: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Stages that the model's layers are divided into, each of `tensor` ranks; at most the number of layers. Defaults to 1."""
 
+    data: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
+    """Engines of one replica behind one queue, each a process with one device and the whole model, for other tasks than TextGeneration. Defaults to 1."""
+
     @property
     def ranks(self) -> int:
-        """Return the number of processes of one replica."""
+        """Return the number of processes that one model is divided over."""
         return (self.tensor or 1) * (self.pipeline or 1)
+
+    @property
+    def devices(self) -> int:
+        """Return the number of devices that one replica computes on."""
+        return self.ranks * (self.data or 1)
 
 
 class RolloutStrategy(StrEnum):
@@ -109,37 +117,50 @@ _GENERATION_RULE = rule(
     at=".generation",
 )
 _PARALLELISM_RULE = rule(
-    "!has(self.parallelism) || (has(self.model.task) && self.model.task == 'TextGeneration')",
-    "parallelism is for model.task TextGeneration, but model.task is %s: remove spec.parallelism",
+    "!has(self.parallelism) || (!has(self.parallelism.tensor) && !has(self.parallelism.pipeline))"
+    " || (has(self.model.task) && self.model.task == 'TextGeneration')",
+    "parallelism.tensor and parallelism.pipeline are for model.task TextGeneration, but model.task is %s:"
+    " remove them, or set parallelism.data",
     "has(self.model.task) ? self.model.task : 'unset'",
     at=".parallelism",
+)
+_DATA_RULE = rule(
+    "!has(self.parallelism) || !has(self.parallelism.data) || self.parallelism.data == 1"
+    " || !has(self.model.task) || self.model.task != 'TextGeneration'",
+    "parallelism.data %s is for other tasks than TextGeneration: remove it, and use more replicas",
+    "self.parallelism.data",
+    at=".parallelism.data",
 )
 _COUNT = "has(self.accelerator) && has(self.accelerator.count) ? self.accelerator.count : 1"
 _TENSOR = "has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1"
 _STAGES = "has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1"
+_ENGINES = "has(self.parallelism) && has(self.parallelism.data) ? self.parallelism.data : 1"
 _RANKS = f"({_TENSOR}) * ({_STAGES})"
+_USED = f"{_RANKS} * ({_ENGINES})"
 _STORED_COUNT = (
     "oldSelf.hasValue() && has(oldSelf.value().accelerator) && has(oldSelf.value().accelerator.count)"
     f" && oldSelf.value().accelerator.count == ({_COUNT})"
 )
 _USED_DEVICES_RULE = {
     **rule(
-        f"({_COUNT}) <= 1 || ({_COUNT}) == ({_RANKS}) || (!has(self.parallelism) && {_STORED_COUNT})",
-        "accelerator.count %s cannot be used: a replica computes on parallelism.tensor times parallelism.pipeline devices,"
-        " which is %s; set both alike, or set count 1 (0 for the CPU) and more replicas for more devices",
+        f"({_COUNT}) <= 1 || ({_COUNT}) == ({_USED}) || (!has(self.parallelism) && {_STORED_COUNT})",
+        "accelerator.count %s cannot be used: a replica computes on parallelism.tensor times parallelism.pipeline times"
+        " parallelism.data devices, which is %s; set both alike, or set count 1 (0 for the CPU) and more replicas for more"
+        " devices",
         _COUNT,
-        _RANKS,
+        _USED,
         at=".accelerator.count",
     ),
     "optionalOldSelf": True,
 }
 """Pools stored with a higher count remain editable."""
 _RANKS_RULE = rule(
-    f"({_RANKS}) == 1 || ({_COUNT}) == 0 || ({_RANKS}) <= ({_COUNT})",
-    "parallelism.tensor %s times parallelism.pipeline %s needs as many devices in each replica,"
+    f"({_USED}) == 1 || ({_COUNT}) == 0 || ({_USED}) <= ({_COUNT})",
+    "parallelism.tensor %s times parallelism.pipeline %s times parallelism.data %s needs as many devices in each replica,"
     " but accelerator.count is %s: set both alike, or count 0 for the CPU",
     _TENSOR,
     _STAGES,
+    _ENGINES,
     _COUNT,
     at=".parallelism",
 )
@@ -181,6 +202,7 @@ class PoolSpec(ApiModel):
             _TOKENS_RULE,
             _GENERATION_RULE,
             _PARALLELISM_RULE,
+            _DATA_RULE,
             _USED_DEVICES_RULE,
             _RANKS_RULE,
             _MOST_RANKS_RULE,
@@ -200,7 +222,7 @@ class PoolSpec(ApiModel):
     accelerator: Accelerator | None = None
     """Devices of one replica; defaults to one nvidia.com/gpu. A change triggers a rollout."""
     parallelism: Parallelism | None = None
-    """Division of one replica's model over its devices, for task TextGeneration. A change triggers a rollout."""
+    """Use of several devices by one replica. A change triggers a rollout."""
     rollout: RolloutSpec | None = None
     """Rollout of template changes."""
     drain: DrainSpec | None = None

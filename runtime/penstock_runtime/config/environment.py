@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from penstock_api import names
 from penstock_api.pod_contract import MAX_BATCH_SIZE, MAX_RANKS
-from penstock_api.types.model import ModelSpec
+from penstock_api.types.model import ModelSpec, Task
 from penstock_runtime.config.settings import (
     RANKS_STUCK_SECONDS,
     AuthConfig,
@@ -66,6 +66,7 @@ def read_config(environ: Mapping[str, str]) -> RuntimeConfig:
     model: ModelSpec = values[""]["model"]
     if model.dtype is not None:
         values["engine"]["dtype"] = DType(model.dtype.lower())
+    _check_engines(model, values["engine"])
     if dtype := values["engine"].get("dtype"):
         values["generation.step"]["dtype"] = dtype
     if step := values.pop("generation.step", None):
@@ -73,6 +74,25 @@ def read_config(environ: Mapping[str, str]) -> RuntimeConfig:
         _apply_ranks(values["generation"]["step"], values["engine"])
     groups = {name: group(**values[name]) for name, group in _GROUPS.items()}
     return RuntimeConfig(**values[""], **groups)
+
+
+def _check_engines(model: ModelSpec, engine: Mapping[str, Any]) -> None:
+    """Check that several engines can serve `model`.
+
+    Raises:
+        ConfigError: it generates text, or the engine is to run in a thread.
+    """
+    engines = engine.get("data_parallel", 1)
+    if engines == 1:
+        return
+    if model.task is Task.TEXT_GENERATION:
+        raise ConfigError(
+            f"{names.ENV_DATA_PARALLEL}={engines} is for models that do not generate text: unset it, and use more pods"
+        )
+    if engine.get("placement") is Placement.THREAD:
+        raise ConfigError(
+            f"PENSTOCK_PLACEMENT=Thread allows one engine, but {names.ENV_DATA_PARALLEL} is {engines}: unset one of them"
+        )
 
 
 def _apply_ranks(step: StepOptions, engine: dict[str, Any]) -> None:
@@ -268,6 +288,7 @@ _READERS: Final[dict[str, _Reader]] = {
     names.ENV_PIPELINE_PARALLEL: _Reader(
         "generation.step.pipeline_parallel", _integer(1, MAX_RANKS)
     ),
+    names.ENV_DATA_PARALLEL: _Reader("engine.data_parallel", _integer(1, MAX_RANKS)),
     "PENSTOCK_BATCH_INVARIANT": _Reader("generation.step.batch_invariant", _boolean),
     "PENSTOCK_OVERLAP_SCHEDULING": _Reader("generation.step.depth", _integer(0, 1)),
     names.ENV_MAX_RUN_SECONDS: _Reader("generation.max_run_seconds", _at_least(0.001)),

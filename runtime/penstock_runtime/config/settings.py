@@ -60,6 +60,8 @@ class EngineConfig:
 
     placement: Placement | None = None
     """Thread or process of the engine; None: by cores and devices (docs/design/runtime.md#topology)."""
+    data_parallel: int = 1
+    """Engines of a batch model behind one queue, each a process with one device and the whole model."""
     dtype: DType = DType.AUTO
     """Data type in which a model of texts computes; `generation.step` has it too."""
     compile: bool = False

@@ -1,6 +1,6 @@
 """`seat`: the placement of the engine: thread or process, number of threads, CPUs (docs/design/runtime.md#topology)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -90,6 +90,14 @@ def seat(machine: MachineProfile, wish: Placement | None = None) -> EnginePlacem
     http = frozenset((min(machine.allowed),)) if own else frozenset[int]()
     return EnginePlacement(
         placement, cores - 1, machine.allowed - http if own else frozenset(), http
+    )
+
+
+def part_of(taken: EnginePlacement, index: int, parts: int) -> EnginePlacement:
+    """Return the placement of one of `parts` engines that divide the threads and CPUs of `taken`."""
+    cpus = frozenset(sorted(taken.engine_cpus)[index::parts])
+    return replace(
+        taken, threads=max(1, taken.threads // parts), engine_cpus=cpus or taken.engine_cpus
     )
 
 

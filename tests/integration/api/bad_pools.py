@@ -96,6 +96,7 @@ BY_SCHEMA = [
     ),
     Bad("too-many-ranks", {"parallelism": {"tensor": 17}}, ("parallelism.tensor", "17")),
     Bad("too-many-stages", {"parallelism": {"pipeline": 17}}, ("parallelism.pipeline", "17")),
+    Bad("too-many-engines", {"parallelism": {"data": 17}}, ("parallelism.data", "17")),
     Bad("too-many-devices", {"accelerator": {"count": 17}}, ("accelerator.count", "17")),
     Bad("unknown-rollout", {"rollout": {"strategy": "Canary"}}, ("strategy", '"Canary"')),
     Bad("no-time-to-drain", {"drain": {"deadlineSeconds": 0}}, ("deadlineSeconds", "0")),

@@ -19,7 +19,7 @@ BY_RULE = [
         (
             "spec.accelerator.count",
             "accelerator.count 4",
-            "parallelism.tensor times parallelism.pipeline devices, which is 2",
+            "parallelism.tensor times parallelism.pipeline times parallelism.data devices, which is 2",
             "set both alike",
         ),
     ),
@@ -49,7 +49,17 @@ BY_RULE = [
     Bad(
         "ranks-of-a-model-that-generates-no-text",
         {"accelerator": {"count": 2}, "parallelism": {"tensor": 2}},
-        ("spec.parallelism", "model.task is unset", "remove spec.parallelism"),
+        ("spec.parallelism", "model.task is unset", "set parallelism.data"),
+    ),
+    Bad(
+        "more-engines-than-devices",
+        {"accelerator": {"count": 2}, "parallelism": {"data": 4}},
+        ("spec.parallelism", "parallelism.data 4", "accelerator.count is 2", "set both alike"),
+    ),
+    Bad(
+        "several-engines-that-generate-text",
+        {"model": GENERATING, "accelerator": {"count": 2}, "parallelism": {"data": 2}},
+        ("spec.parallelism.data", "parallelism.data 2", "use more replicas"),
     ),
     Bad(
         "argument-that-is-no-name",

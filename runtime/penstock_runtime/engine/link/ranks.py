@@ -25,7 +25,8 @@ from penstock_runtime.engine.continuous.ranks import (
 )
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.steps.options import StepOptions
-from penstock_runtime.engine.link.base import EngineLink, Heartbeat, ModelLoadFailed
+from penstock_runtime.engine.link.base import EngineLink, Heartbeat
+from penstock_runtime.engine.link.group import start_together
 from penstock_runtime.engine.link.process.link import ProcessLink
 from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.placement import RankSeat
@@ -65,33 +66,14 @@ class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
     @override
     async def start(self, deliver: Callable[[Stepped | EngineDied], None]) -> GenerationInfo:
         self._deliver = deliver
-        loading = [
-            asyncio.ensure_future(link.start(partial(self._receive, rank)))
-            for rank, link in enumerate(self._links)
-        ]
         try:
-            await asyncio.wait(loading, return_when=asyncio.FIRST_EXCEPTION)
-            info: GenerationInfo = self._loaded(loading)[0]
+            infos = await start_together(self._links, self._receive, self._named)
         except BaseException:
             self.kill()
-            for load in loading:
-                load.cancel()
-            await asyncio.gather(*loading, return_exceptions=True)
             raise
+        info: GenerationInfo = infos[0]
         self._watching = asyncio.create_task(self._watch())
         return info
-
-    def _loaded(self, loading: Sequence["asyncio.Future[Any]"]) -> list[Any]:
-        """Return what the ranks describe.
-
-        Raises:
-            ModelLoadFailed: with the reason of the first rank that failed.
-        """
-        for rank, load in enumerate(loading):
-            error = load.exception() if load.done() else None
-            if isinstance(error, ModelLoadFailed):
-                raise ModelLoadFailed(self._named(rank, str(error))) from error
-        return [load.result() for load in loading]
 
     @override
     def send(self, message: ToGeneration) -> None:

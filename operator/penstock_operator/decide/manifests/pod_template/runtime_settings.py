@@ -24,6 +24,7 @@ def runtime_settings(spec: PoolSpec) -> list[Manifest]:
         names.ENV_DTYPE: spec.model.dtype,
         names.ENV_TENSOR_PARALLEL: spec.parallelism and spec.parallelism.tensor,
         names.ENV_PIPELINE_PARALLEL: spec.parallelism and spec.parallelism.pipeline,
+        names.ENV_DATA_PARALLEL: spec.parallelism and spec.parallelism.data,
         **_log(runtime.log or RuntimeLog()),
         **_http(runtime.http or RuntimeHttp()),
         **_generation(generation, generation.kv_cache or KvCache()),

@@ -50,7 +50,7 @@ def budget_limited(outcome: PoolOutcome) -> Condition:
 def devices_used(outcome: PoolOutcome) -> tuple[Condition, ...]:
     """Return the condition where a replica has several devices and one rank, which computes on the first."""
     device, parallelism = accelerator(outcome.view.pool), outcome.view.pool.spec.parallelism
-    if device.count <= (1 if parallelism is None else parallelism.ranks):
+    if device.count <= (1 if parallelism is None else parallelism.devices):
         return ()
     message = (
         f"each replica has {device.count} {device.resource_name} and computes on one of them:"

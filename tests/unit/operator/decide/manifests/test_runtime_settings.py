@@ -70,6 +70,8 @@ def test_the_settings_of_generation_reach_the_runtime() -> None:
         model=CHAT, accelerator={"count": 8}, parallelism={"tensor": 4, "pipeline": 2}
     ).generation.step
     assert (split.tensor_parallel, split.pipeline_parallel, split.ranks) == (4, 2, 8)
+    engines = config(accelerator={"count": 4}, parallelism={"data": 4}).engine
+    assert engines.data_parallel == 4
     percent = config(model=CHAT, generation={"kvCache": {"freeMemoryPercent": 40}})
     assert percent.generation.step.cache_percent == 40
 
@@ -87,6 +89,7 @@ def test_a_field_that_is_unset_leaves_the_images_own_variable_in_force() -> None
         {"runtime": {"log": {"access": "Enabled"}}},
         {"model": {**CHAT, "dtype": "Float16"}},
         {"parallelism": {"tensor": 1}},
+        {"parallelism": {"data": 1}},
     ],
 )
 def test_an_edit_of_a_setting_restarts_the_pods_and_its_removal_returns_the_template(
