@@ -211,7 +211,7 @@ def _count_input(
         capacity_ready=ready_capacity(tick, curve, cap),
         utilization_target=UTILIZATION,
         startup_seconds=tick.startup_seconds,
-        next_batch=curve.completed(cap) * tick.demand.ready,
+        next_batch=curve.completed(cap) * sum(pod.weight for pod in tick.observed.ready),
         spare_seconds=max_wait_seconds(settings, curve.steps),
         uneven=max(state.imbalance, 1.0) if late is None else 1.0,
     )

@@ -36,6 +36,7 @@ from penstock_operator.decide.scaling.signals.aggregates import (
 )
 from penstock_operator.decide.scaling.signals.offered_rows import offered_rows
 from penstock_operator.decide.scaling.signals.windows import recent_windows, store_time
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import SignalSource
 
 LateSharesByPods = Callable[[float], LateShares]
@@ -73,23 +74,36 @@ def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
         demand=demand_at_gateway(demand(seen), rows),
         load=at_gateway(load(seen, float(observed.cap or 1)), rows),
         settled=service(seen, since=store_now - (now - settled), beyond=beyond),
-        model=decode_capacity(steps, beyond)
-        if steps
-        else model(state.curves.of_revision(revision), beyond),
+        model=revision_model(state, revision, observed.settings),
         startup_seconds=p90_seconds(state.startup, now),
     )
 
 
+def revision_model(
+    state: CapacityState, revision: str | None, settings: LawSettings
+) -> CapacityModel | None:
+    """Return the capacity model of one revision's pods; None without measured batches."""
+    steps = state.step_curves.of_revision(revision)
+    if steps:
+        return decode_capacity(steps, settings.batch_late_share)
+    return model(state.curves.of_revision(revision), settings.late.request)
+
+
 def _revision(pods: tuple[LawPod, ...]) -> str | None:
-    """Return the revision that most Ready pods run; of a tie the greater name, for a stable choice."""
-    ready = Counter(pod.revision for pod in pods if pod.ready and not pod.terminating)
+    """Return the revision that most Ready reference pods run; of a tie the greater name, for a stable choice."""
+    ready = Counter(
+        pod.revision for pod in pods if pod.reference and pod.ready and not pod.terminating
+    )
     return max(ready, key=lambda revision: (ready[revision], revision or ""), default=None)
 
 
 def ready_capacity(tick: Tick, curve: CapacityModel, cap: int) -> float:
     """Return the capacity of the Ready pods, in rows a second, each at its own cap."""
-    caps = (cap if pod.acknowledged or pod.cap is None else pod.cap for pod in tick.observed.ready)
-    return sum(curve.capacity(rows) or 0.0 for rows in caps)
+    caps = (
+        (pod.weight, cap if pod.acknowledged or pod.cap is None else pod.cap)
+        for pod in tick.observed.ready
+    )
+    return sum(weight * (curve.capacity(rows) or 0.0) for weight, rows in caps)
 
 
 def late_share(
