@@ -187,6 +187,10 @@ bench-fit: setup ## Fit the simulator's service model from a run of the real run
 bench-control: setup ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick
 	@$(BIN)/python -m tests.bench.control --traces "$(TRACES)" $(OPTIONS)
 
+.PHONY: bench-variants
+bench-variants: setup ## Cost of a pool with variants against the cheapest fixed mix, three price lists: make bench-variants TRACES=folder
+	@$(BIN)/python -m tests.bench.variants --traces "$(TRACES)" $(OPTIONS)
+
 .PHONY: bench-valleys
 bench-valleys: setup ## GPU-hours of batch work in the valleys of a trace, and as ordinary requests: make bench-valleys TRACES=folder
 	@$(BIN)/python -m tests.bench.batches.valleys --traces "$(TRACES)" $(OPTIONS)

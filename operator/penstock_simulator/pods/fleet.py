@@ -5,7 +5,7 @@ from math import exp, log
 
 import numpy as np
 
-from penstock_simulator.batch_time import Noise
+from penstock_simulator.batch_time import Noise, ServiceModel
 from penstock_simulator.batch_work import Backlog
 from penstock_simulator.pods.engine import SimulatedEngine
 from penstock_simulator.pods.filled_pod import FilledPod
@@ -39,13 +39,18 @@ class SimulatedFleet:
             start = cold_start(scenario.cold, self._starts)
             self._add(-SETTLED_SECONDS, start - SETTLED_SECONDS, billed_from=0.0)
 
-    def _add(self, created: float, ready_at: float, billed_from: float) -> None:
-        index = len(self.all)
-        noise = Noise(
-            self._scenario.service, np.random.default_rng([self._scenario.seed, 2, index])
-        )
+    def _add(
+        self,
+        created: float,
+        ready_at: float,
+        billed_from: float,
+        service: ServiceModel | None = None,
+    ) -> SimulatedPod:
+        """Add a pod, with the scenario's service curve or another one."""
+        index, curve = len(self.all), self._scenario.service if service is None else service
+        noise = Noise(curve, np.random.default_rng([self._scenario.seed, 2, index]))
         engine = SimulatedEngine(
-            self._scenario.service,
+            curve,
             noise,
             self._scenario.settings.size_max,
             self._scenario.objective_seconds,
@@ -55,6 +60,7 @@ class SimulatedFleet:
         pod.cap = self.cap or 1
         self.all.append(pod)
         self.live.append(pod)
+        return pod
 
     def _pod(
         self, index: int, created: float, ready_at: float, engine: SimulatedEngine

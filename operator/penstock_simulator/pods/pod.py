@@ -30,12 +30,14 @@ class SimulatedPod:
 
     __slots__ = (
         "_limits", "arrivals", "billed_from", "cap", "created", "engine", "expired", "head", "index", "kill_at", "ready_at",
-        "received", "rejected", "released_at", "shared_waiting", "terminating_since", "uid",
+        "received", "rejected", "released_at", "shared_waiting", "terminating_since", "uid", "variant",
     )  # fmt: skip
 
     def __init__(self, index: int, created: float, ready_at: float, engine: SimulatedEngine, limits: PodLimits) -> None:  # fmt: skip
         self.index = index
         self.uid = f"pod-{index}"
+        self.variant = ""
+        """The variant of the pool that it is of; empty without variants."""
         self.created = created
         self.billed_from = created
         self.ready_at = ready_at

@@ -98,14 +98,15 @@ def law_input(
     return LawInput(
         settings=scenario.settings,
         signals=signals,
-        pods=tuple(_law_pod(pod, scenario.settings.size_max, now) for pod in fleet.live),
+        pods=tuple(law_pod(pod, scenario.settings.size_max, now) for pod in fleet.live),
         replicas=len(fleet.staying(now)),
         cap=fleet.cap,
         limited=limited,
     )
 
 
-def _law_pod(pod: SimulatedPod, bound: int, now: float) -> LawPod:
+def law_pod(pod: SimulatedPod, bound: int, now: float) -> LawPod:
+    """Return a pod as the operator's own law reads it."""
     return LawPod(
         uid=pod.uid,
         ready=pod.accepts(now),
@@ -116,5 +117,5 @@ def _law_pod(pod: SimulatedPod, bound: int, now: float) -> LawPod:
         cap=pod.cap if pod.ready_at <= now else None,
         scheduled_since=EPOCH + pod.created,
         ready_since=EPOCH + pod.ready_at if pod.ready_at <= now else None,
-        revision="simulated",
+        revision=pod.variant or "simulated",
     )

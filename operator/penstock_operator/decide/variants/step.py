@@ -141,11 +141,11 @@ def _with_need(
 ) -> VariantsState:
     """Return the state with the rows a second that the mix must serve."""
     top = decision.replicas * capacity
-    held, needs = (
+    rows_before, needs = (
         (top, ((now, top),)) if state.rows_needed is None else (state.rows_needed, state.needs)
     )
     if not decision.demands:
-        return state._replace(rows_needed=held, needs=needs)
+        return state._replace(rows_needed=rows_before, needs=needs)
     exact = min(max(demand.replicas for demand in decision.demands) * capacity, top)
     margin = exact * (1 + DEAD_BAND)
     startup = decision.observations.startup_seconds or START_SECONDS
@@ -154,7 +154,7 @@ def _with_need(
         *((when, rows) for when, rows in needs if rows > margin and now - when <= hold),
         (now, margin),
     )
-    rows = max(exact, min(held, needs[0][1]), top - capacity)
+    rows = max(exact, min(rows_before, needs[0][1]), top - capacity)
     return state._replace(needs=needs, rows_needed=min(rows, top))
 
 
