@@ -29,6 +29,21 @@ def service_host(pool: str, namespace: str) -> str:
     return f"{pool}.{namespace}.svc"
 
 
+def variant_pool(pool: str, variant: str) -> str:
+    """Return the name of the InferencePool of a variant."""
+    return f"{pool}-{variant}"
+
+
+def variant_weights(text: str) -> dict[str, int]:
+    """Return the weights in ANNOTATION_GATEWAY_WEIGHTS by variant; entries that are none, edited by hand, are left out."""
+    entries = (entry.partition("=") for entry in text.split(","))
+    return {
+        name: int(weight)
+        for name, _, weight in entries
+        if weight.isascii() and weight.isdecimal() and len(weight) <= 3 and int(weight)
+    }
+
+
 def service_url(pool: str, namespace: str, *, secure: bool) -> str:
     """Return the URL of a pool's Service for clients, without a path; `secure`: the pool serves TLS."""
     return f"{'https' if secure else 'http'}://{service_host(pool, namespace)}:{CLIENT_PORT}"
@@ -38,6 +53,12 @@ def service_url(pool: str, namespace: str, *, secure: bool) -> str:
 LABEL_POOL_UID: Final = f"{GROUP}/pool-uid"
 """The only label in the selectors of Deployment, Service, budget and `status.selector`; it never changes."""
 LABEL_POOL: Final = f"{GROUP}/pool"
+LABEL_VARIANT: Final = f"{GROUP}/variant"
+"""On the InferencePool of a variant and on its pods: name of the variant."""
+LABEL_VARIANT_OF: Final = f"{GROUP}/variant-of"
+"""On the InferencePool of a variant and on its pods: name of the pool with the variants."""
+LABEL_VARIANT_OF_UID: Final = f"{GROUP}/variant-of-uid"
+"""On the pods of a variant: UID of the pool with the variants, the only label in the selector of its Service."""
 LABEL_GATEWAY: Final = f"{GROUP}/gateway"
 """On the gateway's pods: the only label in the selectors of the Services that lead to it."""
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
@@ -73,6 +94,8 @@ ANNOTATION_GATEWAY_LEFT: Final = f"{GROUP}/gateway-left-at"
 """On a pool's Service: Unix seconds at which it began to select the pods again; the listener closes later."""
 ANNOTATION_GATEWAY_HOLD: Final = f"{GROUP}/gateway-hold"
 """On a pool's Service: `penstock_api.hold.HoldLimits`; present while the gateway holds requests that find no pod."""
+ANNOTATION_GATEWAY_WEIGHTS: Final = f"{GROUP}/gateway-weights"
+"""On the Service of a pool with variants: weights of their pods, as `a100=100,cpu=12`; present while the gateway has to listen."""
 GATEWAY_STATUS_PORT: Final = 8091
 BATCHES_NAME: Final = "penstock-batches"
 BATCHES_STATUS_PORT: Final = 8091

@@ -22,6 +22,7 @@ TIMEOUT: Final = aiohttp.ClientTimeout(total=10)
 
 class _Metadata(msgspec.Struct):
     name: str
+    labels: dict[str, str] = {}
 
 
 class _Model(msgspec.Struct):
@@ -48,12 +49,16 @@ _LIST: Final = msgspec.json.Decoder(_List)
 def urls_by_model(content: bytes, namespace: str) -> dict[str, str]:
     """Return the URL of each model in a list of InferencePools; of pools with the same model the first by name.
 
+    The pools of variants are left out: clients use the pool that owns them.
+
     Raises:
         msgspec.MsgspecError: the content is not a list of InferencePools.
     """
     urls: dict[str, str] = {}
     for pool in sorted(_LIST.decode(content).items, key=lambda pool: pool.metadata.name):
         name = pool.metadata.name
+        if names.LABEL_VARIANT_OF in pool.metadata.labels:
+            continue
         url = names.service_url(name, namespace, secure=pool.spec.tls is not None)
         urls.setdefault(pool.spec.model.name or name, url)
     return urls

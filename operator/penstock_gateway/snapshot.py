@@ -26,6 +26,8 @@ class Endpoint:
     port: int = names.CLIENT_PORT
     secure: bool = False
     """Whether the pod serves TLS; during a rollout of `spec.tls`, pods differ."""
+    weight: int = 1
+    """Share of the requests next to other pods of the pool, 1 or more; pods of variants differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,13 @@ def snapshot(
 
     The operator announces the port before the Service selects the gateway, and a while longer than it does, so that a
     client meets a listener at every moment of a change.
-    A Service belongs to the pool of its label `penstock.dev/pool`, and so do pods; with `penstock.dev/pool-uid` on the
-    Service, only pods of that very pool. A Service that cannot be routed is a problem of its own and of no other.
+    A Service belongs to the pool of its label `penstock.dev/pool`, and so do pods, and those of its variants by
+    `penstock.dev/variant-of`; with `penstock.dev/pool-uid` on the Service, only pods of that very pool. A Service that cannot be routed is a problem of its own and of no other.
     """
     of_pool = defaultdict(list)
     for pod in pods:
-        of_pool[pod.metadata.labels.get(names.LABEL_POOL, "")].append(pod)
+        for label in (names.LABEL_POOL, names.LABEL_VARIANT_OF):
+            of_pool[pod.metadata.labels.get(label, "")].append(pod)
     announcing = [service for service in services if _announced(service) and _pool(service)]
     routes: dict[str, Route] = {}
     problems: dict[str, str] = {}
@@ -94,16 +97,33 @@ def draining(pools: Iterable[str], pods: Iterable[WatchedPod]) -> dict[str, Rout
     routes = {}
     known = list(pods)
     for pool in pools:
-        own = (pod for pod in known if pod.metadata.labels.get(names.LABEL_POOL) == pool)
+        own = (pod for pod in known if pool in _pools_of(pod))
         routes[pool] = Route(pool, 0, _endpoints(own))
     return routes
 
 
-def _endpoints(pods: Iterable[WatchedPod]) -> tuple[Endpoint, ...]:
-    serving = (pod for pod in pods if pod.serves)
-    return tuple(
-        sorted(Endpoint(pod.metadata.name, pod.status.ip, secure=pod.secure) for pod in serving)
-    )
+def _pools_of(pod: WatchedPod) -> tuple[str | None, ...]:
+    """Return the pool of a pod, and the pool with variants of which that one is."""
+    labels = pod.metadata.labels
+    return labels.get(names.LABEL_POOL), labels.get(names.LABEL_VARIANT_OF)
+
+
+def _endpoints(
+    pods: Iterable[WatchedPod], weights: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Endpoint, ...]:
+    """Return the pods that serve; `weights` by variant, of which one without has the lowest."""
+    lowest = min(weights.values(), default=1)
+    serving = [
+        Endpoint(
+            pod.metadata.name,
+            pod.status.ip,
+            secure=pod.secure,
+            weight=weights.get(pod.metadata.labels.get(names.LABEL_VARIANT, ""), lowest),
+        )
+        for pod in pods
+        if pod.serves
+    ]
+    return tuple(sorted(serving))
 
 
 def _pool(service: WatchedService) -> str:
@@ -121,7 +141,7 @@ def _route(
     certificates: Mapping[str, PoolCertificate | str],
 ) -> Route:
     uid = service.metadata.labels.get(names.LABEL_POOL_UID)
-    own = [pod for pod in pods if uid in (None, pod.metadata.labels.get(names.LABEL_POOL_UID))]
+    own = [pod for pod in pods if uid is None or uid in _uids_of(pod)]
     certificate = certificates.get(_pool(service), NO_CERTIFICATE) if service.secure else None
     if isinstance(certificate, str):
         raise Unroutable(certificate)
@@ -129,7 +149,15 @@ def _route(
         service.metadata.annotations.get(names.ANNOTATION_GATEWAY_HOLD)
     )
     port = _listener_port(service, reserved_ports)
-    return Route(_pool(service), port, _endpoints(own), hold, certificate)
+    weights = names.variant_weights(
+        service.metadata.annotations.get(names.ANNOTATION_GATEWAY_WEIGHTS, "")
+    )
+    return Route(_pool(service), port, _endpoints(own, weights), hold, certificate)
+
+
+def _uids_of(pod: WatchedPod) -> tuple[str | None, ...]:
+    labels = pod.metadata.labels
+    return labels.get(names.LABEL_POOL_UID), labels.get(names.LABEL_VARIANT_OF_UID)
 
 
 def _announced(service: WatchedService) -> str | None:

@@ -22,6 +22,7 @@ from penstock_kubectl.status_text import (
     demand,
     sentence,
     service,
+    variants,
 )
 
 VERDICTS = {
@@ -43,8 +44,15 @@ UNKNOWN = "·"
 def page(subject: PoolContext, past: History | None, why_no_past: str = "") -> RenderableType:
     """Return the whole page; `why_no_past` is the reason if there is no history."""
     parts: list[RenderableType] = [_head(subject), _conditions(subject)]
-    parts += [_pairs("Demand", demand(subject)), _pairs("Service", service(subject))]
-    parts += [_pairs("Control variables", control_variables(subject))]
+    if subject.pool.spec.variants:
+        parts.append(_pairs("Variants", variants(subject)))
+        hint = (
+            f"each variant's demand and law: kubectl penstock explain {subject.pool.name}-VARIANT"
+        )
+        parts.append(Text(hint, style="dim"))
+    else:
+        parts += [_pairs("Demand", demand(subject)), _pairs("Service", service(subject))]
+        parts += [_pairs("Control variables", control_variables(subject))]
     parts += [_pairs("Cost", cost(subject))]
     status = subject.pool.status
     if status.last_decision is not None:

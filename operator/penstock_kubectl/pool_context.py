@@ -39,6 +39,21 @@ class PoolContext:
     """Events, newest first."""
 
 
+def without_variants(subject: PoolContext) -> PoolContext:
+    """Return a pool whose pods are alike.
+
+    Raises:
+        NotEnoughData: it has variants, each with its own pool.
+    """
+    variants, name = subject.pool.spec.variants, subject.pool.name
+    if variants:
+        pools = ", ".join(names.variant_pool(name, each.name) for each in variants)
+        raise NotEnoughData(
+            f"pool {name} has variants, whose replicas differ: use one of their pools {pools}"
+        )
+    return subject
+
+
 def pool_object(raw: Object) -> PoolObject:
     """Parse a pool.
 

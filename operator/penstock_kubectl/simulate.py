@@ -32,7 +32,12 @@ from penstock_kubectl.cost_text import replica_price
 from penstock_kubectl.errors import NotEnoughData, PluginError
 from penstock_kubectl.explain import read
 from penstock_kubectl.history import DemandHistory, TimeRange, demand, span
-from penstock_kubectl.pool_context import PoolContext, policy_object, with_policies
+from penstock_kubectl.pool_context import (
+    PoolContext,
+    policy_object,
+    with_policies,
+    without_variants,
+)
 from penstock_kubectl.savings import (
     HPA,
     ReplicaPrice,
@@ -70,7 +75,7 @@ MAX_ARRIVALS = 20_000_000
 def simulate(args: argparse.Namespace, console: Console) -> int:
     """Simulate, print a table and write the requested files; return the exit status. Raises `PluginError`."""
     cluster = ClusterClient(args.context, args.kubeconfig)
-    subject = read(cluster, args.namespace or cluster.namespace, args.pool)
+    subject = without_variants(read(cluster, args.namespace or cluster.namespace, args.pool))
     world = _world(cluster, subject, args)
     options = WhatIfRequest(None if args.mode is None else ScalingMode(args.mode), world.began)
     cases = [case(AS_IT_IS, subject, subject.policies, options)]

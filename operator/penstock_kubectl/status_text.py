@@ -173,6 +173,18 @@ def control_variables(subject: PoolContext) -> Iterator[Fact]:
         )
 
 
+def variants(subject: PoolContext) -> Iterator[Fact]:
+    """Yield the variants of the pool, with what one replica of each serves and costs."""
+    cost = subject.pool.status.cost
+    currency = (cost.currency or "") if cost is not None else ""
+    for each in subject.pool.status.variants or ():
+        serves = _unit(each.rows_per_second_per_replica, "rows/s a replica within the objective")
+        price = UNKNOWN if each.per_replica_hour is None else f"{each.per_replica_hour} {currency}"
+        cap = f", batch cap {each.cap}" if each.cap is not None else ""
+        note = f"{serves}{cap}; price of a replica-hour {price.strip()}; {each.reason or 'new'}"
+        yield each.name, f"{each.ready_replicas} Ready of {each.replicas}", note
+
+
 def _between(spec: EffectiveSpec) -> str:
     if spec.scaling_mode in (ScalingMode.AUTO, ScalingMode.HOLD):
         return f"{spec.law.min_replicas} and {spec.law.max_replicas}"

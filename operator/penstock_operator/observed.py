@@ -10,6 +10,8 @@ from penstock_api.pod_contract import CurveSums, Loading, ModelBackendState
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
+from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
+from penstock_operator.variant_owner import VariantOwner, variant_owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class PoolObject:
     spec: PoolSpec
     status: PoolStatus
     created: float
+    variant_of: VariantOwner | None = None
+    """The pool that controls this one, if it is the pool of a variant."""
 
     @classmethod
     def of(cls, meta: Mapping[str, Any], spec: PoolSpec, status: PoolStatus) -> "PoolObject":
@@ -43,6 +47,7 @@ class PoolObject:
             spec=spec,
             status=status,
             created=datetime.fromisoformat(meta["creationTimestamp"]).timestamp(),
+            variant_of=variant_owner(meta),
         )
 
 
@@ -315,6 +320,29 @@ class NodeView:
 NO_NODES = NodeView()
 
 
+class VariantFigures(NamedTuple):
+    """What the last decision about the pool of a variant knew; None is unknown."""
+
+    capacity: float | None = None
+    """Rows a second that one replica serves within the objective; 0: it cannot meet it."""
+    need: float | None = None
+    """Rows a second that the variant's pods have to serve, with headroom."""
+    per_hour: float | None = None
+    """Price of an hour of one replica."""
+    startup_seconds: float | None = None
+
+
+NO_FIGURES = VariantFigures()
+
+
+@dataclass(frozen=True, slots=True)
+class VariantView:
+    """A pool under the name of a variant's pool, regardless of owner, or one that the parent controls."""
+
+    pool: PoolObject
+    figures: VariantFigures = NO_FIGURES
+
+
 @dataclass(frozen=True, slots=True)
 class PoolView:
     """Everything that decisions read about one pool."""
@@ -336,6 +364,8 @@ class PoolView:
     nodes: NodeView = NO_NODES
     batches: tuple[BatchLoad, ...] | None = None
     """Batches of the pool's model; None without `spec.batchWork`, or while the batch service does not answer."""
+    variants: tuple[VariantView, ...] = ()
+    """Pools of the variants, by name; empty without variants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,36 +376,6 @@ class PoolLabels:
     namespace: str
     namespace_labels: Mapping[str, str]
     labels: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaSkew:
-    """Difference between the served CRD and the one this operator was built with, as topmost field paths."""
-
-    lacking: frozenset[str] = frozenset()
-    """Fields that an older served CRD lacks."""
-    unknown: frozenset[str] = frozenset()
-    """Fields of a newer served CRD that this operator does not know."""
-
-    def sentence(self) -> str:
-        """Return the difference and the remedy; empty if there is none."""
-        parts = []
-        if self.lacking:
-            lacking = f"lacks {_listed(self.lacking)}, which this operator's version has"
-            parts.append(f"{lacking}: upgrade the CRDs (helm upgrade, or kubectl apply -f crds/)")
-        if self.unknown:
-            unknown = f"has {_listed(self.unknown)}, which this operator does not know"
-            parts.append(f"{unknown}: upgrade the operator")
-        return "; and it ".join(parts)
-
-
-AS_BUILT = SchemaSkew()
-
-
-def _listed(paths: frozenset[str]) -> str:
-    shown = sorted(paths)
-    more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
-    return ", ".join(shown[:5]) + more
 
 
 @dataclass(frozen=True, slots=True)

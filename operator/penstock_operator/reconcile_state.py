@@ -12,7 +12,13 @@ from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.spec.prometheus import MetricsServer
-from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
+from penstock_operator.observed import (
+    Acknowledgement,
+    PoolSignals,
+    Rejection,
+    SignalSource,
+    VariantFigures,
+)
 from penstock_operator.telemetry.decision_log import DecisionKey
 
 NO_SIGNALS = PoolSignals(SignalSource.NONE, problem="nothing has been read yet")
@@ -152,6 +158,11 @@ class ReconcileState:
     def of(self, uid: str) -> PoolState:
         """Return the state of a pool, initially empty."""
         return self._pools.setdefault(uid, PoolState())
+
+    def variant_figures(self, uid: str) -> VariantFigures:
+        """Return what the last decision about the pool of a variant knew."""
+        state = self._pools.get(uid)
+        return VariantFigures() if state is None or state.figures is None else state.figures.variant
 
     def forget(self, uid: str) -> None:
         """Drop the state of a pool."""

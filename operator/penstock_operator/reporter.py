@@ -22,7 +22,12 @@ log = logging.getLogger("penstock_operator.decisions")
 
 
 def report_decision(plan: PoolPlan, view: PoolView, state: PoolState) -> None:
-    """Set the pool's metrics, and log the decision if it differs from the last one (`telemetry/decision_log.py`)."""
+    """Set the pool's metrics, and log the decision if it differs from the last one (`telemetry/decision_log.py`).
+
+    A pool with variants has neither: the pools of its variants have them.
+    """
+    if view.pool.spec.variants:
+        return
     decision = plan.status.last_decision
     name = state.labels = {"namespace": plan.namespace, "pool": plan.name}
     row = _row(plan, state.figures)

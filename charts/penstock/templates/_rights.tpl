@@ -2,7 +2,7 @@
 {{- define "penstock.serving" -}}
 - apiGroups: [penstock.dev]
   resources: [inferencepools]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, create, patch, delete] # the pools of variants (spec.variants), which a pool owns
 - apiGroups: [penstock.dev]
   resources: [inferencepools/status]
   verbs: [get, patch, update]

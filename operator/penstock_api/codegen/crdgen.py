@@ -115,6 +115,13 @@ POOL = CustomResource(
             "Price of an hour of its pods, in the currency of the policy.",
             wide=True,
         ),
+        _column(
+            "Variants",
+            "string",
+            ".status.variantReplicas",
+            "Ready replicas of the requested ones of each variant.",
+            wide=True,
+        ),
         _column("URL", "string", ".status.url", "Base URL inside the cluster.", wide=True),
         _column("Image", "string", ".status.template.image", "The pinned image.", wide=True),
     ),

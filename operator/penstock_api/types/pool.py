@@ -7,7 +7,8 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.pod_contract import MAX_RANKS
-from penstock_api.types.fields import rule, rules
+from penstock_api.types.devices import Accelerator, Parallelism
+from penstock_api.types.fields import list_map, rule, rules
 from penstock_api.types.live import (
     MAX_REPLICAS,
     Batching,
@@ -20,42 +21,11 @@ from penstock_api.types.model import ModelSpec
 from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pod_template.volumes import LocalObjectReference
-from penstock_api.types.resources import Resource
 from penstock_api.types.routing import RoutingSpec
 from penstock_api.types.runtime import GenerationSpec, RuntimeSpec
 from penstock_api.types.service import ServiceSpec
 from penstock_api.types.status import PoolStatus
-
-
-class Accelerator(ApiModel):
-    """Devices of one replica. Count 0 means CPU."""
-
-    resource_name: Resource | None = None
-    """Resource of the device plugin; defaults to nvidia.com/gpu."""
-    count: Annotated[int, Field(ge=0, le=16)] | None = None
-    """Devices per replica: 1, the default, 0 for the CPU, or parallelism.tensor times parallelism.pipeline; a pool stored with more uses one of them."""
-
-
-class Parallelism(ApiModel):
-    """Use of several devices by one replica."""
-
-    tensor: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
-    """Ranks that each layer is split over, each a process with one device; must divide the model's attention heads and its vocabulary. Defaults to 1."""
-    pipeline: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
-    """Stages that the model's layers are divided into, each of `tensor` ranks; at most the number of layers. Defaults to 1."""
-
-    data: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
-    """Engines of one replica behind one queue, each a process with one device and the whole model, for other tasks than TextGeneration. Defaults to 1."""
-
-    @property
-    def ranks(self) -> int:
-        """Return the number of processes that one model is divided over."""
-        return (self.tensor or 1) * (self.pipeline or 1)
-
-    @property
-    def devices(self) -> int:
-        """Return the number of devices that one replica computes on."""
-        return self.ranks * (self.data or 1)
+from penstock_api.types.variants import MAX_CHILD_NAME, MAX_VARIANTS, VariantSpec
 
 
 class RolloutStrategy(StrEnum):
@@ -194,6 +164,36 @@ _ZERO_RULE = rule(
 )
 
 
+_VARIANTS_KEPT_RULE = rule(
+    "has(self.variants) == has(oldSelf.variants)",
+    "spec.variants cannot be %s an existing pool, whose pods they replace: create another pool",
+    "has(self.variants) ? 'added to' : 'removed from'",
+    at=".variants",
+)
+_VARIANTS_BATCH_WORK_RULE = rule(
+    "!has(self.variants) || !has(self.batchWork)",
+    "batchWork cannot be combined with %s variants: remove spec.batchWork; lines of batches have the capacity that"
+    " other demand leaves",
+    "self.variants.size()",
+    at=".batchWork",
+)
+_VARIANTS_ZERO_RULE = rule(
+    "!has(self.variants) || !has(self.scaling) || !has(self.scaling.minReplicas) || self.scaling.minReplicas > 0",
+    "scaling.minReplicas %s cannot be combined with variants: set it to 1 or more; single variants can be at zero",
+    "self.scaling.minReplicas",
+    at=".scaling.minReplicas",
+)
+_LEAST = "self.variants.map(v, has(v.minReplicas) ? v.minReplicas : 0).sum()"
+_VARIANTS_MAX_RULE = rule(
+    "!has(self.variants) || !has(self.scaling) || !has(self.scaling.maxReplicas)"
+    f" || {_LEAST} <= self.scaling.maxReplicas",
+    "the variants' minReplicas are %s together, above scaling.maxReplicas %s: lower them or raise scaling.maxReplicas",
+    _LEAST,
+    "self.scaling.maxReplicas",
+    at=".variants",
+)
+
+
 class PoolSpec(ApiModel):
     """Desired state of a pool. Unset fields take a policy's default or a built-in one."""
 
@@ -208,11 +208,18 @@ class PoolSpec(ApiModel):
             _MOST_RANKS_RULE,
             _GATEWAY_HEADLESS_RULE,
             _ZERO_RULE,
+            _VARIANTS_KEPT_RULE,
+            _VARIANTS_BATCH_WORK_RULE,
+            _VARIANTS_ZERO_RULE,
+            _VARIANTS_MAX_RULE,
         )
     )
 
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1
-    """Replica count in scaling modes Manual and Recommend, which `kubectl scale` writes. Modes Auto and Hold ignore it."""
+    """Replica count in scaling modes Manual and Recommend, which `kubectl scale` writes. Modes Auto and Hold ignore it.
+
+    With variants: their minReplicas first, the rest in the order of the list.
+    """
     model: ModelSpec
     """Model of the pool. A change triggers a rollout."""
     runtime: RuntimeSpec | None = None
@@ -245,6 +252,17 @@ class PoolSpec(ApiModel):
     """Distribution of requests over the pods. Live: applied without a restart; the pool's Service keeps its address."""
     batch_work: BatchWorkSpec | None = None
     """Replicas for the lines of batches. Live: applied without a restart."""
+    variants: (
+        Annotated[
+            tuple[VariantSpec, ...],
+            Field(min_length=1, max_length=MAX_VARIANTS, json_schema_extra=list_map("name")),
+        ]
+        | None
+    ) = None
+    """Kinds of replicas, each with its own devices, placement or settings, behind one Service and under one objective.
+
+    In mode Auto the cheapest mix that meets the objective. Cannot be added to or removed from an existing pool.
+    """
     weight: Weight | None = None
     """Weight of the pool when a GPU budget or the cluster is short of devices; a policy can bound it. Live; defaults to 100."""
 
@@ -269,6 +287,15 @@ NAME_RULE = rule(
     "self.metadata.name",
     at=".metadata.name",
 )
+_LONG = f"self.metadata.name.size() + v.name.size() > {MAX_CHILD_NAME - 1}"
+VARIANT_NAME_RULE = rule(
+    f"!has(self.spec.variants) || !self.spec.variants.exists(v, {_LONG})",
+    f"variants %s: the names of their pools, %s-<variant>, have more than {MAX_CHILD_NAME} characters:"
+    " choose a shorter name of the pool or of the variant",
+    f"self.spec.variants.filter(v, {_LONG}).map(v, v.name)",
+    "self.metadata.name",
+    at=".spec.variants",
+)
 LEAVING_AUTO_RULE = rule(
     f"!({_OLD_MODE} in ['Auto', 'Hold'] && {_NEW_MODE} in ['Manual', 'Recommend'])"
     f" || self.spec.replicas != oldSelf.spec.replicas || self.spec.replicas >= {_READY}",
@@ -284,7 +311,9 @@ LEAVING_AUTO_RULE = rule(
 class InferencePool(ApiModel):
     """Pods that serve one model, with a batch cap and a replica count that follow the load."""
 
-    model_config = ConfigDict(json_schema_extra=rules(NAME_RULE, LEAVING_AUTO_RULE))
+    model_config = ConfigDict(
+        json_schema_extra=rules(NAME_RULE, VARIANT_NAME_RULE, LEAVING_AUTO_RULE)
+    )
     spec: PoolSpec
     """Desired state."""
     status: PoolStatus | None = None

@@ -9,6 +9,7 @@ from penstock_api.conditions import Condition, ObservedGeneration
 from penstock_api.pod_contract import Generation
 from penstock_api.types.decision import LastDecision, ScalingStatus
 from penstock_api.types.fields import ATOMIC_LIST, Count, Decimal, Name, ShortText, Word, list_map
+from penstock_api.types.variants import VariantStatus
 
 
 class TemplateStatus(ApiModel):
@@ -223,10 +224,19 @@ class PoolStatus(ApiModel):
     ) = None
     """Ready, Progressing, UpToDate, Scaling, LimitsApplied, MetricsAvailable, PolicyApplied, BudgetLimited.
 
-    Stalled, Reconciling, DevicesUsed and Routed are present only where they apply.
+    Stalled, Reconciling, DevicesUsed, Routed and SplitByCapacity are present only where they apply.
     """
     candidate: CandidateDecision | None = None
     """Decision of a policy's candidate, for comparison."""
+    variants: (
+        Annotated[
+            tuple[VariantStatus, ...], Field(max_length=16, json_schema_extra=list_map("name"))
+        ]
+        | None
+    ) = None
+    """Variants of the pool, removed ones included until their pods are gone; absent without variants."""
+    variant_replicas: ShortText | None = None
+    """Ready replicas of the requested ones of each variant, such as `a100 2/2, cpu 0/1`."""
     cost: CostStatus | None = None
     """Cost of the pool; absent while no policy that selects it has prices."""
     scaling: ScalingStatus | None = None

@@ -79,6 +79,8 @@ def endpoints(route: Route, settings: GatewaySettings) -> Json:
 def _endpoint(pod: Endpoint) -> Json:
     socket_address = {"address": pod.address, "port_value": pod.port}
     endpoint: Json = {"endpoint": {"address": {"socket_address": socket_address}}}
+    if pod.weight != 1:
+        endpoint["load_balancing_weight"] = pod.weight
     return {**endpoint, "metadata": SECURE_ENDPOINT} if pod.secure else endpoint
 
 

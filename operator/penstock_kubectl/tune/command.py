@@ -13,7 +13,7 @@ from penstock_kubectl.cluster import RESOURCES, ClusterClient
 from penstock_kubectl.cost_text import replica_price
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.explain import read
-from penstock_kubectl.pool_context import PoolContext
+from penstock_kubectl.pool_context import PoolContext, without_variants
 from penstock_kubectl.savings import ReplicaPrice
 from penstock_kubectl.tune import inputs, view
 from penstock_kubectl.tune.follow import JobFollower
@@ -43,7 +43,7 @@ def tune(args: argparse.Namespace, console: Console) -> int:
         removed = remove_all(cluster, namespace, args.pool)
         console.print(f"{namespace}/{job_name(args.pool)}: {'removed' if removed else 'nothing to remove'}")  # fmt: skip
         return 0
-    subject = read(cluster, namespace, args.pool)
+    subject = without_variants(read(cluster, namespace, args.pool))
     if subject.pool.spec.model.task is Task.TEXT_GENERATION:
         raise NotEnoughData(NO_TEXT)
     options = inputs.options(args, subject)

@@ -38,6 +38,8 @@ class Children:
             await self._create(kind, write.manifest)
         elif write.write is Write.APPLY:
             await self._apply(kind, write.manifest, _owned(view, write))
+        elif write.write is Write.REPLACE:
+            await self._replace(kind, write.manifest)
         else:
             await self._delete(kind, write.manifest["metadata"])
 
@@ -53,6 +55,21 @@ class Children:
         query = {**MANAGER, "force": "true"}
         body = {**manifest, "metadata": metadata}
         await self._send(kind, "apply", ApiRequest("PATCH", path, body, query, APPLY))
+
+    async def _replace(self, kind: ResourceKind, manifest: Json) -> None:
+        """Replace whole parts of an object, so that fields that other writers added go too."""
+        metadata = manifest["metadata"]
+        path = kind.path(metadata["namespace"], metadata["name"])
+        version = metadata["resourceVersion"]
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "add", "path": "/metadata/labels", "value": metadata["labels"]},
+            {"op": "add", "path": "/metadata/annotations", "value": metadata["annotations"]},
+            {"op": "replace", "path": "/spec", "value": manifest["spec"]},
+        ]
+        request = ApiRequest("PATCH", path, patch, MANAGER, JSON_PATCH)
+        await self._send(kind, "patch", request)
 
     async def _move_ownership(
         self, kind: ResourceKind, child: ChildObject, version: str | None
@@ -93,7 +110,8 @@ class Children:
 
     async def _send(self, kind: ResourceKind, verb: str, request: ApiRequest) -> Json:
         answer = await self.writer.write(kind, verb, request, Urgency.CHILD)
-        self.store.upsert(kind, answer)
+        if kind is not kinds.POOL:  # its watch event makes the pool itself due
+            self.store.upsert(kind, answer)
         return answer
 
 

@@ -15,6 +15,8 @@ class Write(StrEnum):
     """Plain create of an absent child; a conflict means that another writer created it first, and requeues the pool."""
     APPLY = "Apply"
     """Server-side apply, with the resourceVersion it was computed from."""
+    REPLACE = "Replace"
+    """Replacement of spec, labels and annotations, with a precondition on UID and resourceVersion."""
     DELETE = "Delete"
     """With a precondition on the UID."""
 

@@ -10,6 +10,7 @@ from penstock_operator.decide.actions import ChildWrite, EventNote, LimitsPush
 from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.spec.objectives import LATE_SHARE
+from penstock_operator.observed import VariantFigures
 
 
 class PlanFigures(NamedTuple):
@@ -44,6 +45,8 @@ class PlanFigures(NamedTuple):
     """Share of requests that the strictest objective requires to be on time."""
     cost: CostStatus | None = None
     """Cost of the pool; None while no policy has prices for it."""
+    variant: VariantFigures = VariantFigures()
+    """For the pool with the variants, where this is the pool of one."""
 
 
 class PoolPlan(NamedTuple):

@@ -1,6 +1,7 @@
 """Everything that a pass decided about one pool, from which conditions, status, Events and child writes follow."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.status import BoundedField, CandidateDecision, CostStatus
@@ -13,7 +14,8 @@ from penstock_operator.decide.manifests.rollout import RolloutPlan
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec
-from penstock_operator.observed import AS_BUILT, ChildObject, PodObject, PoolView, SchemaSkew
+from penstock_operator.observed import ChildObject, PodObject, PoolView
+from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
 
 BUDGETED_FIELD = "status.desiredReplicas"
 """The field that a budget lowers: the resulting count, which is not in the spec."""
@@ -59,6 +61,8 @@ class PoolOutcome:
     """Share of the last minutes' requests that met the objectives; None without an objective or requests."""
     cost: CostStatus | None = None
     """Cost of the pool; None while no policy has prices for it."""
+    replica_price: Decimal | None = None
+    """Price of an hour of one replica; None while it is unknown."""
     pods: tuple[PodObject, ...] = ()
     """Pods that are not terminating."""
     ready: tuple[PodObject, ...] = ()

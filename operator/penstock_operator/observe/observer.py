@@ -19,6 +19,7 @@ from penstock_operator.observe.cluster.views import (
     namespace_labels,
     owned_pods,
     pool_view,
+    variant_views,
 )
 from penstock_operator.observe.gateway_status import GatewayReader
 from penstock_operator.observe.nodes import NodeReader
@@ -104,6 +105,7 @@ class Observer:
             answers,
             await self._nodes(pool, now),
             batches,
+            variant_views(self.store, pool, self.state.variant_figures),
         )
         return pool_view(self.store, pool, extras)
 

@@ -14,11 +14,12 @@ from penstock_operator.act.executor import ActResults
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observed import AS_BUILT, PoolObject, PoolView, SchemaSkew
+from penstock_operator.observed import PoolObject, PoolView
 from penstock_operator.reconcile_state import ReconcileState
 from penstock_operator.reconciler.leader_state import LeaderState
 from penstock_operator.reconciler.loop import Reconciler
 from penstock_operator.reconciler.passes import PassRunner
+from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
 from tests.bench.decide.fleet import Fleet, signals
 from tests.unit.operator.decide.world import CONFIG
 

@@ -10,6 +10,39 @@ BY_RULE = [
         ("spec.accelerator.count", "accelerator.count 2 cannot be used", "set count 1"),
     ),
     Bad(
+        "variants-and-batch-work",
+        {"variants": [{"name": "a"}], "batchWork": {"maxReplicas": 1}},
+        ("spec.batchWork", "1 variants", "remove spec.batchWork"),
+    ),
+    Bad(
+        "variants-at-zero",
+        {
+            "variants": [{"name": "a"}],
+            "scaling": {"mode": "Auto", "minReplicas": 0},
+            "routing": {"mode": "Gateway"},
+        },
+        ("spec.scaling.minReplicas", "minReplicas 0", "set it to 1 or more"),
+    ),
+    Bad(
+        "variants-whose-minimums-exceed-the-maximum",
+        {
+            "variants": [{"name": "a", "minReplicas": 3}, {"name": "b", "minReplicas": 2}],
+            "scaling": {"maxReplicas": 4},
+        },
+        ("spec.variants", "minReplicas are 5 together", "scaling.maxReplicas 4", "lower them"),
+    ),
+    Bad(
+        "variant-whose-minimum-exceeds-its-maximum",
+        {"variants": [{"name": "a", "minReplicas": 3, "maxReplicas": 2}]},
+        ("variant a", "minReplicas 3 is above maxReplicas 2", "raise maxReplicas"),
+    ),
+    Bad(
+        "variant-with-a-long-name",
+        {"variants": [{"name": "b" * 40}, {"name": "ok"}]},
+        ("spec.variants", "b" * 40, "more than 52 characters", "choose a shorter name"),
+        metadata_name="a" * 20,
+    ),
+    Bad(
         "more-devices-than-ranks",
         {
             "model": GENERATING,

@@ -119,7 +119,51 @@ ZERO_SPEC: Object = {
         "scaleToZero": {"idleSeconds": 300, "maxHoldSeconds": 600, "maxHeldRequests": 1000},
     },
 }
-POOL_SPECS = (MODULE_SPEC, CLAIM_SPEC, *FETCHED_SPECS, GENERATION_SPEC, SHARE_SPEC, ZERO_SPEC)
+VARIANTS_SPEC: Object = {
+    **GENERATION_SPEC,
+    "accelerator": {"count": 1},
+    "parallelism": {"tensor": 1},
+    "variants": [
+        {
+            "name": "h100",
+            "accelerator": {"resourceName": "nvidia.com/gpu", "count": 2},
+            "parallelism": {"tensor": 2, "pipeline": 1},
+            "minReplicas": 1,
+            "maxReplicas": 4,
+        },
+        {
+            "name": "cpu",
+            "accelerator": {"count": 0},
+            "runtime": {"image": "localhost/penstock-runtime:cpu", "imagePullPolicy": "Always"},
+            "generation": GENERATION_SPEC["generation"],
+            "template": {
+                "nodeSelector": {"pool": "cpu"},
+                "tolerations": TEMPLATE["tolerations"],
+                "schedulerName": "default-scheduler",
+                "runtimeClassName": "kata",
+                "priorityClassName": "low",
+                "container": {
+                    "env": TEMPLATE["container"]["env"],
+                    "resources": TEMPLATE["container"]["resources"],
+                },
+            },
+        },
+        {
+            "name": "small",
+            "generation": {"kvCache": {"freeMemoryPercent": 60}},
+            "parallelism": {"data": 2},
+        },
+    ],
+}
+POOL_SPECS = (
+    MODULE_SPEC,
+    CLAIM_SPEC,
+    *FETCHED_SPECS,
+    GENERATION_SPEC,
+    SHARE_SPEC,
+    ZERO_SPEC,
+    VARIANTS_SPEC,
+)
 
 CONDITION: Object = {
     "type": "Ready",
@@ -154,6 +198,18 @@ POOL_STATUS: Object = {
         {"field": "spec.scaling.maxReplicas", "asked": "8", "granted": "4", "policy": "prod"}
     ],
     "conditions": [CONDITION],
+    "variants": [
+        {
+            "name": "h100",
+            "replicas": 2,
+            "readyReplicas": 1,
+            "cap": 16,
+            "rowsPerSecondPerReplica": "52.5",
+            "perReplicaHour": "2.50",
+            "reason": "SomeReplicasReady",
+        }
+    ],
+    "variantReplicas": "h100 1/2",
     "modelBackend": {
         "name": "OpenVINO",
         "pods": 2,

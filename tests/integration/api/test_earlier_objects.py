@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from penstock_operator.observe.cluster.crd_skew import PATH, skew_of
-from penstock_operator.observed import AS_BUILT
+from penstock_operator.schema_skew import AS_BUILT
 from tests.integration.api.cases import Object
 from tests.support.kube.api import Api, path_of
 from tests.support.kube.install import install_crds

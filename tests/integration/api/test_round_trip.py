@@ -75,6 +75,7 @@ def test_the_examples_set_every_field(
         "generation",
         "share",
         "zero",
+        "variants",
     ],
 )
 def test_a_full_pool_comes_back(api: Api, namespace: str, spec: Object) -> None:

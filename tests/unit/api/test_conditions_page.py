@@ -14,7 +14,7 @@ CALLS = {"condition", "EventNote"}
 REASON = re.compile(r"^[A-Z][a-z]+(?:[A-Z][A-Za-z]*)*$|^OOMKilled$")
 TYPES = {
     "Ready", "Progressing", "UpToDate", "LimitsApplied", "PolicyApplied", "BudgetLimited",
-    "MetricsAvailable", "Accepted", "BudgetExhausted", "Conflicted", "DevicesUsed", "Routed",
+    "MetricsAvailable", "Accepted", "BudgetExhausted", "Conflicted", "DevicesUsed", "Routed", "SplitByCapacity",
 }  # fmt: skip
 OTHER_WORDS = {"True", "Unknown", "Cluster", "GpuBudget", "Deployment", "NetworkPolicy", *TYPES}
 """Other CamelCase words of the modules that create conditions: statuses, types, kinds, sources of bounds."""

@@ -42,13 +42,20 @@ def test_the_operator_reads_no_nodes_no_secrets_and_no_crds(plain: list[Object])
     }
 
 
-def test_the_operator_never_writes_a_spec(plain: list[Object]) -> None:
+def test_the_operator_writes_the_specs_of_no_policy_and_of_pools_for_variants_only(
+    plain: list[Object],
+) -> None:
+    """It creates, repairs and deletes the pools of variants, which RBAC does not distinguish from other pools."""
     granted = set(grants(only(plain, "ClusterRole", "-operator")))
-    for plural in (names.POOL_PLURAL, names.POLICY_PLURAL):
+    read = {"get", "list", "watch"}
+    for plural, expected in (
+        (names.POOL_PLURAL, {*read, "create", "patch", "delete"}),
+        (names.POLICY_PLURAL, read),
+    ):
         verbs = {
             verb for group, resource, verb in granted if (group, resource) == (names.GROUP, plural)
         }
-        assert verbs == {"get", "list", "watch"}
+        assert verbs == expected
 
 
 def test_the_operator_only_looks_at_pods_and_namespaces(plain: list[Object]) -> None:

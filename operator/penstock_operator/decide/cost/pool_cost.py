@@ -40,6 +40,8 @@ class PoolPrice:
     """The cost without what depends on the traffic."""
     per_hour: Decimal | None = None
     """None: unknown."""
+    per_replica: Decimal | None = None
+    """Mean of the pods that stay; without any, the price of a pod of the template. None: unknown."""
 
     def cost(self, throughput: Throughput) -> CostStatus:
         """Return the cost at a throughput."""
@@ -84,7 +86,14 @@ def pool_price(
         per_day=money(min(HOURS_PER_DAY * per_hour, MAX_AMOUNT)),
         per_replica_hour=None if each is None else money(each),
     )
-    return PoolPrice(status, per_hour)
+    return PoolPrice(status, per_hour, _template_price(current, prices) if each is None else each)
+
+
+def _template_price(current: Manifest | None, prices: PriceList) -> Decimal | None:
+    """Return the price of a pod of the template, on a node with the labels that it selects."""
+    selected = ((current or {}).get("spec") or {}).get("nodeSelector") or {}
+    price = pod_price(prices, pod_resources(current), selected)
+    return price.per_hour if isinstance(price, PodPrice) else None
 
 
 def per_units(per_hour: Decimal, per_second: float | None, units: int) -> str | None:

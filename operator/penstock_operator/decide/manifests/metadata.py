@@ -38,8 +38,31 @@ def labels(pool: PoolObject) -> dict[str, str]:
         names.LABEL_APP_PART_OF: "penstock",
         names.LABEL_APP_MANAGED_BY: "penstock",
         names.LABEL_POOL: pool.name,
+        **_variant_labels(pool),
         **selector(pool),
     }
+
+
+def _variant_labels(pool: PoolObject) -> dict[str, str]:
+    """Return the labels of the children of a variant's pool, by which the parent's Service selects the pods."""
+    parent = pool.variant_of
+    if parent is None:
+        return {}
+    return {
+        names.LABEL_VARIANT: variant_name(pool.name, parent.name),
+        names.LABEL_VARIANT_OF: parent.name,
+        **variants_selector(parent.uid),
+    }
+
+
+def variant_name(pool: str, parent: str) -> str:
+    """Return the variant of a pool of this name."""
+    return pool.removeprefix(names.variant_pool(parent, ""))
+
+
+def variants_selector(parent_uid: str) -> dict[str, str]:
+    """Return the label that the Service of a pool with variants selects on; it never changes."""
+    return {names.LABEL_VARIANT_OF_UID: parent_uid}
 
 
 def metadata(pool: PoolObject, name: str, annotations: Mapping[str, str] | None = None) -> Manifest:

@@ -7,7 +7,13 @@ from penstock_api import names
 from penstock_api.hold import HoldLimits
 from penstock_api.types.service import ServiceSpec, ServiceType
 from penstock_operator.decide.manifests.gateway import selector as gateway_selector
-from penstock_operator.decide.manifests.metadata import Manifest, metadata, selector, service_name
+from penstock_operator.decide.manifests.metadata import (
+    Manifest,
+    metadata,
+    selector,
+    service_name,
+    variants_selector,
+)
 from penstock_operator.decide.route import DIRECT, PoolRoute, RouteStep
 from penstock_operator.observed import ChildObject, PoolObject, PoolView
 
@@ -17,8 +23,12 @@ def service(
     given: ServiceSpec,
     route: PoolRoute = DIRECT,
     hold: HoldLimits | None = None,
+    weights: str = "",
 ) -> Manifest:
-    """Return the Service with the client port only, so that exposing a pool never exposes its control API."""
+    """Return the Service with the client port only, so that exposing a pool never exposes its control API.
+
+    `weights` are those of variants at the gateway, as an annotation has them.
+    """
     routed = route.step is RouteStep.ROUTED
     port: dict[str, Any] = {
         "name": names.CLIENT_PORT_NAME,
@@ -32,7 +42,10 @@ def service(
     annotations = {**(given.annotations or {}), **route.annotations}
     if hold is not None and route.port is not None:
         annotations[names.ANNOTATION_GATEWAY_HOLD] = hold.as_annotation()
-    selected = gateway_selector() if routed else selector(pool)
+    if weights and route.port is not None:
+        annotations[names.ANNOTATION_GATEWAY_WEIGHTS] = weights
+    pods = variants_selector(pool.uid) if pool.spec.variants else selector(pool)
+    selected = gateway_selector() if routed else pods
     return {
         "apiVersion": "v1",
         "kind": "Service",

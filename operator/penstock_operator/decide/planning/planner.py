@@ -22,6 +22,7 @@ from penstock_operator.decide.manifests.replica_conflict import contest
 from penstock_operator.decide.manifests.rollout import rollout
 from penstock_operator.decide.plan import Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.planning import memoized
+from penstock_operator.decide.planning.parent import plan_parent
 from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.planning.pool_draft import PassContext, PoolDraft, draft
 from penstock_operator.decide.planning.shadow import Shadow, record_step
@@ -66,6 +67,10 @@ def make_plan(
         if pool.deleting:
             continue
         try:
+            if pool.spec.variants:
+                plans.append(plan_parent(view, states.get(pool.uid), context))
+                requests[pool.uid] = ()
+                continue
             drafts.append(draft(view, states.get(pool.uid), context))
             requests[pool.uid] = drafts[-1].quota_requests
         except Exception as error:  # noqa: BLE001 - the caller reports it; other pools continue
@@ -159,6 +164,7 @@ def decide_pool(
         contested=contested.backs_off,
         on_time=on_time.share if objectives.any else None,
         cost=None if drafted.price is None else drafted.price.cost(on_time.throughput),
+        replica_price=None if drafted.price is None else drafted.price.per_replica,
         pods=staying,
         ready=tuple(pod for pod in staying if pod.ready),
     )

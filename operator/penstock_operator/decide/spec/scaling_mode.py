@@ -16,7 +16,8 @@ from dataclasses import replace
 
 from penstock_api.types.live import ScalingMode, UnsetScalingMode
 from penstock_api.types.pool import PoolSpec
-from penstock_operator.observed import PoolObject, PoolView, SchemaSkew
+from penstock_operator.observed import PoolObject, PoolView
+from penstock_operator.schema_skew import SchemaSkew
 
 STATUS_FIELD = "status.unsetScalingMode"
 

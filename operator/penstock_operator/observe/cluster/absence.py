@@ -14,6 +14,7 @@ from penstock_operator.kube.kinds import (
     GATEWAY_CHILDREN,
     NAMED_CHILDREN,
     NETWORK_POLICY,
+    SERVICE,
     ResourceKind,
 )
 from penstock_operator.observe.cluster import convert
@@ -53,7 +54,7 @@ class Confirmations:
         """
         missing = [
             (kind, name)
-            for kind, name in (*child_keys(pool, self.named), *self._gateway_keys(pool))
+            for kind, name in (*child_keys(pool, self._kinds(pool)), *self._gateway_keys(pool))
             if self.store.by_name(kind, pool.namespace, name) is None
         ]
         known = self._foreign.get(pool.uid, {})
@@ -67,6 +68,10 @@ class Confirmations:
         }
         self._cache(pool.uid, foreign)
         return {key: entry.child for key, entry in foreign.items()}
+
+    def _kinds(self, pool: PoolObject) -> tuple[ResourceKind, ...]:
+        """Return the kinds of the pool's children: with variants, their pools have the others."""
+        return (SERVICE,) if pool.spec.variants else self.named
 
     def _gateway_keys(self, pool: PoolObject) -> tuple[tuple[ResourceKind, str], ...]:
         if not self.gateways or not is_wanted(pool):

@@ -16,6 +16,7 @@ from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.convert import NamespaceRecord, PodRecord, ReplicaSetRecord
 from penstock_operator.observed import ChildObject, PolicyObject, PoolObject
+from penstock_operator.variant_owner import variant_owner
 
 Json = Mapping[str, Any]
 Name = tuple[str, str, str]
@@ -140,8 +141,12 @@ class ObjectStore:
         """Return the child of this name, if it is in the store."""
         return self.children.get(self._uid_by_name.get((kind.kind, namespace, name), ""))
 
+    def pool_by_name(self, namespace: str, name: str) -> PoolObject | None:
+        """Return the pool of this name, if it is in the store and readable."""
+        return self.pools.get(self._uid_by_name.get((kinds.POOL.kind, namespace, name), ""))
+
     def of_pool(self, pool_uid: str) -> Iterable[str]:
-        """Return the UIDs of children and pods that a pool's UID labels or controls."""
+        """Return the UIDs of the pool itself, and of children and pods that its UID labels or controls."""
         return self._uids_by_pool.get(pool_uid, ())
 
     def _store(self, kind: ResourceKind, uid: str, raw: Json) -> str:
@@ -178,9 +183,11 @@ class ObjectStore:
                 _first_error(error),
                 unset_mode,
             )
-        return convert.digest(
-            [meta.get(key) for key in ("generation", "labels", "annotations", "deletionTimestamp")]
-        )
+        keys = ("generation", "labels", "annotations", "deletionTimestamp")
+        seen: list[object] = [meta.get(key) for key in keys]
+        if variant_owner(meta) is not None:
+            seen.append(convert.variant_state(raw.get("status") or {}))
+        return convert.digest(seen)
 
     def _store_policy(self, uid: str, raw: Json) -> str:
         try:
@@ -218,14 +225,15 @@ class ObjectStore:
 def _pools_of(kind: ResourceKind, meta: Json) -> frozenset[str]:
     """Return the UIDs of the pools that an object belongs to: its own, its label's, its controller's."""
     if kind is kinds.POOL:
-        return frozenset((meta["uid"],))
+        owner = variant_owner(meta)
+        return frozenset((meta["uid"],) if owner is None else (meta["uid"], owner.uid))
     if kind in (kinds.POLICY, kinds.NAMESPACE):
         return frozenset()
     label = (meta.get("labels") or {}).get(names.LABEL_POOL_UID)
     if label == names.GATEWAY_UID and kind in kinds.GATEWAY_CHILDREN:
         return convert.owner_uids(meta) | {label}
-    owner = convert.controller_uid(meta) if kind in kinds.CHILDREN else None
-    return frozenset(uid for uid in (label, owner) if uid)
+    controller = convert.controller_uid(meta) if kind in kinds.CHILDREN else None
+    return frozenset(uid for uid in (label, controller) if uid)
 
 
 def _first_error(error: ValidationError) -> str:

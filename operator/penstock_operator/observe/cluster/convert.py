@@ -69,6 +69,16 @@ def pool_object(raw: Json) -> PoolObject:
     )
 
 
+def variant_state(status: Json) -> Json:
+    """Return the part of the status of a variant's pool that the pool with the variants reports."""
+    conditions = [
+        [condition.get(key) for key in ("type", "status", "reason")]
+        for condition in status.get("conditions") or ()
+    ]
+    counts = {key: status.get(key) for key in ("replicas", "readyReplicas", "observedGeneration")}
+    return {**counts, "conditions": conditions}
+
+
 def policy_object(raw: Json) -> PolicyObject:
     """Return the policy.
 

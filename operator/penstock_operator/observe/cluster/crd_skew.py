@@ -17,7 +17,7 @@ from penstock_api.types.policy import InferencePolicy
 from penstock_api.types.pool import InferencePool
 from penstock_operator.errors import ClusterError
 from penstock_operator.kube.client import ApiClient
-from penstock_operator.observed import SchemaSkew
+from penstock_operator.schema_skew import SchemaSkew
 
 log = logging.getLogger(__name__)
 

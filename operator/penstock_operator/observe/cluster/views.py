@@ -1,6 +1,6 @@
 """Pool views: the inputs of decisions about one pool, from the object store, with ownership checked by UID."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock_api import names
@@ -20,6 +20,8 @@ from penstock_operator.observed import (
     PoolSignals,
     PoolView,
     Rejection,
+    VariantFigures,
+    VariantView,
 )
 from penstock_operator.reconcile_state import ChildKey
 
@@ -36,6 +38,7 @@ class ObservedExtras:
     gateway: GatewayAnswers = NO_ANSWERS
     nodes: NodeView = NO_NODES
     batches: tuple[BatchLoad, ...] | None = None
+    variants: tuple[VariantView, ...] = ()
 
 
 def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> PoolView:
@@ -54,7 +57,26 @@ def pool_view(store: ObjectStore, pool: PoolObject, extras: ObservedExtras) -> P
         gateway=gateway_view(store, pool, extras.confirmed, extras.gateway),
         nodes=extras.nodes,
         batches=extras.batches,
+        variants=extras.variants,
         settings_record=None if (record := record_of(store, pool.uid)) is None else _text(record),
+    )
+
+
+def variant_views(
+    store: ObjectStore, pool: PoolObject, figures: Callable[[str], VariantFigures]
+) -> tuple[VariantView, ...]:
+    """Return the pools under the names of the pool's variants, and the others that it controls; `figures` by UID."""
+    if not pool.spec.variants:
+        return ()
+    named = (
+        store.pool_by_name(pool.namespace, names.variant_pool(pool.name, variant.name))
+        for variant in pool.spec.variants
+    )
+    owned = (store.pools[uid] for uid in store.of_pool(pool.uid) if uid in store.pools)
+    pools = {each.uid: each for each in (*named, *owned) if each and each.uid != pool.uid}
+    return tuple(
+        VariantView(each, figures(each.uid))
+        for each in sorted(pools.values(), key=lambda each: each.name)
     )
 
 

@@ -17,7 +17,6 @@ from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.live_fields import Fields
 from penstock_operator.observed import (
-    AS_BUILT,
     Acknowledgement,
     BatchLoad,
     ChildObject,
@@ -29,9 +28,9 @@ from penstock_operator.observed import (
     PoolObject,
     PoolSignals,
     PoolView,
-    SchemaSkew,
     SignalSource,
 )
+from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
 
 Known = TypeVar("Known")
 CONFIG = DecideConfig(default_runtime_image="registry.example/penstock-runtime:1")

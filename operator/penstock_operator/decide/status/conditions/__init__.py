@@ -25,7 +25,7 @@ def all_conditions(outcome: PoolOutcome, now: float) -> tuple[Condition, ...]:
         policy_applied(outcome),
         budget_limited(outcome),
         *devices_used(outcome),
-        *routed(outcome),
+        *routed(outcome.gateway, outcome.view.gateway),
     )
 
 

@@ -13,6 +13,7 @@ from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.zero import may_be_at_zero
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING, loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
+from penstock_operator.observed import PoolView
 
 READY = "Ready"
 SCALED_TO_ZERO = "ScaledToZero"
@@ -23,7 +24,7 @@ def ready(outcome: PoolOutcome) -> Condition:
     """Return the condition; obstacles take precedence over progress."""
     return (
         _conflict(outcome)
-        or _rejection(outcome)
+        or rejection(outcome.view)
         or _not_allowed(outcome)
         or _no_devices(outcome)
         or _zero(outcome)
@@ -42,12 +43,12 @@ def _conflict(outcome: PoolOutcome) -> Condition | None:
     return condition(READY, FALSE, "NameConflict", message)
 
 
-def _rejection(outcome: PoolOutcome) -> Condition | None:
-    if not outcome.view.rejections:
+def rejection(view: PoolView) -> Condition | None:
+    """Return the condition of a pool with a child that the API server rejected, or None."""
+    if not view.rejections:
         return None
     rejected = "; ".join(
-        f"{item.kind} {item.name}: {item.reason}: {item.message}"
-        for item in outcome.view.rejections
+        f"{item.kind} {item.name}: {item.reason}: {item.message}" for item in view.rejections
     )
     message = f"the API server rejected {rejected}: correct the spec, or the rule that rejects it"
     return condition(READY, FALSE, "ChildRejected", message)

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.pool_outcome import PoolOutcome
+from penstock_operator.decide.gateway import GatewayPlan
 from penstock_operator.decide.route import RouteStep
+from penstock_operator.observed import GatewayView
 
 ROUTED = "Routed"
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
-def routed(outcome: PoolOutcome) -> Iterator[Condition]:
+def routed(plan: GatewayPlan, gateway: GatewayView) -> Iterator[Condition]:
     """Yield the condition of a pool in mode Gateway, and of a pool that has just left it."""
-    plan, gateway = outcome.gateway, outcome.view.gateway
     step, problem = plan.route.step, gateway.problem
     if not plan.wanted:
         if step is RouteStep.LEAVING:

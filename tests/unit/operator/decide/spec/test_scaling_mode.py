@@ -8,7 +8,8 @@ import pytest
 from penstock_api.types.live import ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.spec.scaling_mode import STATUS_FIELD, has_target, scaling_mode
-from penstock_operator.observed import AS_BUILT, PoolObject, SchemaSkew
+from penstock_operator.observed import PoolObject
+from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
 from tests.unit.operator.decide.world import World, child, policy, pool, pool_spec, settled
 
 OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 500}]

@@ -8,7 +8,8 @@ import pytest
 from penstock_api import names
 from penstock_api.pod_contract import Loading, LoadStage
 from penstock_operator.decide.actions import EventType
-from penstock_operator.observed import Acknowledgement, PodProblem, SchemaSkew
+from penstock_operator.observed import Acknowledgement, PodProblem
+from penstock_operator.schema_skew import SchemaSkew
 from tests.unit.operator.decide.world import (
     World,
     failing,

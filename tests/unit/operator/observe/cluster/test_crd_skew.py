@@ -12,7 +12,7 @@ from penstock_api import names
 from penstock_operator.act.status import drop_field
 from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.crd_skew import field_paths, known_paths, skew_of
-from penstock_operator.observed import AS_BUILT, SchemaSkew
+from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
 
 ROOT = Path(__file__).parents[5]
 EARLIER = ROOT / "tests" / "integration" / "api" / "earlier"

@@ -1,0 +1,40 @@
+"""Devices of one replica: `Accelerator`, and `Parallelism`, their use by one replica."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from penstock_api.base import ApiModel
+from penstock_api.pod_contract import MAX_RANKS
+from penstock_api.types.resources import Resource
+
+
+class Accelerator(ApiModel):
+    """Devices of one replica. Count 0 means CPU."""
+
+    resource_name: Resource | None = None
+    """Resource of the device plugin; defaults to nvidia.com/gpu."""
+    count: Annotated[int, Field(ge=0, le=16)] | None = None
+    """Devices per replica: 1, the default, 0 for the CPU, or parallelism.tensor times parallelism.pipeline; a pool stored with more uses one of them."""
+
+
+class Parallelism(ApiModel):
+    """Use of several devices by one replica."""
+
+    tensor: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
+    """Ranks that each layer is split over, each a process with one device; must divide the model's attention heads and its vocabulary. Defaults to 1."""
+    pipeline: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
+    """Stages that the model's layers are divided into, each of `tensor` ranks; at most the number of layers. Defaults to 1."""
+
+    data: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
+    """Engines of one replica behind one queue, each a process with one device and the whole model, for other tasks than TextGeneration. Defaults to 1."""
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of processes that one model is divided over."""
+        return (self.tensor or 1) * (self.pipeline or 1)
+
+    @property
+    def devices(self) -> int:
+        """Return the number of devices that one replica computes on."""
+        return self.ranks * (self.data or 1)

@@ -1,0 +1,101 @@
+"""The plan of a pool with variants: the pools of its variants, their counts, the one Service, and the status. Pure."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from penstock_operator.decide.actions import ChildWrite, Write
+from penstock_operator.decide.gateway import GatewayPlan, gateway_plan
+from penstock_operator.decide.manifests.metadata import variant_name
+from penstock_operator.decide.manifests.service import own_service, service
+from penstock_operator.decide.manifests.writes import child_write
+from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.decide.planning import memoized
+from penstock_operator.decide.planning.memoized import AppliedPolicies, Memo
+from penstock_operator.decide.planning.pool_draft import PassContext
+from penstock_operator.decide.spec.effective import EffectiveSpec
+from penstock_operator.decide.spec.scaling_mode import with_unset_mode
+from penstock_operator.decide.variant_pools.conditions import variants_conditions
+from penstock_operator.decide.variant_pools.counts import CountsState, decide_counts
+from penstock_operator.decide.variant_pools.outcome import VariantsOutcome
+from penstock_operator.decide.variant_pools.status import (
+    variants_events,
+    variants_figures,
+    variants_status,
+)
+from penstock_operator.decide.variant_pools.weights import (
+    as_annotation,
+    settled_weights,
+    weights,
+)
+from penstock_operator.decide.variant_pools.writes import pool_writes, variant_pools
+from penstock_operator.observed import PoolView
+
+
+class ParentState(NamedTuple):
+    """State of a pool with variants between passes."""
+
+    counts: CountsState
+    policies: Memo[AppliedPolicies] | None = None
+
+
+def plan_parent(view: PoolView, state: object | None, context: PassContext) -> PoolPlan:
+    """Return the plan of a pool with variants; `state` is the `law_state` of its last plan."""
+    observed, config, now = context.observed, context.config, context.now
+    view = with_unset_mode(view, observed.pool_schema)
+    before = state if isinstance(state, ParentState) else ParentState(_first_state(view))
+    applied = memoized.applied_policies(before.policies, view, observed, context.open_now)
+    spec = applied.value.effective
+    pools = {variant_name(name, view.pool.name): each for name, each in variant_pools(view).items()}
+    counts_state, counts = decide_counts(view, spec, pools, before.counts, now)
+    gateway = gateway_plan(view, observed.routed_pools, config, now)
+    capacities = counts_state.capacities
+    weighed = settled_weights(weights(capacities, tuple(counts.replicas)), _annotations(view))
+    outcome = VariantsOutcome(view, spec, counts, capacities, pools, gateway, weighed)
+    writes = _writes(outcome, spec, gateway)
+    conditions = variants_conditions(outcome)
+    return PoolPlan(
+        uid=view.pool.uid,
+        namespace=view.pool.namespace,
+        name=view.pool.name,
+        writes=writes,
+        limits=None,
+        pushes=(),
+        status=variants_status(outcome, conditions, now),
+        events=tuple(variants_events(outcome, conditions)),
+        law_state=ParentState(counts_state, applied),
+        active=True,
+        figures=variants_figures(outcome, conditions),
+    )
+
+
+def _writes(
+    outcome: VariantsOutcome, spec: EffectiveSpec, gateway: GatewayPlan
+) -> tuple[ChildWrite, ...]:
+    view = outcome.view
+    live = view.children.get(("Service", view.pool.name))
+    weighed = as_annotation(outcome.weights)
+    manifest = service(view.pool, spec.service, gateway.route, weights=weighed)
+    client = child_write(view.pool, live, manifest)
+    if client is not None and client.write is Write.CREATE and outcome.conflicts:
+        client = None
+    pools = pool_writes(view, outcome.counts.replicas)
+    if outcome.conflicts:
+        pools = tuple(write for write in pools if write.write is not Write.CREATE)
+    return (*pools, *((client,) if client is not None else ()), *gateway.writes)
+
+
+def _annotations(view: PoolView) -> Mapping[str, str]:
+    """Return the annotations of the pool's Service."""
+    live = own_service(view)
+    return {} if live is None else live.manifest["metadata"].get("annotations") or {}
+
+
+def _first_state(view: PoolView) -> CountsState:
+    """Return the state after a start of the operator: the capacities in the status."""
+    return CountsState(
+        {
+            each.name: float(each.rows_per_second_per_replica)
+            for each in view.pool.status.variants or ()
+            if each.rows_per_second_per_replica is not None
+        }
+    )

@@ -1,0 +1,176 @@
+"""Replicas of each variant, by the scaling mode.
+
+Manual, Recommend: `spec.replicas` in all: every variant's minReplicas, the rest in the order of the list.
+Hold:              the counts of the variants' pools stay.
+Auto:              the cheapest mix for the rows a second that all pods together have to serve.
+
+In mode Auto each variant's own law reports two figures: what one replica serves within the objective, and the rows a second
+that the variant's pods have to serve, with the law's headroom. The sum of the latter is the demand of the mix. It rises at
+once, and falls to the largest value of the whole hold, as the count of a pool does. A variant that has not been measured since
+the operator started keeps the capacity in the parent's status; while a serving variant has no signals, the counts stay.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from penstock_api.types.live import ScalingMode
+from penstock_api.types.variants import VariantSpec
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import hold_seconds
+from penstock_operator.decide.spec.effective import EffectiveSpec
+from penstock_operator.decide.variants.exchange import exchange
+from penstock_operator.decide.variants.mix import Mix, VariantOffer, cheapest_mix
+from penstock_operator.observed import PoolView, VariantFigures, VariantView
+
+FIRST_STARTUP_SECONDS = 120.0
+"""Start-up that is assumed until one has been measured."""
+
+
+class CountsState(NamedTuple):
+    """State of the counts between passes. Times are Unix seconds."""
+
+    capacities: Mapping[str, float]
+    """Rows a second of one replica within the objective, as measured last, by variant."""
+    needs: tuple[tuple[float, float], ...] = ()
+    """(time, demand), a falling staircase of the maximum since any time."""
+
+
+class VariantCounts(NamedTuple):
+    """The decision."""
+
+    replicas: Mapping[str, int]
+    """By variant."""
+    recommended: int
+    """Replicas in all that the mix has in modes Auto and Recommend; else those of the mode."""
+    demand: float | None = None
+    """Rows a second; None in modes without a mix, or while it is unknown."""
+    mix: Mix | None = None
+    blind: tuple[str, ...] = ()
+    """Serving variants whose law has no figures, so that the counts stay."""
+
+
+def decide_counts(
+    view: PoolView,
+    spec: EffectiveSpec,
+    pools: Mapping[str, VariantView],
+    before: CountsState,
+    now: float,
+) -> tuple[CountsState, VariantCounts]:
+    """Return the next state and the counts; `pools` are the variants' pools by the name of the variant."""
+    variants = view.pool.spec.variants or ()
+    state = before._replace(capacities=_capacities(pools, before.capacities))
+    running = {name: each.pool.spec.replicas for name, each in pools.items()}
+    mode = spec.scaling_mode
+    if mode in (ScalingMode.MANUAL, ScalingMode.RECOMMEND):
+        counts = in_order(variants, spec.replicas)
+    else:
+        counts = {each.name: running.get(each.name, each.min_replicas or 0) for each in variants}
+    if mode not in (ScalingMode.AUTO, ScalingMode.RECOMMEND):
+        return state, VariantCounts(counts, sum(counts.values()))
+    blind = tuple(name for name, each in pools.items() if _is_blind(each))
+    if blind:
+        kept_counts = counts if mode is ScalingMode.RECOMMEND else bounded(variants, counts, spec)
+        return state, VariantCounts(kept_counts, sum(kept_counts.values()), blind=blind)
+    need = sum(each.figures.need or 0.0 for each in pools.values())
+    state = _recorded(state, need, hold_seconds(spec.law, _startup(pools)), now)
+    demand = max(value for _, value in state.needs)
+    offered = offers(variants, pools, state, spec)
+    mix = cheapest_mix(demand, offered, running)
+    mixed = bounded(variants, mix.counts, spec)
+    if mode is ScalingMode.RECOMMEND:
+        return state, VariantCounts(counts, sum(mixed.values()), demand, mix)
+    ready = {name: each.pool.status.ready_replicas or 0 for name, each in pools.items()}
+    chosen = exchange(demand, offered, mixed, running, ready)
+    return state, VariantCounts(chosen, sum(mixed.values()), demand, mix)
+
+
+def offers(
+    variants: Sequence[VariantSpec],
+    pools: Mapping[str, VariantView],
+    state: CountsState,
+    spec: EffectiveSpec,
+) -> tuple[VariantOffer, ...]:
+    """Return what each variant offers to the mix."""
+    most = spec.law.max_replicas
+    known = {name: each.figures for name, each in pools.items()}
+    return tuple(
+        VariantOffer(
+            each.name,
+            state.capacities.get(each.name),
+            known.get(each.name, VariantFigures()).per_hour,
+            each.min_replicas or 0,
+            most if each.max_replicas is None else min(each.max_replicas, most),
+            known.get(each.name, VariantFigures()).startup_seconds or FIRST_STARTUP_SECONDS,
+        )
+        for each in variants
+    )
+
+
+def in_order(variants: Sequence[VariantSpec], total: int) -> dict[str, int]:
+    """Return the counts of `total` replicas: every minReplicas, and the rest in the order of the list up to maxReplicas."""
+    counts = {each.name: each.min_replicas or 0 for each in variants}
+    left = total - sum(counts.values())
+    for each in variants:
+        room = left if each.max_replicas is None else each.max_replicas - counts[each.name]
+        added = max(min(left, room), 0)
+        counts[each.name] += added
+        left -= added
+    return counts
+
+
+def bounded(
+    variants: Sequence[VariantSpec], counts: Mapping[str, int], spec: EffectiveSpec
+) -> dict[str, int]:
+    """Return counts within the variants' bounds, of which the sum is within those of the pool where these allow it.
+
+    What exceeds the pool's maximum is taken from the end of the list, and what its minimum lacks is added in order.
+    """
+    low, high = spec.law.min_replicas, spec.law.max_replicas
+    result = {
+        each.name: min(
+            max(counts.get(each.name, 0), each.min_replicas or 0),
+            high if each.max_replicas is None else each.max_replicas,
+        )
+        for each in variants
+    }
+    surplus = sum(result.values()) - high
+    for each in reversed(variants):
+        removed = min(max(surplus, 0), result[each.name] - (each.min_replicas or 0))
+        result[each.name] -= max(removed, 0)
+        surplus -= max(removed, 0)
+    missing = low - sum(result.values())
+    for each in variants:
+        room = high if each.max_replicas is None else each.max_replicas
+        added = max(min(missing, room - result[each.name]), 0)
+        result[each.name] += added
+        missing -= added
+    return result
+
+
+def _capacities(
+    pools: Mapping[str, VariantView], before: Mapping[str, float]
+) -> Mapping[str, float]:
+    measured = {
+        name: each.figures.capacity
+        for name, each in pools.items()
+        if each.figures.capacity is not None
+    }
+    return {**before, **measured}
+
+
+def _is_blind(variant: VariantView) -> bool:
+    """Return whether pods of the variant serve and its law has no figures of them."""
+    return variant.figures.need is None and bool(variant.pool.status.ready_replicas)
+
+
+def _startup(pools: Mapping[str, VariantView]) -> float:
+    """Return the longest start-up of the variants, in seconds."""
+    known = [each.figures.startup_seconds for each in pools.values()]
+    return max((each for each in known if each is not None), default=0.0)
+
+
+def _recorded(state: CountsState, need: float, hold: float, now: float) -> CountsState:
+    """Return the state with the present demand."""
+    kept = tuple(
+        (when, value) for when, value in state.needs if value > need and now - when <= hold
+    )
+    return state._replace(needs=(*kept, (now, need)))

@@ -1,0 +1,118 @@
+"""Writes of the pools of variants: created, repaired, and deleted once their variant is removed.
+
+absent                     -> create
+own, as desired            -> no write
+own, different             -> its spec and labels are replaced as a whole, so that an edit by hand is undone
+own, of no variant         -> delete: its pods drain, as those of any deleted pool
+of another owner           -> never a write: a name conflict
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock_api import names
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.variants import VariantSpec
+from penstock_operator.decide.actions import ChildWrite, Write
+from penstock_operator.decide.manifests.metadata import Manifest, owner
+from penstock_operator.decide.variant_pools.merge import variant_spec
+from penstock_operator.observed import PoolObject, PoolView, VariantView
+
+KEPT_ANNOTATIONS = (names.ANNOTATION_RESTARTED_AT,)
+"""Annotations of the parent that its variants' pools have too."""
+NOT_COPIED = ("applyset.kubernetes.io/", "kustomize.toolkit.fluxcd.io/", "argocd.argoproj.io/")
+"""Prefixes of labels by which tools prune objects that they did not apply."""
+
+
+def variant_pools(view: PoolView) -> dict[str, VariantView]:
+    """Return the pools that the parent controls, by the name of the pool."""
+    return {each.pool.name: each for each in view.variants if is_own(view.pool, each.pool)}
+
+
+def name_conflicts(view: PoolView) -> tuple[str, ...]:
+    """Return the names of pools of variants that another owner has."""
+    wanted = {
+        names.variant_pool(view.pool.name, variant.name)
+        for variant in view.pool.spec.variants or ()
+    }
+    return tuple(
+        each.pool.name
+        for each in view.variants
+        if each.pool.name in wanted and not is_own(view.pool, each.pool)
+    )
+
+
+def is_own(parent: PoolObject, pool: PoolObject) -> bool:
+    """Return whether the parent controls the pool."""
+    return pool.variant_of is not None and pool.variant_of.uid == parent.uid
+
+
+def pool_writes(view: PoolView, counts: Mapping[str, int]) -> tuple[ChildWrite, ...]:
+    """Return the writes; `counts` are the replicas of each variant by its name. None is created while a name is taken."""
+    own, conflicts = variant_pools(view), name_conflicts(view)
+    writes = []
+    for variant in view.pool.spec.variants or ():
+        live = own.pop(names.variant_pool(view.pool.name, variant.name), None)
+        write = _write(view.pool, variant, live, counts[variant.name])
+        if write is not None and not (conflicts and write.write is Write.CREATE):
+            writes.append(write)
+    return (*writes, *_deletions(own.values()))
+
+
+def _write(
+    parent: PoolObject, variant: VariantSpec, live: VariantView | None, replicas: int
+) -> ChildWrite | None:
+    manifest = variant_manifest(parent, variant, replicas)
+    if live is None:
+        return ChildWrite(Write.CREATE, names.POOL_KIND, manifest)
+    pool, desired = live.pool, manifest["metadata"]
+    if pool.deleting:
+        return None
+    annotations = {
+        **{key: text for key, text in pool.annotations.items() if key not in KEPT_ANNOTATIONS},
+        **desired["annotations"],
+    }
+    if (
+        spec_json(pool.spec) == manifest["spec"]
+        and dict(pool.labels) == desired["labels"]
+        and dict(pool.annotations) == annotations
+    ):
+        return None
+    identity = {"uid": pool.uid, "resourceVersion": pool.resource_version}
+    metadata = {**desired, "annotations": annotations, **identity}
+    return ChildWrite(Write.REPLACE, names.POOL_KIND, {**manifest, "metadata": metadata})
+
+
+def _deletions(pools: Any) -> Iterator[ChildWrite]:
+    for each in pools:
+        if not each.pool.deleting:
+            identity = {"namespace": each.pool.namespace, "name": each.pool.name}
+            metadata = {"metadata": {**identity, "uid": each.pool.uid}}
+            yield ChildWrite(Write.DELETE, names.POOL_KIND, metadata)
+
+
+def variant_manifest(parent: PoolObject, variant: VariantSpec, replicas: int) -> Manifest:
+    """Return the desired InferencePool of a variant."""
+    copied = {key: value for key, value in parent.labels.items() if not key.startswith(NOT_COPIED)}
+    own = {names.LABEL_VARIANT: variant.name, names.LABEL_VARIANT_OF: parent.name}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.POOL_KIND,
+        "metadata": {
+            "name": names.variant_pool(parent.name, variant.name),
+            "namespace": parent.namespace,
+            "labels": {**copied, **own},
+            "annotations": {
+                key: parent.annotations[key]
+                for key in KEPT_ANNOTATIONS
+                if key in parent.annotations
+            },
+            "ownerReferences": [owner(parent)],
+        },
+        "spec": spec_json(variant_spec(parent, variant, replicas)),
+    }
+
+
+def spec_json(spec: PoolSpec) -> dict[str, Any]:
+    """Return a spec as the API server stores it."""
+    return spec.model_dump(mode="json", by_alias=True, exclude_none=True)

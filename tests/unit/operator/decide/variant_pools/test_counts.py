@@ -1,0 +1,174 @@
+"""Replicas of each variant by mode, and the status and conditions that report them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock_operator.observed import VariantFigures
+from tests.unit.operator.decide.variant_pools.parent_world import (
+    FAST,
+    SLOW,
+    ParentWorld,
+    condition_of,
+    parent,
+)
+
+OBJECTIVE = [{"metric": "RequestLatency", "milliseconds": 500}]
+
+
+def manual(replicas: int, *variants: dict[str, Any]) -> ParentWorld:
+    return parent(*variants, replicas=replicas, scaling={"mode": "Manual"})
+
+
+def automatic(**scaling: Any) -> ParentWorld:
+    return parent(objectives=OBJECTIVE, scaling={"mode": "Auto", "maxReplicas": 8, **scaling})
+
+
+@pytest.mark.parametrize(
+    ("replicas", "counts"), [(0, (0, 1)), (1, (0, 1)), (3, (2, 1)), (5, (2, 3)), (9, (2, 4))]
+)
+def test_manual_fills_minimums_first_and_then_in_order(
+    replicas: int, counts: tuple[int, int]
+) -> None:
+    world = manual(
+        replicas, {**FAST, "maxReplicas": 2}, {**SLOW, "minReplicas": 1, "maxReplicas": 4}
+    )
+    world.settle()
+    assert tuple(world.counts().values()) == counts
+
+
+def test_manual_reports_bounds_that_change_the_count() -> None:
+    world = manual(9, {**FAST, "maxReplicas": 2})
+    world.settle()
+    scaling = condition_of(world.run(), "Scaling")
+    assert scaling.reason == "VariantBounds"
+    assert "spec.replicas is 9" in scaling.message
+
+
+def test_the_status_sums_the_variants_and_lists_them() -> None:
+    world = manual(3, {**FAST, "maxReplicas": 2}, {**SLOW})
+    world.settle()
+    world.figures["chat-fast"] = VariantFigures(100.0, 20.0, 2.5, 30.0)
+    status = world.run().status
+    assert (status.replicas, status.ready_replicas, status.ready_replicas_of) == (3, 3, "3/3")
+    assert status.variant_replicas == "fast 2/2, slow 1/1"
+    fast, slow = status.variants or ()
+    assert (fast.rows_per_second_per_replica, fast.per_replica_hour) == ("100.0", "2.50")
+    assert (slow.rows_per_second_per_replica, slow.per_replica_hour) == (None, None)
+
+
+def test_a_pool_is_ready_while_one_variant_serves() -> None:
+    world = manual(2, {**FAST, "maxReplicas": 1}, {**SLOW})
+    world.settle(ready=False)
+    assert condition_of(world.run(), "Ready").reason == "ReplicasUnavailable"
+    world.make_ready("chat-slow")
+    ready = condition_of(world.run(), "Ready")
+    assert (ready.status, ready.reason) == ("True", "SomeReplicasReady")
+    assert "fast 0/1, slow 1/1" in ready.message
+    world.make_ready()
+    assert condition_of(world.run(), "Ready").reason == "AllReplicasReady"
+
+
+def test_without_a_gateway_the_split_is_by_connections() -> None:
+    world = manual(1)
+    split = condition_of(world.settle(), "SplitByCapacity")
+    assert (split.status, split.reason) == ("False", "ByConnections")
+
+
+def measured(world: ParentWorld, fast: float, slow: float, need: float) -> None:
+    """Let both variants be measured, and the fast one have all of the need."""
+    world.figures = {
+        "chat-fast": VariantFigures(fast, need, 4.0, 20.0),
+        "chat-slow": VariantFigures(slow, 0.0, 1.0, 20.0),
+    }
+
+
+def test_auto_takes_the_cheapest_mix() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=50, need=120)
+    world.settle()
+    world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 3}
+    assert condition_of(world.run(), "Scaling").reason == "Acting"
+
+
+def test_replicas_leave_only_after_their_replacement_is_ready() -> None:
+    world = automatic()
+    world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 0}
+    measured(world, fast=100, slow=50, need=80)
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 2}
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 2}
+    world.make_ready()
+    world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
+
+
+def test_a_variant_that_misses_the_objective_gets_none() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=0, need=120)
+    world.settle()
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 0}
+
+
+def test_a_lower_demand_must_last_before_replicas_leave() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=0, need=250)
+    world.settle()
+    assert world.counts() == {"chat-fast": 3, "chat-slow": 0}
+    measured(world, fast=100, slow=0, need=50)
+    world.settle()
+    assert world.counts() == {"chat-fast": 3, "chat-slow": 0}
+    world.now += 130
+    world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 0}
+
+
+def test_counts_stay_while_a_serving_variant_has_no_signals() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=0, need=250)
+    world.settle()
+    world.figures = {}
+    world.now += 600
+    plan = world.settle()
+    assert world.counts() == {"chat-fast": 3, "chat-slow": 0}
+    assert condition_of(plan, "Scaling").reason == "SignalsAbsent"
+
+
+def test_capacities_outlive_a_restart_of_the_operator() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=50, need=120)
+    world.settle()
+    world.state, world.figures = None, {}
+    (fast, slow) = world.run().status.variants or ()
+    assert (fast.rows_per_second_per_replica, slow.rows_per_second_per_replica) == ("100.0", "50.0")
+
+
+def test_demand_beyond_every_mix_is_reported() -> None:
+    world = automatic(maxReplicas=2)
+    world.settle()
+    measured(world, fast=100, slow=50, need=900)
+    plan = world.settle()
+    assert condition_of(plan, "Scaling").reason == "CapacityExhausted"
+    assert sum(world.counts().values()) == 2
+
+
+def test_hold_keeps_the_counts() -> None:
+    world = manual(3)
+    world.settle()
+    spec = world.pool.spec
+    assert spec.scaling is not None
+    frozen = spec.scaling.model_validate({"mode": "Hold"})
+    world.pool = replace(
+        world.pool, spec=spec.model_copy(update={"scaling": frozen, "replicas": 1})
+    )
+    world.settle()
+    assert sum(world.counts().values()) == 3
