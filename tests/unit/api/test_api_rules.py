@@ -46,6 +46,7 @@ QUANTITIES_BY_NATURE = {
     "maxSequences",
     "tensor",
     "pipeline",
+    "data",
     "maxSkew",
     "nodePort",
     "minDomains",
