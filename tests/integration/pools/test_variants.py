@@ -164,7 +164,7 @@ def test_the_counts_stay_over_a_restart_of_the_operator(
     pool.edit({"batching": {"maxQueueDepth": 99}})
     until(
         "the restarted operator acts",
-        lambda: "batching" in variant(pool, "fast").get()["spec"],
+        lambda: all("batching" in variant(pool, each).get()["spec"] for each in before),
         seconds=30,
     )
     after = {name: variant(pool, name).get()["metadata"]["generation"] for name in ("fast", "slow")}
