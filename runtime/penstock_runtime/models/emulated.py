@@ -5,6 +5,7 @@ It simulates eight GPUs on two cores, and its metadata says so: backend `emulate
 each other.
 """
 
+import os
 import time
 
 import torch
@@ -63,6 +64,8 @@ def create(
 ) -> Model:
     """Return an emulated accelerator; each argument is a number as a string, as in the pool's spec.
 
+    A time `$NAME` is that of the environment variable NAME, in which the variants of a pool can differ.
+
     Raises:
         ValueError: an argument is not a number or is out of range.
     """
@@ -77,7 +80,7 @@ def create(
 
 def _number(name: str, text: str) -> float:
     try:
-        value = float(text)
+        value = float(os.environ.get(text[1:], "") if text.startswith("$") else text)
     except ValueError:
         value = -1.0
     if not 0.0 <= value < 1e6:

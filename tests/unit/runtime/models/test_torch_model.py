@@ -118,6 +118,18 @@ def test_the_emulated_accelerator_takes_its_time_by_the_row() -> None:
     assert seconds_of(model, 4) >= 0.060
 
 
+def test_variants_of_a_pool_can_have_emulated_accelerators_of_unlike_speed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ROW_MILLISECONDS", "40")
+    model = create(a_milliseconds="0", c_milliseconds="$ROW_MILLISECONDS")
+    assert seconds_of(model, 1) >= 0.040
+    with pytest.raises(
+        ValueError, match=r"argument a_milliseconds must be a number .* got '\$ABSENT'"
+    ):
+        create(a_milliseconds="$ABSENT")
+
+
 def test_the_emulated_accelerators_bound_is_the_configured_one() -> None:
     assert create(a_milliseconds="0", max_rows="32").memory_bound_rows() == 32
 
