@@ -12,6 +12,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 FINALIZER = "example.com/kept"
 
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+"""The tool is built by Go, which takes minutes."""
+
 
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> GitOpsTools:

@@ -43,8 +43,10 @@ def name_conflicts(view: PoolView) -> tuple[str, ...]:
 
 
 def is_own(parent: PoolObject, pool: PoolObject) -> bool:
-    """Return whether the parent controls the pool."""
-    return pool.variant_of is not None and pool.variant_of.uid == parent.uid
+    """Return whether the parent controls the pool; an owner in another namespace controls nothing."""
+    if pool.variant_of is None or pool.namespace != parent.namespace:
+        return False
+    return pool.variant_of.uid == parent.uid
 
 
 def pool_writes(view: PoolView, counts: Mapping[str, int]) -> tuple[ChildWrite, ...]:

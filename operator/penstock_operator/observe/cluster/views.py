@@ -73,7 +73,8 @@ def variant_views(
         for variant in pool.spec.variants
     )
     owned = (store.pools[uid] for uid in store.of_pool(pool.uid) if uid in store.pools)
-    pools = {each.uid: each for each in (*named, *owned) if each and each.uid != pool.uid}
+    near = (each for each in owned if each.namespace == pool.namespace)
+    pools = {each.uid: each for each in (*named, *near) if each and each.uid != pool.uid}
     return tuple(
         VariantView(each, figures(each.uid))
         for each in sorted(pools.values(), key=lambda each: each.name)

@@ -8,6 +8,7 @@ from penstock_api import names
 from penstock_api.types.live import ScalingMode
 from penstock_operator.decide.actions import Write
 from penstock_operator.decide.manifests.metadata import labels
+from penstock_operator.decide.variant_pools.writes import is_own
 from penstock_operator.observed import Rejection
 from tests.unit.operator.decide.variant_pools.parent_world import (
     FAST,
@@ -156,3 +157,11 @@ def test_labels_reach_the_variants_except_those_by_which_tools_prune() -> None:
         names.LABEL_VARIANT: "fast",
         names.LABEL_VARIANT_OF: "chat",
     }
+
+
+def test_a_pool_of_another_namespace_is_never_one_of_a_variant() -> None:
+    world = parent(replicas=3, **MANUAL)
+    world.settle()
+    forged = replace(world.pools["chat-fast"], namespace="elsewhere", uid="uid-forged")
+    assert not is_own(world.pool, forged)
+    assert is_own(world.pool, world.pools["chat-fast"])

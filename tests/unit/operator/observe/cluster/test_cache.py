@@ -2,7 +2,13 @@
 
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.cache import ALL_POOLS, ObjectStore
-from penstock_operator.observe.cluster.views import all_pools, is_terminating, owned_pods
+from penstock_operator.observe.cluster.views import (
+    all_pools,
+    is_terminating,
+    owned_pods,
+    variant_views,
+)
+from penstock_operator.observed import VariantFigures
 from tests.unit.operator.observe.cluster import raw_objects
 
 NO_POOLS: frozenset[str] = frozenset()
@@ -165,3 +171,20 @@ def test_a_child_created_without_apply_is_recorded_until_it_is_applied() -> None
     applied["metadata"]["managedFields"] = [{"manager": "penstock", "operation": "Apply"}]
     store.upsert(kinds.DEPLOYMENT, applied)
     assert store.created_without_apply == set()
+
+
+def test_an_owner_in_another_namespace_has_no_pool_of_a_variant() -> None:
+    store = ObjectStore()
+    store.upsert(kinds.POOL, raw_objects.pool(variants=[{"name": "fast"}]))
+    (owner,) = raw_objects.owned("InferencePool", "pool-1")
+    own, forged = (raw_objects.pool(uid, name="chat-fast") for uid in ("own", "forged"))
+    own["metadata"]["ownerReferences"] = forged["metadata"]["ownerReferences"] = [
+        {**owner, "apiVersion": "penstock.dev/v1alpha1"}
+    ]
+    forged["metadata"]["namespace"] = "team-b"
+    store.upsert(kinds.POOL, own)
+    store.upsert(kinds.POOL, forged)
+
+    views = variant_views(store, store.pools["pool-1"], lambda _: VariantFigures())
+
+    assert [view.pool.uid for view in views] == ["own"]
