@@ -8,13 +8,10 @@ from tests.support.kube.api import POOLS, Api
 from tests.support.kube.operator_process import OperatorProcess
 from tests.support.kube.pools import UNOBSERVED, PoolHandle, emulated, until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+"""Go takes minutes to build the tool."""
 
 FINALIZER = "example.com/kept"
-
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
-"""The tool is built by Go, which takes minutes."""
-
 
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> GitOpsTools:
