@@ -1,12 +1,13 @@
 """Replicas of each variant, by the scaling mode.
 
 Manual, Recommend: `spec.replicas` in all: every variant's minReplicas, the rest in the order of the list.
-Hold:              the counts of the variants' pools stay.
+Hold:              the counts of the variants' pools stay; a new pool has those of Manual.
 Auto:              the cheapest mix for the rows a second that all pods together have to serve.
 
 In mode Auto each variant's own law reports two figures: what one replica serves within the objective, and the rows a second
 that the variant's pods have to serve, with the law's headroom. The sum of the latter is the demand of the mix. It rises at
-once, and falls to the largest value of the whole hold, as the count of a pool does. A variant that has not been measured since
+once, and falls to the largest value of the whole hold, as the count of a pool does. After a start of the
+operator or another mode the demand before is unknown, so that for one hold no replica leaves. A variant that has not been measured since
 the operator started keeps the capacity in the parent's status; while a serving variant has no signals, the counts stay.
 """
 
@@ -32,6 +33,8 @@ class CountsState(NamedTuple):
     """Rows a second of one replica within the objective, as measured last, by variant."""
     needs: tuple[tuple[float, float], ...] = ()
     """(time, demand), a falling staircase of the maximum since any time."""
+    begun: float | None = None
+    """Time since which the demand is known; 0 for a new pool, None in modes without a mix."""
 
 
 class VariantCounts(NamedTuple):
@@ -60,18 +63,22 @@ def decide_counts(
     state = before._replace(capacities=_capacities(pools, before.capacities))
     running = {name: each.pool.spec.replicas for name, each in pools.items()}
     mode = spec.scaling_mode
-    if mode in (ScalingMode.MANUAL, ScalingMode.RECOMMEND):
+    is_new_hold = mode is ScalingMode.HOLD and not running
+    if is_new_hold or mode in (ScalingMode.MANUAL, ScalingMode.RECOMMEND):
         counts = in_order(variants, spec.replicas)
     else:
         counts = {each.name: running.get(each.name, each.min_replicas or 0) for each in variants}
     if mode not in (ScalingMode.AUTO, ScalingMode.RECOMMEND):
-        return state, VariantCounts(counts, sum(counts.values()))
+        return state._replace(needs=(), begun=None), VariantCounts(counts, sum(counts.values()))
     blind = tuple(name for name, each in pools.items() if _is_blind(each))
     if blind:
         kept_counts = counts if mode is ScalingMode.RECOMMEND else bounded(variants, counts, spec)
         return state, VariantCounts(kept_counts, sum(kept_counts.values()), blind=blind)
+    if state.begun is None:
+        state = state._replace(begun=now if running else 0.0)
     need = sum(each.figures.need or 0.0 for each in pools.values())
-    state = _recorded(state, need, hold_seconds(spec.law, _startup(pools)), now)
+    hold = hold_seconds(spec.law, _startup(pools))
+    state = _recorded(state, need, hold, now)
     demand = max(value for _, value in state.needs)
     offered = offers(variants, pools, state, spec)
     mix = cheapest_mix(demand, offered, running)
@@ -80,6 +87,11 @@ def decide_counts(
         return state, VariantCounts(counts, sum(mixed.values()), demand, mix)
     ready = {name: each.pool.status.ready_replicas or 0 for name, each in pools.items()}
     chosen = exchange(demand, offered, mixed, running, ready)
+    if now - (state.begun or 0.0) <= hold:
+        chosen = {
+            each.name: max(chosen[each.name], min(running.get(each.name, 0), each.most))
+            for each in offered
+        }
     return state, VariantCounts(chosen, sum(mixed.values()), demand, mix)
 
 

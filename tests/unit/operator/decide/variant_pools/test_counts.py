@@ -172,3 +172,40 @@ def test_hold_keeps_the_counts() -> None:
     )
     world.settle()
     assert sum(world.counts().values()) == 3
+
+
+def test_a_new_pool_in_mode_hold_has_the_requested_replicas() -> None:
+    world = parent({**FAST, "maxReplicas": 2}, SLOW, replicas=3, scaling={"mode": "Hold"})
+    world.settle()
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 1}
+    world.settle()
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 1}
+
+
+def test_a_restart_of_the_operator_begins_the_hold_again() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=0, need=250)
+    world.settle()
+    world.state = None
+    measured(world, fast=100, slow=0, need=50)
+    world.settle()
+    world.now += 100
+    world.settle()
+    assert world.counts() == {"chat-fast": 3, "chat-slow": 0}
+    world.now += 130
+    world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 0}
+
+
+def test_a_restart_in_mid_exchange_requests_no_more_and_ends_it() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=50, need=80)
+    world.settle()
+    world.state = None
+    world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 2}
+    world.now += 130
+    world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
