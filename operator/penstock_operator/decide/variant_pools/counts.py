@@ -12,6 +12,7 @@ the operator started keeps the capacity in the parent's status; while a serving 
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from penstock_api.types.live import ScalingMode
@@ -19,7 +20,12 @@ from penstock_api.types.variants import VariantSpec
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import hold_seconds
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.variants.exchange import exchange
-from penstock_operator.decide.variants.mix import Mix, VariantOffer, cheapest_mix
+from penstock_operator.decide.variants.mix import (
+    Mix,
+    VariantOffer,
+    mix_within,
+    unmet_demand,
+)
 from penstock_operator.observed import PoolView, VariantFigures, VariantView
 
 FIRST_STARTUP_SECONDS = 120.0
@@ -70,9 +76,10 @@ def decide_counts(
         counts = {each.name: running.get(each.name, each.min_replicas or 0) for each in variants}
     if mode not in (ScalingMode.AUTO, ScalingMode.RECOMMEND):
         return state._replace(needs=(), begun=None), VariantCounts(counts, sum(counts.values()))
+    offered = offers(variants, pools, state, spec)
     blind = tuple(name for name, each in pools.items() if _is_blind(each))
     if blind:
-        kept_counts = counts if mode is ScalingMode.RECOMMEND else bounded(variants, counts, spec)
+        kept_counts = counts if mode is ScalingMode.RECOMMEND else bounded(offered, counts, spec)
         return state, VariantCounts(kept_counts, sum(kept_counts.values()), blind=blind)
     if state.begun is None:
         state = state._replace(begun=now if running else 0.0)
@@ -80,13 +87,13 @@ def decide_counts(
     hold = hold_seconds(spec.law, _startup(pools))
     state = _recorded(state, need, hold, now)
     demand = max(value for _, value in state.needs)
-    offered = offers(variants, pools, state, spec)
-    mix = cheapest_mix(demand, offered, running)
-    mixed = bounded(variants, mix.counts, spec)
+    mix = mix_within(spec.law.max_replicas, demand, offered, running)
+    mixed = bounded(offered, mix.counts, spec)
+    mix = mix._replace(unmet=max(mix.unmet, unmet_demand(demand, offered, mixed)))
     if mode is ScalingMode.RECOMMEND:
         return state, VariantCounts(counts, sum(mixed.values()), demand, mix)
     ready = {name: each.pool.status.ready_replicas or 0 for name, each in pools.items()}
-    chosen = exchange(demand, offered, mixed, running, ready)
+    chosen = exchange(demand - mix.unmet, offered, mixed, running, ready)
     if now - (state.begun or 0.0) <= hold:
         chosen = {
             each.name: max(chosen[each.name], min(running.get(each.name, 0), each.most))
@@ -130,32 +137,41 @@ def in_order(variants: Sequence[VariantSpec], total: int) -> dict[str, int]:
 
 
 def bounded(
-    variants: Sequence[VariantSpec], counts: Mapping[str, int], spec: EffectiveSpec
+    offered: Sequence[VariantOffer], counts: Mapping[str, int], spec: EffectiveSpec
 ) -> dict[str, int]:
     """Return counts within the variants' bounds, of which the sum is within those of the pool where these allow it.
 
-    What exceeds the pool's maximum is taken from the end of the list, and what its minimum lacks is added in order.
+    What exceeds the pool's maximum is taken from the replicas that serve least, and what its minimum lacks is added to the
+    cheapest variant that meets the objective; of equal ones from the end of the list, and to its beginning.
     """
     low, high = spec.law.min_replicas, spec.law.max_replicas
     result = {
-        each.name: min(
-            max(counts.get(each.name, 0), each.min_replicas or 0),
-            high if each.max_replicas is None else each.max_replicas,
-        )
-        for each in variants
+        each.name: max(min(counts.get(each.name, 0), each.most), each.least) for each in offered
     }
     surplus = sum(result.values()) - high
-    for each in reversed(variants):
-        removed = min(max(surplus, 0), result[each.name] - (each.min_replicas or 0))
-        result[each.name] -= max(removed, 0)
-        surplus -= max(removed, 0)
+    for _, each in sorted(enumerate(offered), key=_last_choice):
+        removed = max(min(surplus, result[each.name] - each.least), 0)
+        result[each.name] -= removed
+        surplus -= removed
     missing = low - sum(result.values())
-    for each in variants:
-        room = high if each.max_replicas is None else each.max_replicas
-        added = max(min(missing, room - result[each.name]), 0)
+    for each in sorted(offered, key=_first_choice):
+        added = max(min(missing, each.most - result[each.name]), 0)
         result[each.name] += added
         missing -= added
     return result
+
+
+def _last_choice(item: tuple[int, VariantOffer]) -> tuple[float, int]:
+    """Return the order in which replicas leave above the maximum: those that serve least, from the end of the list."""
+    place, offer = item
+    return offer.capacity or 0.0, -place
+
+
+def _first_choice(offer: VariantOffer) -> tuple[int, float]:
+    """Return the order in which variants get replicas without demand: measured ones by price, hopeless ones last."""
+    if offer.capacity:
+        return 0, inf if offer.per_hour is None else offer.per_hour
+    return (1, 0.0) if offer.capacity is None else (2, 0.0)
 
 
 def _capacities(

@@ -25,6 +25,8 @@ START_SECONDS = 120.0
 """Start of a replica whose variant has none measured."""
 ROUNDING = 1e-6
 """Share of the demand that is not worth a replica."""
+FEES = 16
+"""Fees that are tried, each twice the one before, from the lowest price on."""
 MIN_PRICE = 1e-9
 """Price of a replica that costs nothing, so that fewer of them are still better."""
 
@@ -83,10 +85,10 @@ def cheapest_mix(demand: float, offers: Sequence[VariantOffer], running: Mapping
     counts = {offer.name: offer.least for offer in offers}
     usable = [offer for offer in offers if offer.capacity]
     priced = [offer for offer in usable if offer.per_hour is not None]
-    unmet = _unmet(demand, usable, counts)
+    unmet = unmet_demand(demand, usable, counts)
     for group in (priced, [offer for offer in usable if offer.per_hour is None]):
         _cover(counts, unmet, group, running)
-        unmet = _unmet(demand, usable, counts)
+        unmet = unmet_demand(demand, usable, counts)
     above = sum((counts[offer.name] - offer.least) * (offer.per_hour or 0.0) for offer in priced)
     for offer in offers:
         if offer.capacity is None and _is_probed(offer, unmet, above, running):
@@ -95,7 +97,33 @@ def cheapest_mix(demand: float, offers: Sequence[VariantOffer], running: Mapping
     return Mix(counts, unmet, _per_hour(offers, counts), reasons)
 
 
-def _unmet(demand: float, usable: Iterable[VariantOffer], counts: Mapping[str, int]) -> float:
+def mix_within(
+    most: int, demand: float, offers: Sequence[VariantOffer], running: Mapping[str, int]
+) -> Mix:
+    """Return a cheap mix of at most `most` replicas for `demand`; one of few, large replicas where none is found.
+
+    A fee on each replica, which grows until the mix is small enough, makes large replicas worth their price.
+    """
+    mix = cheapest_mix(demand, offers, running)
+    fee = min(
+        (offer.per_hour for offer in offers if offer.capacity and offer.per_hour), default=0.0
+    )
+    for _ in range(FEES if fee else 0):
+        if sum(mix.counts.values()) <= most:
+            break
+        charged = [
+            offer if offer.per_hour is None else offer._replace(per_hour=offer.per_hour + fee)
+            for offer in offers
+        ]
+        counts, unmet = cheapest_mix(demand, charged, running)[:2]
+        reasons = {offer.name: _reason(offer, counts[offer.name], unmet) for offer in offers}
+        mix = Mix(counts, unmet, _per_hour(offers, counts), reasons)
+        fee *= 2
+    return mix
+
+
+def unmet_demand(demand: float, usable: Iterable[VariantOffer], counts: Mapping[str, int]) -> float:
+    """Return the rows a second of `demand` that `counts` do not serve."""
     left = demand - sum(counts[offer.name] * (offer.capacity or 0.0) for offer in usable)
     return left if left > ROUNDING * demand else 0.0
 

@@ -209,3 +209,43 @@ def test_a_restart_in_mid_exchange_requests_no_more_and_ends_it() -> None:
     world.now += 130
     world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
+
+
+def test_large_replicas_serve_what_small_ones_cannot_within_the_maximum() -> None:
+    world = parent(SLOW, FAST, objectives=OBJECTIVE, scaling={"mode": "Auto", "maxReplicas": 4})
+    world.settle()
+    world.figures = {
+        "chat-fast": VariantFigures(100.0, 240.0, 12.0, 20.0),
+        "chat-slow": VariantFigures(10.0, 0.0, 1.0, 20.0),
+    }
+    plan = world.settle()
+    assert world.counts()["chat-fast"] == 3
+    assert condition_of(plan, "Scaling").reason == "Acting"
+
+
+def test_beyond_the_maximum_the_replicas_that_serve_most_stay() -> None:
+    world = parent(SLOW, FAST, objectives=OBJECTIVE, scaling={"mode": "Auto", "maxReplicas": 2})
+    world.settle()
+    measured(world, fast=100, slow=50, need=900)
+    world.settle()
+    world.settle()
+    world.settle()
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 0}
+
+
+def test_without_demand_the_cheapest_variant_has_the_minimum() -> None:
+    world = automatic(minReplicas=2)
+    world.settle()
+    measured(world, fast=100, slow=50, need=0)
+    world.settle()
+    world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
+
+
+def test_a_variant_that_misses_the_objective_has_no_part_of_the_minimum() -> None:
+    world = automatic(minReplicas=2)
+    world.settle()
+    measured(world, fast=0, slow=50, need=0)
+    world.settle()
+    world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
