@@ -9,16 +9,22 @@ that the variant's pods have to serve, with the law's headroom. The sum of the l
 once, and falls to the largest value of the whole hold, as the count of a pool does. After a start of the
 operator or another mode the demand before is unknown, so that for one hold no replica leaves. A variant that has not been measured since
 the operator started keeps the capacity in the parent's status; while a serving variant has no signals, the counts stay.
+
+A variant whose pool is stalled, such as by an image that fails or without a node, or limited by a budget, counts with the
+pods that it has, so that the others serve the rest. One more of its replicas stays requested, which shows when it recovers.
 """
 
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
+from penstock_api.conditions import ConditionStatus
 from penstock_api.types.live import ScalingMode
 from penstock_api.types.variants import VariantSpec
+from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import hold_seconds
 from penstock_operator.decide.spec.effective import EffectiveSpec
+from penstock_operator.decide.status.conditions.kstatus import STALLED
 from penstock_operator.decide.variants.exchange import exchange
 from penstock_operator.decide.variants.mix import (
     Mix,
@@ -87,6 +93,11 @@ def decide_counts(
     hold = hold_seconds(spec.law, _startup(pools))
     state = _recorded(state, need, hold, now)
     demand = max(value for _, value in state.needs)
+    stuck = stuck_pods(pools)
+    offered = tuple(
+        each._replace(most=max(min(stuck.get(each.name, each.most), each.most), each.least))
+        for each in offered
+    )
     mix = mix_within(spec.law.max_replicas, demand, offered, running)
     mixed = bounded(offered, mix.counts, spec)
     mix = mix._replace(unmet=max(mix.unmet, unmet_demand(demand, offered, mixed)))
@@ -94,12 +105,26 @@ def decide_counts(
         return state, VariantCounts(counts, sum(mixed.values()), demand, mix)
     ready = {name: each.pool.status.ready_replicas or 0 for name, each in pools.items()}
     chosen = exchange(demand - mix.unmet, offered, mixed, running, ready)
+    for name in stuck.keys() & chosen.keys():
+        chosen[name] = max(chosen[name], min(running[name], stuck[name] + 1))
     if now - (state.begun or 0.0) <= hold:
         chosen = {
             each.name: max(chosen[each.name], min(running.get(each.name, 0), each.most))
             for each in offered
         }
     return state, VariantCounts(chosen, sum(mixed.values()), demand, mix)
+
+
+def stuck_pods(pools: Mapping[str, VariantView]) -> dict[str, int]:
+    """Return the pods of each variant that gets no more for now: its pool is stalled, or a budget limits it."""
+    stuck = {}
+    for name, each in pools.items():
+        status = each.pool.status
+        bad = {item.type for item in status.conditions or () if item.status is ConditionStatus.TRUE}
+        pods = status.replicas if BUDGET_LIMITED in bad else status.ready_replicas
+        if bad & {STALLED, BUDGET_LIMITED} and (pods or 0) < each.pool.spec.replicas:
+            stuck[name] = pods or 0
+    return stuck
 
 
 def offers(

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from penstock_api.conditions import condition
+from penstock_api.types.status import PoolStatus
 from penstock_operator.observed import VariantFigures
 from tests.unit.operator.decide.variant_pools.parent_world import (
     FAST,
@@ -249,3 +251,25 @@ def test_a_variant_that_misses_the_objective_has_no_part_of_the_minimum() -> Non
     world.settle()
     world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
+
+
+@pytest.mark.parametrize("reason", ["Stalled", "BudgetLimited"])
+def test_what_a_stuck_variant_cannot_serve_the_others_do(reason: str) -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=50, need=180)
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
+    slow = world.pools["chat-slow"]
+    status = PoolStatus(
+        replicas=1, ready_replicas=1, conditions=(condition(reason, status=True, reason="Why"),)
+    )
+    world.pools["chat-slow"] = replace(slow, status=status)
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 2}
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 2}
+    world.make_ready()
+    for _ in range(3):
+        world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 4}
