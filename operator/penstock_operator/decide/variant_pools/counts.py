@@ -16,10 +16,12 @@ pods that it has, so that the others serve the rest. One more of its replicas st
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock_api.conditions import ConditionStatus
 from penstock_api.types.live import ScalingMode
+from penstock_api.types.pool import PoolSpec
 from penstock_api.types.variants import VariantSpec
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import hold_seconds
@@ -45,6 +47,8 @@ class CountsState(NamedTuple):
     """Rows a second of one replica within the objective, as measured last, by variant."""
     needs: tuple[tuple[float, float], ...] = ()
     """(time, demand), a falling staircase of the maximum since any time."""
+    specs: Mapping[str, PoolSpec] = MappingProxyType({})
+    """Spec with which each variant's capacity was measured, without what does not change it."""
     begun: float | None = None
     """Time since which the demand is known; 0 for a new pool, None in modes without a mix."""
 
@@ -72,7 +76,7 @@ def decide_counts(
 ) -> tuple[CountsState, VariantCounts]:
     """Return the next state and the counts; `pools` are the variants' pools by the name of the variant."""
     variants = view.pool.spec.variants or ()
-    state = before._replace(capacities=_capacities(pools, before.capacities))
+    state = _with_capacities(before, pools)
     running = {name: each.pool.spec.replicas for name, each in pools.items()}
     mode = spec.scaling_mode
     is_new_hold = mode is ScalingMode.HOLD and not running
@@ -199,15 +203,23 @@ def _first_choice(offer: VariantOffer) -> tuple[int, float]:
     return (1, 0.0) if offer.capacity is None else (2, 0.0)
 
 
-def _capacities(
-    pools: Mapping[str, VariantView], before: Mapping[str, float]
-) -> Mapping[str, float]:
+def _with_capacities(state: CountsState, pools: Mapping[str, VariantView]) -> CountsState:
+    """Return the state with what is measured; a capacity from before an edit of the spec or an objective is forgotten."""
+    specs = {
+        name: each.pool.spec.model_copy(update={"replicas": 0, "scaling": None, "weight": None})
+        for name, each in pools.items()
+    }
+    kept = {
+        name: capacity
+        for name, capacity in state.capacities.items()
+        if specs.get(name) in (None, state.specs.get(name, specs.get(name)))
+    }
     measured = {
         name: each.figures.capacity
         for name, each in pools.items()
         if each.figures.capacity is not None
     }
-    return {**before, **measured}
+    return state._replace(capacities={**kept, **measured}, specs={**state.specs, **specs})
 
 
 def _is_blind(variant: VariantView) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock_api.conditions import condition
+from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
 from penstock_operator.observed import VariantFigures
 from tests.unit.operator.decide.variant_pools.parent_world import (
@@ -273,3 +274,23 @@ def test_what_a_stuck_variant_cannot_serve_the_others_do(reason: str) -> None:
     for _ in range(3):
         world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 4}
+
+
+def test_an_edit_lets_a_variant_without_replicas_be_measured_again() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=0, need=120)
+    world.settle()
+    world.figures["chat-slow"] = VariantFigures(None, None, 1.0, 20.0)
+    world.settle()
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 0}
+    looser = [{**OBJECTIVE[0], "milliseconds": 5000}]
+    spec = world.pool.spec.model_dump(mode="json", exclude_none=True) | {"objectives": looser}
+    world.pool = replace(world.pool, spec=PoolSpec.model_validate(spec))
+    for _ in range(3):
+        world.settle()
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 1}
+    world.figures["chat-slow"] = VariantFigures(50.0, 0.0, 1.0, 20.0)
+    for _ in range(3):
+        world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 3}
