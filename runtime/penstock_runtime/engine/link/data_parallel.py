@@ -24,7 +24,7 @@ from penstock_runtime.engine.messages import (
     Submit,
     ToEngine,
 )
-from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.engine.model import ModelInfo, ModelLoadFailed
 from penstock_runtime.request import Request
 
 BatchProcess = ProcessLink[ToEngine, Settled, ModelInfo]
@@ -42,6 +42,9 @@ class DataParallelLink(EngineLink[ToEngine, Settled, ModelInfo]):
         self._owners: dict[str, tuple[int, int]] = {}
         """Engine and rows of each request that has not ended."""
         self._reports: dict[int, EngineReport] = {}
+        self._loaded = False
+        self._lost: str | None = None
+        """Which engine has died, and of what."""
         self._ended = False
         """Whether the link is closed, or an engine has died."""
         self._deliver: Callable[[Settled | EngineDied], None]
@@ -49,7 +52,14 @@ class DataParallelLink(EngineLink[ToEngine, Settled, ModelInfo]):
     @override
     async def start(self, deliver: Callable[[Settled | EngineDied], None]) -> ModelInfo:
         self._deliver = deliver
-        infos = await start_together(self._links, self._receive, self._named)
+        try:
+            infos = await start_together(self._links, self._receive, self._named)
+        except ModelLoadFailed:
+            if self._lost is None:
+                raise
+        if self._lost is not None:
+            raise ModelLoadFailed(self._lost)
+        self._loaded = True
         first: ModelInfo = infos[0]
         return first
 
@@ -117,7 +127,9 @@ class DataParallelLink(EngineLink[ToEngine, Settled, ModelInfo]):
             return
         if isinstance(message, EngineDied):
             self.kill()
-            self._deliver(EngineDied(self._named(engine, message.reason)))
+            self._lost = self._named(engine, message.reason)
+            if self._loaded:
+                self._deliver(EngineDied(self._lost))
             return
         for name, _ in message.ends:
             owner, rows = self._owners.pop(name)

@@ -3,6 +3,8 @@
 They may live in another process than the test, so what the two share is a folder.
 """
 
+import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -95,3 +97,14 @@ def crashing() -> Model:
 
 def exiting() -> Model:
     raise SystemExit(3)
+
+
+def short_lived() -> Model:
+    """Load a model whose process ends soon after."""
+    threading.Timer(0.3, os._exit, (7,)).start()
+    return Gated()
+
+
+def slow_to_load() -> Model:
+    time.sleep(PATIENCE_SECONDS)
+    return Gated()

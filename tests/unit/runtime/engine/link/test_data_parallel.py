@@ -19,7 +19,14 @@ from penstock_runtime.engine.service_time import fit
 from penstock_runtime.request import Cancelled, Completed
 from tests.unit.runtime.engine.dynamic.builders import a_request, answer, limits
 from tests.unit.runtime.engine.link.conftest import Client
-from tests.unit.runtime.engine.link.models import LETHAL, Gate, Gated, failing
+from tests.unit.runtime.engine.link.models import (
+    LETHAL,
+    Gate,
+    Gated,
+    failing,
+    short_lived,
+    slow_to_load,
+)
 
 
 @pytest_asyncio.fixture
@@ -116,6 +123,15 @@ async def test_a_model_that_one_engine_cannot_load_is_reported_with_the_engine()
     link = data_parallel_link([Gated, failing], limits(cap=2))
     with pytest.raises(ModelLoadFailed, match="engine 1 of 2: "):
         await link.start(lambda _: None)
+    await link.close()
+
+
+async def test_an_engine_that_dies_while_another_loads_is_the_one_that_is_named() -> None:
+    link = data_parallel_link([slow_to_load, short_lived], limits(cap=2))
+    delivered: list[object] = []
+    with pytest.raises(ModelLoadFailed, match=r"^engine 1 of 2: its process ended"):
+        await link.start(delivered.append)
+    assert delivered == []
     await link.close()
 
 
