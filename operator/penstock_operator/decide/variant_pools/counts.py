@@ -103,7 +103,10 @@ def decide_counts(
         for each in offered
     )
     mix = mix_within(spec.law.max_replicas, demand, offered, running)
-    mixed = bounded(offered, mix.counts, spec)
+    wanted = mix.counts
+    if not any(each.capacity for each in offered):  # no mix serves the demand, so none is smaller
+        wanted = {name: max(count, counts[name]) for name, count in wanted.items()}
+    mixed = bounded(offered, wanted, spec)
     mix = mix._replace(unmet=max(mix.unmet, unmet_demand(demand, offered, mixed)))
     if mode is ScalingMode.RECOMMEND:
         return state, VariantCounts(counts, sum(mixed.values()), demand, mix)

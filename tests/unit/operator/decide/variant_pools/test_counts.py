@@ -294,3 +294,16 @@ def test_an_edit_lets_a_variant_without_replicas_be_measured_again() -> None:
     for _ in range(3):
         world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 3}
+
+
+def test_the_counts_stay_while_every_variant_misses_the_objective() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=0, need=350)
+    world.settle()
+    assert world.counts() == {"chat-fast": 4, "chat-slow": 0}
+    measured(world, fast=0, slow=0, need=350)
+    world.now += 600
+    plan = world.settle()
+    assert world.counts() == {"chat-fast": 4, "chat-slow": 0}
+    assert condition_of(plan, "Scaling").reason == "CapacityExhausted"
