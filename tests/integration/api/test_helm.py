@@ -143,6 +143,9 @@ def test_a_release_of_another_name_adopts_the_resources_of_an_uninstalled_one(
 
 NEEDED_PERMISSIONS = (
     "watch penstock.dev/inferencepools",
+    "create penstock.dev/inferencepools",
+    "patch penstock.dev/inferencepools",
+    "delete penstock.dev/inferencepools",
     "patch penstock.dev/inferencepools/status",
     "patch penstock.dev/inferencepolicies/status",
     "create apps/deployments",
@@ -153,8 +156,8 @@ NEEDED_PERMISSIONS = (
     "watch core/namespaces",
 )
 DENIED_PERMISSIONS = (
-    "patch penstock.dev/inferencepools",
-    "delete penstock.dev/inferencepools",
+    "patch penstock.dev/inferencepolicies",
+    "delete penstock.dev/inferencepolicies",
     "get core/secrets",
     "create core/secrets",
     "get coordination.k8s.io/leases",

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900
 
 FINALIZER = "example.com/kept"
 
+
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> GitOpsTools:
     return GitOpsTools(tmp_path_factory.mktemp("gitops"))

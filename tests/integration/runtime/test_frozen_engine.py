@@ -93,10 +93,10 @@ async def test_an_engine_frozen_in_a_step_is_detected(launch: Any) -> None:
 async def test_a_generation_that_is_frozen_ends_its_stream(launch: Any, tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     folder.mkdir()
-    save_tiny_model(folder)
+    save_tiny_model(folder, positions=4096)  # the stream is far from its end when it freezes
     pod = generating(launch, folder, PENSTOCK_PLACEMENT="Process", PENSTOCK_STUCK_SECONDS=SOON)
     await asyncio.to_thread(pod.ready)
-    body = {"prompt": "A gate", "max_tokens": 900, "ignore_eos": True, "stream": True}
+    body = {"prompt": "A gate", "max_tokens": 3600, "ignore_eos": True, "stream": True}
     lines: list[bytes] = []
     engine = 0
     async with (

@@ -8,6 +8,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.support.kube.pools import until
+
 
 def test_the_cluster_port_answers_while_the_model_loads(launch: Any) -> None:
     pod = launch({"load_seconds": "60"})
@@ -58,7 +60,11 @@ def test_a_pod_starts_under_the_limits_of_its_settings(launch: Any) -> None:
         json.dumps({**limits, "generation": 8, "maxBatchSize": 4})
     )
     assert pod.wait_for_log("limits taken from the settings file")["generation"] == 8
-    assert json.loads(pod.get("/control/v1/state")[1])["limits"]["maxBatchSize"] == 4
+    until("in force", lambda: _batch_cap(pod) == 4)
+
+
+def _batch_cap(pod: Any) -> int:
+    return int(json.loads(pod.get("/control/v1/state")[1])["limits"]["maxBatchSize"])
 
 
 async def test_a_dead_engine_fails_its_requests_and_ends_the_process(launch: Any) -> None:

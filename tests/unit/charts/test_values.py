@@ -177,7 +177,17 @@ def test_values_of_the_first_chart_give_the_same_operator() -> None:
     specs = {identity(manifest): manifest for manifest in after}
     for manifest in before:
         if manifest["kind"] in kept:
-            assert specs[identity(manifest)] == manifest
+            assert specs[identity(manifest)] == with_pools_of_variants(manifest)
+
+
+def with_pools_of_variants(manifest: Object) -> Object:
+    """Return an earlier manifest with the rights that pools with variants have needed since."""
+    earlier = {"apiGroups": ["penstock.dev"], "resources": ["inferencepools"], "verbs": ["get", "list", "watch"]}  # fmt: skip
+    writes = {**earlier, "verbs": [*earlier["verbs"], "create", "patch", "delete"]}
+    if "rules" not in manifest:
+        return manifest
+    rules = [writes if rule == earlier else rule for rule in manifest["rules"]]
+    return {**manifest, "rules": rules}
 
 
 def test_the_values_of_the_first_chart_are_all_of_its_values() -> None:
