@@ -1,4 +1,4 @@
-"""A pool of two emulated accelerators of unlike speed and price: the cheapest mix follows the load, and no request is lost."""
+"""A pool of two emulated accelerators of unlike speed and price: both are measured and exchanged, and no request is lost."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,15 +7,13 @@ import pytest
 
 from tests.e2e.conftest import Figure
 from tests.support.kube.api import Api, Object
-from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pools import PoolHandle, emulated, until
 from tests.support.load.load import Load
 
 pytestmark = pytest.mark.long
 
-LOW, HIGH = 4, 50
-"""Requests a second. A slow replica serves some 15 within the objective for a third of the price of a fast one, which serves
-over 100: one slow replica is the cheapest at LOW; at HIGH two slow ones, their maximum, do not suffice."""
+RATE = 4
+"""Requests a second, which one replica of either variant serves."""
 SETTLED_SECONDS = 240.0
 PRICES = {
     "currency": "EUR",
@@ -24,6 +22,10 @@ PRICES = {
         {"name": "memory", "resourceName": "memory", "perHour": 0},
     ],
 }
+
+
+FAST: Object = {"name": "fast", "a": 40, "c": 5, "cpu": "150m", "most": 2}
+SLOW: Object = {"name": "slow", "a": 100, "c": 50, "cpu": "50m", "most": 2}
 
 
 def variant(name: str, a: int, c: int, cpu: str, most: int) -> Object:
@@ -47,7 +49,7 @@ def mixed() -> Object:
             "mode": "Auto", "minReplicas": 1, "maxReplicas": 4,
             "scaleDown": {"stabilizationSeconds": 5},
         },
-        variants=[variant("fast", 40, 5, "150m", 2), variant("slow", 100, 50, "50m", 2)],
+        variants=[variant(**FAST), variant(**SLOW)],
     )  # fmt: skip
     arguments = {"a_milliseconds": "$FIXED_MILLISECONDS", "c_milliseconds": "$ROW_MILLISECONDS"}
     spec["model"]["source"]["module"]["arguments"] = arguments
@@ -64,40 +66,52 @@ def prices(api: Api, namespace: str) -> Iterator[None]:
     api.delete(f"/apis/penstock.dev/v1alpha1/inferencepolicies/prices-{namespace}")
 
 
-async def await_mix(pool: PoolHandle, **expected: int) -> float:
-    """Wait until the Ready replicas are `expected`; return the seconds."""
+async def await_mix(pool: PoolHandle, fast: set[int], slow: set[int]) -> float:
+    """Wait until the requested and the Ready replicas of both variants are among these; return the seconds."""
 
     def probe() -> bool | str:
-        variants = pool.status().get("variants") or []
-        ready = {each["name"]: each.get("readyReplicas", 0) for each in variants}
-        asked = {each["name"]: each.get("replicas", 0) for each in variants}
-        return (ready == expected and asked == expected) or f"{variants}"
+        variants = {each["name"]: each for each in pool.status().get("variants") or ()}
+        if len(variants) == 2 and all(
+            variants[name]["replicas"] == variants[name]["readyReplicas"]
+            and variants[name]["replicas"] in allowed
+            for name, allowed in (("fast", fast), ("slow", slow))
+        ):
+            return True
+        return f"{variants}"
 
     return await asyncio.to_thread(
-        until, f"the mix {expected}", probe, seconds=SETTLED_SECONDS, every=1
+        until, f"fast {fast}, slow {slow}", probe, seconds=SETTLED_SECONDS, every=0.5
     )
 
 
-@pytest.mark.usefixtures("prices", "no_crash_loop")
-async def test_the_cheapest_mix_follows_the_load(
-    api: Api, operator: InstalledOperator, namespace: str, figure: Figure
+def capacities(pool: PoolHandle) -> dict[str, float]:
+    """Return the rows a second of one replica, of the variants that have been measured."""
+    return {
+        each["name"]: float(each["rowsPerSecondPerReplica"])
+        for each in pool.status()["variants"]
+        if "rowsPerSecondPerReplica" in each
+    }
+
+
+@pytest.mark.usefixtures("prices", "no_crash_loop", "operator")
+async def test_unlike_replicas_are_measured_exchanged_and_counted(
+    api: Api, namespace: str, figure: Figure
 ) -> None:
     pool = PoolHandle(api, namespace, "mixed")
     pool.apply(mixed())
-    await asyncio.to_thread(pool.await_ready, 1)
-    async with Load(pool.url(), pool.name, rate=LOW) as load:
-        await await_mix(pool, fast=0, slow=1)
-        await load.set_rate(HIGH)
-        more = await await_mix(pool, fast=1, slow=0)
-        await load.set_rate(LOW)
-        fewer = await await_mix(pool, fast=0, slow=1)
+    await asyncio.to_thread(pool.await_condition, "Ready", "True", seconds=90)
+    async with Load(pool.url(), pool.name, rate=RATE) as load:
+        await asyncio.to_thread(
+            until, "both are measured", lambda: len(capacities(pool)) == 2, seconds=SETTLED_SECONDS
+        )
+        assert capacities(pool)["fast"] > 4 * capacities(pool)["slow"]
+        pool.edit({"variants": [variant(**{**FAST, "most": 0}), variant(**SLOW)]})
+        exchanged = await await_mix(pool, fast={0}, slow={1, 2})
+        pool.edit({"variants": [variant(**FAST), variant(**SLOW)], "scaling": {"mode": "Manual"}, "replicas": 3})  # fmt: skip
+        counted = await await_mix(pool, fast={2}, slow={1})
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
-    capacity = {
-        each["name"]: float(each["rowsPerSecondPerReplica"]) for each in pool.status()["variants"]
-    }
-    assert capacity["fast"] > 4 * capacity["slow"]
     assert pool.has_condition("SplitByCapacity", "False", "ByConnections") is True
     figure(
-        f"variants: {LOW} -> {HIGH} -> {LOW} requests/s: the fast replica alone after {more:.0f} s, the slow one after"
-        f" {fewer:.0f} s, lost 0 of {load.final.sent}"
+        f"variants: fast exchanged for slow in {exchanged:.0f} s, three replicas by hand in {counted:.0f} s,"
+        f" lost 0 of {load.final.sent}"
     )
