@@ -38,6 +38,8 @@ from penstock_operator.observed import PoolView, VariantFigures, VariantView
 
 FIRST_STARTUP_SECONDS = 120.0
 """Start-up that is assumed until one has been measured."""
+ROUTED_SECONDS = 5.0
+"""Time in which every node routes to a pod that has become Ready; a replica that it replaces leaves later."""
 
 
 class CountsState(NamedTuple):
@@ -47,6 +49,8 @@ class CountsState(NamedTuple):
     """Rows a second of one replica within the objective, as measured last, by variant."""
     needs: tuple[tuple[float, float], ...] = ()
     """(time, demand), a falling staircase of the maximum since any time."""
+    ready: tuple[tuple[float, Mapping[str, int]], ...] = ()
+    """(time, Ready replicas of each variant) of the last `ROUTED_SECONDS`, and the last before them."""
     specs: Mapping[str, PoolSpec] = MappingProxyType({})
     """Spec with which each variant's capacity was measured, without what does not change it."""
     begun: float | None = None
@@ -110,7 +114,14 @@ def decide_counts(
     mix = mix._replace(unmet=max(mix.unmet, unmet_demand(demand, offered, mixed)))
     if mode is ScalingMode.RECOMMEND:
         return state, VariantCounts(counts, sum(mixed.values()), demand, mix)
-    ready = {name: each.pool.status.ready_replicas or 0 for name, each in pools.items()}
+    state, routed = _routed(state, pools, now)
+    ready = {
+        name: (each.pool.status.ready_replicas or 0)
+        if mixed[name] < running[name]
+        else routed[name]
+        for name, each in pools.items()
+        if name in mixed
+    }
     chosen = exchange(demand - mix.unmet, offered, mixed, running, ready)
     for name in stuck.keys() & chosen.keys():
         chosen[name] = max(chosen[name], min(running[name], stuck[name] + 1))
@@ -120,6 +131,17 @@ def decide_counts(
             for each in offered
         }
     return state, VariantCounts(chosen, sum(mixed.values()), demand, mix)
+
+
+def _routed(
+    state: CountsState, pools: Mapping[str, VariantView], now: float
+) -> tuple[CountsState, dict[str, int]]:
+    """Return the Ready replicas of each variant that every node routes to: those of all the last `ROUTED_SECONDS`."""
+    present = {name: each.pool.status.ready_replicas or 0 for name, each in pools.items()}
+    recent = [each for each in state.ready if now - each[0] < ROUTED_SECONDS]
+    seen = (*state.ready[: len(state.ready) - len(recent)][-1:], *recent, (now, present))
+    routed = {name: min(counts.get(name, 0) for _, counts in seen) for name in present}
+    return state._replace(ready=seen), routed
 
 
 def stuck_pods(pools: Mapping[str, VariantView]) -> dict[str, int]:

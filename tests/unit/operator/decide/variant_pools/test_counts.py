@@ -8,6 +8,7 @@ import pytest
 from penstock_api.conditions import condition
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
+from penstock_operator.decide.variant_pools.counts import ROUTED_SECONDS
 from penstock_operator.observed import VariantFigures
 from tests.unit.operator.decide.variant_pools.parent_world import (
     FAST,
@@ -93,6 +94,7 @@ def test_auto_takes_the_cheapest_mix() -> None:
     measured(world, fast=100, slow=50, need=120)
     world.settle()
     world.settle()
+    world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 3}
     assert condition_of(world.run(), "Scaling").reason == "Acting"
 
@@ -107,6 +109,9 @@ def test_replicas_leave_only_after_their_replacement_is_ready() -> None:
     world.settle(ready=False)
     assert world.counts() == {"chat-fast": 1, "chat-slow": 2}
     world.make_ready()
+    world.run()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 2}, "not every node routes to them yet"
+    world.now += ROUTED_SECONDS
     world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
 
