@@ -136,8 +136,14 @@ def decide_counts(
 def _routed(
     state: CountsState, pools: Mapping[str, VariantView], now: float
 ) -> tuple[CountsState, dict[str, int]]:
-    """Return the Ready replicas of each variant that every node routes to: those of all the last `ROUTED_SECONDS`."""
-    present = {name: each.pool.status.ready_replicas or 0 for name, each in pools.items()}
+    """Return the Ready replicas of each variant that every node routes to: those of all the last `ROUTED_SECONDS`.
+
+    A status is older than the count that was requested last, so a replica that leaves may still be Ready in it.
+    """
+    present = {
+        name: min(each.pool.status.ready_replicas or 0, each.pool.spec.replicas)
+        for name, each in pools.items()
+    }
     recent = [each for each in state.ready if now - each[0] < ROUTED_SECONDS]
     seen = (*state.ready[: len(state.ready) - len(recent)][-1:], *recent, (now, present))
     routed = {name: min(counts.get(name, 0) for _, counts in seen) for name in present}

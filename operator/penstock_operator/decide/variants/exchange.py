@@ -17,10 +17,7 @@ def exchange(
     ready: Mapping[str, int],
 ) -> dict[str, int]:
     """Return the desired count of each variant; `running` are the present ones, `ready` the Ready replicas among them."""
-    counts = {
-        offer.name: max(target[offer.name], min(running.get(offer.name, 0), offer.most))
-        for offer in offers
-    }
+    counts = {offer.name: max(target[offer.name], running.get(offer.name, 0)) for offer in offers}
     if all(counts[name] == target[name] for name in counts):
         return counts
     served = sum(

@@ -116,6 +116,25 @@ def test_replicas_leave_only_after_their_replacement_is_ready() -> None:
     assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
 
 
+def test_a_replica_that_is_leaving_replaces_none() -> None:
+    """The last Ready replica of slow drains, as its pool's status does not say yet, when fast may have none any more."""
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=6, need=30)
+    world.settle()
+    world.settle()
+    world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 0}
+    slow = world.pools["chat-slow"]
+    world.pools["chat-slow"] = replace(slow, status=slow.status.model_copy(update={"ready_replicas": 1}))  # fmt: skip
+    fast, other = world.pool.spec.variants or ()
+    variants = (fast.model_copy(update={"max_replicas": 0}), other)
+    world.pool = replace(world.pool, spec=world.pool.spec.model_copy(update={"variants": variants}))
+    world.now += ROUTED_SECONDS
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 5}
+
+
 def test_a_variant_that_misses_the_objective_gets_none() -> None:
     world = automatic()
     world.settle()
