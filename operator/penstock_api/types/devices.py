@@ -1,4 +1,4 @@
-"""Devices of one replica: `Accelerator`, and `Parallelism`, their use by one replica."""
+"""Devices of one replica: `Resource`, their name, `Accelerator`, and `Parallelism`, their use by one replica."""
 
 from typing import Annotated
 
@@ -6,7 +6,16 @@ from pydantic import Field
 
 from penstock_api.base import ApiModel
 from penstock_api.pod_contract import MAX_RANKS
-from penstock_api.types.resources import Resource
+
+Resource = Annotated[
+    str,
+    Field(
+        min_length=3,
+        max_length=128,
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+    ),
+]
+"""Extended resource, as device plugins name them."""
 
 
 class Accelerator(ApiModel):
@@ -15,7 +24,7 @@ class Accelerator(ApiModel):
     resource_name: Resource | None = None
     """Resource of the device plugin; defaults to nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=16)] | None = None
-    """Devices per replica: 1, the default, 0 for the CPU, or parallelism.tensor times parallelism.pipeline; a pool stored with more uses one of them."""
+    """Devices per replica: 1, the default, 0 for the CPU, or parallelism.tensor times pipeline times data; a pool stored with more uses one of them."""
 
 
 class Parallelism(ApiModel):
@@ -25,7 +34,6 @@ class Parallelism(ApiModel):
     """Ranks that each layer is split over, each a process with one device; must divide the model's attention heads and its vocabulary. Defaults to 1."""
     pipeline: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Stages that the model's layers are divided into, each of `tensor` ranks; at most the number of layers. Defaults to 1."""
-
     data: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Engines of one replica behind one queue, each a process with one device and the whole model, for other tasks than TextGeneration. Defaults to 1."""
 

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition, ObservedGeneration
 from penstock_api.pod_contract import BatchSize, QueueDepth
+from penstock_api.types.devices import Resource
 from penstock_api.types.fields import (
     SET_LIST,
     Count,
@@ -21,7 +22,6 @@ from penstock_api.types.live import BatchingDefaults, Objectives, Replicas, Scal
 from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.pricing import Pricing
-from penstock_api.types.resources import Resource
 from penstock_api.types.schedules import Schedule
 from penstock_api.types.selectors import LabelSelector
 from penstock_api.types.service import ServiceType
