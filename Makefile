@@ -239,6 +239,10 @@ bench-encoders: setup ## Text encoders over HTTP against raw torch on the same c
 bench-backends: setup ## Backends of one-shot models: rates, p99, load times, memory, errors: OPTIONS="--threads 1"
 	@$(BIN)/python -m tests.bench.backends $(OPTIONS)
 
+.PHONY: bench-claims
+bench-claims: setup ## Batching, compilation, tuning and scaling against the project's first claims, in 10 minutes: OPTIONS=--quick
+	@$(BIN)/python -m tests.bench.claims $(OPTIONS)
+
 .PHONY: bench-generation-peers
 bench-generation-peers: setup ## Install the foreign peers of bench-generation, each in an environment of its own
 	@$(BIN)/python -m tests.bench.generation.environments

@@ -54,13 +54,13 @@ class Canvas:
 
     def frame(self, panel: Panel, color: str, title: str, note: str = "") -> None:
         """Draw a panel's title, a note at the right, and its grid."""
-        self._text(LEFT, panel.top - 6, title, color, weight=600)
+        self.text(LEFT, panel.top - 6, title, color, weight=600)
         if note:
-            self._text(WIDTH - RIGHT, panel.top - 6, note, self.theme.muted, anchor="end")
+            self.text(WIDTH - RIGHT, panel.top - 6, note, self.theme.muted, anchor="end")
         for value in panel.ticks():
             y = panel.y(value)
-            self._line((LEFT, y), (WIDTH - RIGHT, y), self.theme.grid, 1)
-            self._text(LEFT - 6, y + 4, f"{value:g}", self.theme.muted, anchor="end", size=11)
+            self.rule((LEFT, y), (WIDTH - RIGHT, y), self.theme.grid, 1)
+            self.text(LEFT - 6, y + 4, f"{value:g}", self.theme.muted, anchor="end", size=11)
 
     def steps(
         self, panel: Panel, points: Sequence[Point], color: str, *, fill: bool, dashes: str = ""
@@ -85,28 +85,28 @@ class Canvas:
     def limit(self, panel: Panel, value: float, color: str, label: str) -> None:
         """Draw a dashed line across a panel, named at its right end."""
         y = panel.y(value)
-        self._line((LEFT, y), (WIDTH - RIGHT, y), color, 1.8, "7 4")
-        self._text(WIDTH - RIGHT, y - 5, label, color, anchor="end", weight=600)
+        self.rule((LEFT, y), (WIDTH - RIGHT, y), color, 1.8, "7 4")
+        self.text(WIDTH - RIGHT, y - 5, label, color, anchor="end", weight=600)
 
     def mark(self, second: float, top: float, bottom: float, label: str) -> None:
         """Draw a vertical line through all panels, named at its top."""
         x = self.x(second)
-        self._line((x, top + 4), (x, bottom), self.theme.text, 1.2, "2 3")
-        self._text(x - 5, top, label, self.theme.text, weight=600)
+        self.rule((x, top + 4), (x, bottom), self.theme.text, 1.2, "2 3")
+        self.text(x - 5, top, label, self.theme.text, weight=600)
 
     def time_axis(self, bottom: float) -> None:
         """Write the minutes below the panels."""
         first, last = self.span
         for second in range(60 * ceil(first / 60), last + 1, 60):
             x = self.x(second)
-            self._line((x, bottom), (x, bottom + 4), self.theme.muted, 1)
-            self._text(
+            self.rule((x, bottom), (x, bottom + 4), self.theme.muted, 1)
+            self.text(
                 x, bottom + 17, f"{second // 60} min", self.theme.muted, anchor="middle", size=11
             )
 
     def document(self, height: int, footer: str) -> str:
         """Return the whole picture with a line of text at its foot."""
-        self._text(WIDTH - RIGHT, height - 4, footer, self.theme.muted, anchor="end", size=11)
+        self.text(WIDTH - RIGHT, height - 4, footer, self.theme.muted, anchor="end", size=11)
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
             f' height="{height}" font-family="{escape(FONT)}" font-size="13" role="img">'
@@ -119,14 +119,25 @@ class Canvas:
             f'<path d="{path}" fill="none" stroke="{color}" stroke-width="2" stroke-linejoin="round"{dashed}/>'
         )
 
-    def _line(self, start: Point, end: Point, color: str, width: float, dashes: str = "") -> None:
+    def rectangle(
+        self, corner: Point, width: float, height: float, color: str, opacity: float = 1.0
+    ) -> None:
+        """Fill a rectangle from its upper left corner."""
+        x, y = corner
+        self._elements.append(
+            f'<rect x="{round(x, 1)}" y="{round(y, 1)}" width="{round(width, 1)}" height="{height}"'
+            f' fill="{color}" fill-opacity="{opacity:g}"/>'
+        )
+
+    def rule(self, start: Point, end: Point, color: str, width: float, dashes: str = "") -> None:
+        """Draw a straight line."""
         (x, y), (to_x, to_y) = start, end
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         self._elements.append(
             f'<line x1="{x}" y1="{y}" x2="{to_x}" y2="{to_y}" stroke="{color}" stroke-width="{width}"{dashed}/>'
         )
 
-    def _text(
+    def text(
         self,
         x: float,
         y: float,
@@ -137,6 +148,7 @@ class Canvas:
         size: int = 13,
         weight: int = 400,
     ) -> None:
+        """Write text, whose baseline is at `y`."""
         self._elements.append(
             f'<text x="{x}" y="{round(y, 1)}" fill="{color}" text-anchor="{anchor}" font-size="{size}"'
             f' font-weight="{weight}">{escape(text)}</text>'
