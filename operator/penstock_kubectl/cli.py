@@ -102,10 +102,22 @@ def _tune(tune: argparse.ArgumentParser) -> None:
         help="latency in ms and percentage of requests, e.g. 500@99; default: the pool's RequestLatency",
     )  # fmt: skip
     tune.add_argument(
+        "--first-token", type=target, metavar="MS[@PERCENT]",
+        help="time to the first token, of a pool that generates text; default: the pool's TimeToFirstToken",
+    )  # fmt: skip
+    tune.add_argument(
+        "--output-token", type=target, metavar="MS[@PERCENT]",
+        help="mean time per token after the first; default: the pool's TimePerOutputToken",
+    )  # fmt: skip
+    tune.add_argument(
         "--clients", type=positive(int), default=32,
         help="clients, each of which sends its next request when the last has ended; 32 if unset",
     )  # fmt: skip
     tune.add_argument("--rows", type=counts, help="rows of the requests, sent in turn, e.g. 1,8")
+    tune.add_argument(
+        "--prompt-tokens", type=counts, help="tokens of the prompts of a pool that generates text, sent in turn, e.g. 64,512"
+    )  # fmt: skip
+    tune.add_argument("--output-tokens", type=counts, help="tokens of its answers, in turn, e.g. 32,256")  # fmt: skip
     tune.add_argument(
         "--rate", type=positive(float), help="requests/s a pod that must be on time, too"
     )

@@ -12,19 +12,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from penstock_api import names
+from penstock_api.types.live import ObjectiveMetric
 from penstock_api.types.model import Task
-from penstock_tuner.errors import TunerError
+from penstock_tuner.errors import NoObjective, TunerError
 from penstock_tuner.front import as_json, candidate_policy, front, nearest, table
-from penstock_tuner.load import ClosedLoop, OpenLoop, sample_request
+from penstock_tuner.generated import generation_sender, shapes
+from penstock_tuner.load import ClosedLoop, OpenLoop, Sender, infer_sender, sample_request
+from penstock_tuner.options import objective as objective_of
 from penstock_tuner.options import parser
-from penstock_tuner.pod import Pods
+from penstock_tuner.pod import MeasuredPod, Pods
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
 from penstock_tuner.search import Search, SearchPlan
 from penstock_tuner.settings import (
@@ -38,10 +42,10 @@ from penstock_tuner.settings import (
 
 SETTLE_SECONDS = (0.5, 5.0)
 """Range of the time before a round is measured, for the queues of the settings before to end: twice the objective in between."""
-NO_TEXT = (
-    "the task of the model is TextGeneration, and the tuner sends Open Inference requests:"
-    " compare settings of generation as a candidate, in shadow (docs/reference/policies.md)"
-)
+ONE_SHOT_ONLY = "the model generates no text: --first-token-ms and --output-token-ms do not apply, give --objective-ms"
+COMPLETIONS = "/v1/completions"
+FIRST_TOKEN_SECONDS, OUTPUT_TOKEN_SECONDS = 1.0, 0.1
+"""Times for generation where the objective does not limit them."""
 TERMINATED = 128 + signal.SIGTERM
 JOURNAL, RESULT, POLICY = "study.journal", "result.json", "policy.json"
 
@@ -53,14 +57,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {names.ENV_MODEL} is not set: give the model's spec in JSON, as a pod has it\n")  # fmt: skip
         return 2
     try:
-        tried = asyncio.run(tune(args, os.environ))
+        objective = objective_of(args)
+        tried = asyncio.run(tune(args, objective, os.environ))
     except asyncio.CancelledError:
         return TERMINATED
     except (TunerError, OSError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")
         _event(args, Event(EventKind.ERROR, str(error)))
         return 1
-    objective = TuningObjective(args.objective_ms, args.percent)
     best = front(tried, objective)
     _write(args.folder / RESULT, as_json(tried, objective))
     if best:
@@ -75,43 +79,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if best else 1
 
 
-async def tune(args: argparse.Namespace, environ: Mapping[str, str]) -> list[TriedSettings]:
+async def tune(
+    args: argparse.Namespace, objective: TuningObjective, environ: Mapping[str, str]
+) -> list[TriedSettings]:
     """Run the search and return all settings that were measured.
 
     Raises:
-        TunerError: the pod does not run, or the tuner has no requests for its model.
+        TunerError: the pod does not run, or the tuner has no requests or no objective for its model.
         OSError: a file cannot be read or written.
     """
-    if json.loads(environ[names.ENV_MODEL]).get("task") == Task.TEXT_GENERATION:
-        raise TunerError(NO_TEXT)
     _end_at_sigterm()
     args.folder.mkdir(parents=True, exist_ok=True)
-    objective = TuningObjective(args.objective_ms, args.percent)
-    seconds = args.objective_ms / 1000
+    generates = _generates(environ)
+    if not generates and (args.first_token_ms or args.output_token_ms):
+        raise NoObjective(ONE_SHOT_ONLY)
+    seconds = _seconds(args, objective)
     settle = min(max(2 * seconds, SETTLE_SECONDS[0]), SETTLE_SECONDS[1])
     async with aiohttp.ClientSession() as session, Pods(environ, args.folder, session) as pods:
-        pod = await pods.running(_first(args))
-        described = await pod.metadata()
-        path = f"/v2/models/{described['name']}/infer"
-        requests = _requests(args, described)
-        space = _space(args, await pod.max_batch_size(), args.clients * _rows(requests))
+        pod = await pods.running(_first(args, generates=generates))
+        load = await (_text_load(args, pod) if generates else _infer_load(args, pod))
+        space = _space(args, await pod.max_batch_size(), args.clients * load.rows, generates=generates)  # fmt: skip
         plan = SearchPlan(space, objective, 60 * args.minutes, args.round_seconds, args.seed)
-        name = _study_name(environ, args, space)
+        name = _study_name(environ, args, objective, space)
 
         async def measure(settings: TunedSettings, length: float) -> LoadMeasurement:
-            loop = ClosedLoop(await url_of(settings), requests, seconds)
+            loop = ClosedLoop(await sender(settings), objective)
             return await loop.measure(args.clients, settle, length)
 
         async def measure_at_rate(
             settings: TunedSettings, length: float, goodput: float
         ) -> LoadMeasurement:
-            loop = OpenLoop(await url_of(settings), requests, seconds, args.seed)
+            loop = OpenLoop(await sender(settings), objective, 4 * seconds, args.seed)
             return await loop.measure(min(args.rate, MAX_RATE_SHARE * goodput), settle, length)
 
-        async def url_of(settings: TunedSettings) -> str:
+        async def sender(settings: TunedSettings) -> Sender:
             running = await pods.running(settings)
             await running.apply(settings)
-            return running.client_url + path
+            return load.sender(running.client_url)
 
         def report(tried: TriedSettings, spent: float) -> None:
             _event(args, Event(EventKind.TRIAL, study=name, spent_seconds=spent, tried=tried))
@@ -123,6 +127,45 @@ async def tune(args: argparse.Namespace, environ: Mapping[str, str]) -> list[Tri
         at_rate = None if args.rate is None else measure_at_rate
         await study.run(measure, time.monotonic, report, at_rate)
         return study.tried()
+
+
+def _generates(environ: Mapping[str, str]) -> bool:
+    model: Mapping[str, Any] = json.loads(environ[names.ENV_MODEL])
+    return bool(model.get("task") == Task.TEXT_GENERATION)
+
+
+def _seconds(args: argparse.Namespace, objective: TuningObjective) -> float:
+    """Return the time that the objective allows for a request, of text that for its longest answer."""
+    by_metric = {limit.metric: limit.milliseconds / 1000 for limit in objective.limits}
+    if (whole := by_metric.get(ObjectiveMetric.REQUEST_LATENCY)) is not None:
+        return whole
+    first = by_metric.get(ObjectiveMetric.TIME_TO_FIRST_TOKEN, FIRST_TOKEN_SECONDS)
+    each = by_metric.get(ObjectiveMetric.TIME_PER_OUTPUT_TOKEN, OUTPUT_TOKEN_SECONDS)
+    return float(first + each * max(args.output_tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedLoad:
+    """The requests of every trial."""
+
+    sender: Callable[[str], Sender]
+    """Returns the sender to a client URL of a pod."""
+    rows: int
+    """Most rows of a request; 1 for text."""
+
+
+async def _infer_load(args: argparse.Namespace, pod: MeasuredPod) -> OfferedLoad:
+    described = await pod.metadata()
+    requests = _requests(args, described)
+    path = f"/v2/models/{described['name']}/infer"
+    return OfferedLoad(lambda url: infer_sender(url + path, requests), _rows(requests))
+
+
+async def _text_load(args: argparse.Namespace, pod: MeasuredPod) -> OfferedLoad:
+    model, requests = await pod.model(), shapes(args.prompt_tokens, args.output_tokens)
+    return OfferedLoad(
+        lambda url: generation_sender(url + COMPLETIONS, model, requests, args.seed), 1
+    )
 
 
 def _end_at_sigterm() -> None:
@@ -142,12 +185,14 @@ def _rows(requests: Sequence[Mapping[str, Any]]) -> int:
     return max(int(request["inputs"][0]["shape"][0]) for request in requests)
 
 
-def _space(args: argparse.Namespace, pod_max: int, filled: int) -> SearchSpace:
-    """Return the space; no batch cap above `filled` rows has an effect."""
+def _space(args: argparse.Namespace, pod_max: int, filled: int, *, generates: bool) -> SearchSpace:
+    """Return the space; no batch cap above `filled` rows has an effect, and generation has no window."""
     largest = min(pod_max, filled)
     return SearchSpace(
         min(args.max_batch_size or largest, largest),
-        args.max_delay_ms or max(int(args.objective_ms * MAX_DELAY_SHARE), 1),
+        None
+        if generates
+        else args.max_delay_ms or max(int(args.objective_ms * MAX_DELAY_SHARE), 1),
         args.backends,
         args.threads,
         args.disciplines,
@@ -155,9 +200,11 @@ def _space(args: argparse.Namespace, pod_max: int, filled: int) -> SearchSpace:
     )
 
 
-def _first(args: argparse.Namespace) -> TunedSettings:
+def _first(args: argparse.Namespace, *, generates: bool) -> TunedSettings:
     choices = (args.backends, args.threads, args.disciplines, args.dtypes)
-    return TunedSettings(1, 0, *(values[0] if values else None for values in choices))
+    return TunedSettings(
+        1, None if generates else 0, *(values[0] if values else None for values in choices)
+    )
 
 
 def _resume(args: argparse.Namespace, study: Search) -> None:
@@ -174,11 +221,17 @@ def _resume(args: argparse.Namespace, study: Search) -> None:
         _event(args, Event(EventKind.NOTE, note))
 
 
-def _study_name(environ: Mapping[str, str], args: argparse.Namespace, space: SearchSpace) -> str:
+def _study_name(
+    environ: Mapping[str, str],
+    args: argparse.Namespace,
+    objective: TuningObjective,
+    space: SearchSpace,
+) -> str:
     """Return a name that changes with everything that makes measurements incomparable."""
     request = None if args.request is None else args.request.read_text(encoding="utf-8")
-    load = (args.clients, args.rows, args.rate, request)
-    parts = (args.study, environ[names.ENV_MODEL], args.objective_ms, args.percent, load, space)
+    lengths = (args.prompt_tokens, args.output_tokens) if _generates(environ) else args.rows
+    load = (args.clients, lengths, args.rate, request)
+    parts = (args.study, environ[names.ENV_MODEL], objective, load, space)
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 

@@ -11,3 +11,7 @@ class PodFailed(TunerError):
 
 class NoRequest(TunerError):
     """A request cannot be derived from the model's metadata."""
+
+
+class NoObjective(TunerError):
+    """No latency that counts as on time is given, or one that the model does not have."""

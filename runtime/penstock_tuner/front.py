@@ -34,7 +34,9 @@ def rows(shown: Sequence[TriedSettings]) -> list[tuple[str, ...]]:
     """Return the headings, and the cells of each of the settings."""
     searched = [name for name in CHOICES if any(getattr(each.settings, name) is not None for each in shown)]  # fmt: skip
     offered = any(each.at_rate is not None for each in shown)
-    heads = ("batch", "delay ms", *searched, "goodput/s", "on time", "p50 ms", "p99 ms")
+    waits = any(each.settings.queue_delay_milliseconds is not None for each in shown)
+    window = ("delay ms",) if waits else ()
+    heads = ("batch", *window, *searched, "goodput/s", "on time", "p50 ms", "p99 ms")
     more = ("p99 ms at the rate",) if offered else ()
     return [(*heads, *more), *(_cells(each, searched, offered=offered) for each in shown)]
 
@@ -62,10 +64,9 @@ def candidate_policy(
     best: TunedSettings, name: str, selectors: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return an InferencePolicy that evaluates the live settings in shadow on the pools of `selectors`, or on all."""
-    batching: dict[str, Any] = {
-        "size": {"max": best.batch_size},
-        "maxQueueDelayMilliseconds": best.queue_delay_milliseconds,
-    }
+    batching: dict[str, Any] = {"size": {"max": best.batch_size}}
+    if best.queue_delay_milliseconds is not None:
+        batching["maxQueueDelayMilliseconds"] = best.queue_delay_milliseconds
     if best.discipline is not None:
         batching["discipline"] = best.discipline
     return {
@@ -95,7 +96,11 @@ def _cells(each: TriedSettings, searched: Sequence[str], *, offered: bool) -> tu
     at_rate = "-" if each.at_rate is None else f"{each.at_rate.p99_milliseconds:.1f}"
     return (
         f"{settings.batch_size}",
-        f"{settings.queue_delay_milliseconds}",
+        *(
+            ()
+            if settings.queue_delay_milliseconds is None
+            else (f"{settings.queue_delay_milliseconds}",)
+        ),
         *(f"{getattr(settings, name) or '-'}" for name in searched),
         f"{measured.goodput:.1f}",
         f"{100 * each.attainment:.2f} %",

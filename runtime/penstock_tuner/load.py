@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import cycle
@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from penstock_tuner.errors import NoRequest
-from penstock_tuner.settings import LoadMeasurement
+from penstock_tuner.settings import Latencies, LoadMeasurement, TuningObjective
 
 FLOATS = frozenset({"FP16", "FP32", "FP64", "BF16"})
 TEXT = "The quick brown fox jumps over the lazy dog."
@@ -53,33 +53,37 @@ def _filled(tensor: Mapping[str, Any], rows: int) -> dict[str, Any]:
     return {**_named(tensor), "shape": [rows, *rest], "data": [value] * count}
 
 
+Sender = Callable[[aiohttp.ClientSession, float], Awaitable[Latencies | None]]
+"""Sends the next request of a load and returns its latencies from a moment on; None: it was rejected or failed."""
+
+
 @dataclass(slots=True)
 class Tally:
     """What was sent, or ended, within a window of time."""
 
     begin: float
     seconds: float
-    latencies: list[float] = field(default_factory=list)
+    latencies: list[Latencies] = field(default_factory=list)
     failed: int = 0
 
     def covers(self, moment: float) -> bool:
         """Return whether `moment` is within the window."""
         return self.begin <= moment < self.begin + self.seconds
 
-    def count(self, latency: float, *, good: bool) -> None:
+    def count(self, latencies: Latencies | None) -> None:
         """Count one request of the window."""
-        if good:
-            self.latencies.append(latency)
-        else:
+        if latencies is None:
             self.failed += 1
+        else:
+            self.latencies.append(latencies)
 
-    def measurement(self, objective_seconds: float) -> LoadMeasurement:
+    def measurement(self, objective: TuningObjective) -> LoadMeasurement:
         """Return the figures."""
-        ascending = sorted(self.latencies)
+        ascending = sorted(each.of(objective.metric) for each in self.latencies)
         return LoadMeasurement(
             seconds=self.seconds,
             completed=len(ascending),
-            on_time=sum(latency <= objective_seconds for latency in ascending),
+            on_time=sum(map(objective.admits, self.latencies)),
             failed=self.failed,
             p50_milliseconds=1000 * quantile(ascending, 0.5),
             p99_milliseconds=1000 * quantile(ascending, 0.99),
@@ -89,71 +93,60 @@ class Tally:
 class ClosedLoop:
     """Clients that keep a pod busy, and count what ends within a window."""
 
-    def __init__(
-        self, url: str, requests: Sequence[Mapping[str, Any]], objective_seconds: float
-    ) -> None:
-        """`url` is that of inference; `requests` are sent in turn."""
-        self._url = url
-        self._requests = requests
-        self._objective_seconds = objective_seconds
+    def __init__(self, send: Sender, objective: TuningObjective) -> None:
+        self._send = send
+        self._objective = objective
 
     async def measure(self, clients: int, settle_seconds: float, seconds: float) -> LoadMeasurement:
         """Return what ended in `seconds` after `settle_seconds` of the same load."""
         tally = Tally(time.perf_counter() + settle_seconds, seconds)
-        bodies = cycle(self._requests)
 
         async def client() -> None:
             while (sent := time.perf_counter()) < tally.begin + seconds:
-                good = await send(session, self._url, next(bodies))
-                ended = time.perf_counter()
-                if tally.covers(ended):
-                    tally.count(ended - sent, good=good)
-                if not good:
+                latencies = await self._send(session, sent)
+                if tally.covers(time.perf_counter()):
+                    tally.count(latencies)
+                if latencies is None:
                     await asyncio.sleep(REFUSED_PAUSE_SECONDS)
 
         async with _session(clients, MAX_REQUEST_SECONDS) as session, asyncio.TaskGroup() as group:
             for _ in range(clients):
                 group.create_task(client())
-        return tally.measurement(self._objective_seconds)
+        return tally.measurement(self._objective)
 
 
 class OpenLoop:
     """Poisson arrivals, sent whether or not earlier ones have ended; latency counts from the arrival."""
 
     def __init__(
-        self,
-        url: str,
-        requests: Sequence[Mapping[str, Any]],
-        objective_seconds: float,
-        seed: int = 1,
+        self, send: Sender, objective: TuningObjective, limit_seconds: float, seed: int = 1
     ) -> None:
-        """`url` is that of inference; `requests` are sent in turn."""
-        self._url = url
-        self._requests = requests
-        self._objective_seconds = objective_seconds
+        """A request without an answer after `limit_seconds` counts as failed."""
+        self._send = send
+        self._objective = objective
+        self._limit_seconds = limit_seconds
         self._random = random.Random(seed)  # noqa: S311  arrivals, not secrets
 
     async def measure(self, rate: float, settle_seconds: float, seconds: float) -> LoadMeasurement:
         """Return what became of the requests that arrived in `seconds` after `settle_seconds` of the same load.
 
-        `rate` is in requests per second. A request without an answer after four times the objective counts as failed.
+        `rate` is in requests per second.
         """
         arrival = time.perf_counter()
         tally = Tally(arrival + settle_seconds, seconds)
-        bodies = cycle(self._requests)
 
         async def request(arrived: float) -> None:
-            good = await send(session, self._url, next(bodies))
+            latencies = await self._send(session, arrived)
             if tally.covers(arrived):
-                tally.count(time.perf_counter() - arrived, good=good)
+                tally.count(latencies)
 
-        limit = min(max(4 * self._objective_seconds, 1.0), MAX_REQUEST_SECONDS)
+        limit = min(max(self._limit_seconds, 1.0), MAX_REQUEST_SECONDS)
         async with _session(MAX_OPEN, limit) as session, asyncio.TaskGroup() as group:
             while arrival < tally.begin + seconds:
                 group.create_task(request(arrival))
                 arrival += self._random.expovariate(rate)
                 await asyncio.sleep(max(arrival - time.perf_counter(), 0))
-        return tally.measurement(self._objective_seconds)
+        return tally.measurement(self._objective)
 
 
 def _session(connections: int, seconds: float) -> aiohttp.ClientSession:
@@ -161,14 +154,20 @@ def _session(connections: int, seconds: float) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=seconds))
 
 
-async def send(session: aiohttp.ClientSession, url: str, request: Mapping[str, Any]) -> bool:
-    """Send a request; return whether it was answered with a result."""
-    try:
-        async with session.post(url, json=request) as answer:
-            await answer.read()
-            return answer.status == HTTPStatus.OK
-    except (aiohttp.ClientError, TimeoutError):
-        return False
+def infer_sender(url: str, requests: Sequence[Mapping[str, Any]]) -> Sender:
+    """Return the sender of Open Inference requests, in turn."""
+    bodies = cycle(requests)
+
+    async def send(session: aiohttp.ClientSession, began: float) -> Latencies | None:
+        try:
+            async with session.post(url, json=next(bodies)) as answer:
+                await answer.read()
+                ended = time.perf_counter()
+                return Latencies(ended - began) if answer.status == HTTPStatus.OK else None
+        except (aiohttp.ClientError, TimeoutError):
+            return None
+
+    return send
 
 
 def quantile(ascending: Sequence[float], share: float) -> float:

@@ -4,6 +4,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from penstock_api.types.live import ObjectiveMetric
+from penstock_tuner.errors import NoObjective
+from penstock_tuner.settings import OUTPUT_TOKENS, PROMPT_TOKENS, LatencyLimit, TuningObjective
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
@@ -12,7 +16,17 @@ def parser() -> argparse.ArgumentParser:
         description="Search the batch settings of the model in PENSTOCK_MODEL on this machine.",
     )
     options.add_argument(
-        "--objective-ms", type=positive(int), required=True, help="latency that counts as on time"
+        "--objective-ms", type=positive(int), help="latency of a request that counts as on time"
+    )
+    options.add_argument(
+        "--first-token-ms",
+        type=positive(int),
+        help="time to the first token that counts as on time, of a model that generates text",
+    )
+    options.add_argument(
+        "--output-token-ms",
+        type=positive(int),
+        help="mean time per token after the first that counts as on time",
     )
     options.add_argument(
         "--percent",
@@ -35,6 +49,18 @@ def _load(options: Any) -> None:
     )
     options.add_argument(
         "--rows", type=counts, default=(1,), help="rows of the requests, sent in turn, e.g. 1,8"
+    )
+    options.add_argument(
+        "--prompt-tokens",
+        type=counts,
+        default=PROMPT_TOKENS,
+        help="tokens of the prompts of a model that generates text, sent in turn, e.g. 64,512",
+    )
+    options.add_argument(
+        "--output-tokens",
+        type=counts,
+        default=OUTPUT_TOKENS,
+        help="tokens of its answers, in turn, e.g. 32,256",
     )
     options.add_argument(
         "--rate",
@@ -120,6 +146,26 @@ def positive(kind: type[int] | type[float]) -> Any:
         return number
 
     return parse
+
+
+def objective(given: argparse.Namespace) -> TuningObjective:
+    """Return the objective: figures of latency are those of the first of its limits.
+
+    Raises:
+        NoObjective: none is given.
+    """
+    offered = (
+        (ObjectiveMetric.REQUEST_LATENCY, given.objective_ms),
+        (ObjectiveMetric.TIME_TO_FIRST_TOKEN, given.first_token_ms),
+        (ObjectiveMetric.TIME_PER_OUTPUT_TOKEN, given.output_token_ms),
+    )
+    limits = [LatencyLimit(metric, limit) for metric, limit in offered if limit is not None]
+    if not limits:
+        raise NoObjective(
+            "no objective: give --objective-ms, --first-token-ms or --output-token-ms"
+        )
+    first, *more = limits
+    return TuningObjective(first.milliseconds, given.percent, first.metric, tuple(more))
 
 
 def _percent(text: str) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 
 from penstock_api import names
+from penstock_api.types.model import Task
 from penstock_tuner.errors import PodFailed
 from penstock_tuner.settings import TunedSettings
 
@@ -30,7 +31,8 @@ LOOPBACK = "127.0.0.1"
 def pod_environment(environ: Mapping[str, str], settings: TunedSettings) -> dict[str, str]:
     """Return the environment of a pod with the settings that need a new process; it listens on loopback, without tokens."""
     model = json.loads(environ[names.ENV_MODEL])
-    if settings.backend is not None:
+    generates = model.get("task") == Task.TEXT_GENERATION
+    if settings.backend is not None and not generates:
         model["backend"] = settings.backend
     if settings.dtype is not None:
         model["dtype"] = settings.dtype
@@ -44,6 +46,8 @@ def pod_environment(environ: Mapping[str, str], settings: TunedSettings) -> dict
         "PENSTOCK_INSECURE_CONTROL": "true",
         "PENSTOCK_SETTINGS_FOLDER": os.devnull,
     }
+    if settings.backend is not None and generates:
+        changed[names.ENV_COMPUTE_BACKEND] = settings.backend
     if settings.threads is not None:
         changed["OMP_NUM_THREADS"] = str(settings.threads)
     if settings.dtype is not None:
@@ -95,10 +99,13 @@ class MeasuredPod:
             raise
         return pod
 
+    async def model(self) -> str:
+        """Return the name of the model."""
+        return str((await self._json("GET", names.PATH_STATE))["model"])
+
     async def metadata(self) -> dict[str, Any]:
         """Return the metadata of the model."""
-        name = (await self._json("GET", names.PATH_STATE))["model"]
-        async with self.session.get(f"{self.client_url}/v2/models/{name}") as answer:
+        async with self.session.get(f"{self.client_url}/v2/models/{await self.model()}") as answer:
             described: dict[str, Any] = await answer.json()
         return described
 
@@ -116,9 +123,10 @@ class MeasuredPod:
         self.generation += 1
         limits: dict[str, Any] = {
             "maxBatchSize": settings.batch_size,
-            "maxQueueDelayMilliseconds": settings.queue_delay_milliseconds,
             "generation": self.generation,
         }
+        if settings.queue_delay_milliseconds is not None:
+            limits["maxQueueDelayMilliseconds"] = settings.queue_delay_milliseconds
         if settings.discipline is not None:
             limits["discipline"] = settings.discipline
         await self._json("PATCH", names.PATH_LIMITS, json=limits)

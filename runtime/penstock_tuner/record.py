@@ -51,7 +51,7 @@ class TriedSettings:
         """Return the trial of `as_json`. Raises `KeyError` or `TypeError` for anything else."""
         at_rate = given["at_rate"]
         return cls(
-            TunedSettings(**given["settings"]),
+            TunedSettings.from_json(given["settings"]),
             LoadMeasurement(**given["measurement"]),
             tuple(map(float, given["rounds"])),
             None if at_rate is None else LoadMeasurement(**at_rate),

@@ -138,8 +138,12 @@ def suggested(trial: Any, space: SearchSpace) -> TunedSettings:
     """Return the settings that the sampler suggests for an Optuna trial."""
     return TunedSettings(
         batch_size=trial.suggest_int("batch_size", 1, space.max_batch_size, log=True),
-        queue_delay_milliseconds=trial.suggest_int(
-            "queue_delay_milliseconds", 0, space.max_queue_delay_milliseconds
+        queue_delay_milliseconds=(
+            None
+            if space.max_queue_delay_milliseconds is None
+            else trial.suggest_int(
+                "queue_delay_milliseconds", 0, space.max_queue_delay_milliseconds
+            )
         ),
         backend=trial.suggest_categorical("backend", space.backends) if space.backends else None,
         threads=trial.suggest_categorical("threads", space.threads) if space.threads else None,

@@ -1,8 +1,13 @@
 """`TunedSettings` and the space that is searched, and the result of a measurement. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock_api.types.live import ObjectiveMetric
+
+PROMPT_TOKENS, OUTPUT_TOKENS = (128,), (64,)
+"""Lengths of prompts and answers that are assumed without a history."""
 MAX_DELAY_SHARE = 0.5
 """Limit of the batching window relative to the objective: a longer one leaves no time for the batch."""
 MAX_RATE_SHARE = 0.8
@@ -14,11 +19,11 @@ class TunedSettings:
     """Settings of one trial."""
 
     batch_size: int
-    """The batch cap, in rows: `batching.size.max`."""
-    queue_delay_milliseconds: int
-    """The batching window: `batching.maxQueueDelayMilliseconds`."""
+    """The batch cap, in rows or sequences: `batching.size.max`."""
+    queue_delay_milliseconds: int | None
+    """The batching window: `batching.maxQueueDelayMilliseconds`; None: the model generates text, without a window."""
     backend: str | None = None
-    """`model.backend`; None: as in the model's spec."""
+    """`model.backend`, or `generation.computeBackend`; None: as in the pod's spec."""
     threads: int | None = None
     """Threads of one operation; None: as in the environment."""
     discipline: str | None = None
@@ -35,13 +40,19 @@ class TunedSettings:
         """Return the settings that are set."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> "TunedSettings":
+        """Return the settings of `as_json`."""
+        return cls(**{"queue_delay_milliseconds": None, **given})
+
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
     """The values that are tried."""
 
     max_batch_size: int
-    max_queue_delay_milliseconds: int
+    max_queue_delay_milliseconds: int | None
+    """None: the model has no window."""
     backends: tuple[str, ...] = ()
     """Empty: not searched."""
     threads: tuple[int, ...] = ()
@@ -53,11 +64,63 @@ class SearchSpace:
 
 
 @dataclass(frozen=True, slots=True)
+class Latencies:
+    """Latencies of one request, in seconds."""
+
+    request: float
+    first_token: float | None = None
+    """None: the request generates no text."""
+    output_token: float | None = None
+    """Mean time between tokens after the first; None: there is at most one."""
+
+    def of(self, metric: ObjectiveMetric) -> float:
+        """Return the latency that an objective limits, 0 where the request has none."""
+        known = {
+            ObjectiveMetric.REQUEST_LATENCY: self.request,
+            ObjectiveMetric.TIME_TO_FIRST_TOKEN: self.first_token,
+            ObjectiveMetric.TIME_PER_OUTPUT_TOKEN: self.output_token,
+        }[metric]
+        return known or 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyLimit:
+    """A limit of one latency."""
+
+    metric: ObjectiveMetric
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class TuningObjective:
-    """The latency that counts as on time, and the share of requests that must be."""
+    """The latencies that count as on time, and the share of requests that must be."""
 
     milliseconds: int
+    """Limit of `metric`."""
     percent: float = 99.0
+    metric: ObjectiveMetric = ObjectiveMetric.REQUEST_LATENCY
+    also: tuple[LatencyLimit, ...] = ()
+    """Limits that a request must meet too."""
+
+    @property
+    def limits(self) -> tuple[LatencyLimit, ...]:
+        """All limits; figures of latency are those of the first."""
+        return (LatencyLimit(self.metric, self.milliseconds), *self.also)
+
+    def admits(self, latencies: Latencies) -> bool:
+        """Return whether a request was on time."""
+        return all(1000 * latencies.of(limit.metric) <= limit.milliseconds for limit in self.limits)
+
+    def text(self) -> str:
+        """Return the limits in words."""
+        return " and ".join(f"{LATENCY_NAMES[each.metric]}{each.milliseconds} ms" for each in self.limits)  # fmt: skip
+
+
+LATENCY_NAMES = {
+    ObjectiveMetric.REQUEST_LATENCY: "",
+    ObjectiveMetric.TIME_TO_FIRST_TOKEN: "first token ",
+    ObjectiveMetric.TIME_PER_OUTPUT_TOKEN: "output token ",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +133,7 @@ class LoadMeasurement:
     failed: int
     """Requests that were rejected or ended with an error."""
     p50_milliseconds: float
+    """Of the latency that the objective limits first, as the 99th percentile."""
     p99_milliseconds: float
 
     @property

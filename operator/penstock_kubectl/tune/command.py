@@ -3,12 +3,12 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from penstock_api import names
-from penstock_api.types.model import Task
 from penstock_kubectl.cluster import RESOURCES, ClusterClient
 from penstock_kubectl.cost_text import replica_price
 from penstock_kubectl.errors import NotEnoughData
@@ -24,10 +24,6 @@ from penstock_kubectl.tune.start import remove_all, start
 from penstock_tuner.front import front
 from penstock_tuner.record import StudyRecord
 
-NO_TEXT = (
-    "spec.model.task is TextGeneration, and the tuner sends Open Inference requests: try settings of generation as a"
-    " candidate, in shadow (docs/reference/policies.md)"
-)
 CONTINUES = (
     "the Job continues: run the same command again to follow it, or with --delete to remove it\n"
 )
@@ -44,8 +40,6 @@ def tune(args: argparse.Namespace, console: Console) -> int:
         console.print(f"{namespace}/{job_name(args.pool)}: {'removed' if removed else 'nothing to remove'}")  # fmt: skip
         return 0
     subject = without_variants(read(cluster, namespace, args.pool))
-    if subject.pool.spec.model.task is Task.TEXT_GENERATION:
-        raise NotEnoughData(NO_TEXT)
     options = inputs.options(args, subject)
     record, earlier = inputs.stored(cluster, namespace, args.pool)
     load = inputs.load(args, cluster, subject, earlier)
@@ -111,15 +105,24 @@ class Display:
         text = f"{len(record.tried)} settings"
         if best:
             settings, measured = best[0].settings, best[0].measurement
-            text += f"; best: batch {settings.batch_size}, {settings.queue_delay_milliseconds} ms: {measured.goodput:.1f}/s"
+            window = settings.queue_delay_milliseconds
+            waits = "" if window is None else f", {window} ms"
+            text += f"; best: batch {settings.batch_size}{waits}: {measured.goodput:.1f}/s"
         self._progress.update(self._task, completed=record.spent_seconds, description=text)
 
 
 def load_text(options: TuneOptions, load: LoadShape) -> str:
     """Return the load in words."""
-    rows = ", ".join(map(str, load.rows))
+    if load.prompt_tokens:
+        shape = f"tokens of prompts {_list(load.prompt_tokens)} and of answers {_list(load.output_tokens)}"  # fmt: skip
+    else:
+        shape = f"rows of a request {_list(load.rows)}"
     rate = "" if load.rate is None else f", and {load.rate:g} requests/s on time"
-    return f"load: {options.clients} clients, rows of a request {rows}{rate} ({load.source})"
+    return f"load: {options.clients} clients, {shape}{rate} ({load.source})"
+
+
+def _list(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
 
 
 def _price(args: argparse.Namespace, subject: PoolContext) -> ReplicaPrice | None:

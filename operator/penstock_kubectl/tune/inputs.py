@@ -2,7 +2,10 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
+from penstock_api.types.live import ObjectiveMetric
+from penstock_api.types.model import Task
 from penstock_kubectl import history, prometheus
 from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import NotEnoughData, PluginError
@@ -12,7 +15,7 @@ from penstock_kubectl.tune.job import LOAD_KEY, RECORD_KEY, TuneOptions, job_nam
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_operator.decide.spec.effective import effective
 from penstock_tuner.record import StudyRecord
-from penstock_tuner.settings import TuningObjective
+from penstock_tuner.settings import OUTPUT_TOKENS, PROMPT_TOKENS, LatencyLimit, TuningObjective
 
 
 def options(args: argparse.Namespace, subject: PoolContext) -> TuneOptions:
@@ -32,17 +35,53 @@ def objective(args: argparse.Namespace, subject: PoolContext) -> TuningObjective
     """Return the objective as requested, else that of the pool or of its policies.
 
     Raises:
-        NotEnoughData: there is none.
+        NotEnoughData: there is none, or one of text for a pool that generates none.
     """
-    if args.objective is not None:
-        return TuningObjective(args.objective.milliseconds, float(args.objective.percent))
+    generates = generates_text(subject)
+    text = ((ObjectiveMetric.TIME_TO_FIRST_TOKEN, args.first_token), (ObjectiveMetric.TIME_PER_OUTPUT_TOKEN, args.output_token))  # fmt: skip
+    offered = ((ObjectiveMetric.REQUEST_LATENCY, args.objective), *text)
+    given = [(metric, target) for metric, target in offered if target is not None]
+    if given and not generates and any(target is not None for _, target in text):
+        raise NotEnoughData("--first-token and --output-token are for pools of task TextGeneration")
+    if given:
+        limits = [LatencyLimit(metric, target.milliseconds) for metric, target in given]
+        return _objective(limits, max(float(target.percent) for _, target in given))
     law = effective(subject.pool, subject.namespace_labels, subject.policies).law
-    if law.objective_milliseconds is None:
-        raise NotEnoughData(
-            f"pool {subject.pool.namespace}/{subject.pool.name} has no objective of metric RequestLatency:"
-            " set one in spec.objectives, or give --objective, e.g. --objective 500@99"
+    known = [
+        (LatencyLimit(metric, limit), late)
+        for metric, limit, late in (
+            (ObjectiveMetric.REQUEST_LATENCY, law.objective_milliseconds, law.late.request),
+            (ObjectiveMetric.TIME_TO_FIRST_TOKEN, law.first_token_milliseconds, law.late.first_token),
+            (ObjectiveMetric.TIME_PER_OUTPUT_TOKEN, law.output_token_milliseconds, law.late.output_token),
         )
-    return TuningObjective(law.objective_milliseconds, round(100 * (1 - law.late.request), 6))
+        if limit is not None and (generates or metric is ObjectiveMetric.REQUEST_LATENCY)
+    ]  # fmt: skip
+    if not known:
+        raise NotEnoughData(_no_objective(subject, generates=generates))
+    return _objective([limit for limit, _ in known], round(100 * (1 - min(late for _, late in known)), 6))  # fmt: skip
+
+
+def generates_text(subject: PoolContext) -> bool:
+    """Return whether the pool generates text."""
+    return subject.pool.spec.model.task is Task.TEXT_GENERATION
+
+
+def _objective(limits: Sequence[LatencyLimit], percent: float) -> TuningObjective:
+    first, *more = limits
+    return TuningObjective(first.milliseconds, percent, first.metric, tuple(more))
+
+
+def _no_objective(subject: PoolContext, *, generates: bool) -> str:
+    name = f"{subject.pool.namespace}/{subject.pool.name}"
+    if generates:
+        return (
+            f"pool {name} has no objective: set TimeToFirstToken or TimePerOutputToken in spec.objectives, or give"
+            " --first-token or --output-token, e.g. --first-token 500@99 --output-token 50"
+        )
+    return (
+        f"pool {name} has no objective of metric RequestLatency:"
+        " set one in spec.objectives, or give --objective, e.g. --objective 500@99"
+    )
 
 
 def stored(
@@ -65,6 +104,8 @@ def load(
     earlier: LoadShape | None,
 ) -> LoadShape:
     """Return the load: as requested, that of the trials so far, of Prometheus or of the status; else it is assumed."""
+    if generates_text(subject):
+        return _text_load(args, cluster, subject, earlier)
     if args.rows is not None or args.rate is not None:
         return LoadShape(args.rows or (1,), args.rate, "as requested")
     status = subject.pool.status
@@ -76,20 +117,39 @@ def load(
     )
 
 
+def _text_load(
+    args: argparse.Namespace,
+    cluster: ClusterClient,
+    subject: PoolContext,
+    earlier: LoadShape | None,
+) -> LoadShape:
+    if args.prompt_tokens or args.output_tokens or args.rate is not None:
+        lengths = (args.prompt_tokens or PROMPT_TOKENS, args.output_tokens or OUTPUT_TOKENS)
+        return LoadShape((1,), args.rate, "as requested", *lengths)
+    assumed = LoadShape((1,), None, load_shape.ASSUMED_TEXT, PROMPT_TOKENS, OUTPUT_TOKENS)
+    return earlier or _of_prometheus(args, cluster, subject) or assumed
+
+
 def _of_prometheus(
     args: argparse.Namespace, cluster: ClusterClient, subject: PoolContext
 ) -> LoadShape | None:
     url, pool = prometheus.url_of(subject, args.prometheus), subject.pool
     if url is None:
         return None
+    text = generates_text(subject)
+    queries = load_shape.text_queries if text else load_shape.queries
     try:
-        rows, rate = (
+        values = [
             history.value(cluster.prometheus(url, "/api/v1/query", {"query": query}))
-            for query in load_shape.queries(pool.namespace, pool.name, args.last).values()
-        )
+            for query in queries(pool.namespace, pool.name, args.last).values()
+        ]
     except PluginError as error:
         if args.prometheus is not None:
             raise
         sys.stderr.write(f"{error}\n")
         return None
+    if text:
+        prompts, outputs, rate = values
+        return load_shape.of_text_history(prompts, outputs, rate, args.last)
+    rows, rate = values
     return load_shape.of_history(rows, rate, args.last)

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock_api import names
 from penstock_api.pod_contract import MAX_LOAD_SECONDS
+from penstock_api.types.live import ObjectiveMetric
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_operator.decide.manifests.metadata import labels as pool_labels
@@ -44,6 +45,14 @@ MAX_KILLS = 3
 """Pods that may be killed before the Job fails; an eviction does not count."""
 KEPT_SECONDS = 86_400
 GRACE_SECONDS = 45
+
+
+LIMIT_OPTIONS = {
+    ObjectiveMetric.REQUEST_LATENCY: "objective-ms",
+    ObjectiveMetric.TIME_TO_FIRST_TOKEN: "first-token-ms",
+    ObjectiveMetric.TIME_PER_OUTPUT_TOKEN: "output-token-ms",
+}
+"""Options of the tuner by the latency that they limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +92,14 @@ def arguments(options: TuneOptions, load: LoadShape, revision: str) -> list[str]
     objective = options.objective
     words = [
         "--events", f"--folder={SCRATCH_FOLDER}/penstock-tune", f"--resume={RECORD_FOLDER}/{RECORD_KEY}",
-        f"--study={revision}", f"--objective-ms={objective.milliseconds}",
-        f"--percent={objective.percent:g}", f"--minutes={options.minutes:g}",
+        f"--study={revision}", f"--percent={objective.percent:g}", f"--minutes={options.minutes:g}",
         f"--clients={options.clients}", f"--rows={_list(load.rows)}",
+        *(f"--{LIMIT_OPTIONS[limit.metric]}={limit.milliseconds}" for limit in objective.limits),
     ]  # fmt: skip
+    if load.prompt_tokens:
+        words.append(f"--prompt-tokens={_list(load.prompt_tokens)}")
+    if load.output_tokens:
+        words.append(f"--output-tokens={_list(load.output_tokens)}")
     if load.rate is not None:
         words.append(f"--rate={load.rate:g}")
     searched = {

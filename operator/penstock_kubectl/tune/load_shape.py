@@ -12,6 +12,7 @@ PEAK_SECONDS = 300
 """Window of the rate, the highest of which counts."""
 STEP_SECONDS = 60
 ASSUMED = "no history: one row a request is assumed, and capacity alone is measured; --rows and --rate set both"
+ASSUMED_TEXT = "no history: lengths are assumed, and capacity alone is measured; --prompt-tokens, --output-tokens and --rate set them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,10 @@ class LoadShape:
     rate: float | None = None
     """Requests per second and pod; None: the closed loop alone."""
     source: str = ASSUMED
+    prompt_tokens: tuple[int, ...] = ()
+    """Tokens of the prompts, in turn, of a pool that generates text; empty: it does not."""
+    output_tokens: tuple[int, ...] = ()
+    """Tokens of the answers."""
 
     def text(self) -> str:
         """Return the load in JSON."""
@@ -34,8 +39,12 @@ class LoadShape:
         try:
             given = json.loads(text)
             rate = given["rate"]
-            rows = tuple(int(rows) for rows in given["rows"])
-            return cls(rows, None if rate is None else float(rate), str(given["source"]))
+            rows, prompts, outputs = (
+                tuple(map(int, given.get(name, ())))
+                for name in ("rows", "prompt_tokens", "output_tokens")
+            )
+            source = str(given["source"])
+            return cls(rows, None if rate is None else float(rate), source, prompts, outputs)
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -51,6 +60,29 @@ def queries(namespace: str, pool: str, seconds: float) -> Mapping[str, str]:
         "rows": f"{rows} / sum(increase({received}{which}[{window}]))",
         "rate": f"max_over_time(({per_pod})[{window}:{STEP_SECONDS}s])",
     }
+
+
+def text_queries(namespace: str, pool: str, seconds: float) -> Mapping[str, str]:
+    """Return PromQL queries for the mean tokens of prompts and answers, and for the rate, of the last `seconds`."""
+    which = f"namespace={quoted(namespace)},pool={quoted(pool)}"
+    window = f"{seconds:.0f}s"
+    requests = f"sum(increase({names.METRIC_REQUESTS_RECEIVED}{{{which}}}[{window}]))"
+    prompts = f"sum(increase({names.METRIC_PROMPT_TOKENS_RECEIVED}{{{which}}}[{window}]))"
+    decoded = f'sum(increase({names.METRIC_TOKENS}{{{which},phase="decode"}}[{window}]))'
+    rate = queries(namespace, pool, seconds)["rate"]
+    return {"prompts": f"{prompts} / {requests}", "outputs": f"{decoded} / {requests}", "rate": rate}  # fmt: skip
+
+
+def of_text_history(
+    prompts: float | None, outputs: float | None, rate: float | None, seconds: float
+) -> LoadShape | None:
+    """Return the load of `text_queries`; None if they have no request."""
+    if not prompts or not outputs or not rate:
+        return None
+    minutes = f"{seconds / 60:.0f}"
+    source = f"Prometheus: mean lengths, and the busiest {PEAK_SECONDS // 60} of the last {minutes} minutes a pod"
+    lengths = (max(round(prompts), 1),), (max(round(outputs), 1),)
+    return LoadShape((1,), rounded(rate), source, *lengths)
 
 
 def of_history(rows: float | None, rate: float | None, seconds: float) -> LoadShape | None:

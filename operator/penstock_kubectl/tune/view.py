@@ -52,7 +52,7 @@ class TuneResult:
 def table(result: TuneResult) -> Table:
     """Return the front with the cost of 1,000 requests, if a price is known."""
     objective, pool = result.objective, result.subject.pool
-    title = f"{pool.namespace}/{pool.name}: within {objective.milliseconds} ms for {objective.percent:g} %"
+    title = f"{pool.namespace}/{pool.name}: within {objective.text()} for {objective.percent:g} %"
     shown = Table(title=title, title_justify="left", box=None)
     heads, *cells = rows(result.shown)
     price = result.price
@@ -126,9 +126,11 @@ def notes(result: TuneResult) -> Iterator[str]:
         yield f"none of {len(result.tried)} settings meets the objective; the nearest is shown, and there is no policy"
         return
     best = result.front[0].settings
-    yield from _of_the_spec(best)
+    generates = best.queue_delay_milliseconds is None
+    yield from _of_the_spec(best, generates=generates)
     own = live_fields(pool.spec)
-    searched = (SIZE_MAX, MAX_QUEUE_DELAY, *((DISCIPLINE,) if best.discipline else ()))
+    window = () if generates else (MAX_QUEUE_DELAY,)
+    searched = (SIZE_MAX, *window, *((DISCIPLINE,) if best.discipline else ()))
     if fixed := [f"spec.{path}" for path in searched if path in own]:
         yield f"the pool sets {', '.join(fixed)}, which no policy's default replaces: edit the pool to use them"
     if not pool.labels:
@@ -136,9 +138,10 @@ def notes(result: TuneResult) -> Iterator[str]:
     yield from _other_candidate(result)
 
 
-def _of_the_spec(best: TunedSettings) -> Iterator[str]:
+def _of_the_spec(best: TunedSettings, *, generates: bool) -> Iterator[str]:
     if best.backend is not None:
-        yield f"spec.model.backend: {best.backend} is part of the pool's spec, not of a policy"
+        field = "spec.generation.computeBackend" if generates else "spec.model.backend"
+        yield f"{field}: {best.backend} is part of the pool's spec, not of a policy"
     if best.dtype is not None:
         yield f"spec.model.dtype: {best.dtype} is part of the pool's spec; the tuner compares no results"
     if best.threads is not None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock_tuner.record import Event, EventKind, StudyRecord
+from tests.integration.runtime.test_every_generation_ends import SOURCE
 from tests.support.runtime.process import INHERITED_ENVIRONMENT
+from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 EMULATED = "penstock_runtime.models.emulated:create"
 
@@ -18,9 +20,11 @@ def model(factory: str = EMULATED, **arguments: str) -> str:
     return json.dumps({"task": "Tensor", "name": "tuned", "source": source})
 
 
-def tuner(folder: Path, spec: str, *words: str) -> subprocess.CompletedProcess[str]:
+def tuner(
+    folder: Path, spec: str, *words: str, **settings: str
+) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "penstock_tuner", "--folder", str(folder / "tune"), *words]
-    environ = {**INHERITED_ENVIRONMENT, "PENSTOCK_MODEL": spec, "OMP_NUM_THREADS": "1"}
+    environ = {**INHERITED_ENVIRONMENT, "PENSTOCK_MODEL": spec, "OMP_NUM_THREADS": "1", **settings}
     return subprocess.run(
         argv, env=environ, capture_output=True, text=True, check=False, timeout=280
     )
@@ -89,6 +93,31 @@ def test_a_model_that_does_not_load_is_reported_with_the_pods_last_words(tmp_pat
 
 
 def test_what_it_lacks_is_said(tmp_path: Path) -> None:
-    text = json.dumps({"task": "TextGeneration", "source": json.loads(model())["source"]})
-    assert "TextGeneration" in tuner(tmp_path, text, "--objective-ms", "500").stderr
+    said = tuner(tmp_path, model(), "--first-token-ms", "500").stderr
+    assert "the model generates no text" in said
     assert "--objective-ms" in tuner(tmp_path, model()).stderr
+
+
+def test_a_model_that_generates_text_is_tuned_for_its_tokens(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    save_tiny_model(folder)
+    spec = json.dumps({"name": "tiny", "task": "TextGeneration", "source": SOURCE})
+    settings = {
+        "PENSTOCK_MODEL_FOLDER": str(folder),
+        "PENSTOCK_COMPUTE_BACKEND": "Torch",
+        "PENSTOCK_DTYPE": "float32",
+    }
+    words = [
+        "--first-token-ms=30000", "--output-token-ms=20000", "--minutes=0.15", "--round-seconds=0.5",
+        "--clients=4", "--prompt-tokens=4,9", "--output-tokens=3,6", "--rate=1000",
+    ]  # fmt: skip
+    done = tuner(tmp_path, spec, *words, **settings)
+    assert done.returncode == 0, done.stderr
+    assert_front_and_candidate(tmp_path)
+    results = read(tmp_path, "result.json")
+    assert results["objective"]["metric"] == "TimeToFirstToken"
+    assert all("queue_delay_milliseconds" not in each for each in results["tried"])
+    assert all(each["failed"] == 0 for each in results["front"])
+    assert any("at_rate" in each for each in results["tried"])
+    assert "delay ms" not in done.stdout

@@ -1,7 +1,6 @@
 """`kubectl penstock tune`: the Job is the pool's own pod with another command, and its trials become a policy."""
 
 import json
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ JOB = "/apis/batch/v1/namespaces/team-a/jobs/chat-tune"
 CONFIG_MAP = "/api/v1/namespaces/team-a/configmaps/chat-tune"
 PODS = "/api/v1/namespaces/team-a/pods"
 POLICY = "/apis/penstock.dev/v1alpha1/inferencepolicies/tuned-team-a-chat"
+GENERATING = {"task": "TextGeneration", "source": {"type": "HuggingFace", "huggingFace": {"repository": "a/b"}}}  # fmt: skip
 SECURED = {"tls": {"secretRef": {"name": "t"}}, "apiKeys": {"secretRef": {"name": "k", "key": "keys"}}}  # fmt: skip
 
 
@@ -184,15 +184,14 @@ def test_what_the_pool_sets_itself_is_named_because_no_default_replaces_it(
 
 
 def test_what_it_lacks_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    generating = deepcopy(pool()["spec"]["model"]) | {"task": "TextGeneration"}
-    source = {"type": "HuggingFace", "huggingFace": {"repository": "a/b"}}
     cases = [
         (pool(objectives=[]), [], "has no objective of metric RequestLatency"),
-        (pool(model=generating | {"source": source}), [], "spec.model.task is TextGeneration"),
+        (pool(model=GENERATING, objectives=[]), [], "has no objective: set TimeToFirstToken"),
+        (pool(), ["--first-token", "5"], "are for pools of task TextGeneration"),
         (pool(), ["--delete"], "nothing to remove"),
     ]
     for subject, words, said in cases:
-        status = 0 if words else 1
+        status = 0 if words == ["--delete"] else 1
         assert run(Cluster(subject, log()), tmp_path, *words) == status
         shown = capsys.readouterr()
         assert said in " ".join((shown.out + shown.err).split())
@@ -200,6 +199,54 @@ def test_what_it_lacks_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture
     unseen["status"] = {}
     assert run(Stage(unseen, [], []), tmp_path, "--objective", "500@99.9") == 1
     assert "has no pod template yet" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "lengths"),
+    [([], "--prompt-tokens=128 --output-tokens=64"), (["--prompt-tokens", "64,512", "--rate", "2"], "--rate=2 --prompt-tokens=64,512")],
+)  # fmt: skip
+def test_a_pool_that_generates_text_is_tuned_within_its_objectives_of_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], lengths: str
+) -> None:
+    objectives = [
+        {"metric": "TimeToFirstToken", "milliseconds": 400},
+        {"metric": "TimePerOutputToken", "milliseconds": 50, "percent": "99.5"},
+    ]
+    subject = pool(model=GENERATING, objectives=objectives)
+    trial = replace(BEST, settings=TunedSettings(24, None, "OpenVINO"))
+    cluster = Cluster(subject, log(trial))
+    assert run(cluster, tmp_path, *words) == 0
+    (container,) = cluster.created[0]["spec"]["template"]["spec"]["containers"]
+    assert {"--first-token-ms=400", "--output-token-ms=50", "--percent=99.5"} < {*container["args"]}
+    assert {*lengths.split()} < {*container["args"]}
+    read = tuner_parser().parse_args(container["args"])
+    assert read.objective_ms is None
+    shown = capsys.readouterr()
+    said = " ".join(shown.out.split())
+    assert "first token 400 ms and output token 50 ms for 99.5 %" in said
+    assert "spec.generation.computeBackend: OpenVINO" in said
+    manifest = yaml.safe_load(shown.out.split("---\n")[1])
+    assert manifest["spec"]["candidate"]["defaults"]["batching"] == {"size": {"max": 24}}
+    assert ("lengths are assumed" in shown.err) == (not words)
+
+
+def test_objectives_of_the_command_replace_those_of_the_pool(tmp_path: Path) -> None:
+    subject = pool(model=GENERATING)
+    cluster = Cluster(subject, log(replace(BEST, settings=TunedSettings(24, None))))
+    assert run(cluster, tmp_path, "--output-token", "40@95") == 0
+    (container,) = cluster.created[0]["spec"]["template"]["spec"]["containers"]
+    assert {"--output-token-ms=40", "--percent=95"} < {*container["args"]}
+    assert not any(word.startswith("--objective-ms") for word in container["args"])
+
+
+def test_the_load_of_text_has_the_lengths_of_the_history() -> None:
+    shape = load_shape.of_text_history(211.4, 33.6, 4.0, 3600)
+    assert shape is not None
+    assert (shape.prompt_tokens, shape.output_tokens, shape.rate) == ((211,), (34,), 4.0)
+    assert LoadShape.read(shape.text()) == shape
+    assert load_shape.of_text_history(211.4, None, 4.0, 3600) is None
+    queries = load_shape.text_queries("team-a", "chat", 3600)
+    assert 'penstock_tokens_total{namespace="team-a",pool="chat",phase="decode"}[3600s]' in queries["outputs"]  # fmt: skip
 
 
 def test_the_job_is_the_pools_pod_without_what_makes_it_serve() -> None:

@@ -1,21 +1,29 @@
 """The parts of the tuner without a pod: the front, the policy, requests, the pod's environment."""
 
+import asyncio
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api import names
+from penstock_api.types.live import ObjectiveMetric
 from penstock_api.types.policy import PolicySpec
-from penstock_tuner.errors import NoRequest
+from penstock_tuner.errors import NoObjective, NoRequest
 from penstock_tuner.front import as_json, candidate_policy, front, nearest, table
-from penstock_tuner.load import quantile, sample_request
+from penstock_tuner.generated import TextShape, generation_sender, shapes
+from penstock_tuner.load import Tally, quantile, sample_request
+from penstock_tuner.options import objective, parser
 from penstock_tuner.pod import pod_environment
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
-from penstock_tuner.settings import LoadMeasurement, TunedSettings, TuningObjective
+from penstock_tuner.settings import Latencies, LoadMeasurement, TunedSettings, TuningObjective
 
 OBJECTIVE = TuningObjective(500, 99.0)
 
@@ -151,6 +159,93 @@ def test_the_pod_is_that_of_the_environment_on_loopback_and_with_the_settings() 
     plain = pod_environment(environ, TunedSettings(8, 2))
     assert json.loads(plain[names.ENV_MODEL]) == {"task": "Tensor"}
     assert "OMP_NUM_THREADS" not in plain
+
+
+def test_a_pod_that_generates_text_has_its_own_backends() -> None:
+    environ = {names.ENV_MODEL: json.dumps({"task": "TextGeneration"})}
+    pod = pod_environment(environ, TunedSettings(8, None, "OpenVINO"))
+    assert json.loads(pod[names.ENV_MODEL]) == {"task": "TextGeneration"}
+    assert pod[names.ENV_COMPUTE_BACKEND] == "OpenVINO"
+
+
+def test_settings_without_a_window_have_none_in_table_policy_and_record() -> None:
+    settings = TunedSettings(16, None)
+    text = replace(tried(16, 100, 50), settings=settings)
+    assert table([text]).splitlines()[0].split()[:2] == ["batch", "goodput/s"]
+    manifest = candidate_policy(settings, "tuned")
+    assert manifest["spec"]["candidate"]["defaults"]["batching"] == {"size": {"max": 16}}
+    PolicySpec.model_validate(manifest["spec"])
+    record = StudyRecord().with_trial("a", text, 4.0)
+    assert StudyRecord.read(record.text()) == record
+
+
+def test_a_request_is_on_time_within_all_limits() -> None:
+    given = parser().parse_args(["--first-token-ms", "200", "--output-token-ms", "50"])
+    limits = objective(given)
+    assert limits.metric is ObjectiveMetric.TIME_TO_FIRST_TOKEN
+    assert limits.text() == "first token 200 ms and output token 50 ms"
+    assert limits.admits(Latencies(9.0, 0.2, 0.05))
+    assert not limits.admits(Latencies(9.0, 0.201, 0.05))
+    assert not limits.admits(Latencies(9.0, 0.1, 0.051))
+    assert limits.admits(Latencies(9.0, 0.1, None))  # an answer of one token
+    with pytest.raises(NoObjective, match="--first-token-ms"):
+        objective(parser().parse_args([]))
+
+
+def test_figures_of_latency_are_those_of_the_first_limit() -> None:
+    tally = Tally(0.0, 10.0)
+    for first in (0.1, 0.2, 0.4):
+        tally.count(Latencies(5.0, first, 0.01))
+    tally.count(None)
+    measured = tally.measurement(TuningObjective(300, metric=ObjectiveMetric.TIME_TO_FIRST_TOKEN))
+    assert (measured.completed, measured.on_time, measured.failed) == (3, 2, 1)
+    assert (measured.p50_milliseconds, measured.p99_milliseconds) == (200.0, 400.0)
+
+
+def test_lengths_are_sent_in_pairs_and_the_shorter_list_again() -> None:
+    assert shapes((8, 64, 128), (16,)) == [TextShape(8, 16), TextShape(64, 16), TextShape(128, 16)]
+    assert shapes((8,), (16, 32)) == [TextShape(8, 16), TextShape(8, 32)]
+
+
+CHUNK, LAST = {"choices": [{"text": "a"}], "usage": None}, {"choices": [], "usage": {"completion_tokens": 3}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "tokens", "completes"), [(200, 3, True), (200, 4, False), (429, 3, False)]
+)
+async def test_an_answer_counts_with_its_latencies_if_it_has_all_its_tokens(
+    status: int, tokens: int, completes: bool
+) -> None:
+    bodies: list[Any] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        bodies.append(await request.json())
+        reply = web.StreamResponse(status=status)
+        await reply.prepare(request)
+        await asyncio.sleep(0.02)
+        for event in (CHUNK, CHUNK, CHUNK, LAST):
+            await reply.write(f"data: {json.dumps(event)}\n\n".encode())
+            await asyncio.sleep(0.01)
+        await reply.write(b"data: [DONE]\n\n")
+        return reply
+
+    app = web.Application()
+    app.router.add_post("/v1/completions", answer)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        url = str(server.make_url("/v1/completions"))
+        send = generation_sender(url, "tiny", [TextShape(5, tokens)], seed=1)
+        latencies = [await send(session, time.perf_counter()) for _ in range(2)]
+    assert [each is not None for each in latencies] == [completes, completes]
+    prompts = [body["prompt"] for body in bodies]
+    assert [len(prompt) for prompt in prompts] == [5, 5]
+    assert prompts[0] != prompts[1]  # nothing for a prefix cache
+    if completes:
+        (first, _) = latencies
+        assert first is not None
+        assert first.first_token is not None
+        assert first.output_token is not None
+        assert 0.02 <= first.first_token < first.request
+        assert first.output_token == pytest.approx((first.request - first.first_token) / 2)
 
 
 def test_quantiles_are_of_the_nearest_rank() -> None:

@@ -35,7 +35,7 @@ class ModelledPod:
 def modelled(settings: TunedSettings, seconds: float) -> LoadMeasurement:
     """Return what the pod does in `seconds`."""
     batch = min(settings.batch_size, CLIENTS)
-    step = 40 + 5 * batch + (settings.queue_delay_milliseconds if batch < CLIENTS else 0)
+    step = 40 + 5 * batch + ((settings.queue_delay_milliseconds or 0) if batch < CLIENTS else 0)
     rate, latency = 1000 * batch / step, step * CLIENTS / batch
     done = int(rate * seconds)
     on_time = done if latency <= OBJECTIVE.milliseconds else 0
