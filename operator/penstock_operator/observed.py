@@ -11,6 +11,7 @@ from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
 from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
+from penstock_operator.variant_figures import NO_FIGURES, VariantFigures
 from penstock_operator.variant_owner import VariantOwner, variant_owner
 
 
@@ -318,21 +319,6 @@ class NodeView:
 
 
 NO_NODES = NodeView()
-
-
-class VariantFigures(NamedTuple):
-    """What the last decision about the pool of a variant knew; None is unknown."""
-
-    capacity: float | None = None
-    """Rows a second that one replica serves within the objective; 0: it cannot meet it."""
-    need: float | None = None
-    """Rows a second that the variant's pods have to serve, with headroom."""
-    per_hour: float | None = None
-    """Price of an hour of one replica."""
-    startup_seconds: float | None = None
-
-
-NO_FIGURES = VariantFigures()
 
 
 @dataclass(frozen=True, slots=True)

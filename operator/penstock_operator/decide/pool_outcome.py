@@ -16,6 +16,7 @@ from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import ChildObject, PodObject, PoolView
 from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
+from penstock_operator.variant_figures import NO_FIGURES, VariantFigures
 
 BUDGETED_FIELD = "status.desiredReplicas"
 """The field that a budget lowers: the resulting count, which is not in the spec."""
@@ -67,6 +68,8 @@ class PoolOutcome:
     """Pods that are not terminating."""
     ready: tuple[PodObject, ...] = ()
     """Ready pods among `pods`."""
+    variant: VariantFigures = NO_FIGURES
+    """For the pool with the variants, where this is the pool of one."""
 
     @property
     def replicas(self) -> int:

@@ -1,26 +1,39 @@
 """`simulate_variants`: runs arrivals, unlike pods and a decision on their mix in simulated time. Pure.
 
-As `simulation.py`: a decision every 5 s, and requests routed in slices of half a second between two.
+As `simulation.py`: a decision every 5 s, and requests routed in slices of half a second between two. The law of each variant
+and the decision on the mix are those of the operator.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
+from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import LawInput
-from penstock_operator.decide.variants.capacity import Variant
-from penstock_operator.decide.variants.step import VariantsState, initial, variants_step
+from penstock_operator.decide.variant_pools.weights import weights
+from penstock_operator.decide.variants.decision import (
+    MixDecision,
+    MixState,
+    VariantInput,
+    decide_mix,
+)
+from penstock_operator.decide.variants.measure import variant_figures
+from penstock_operator.observed import PoolSignals
+from penstock_operator.variant_figures import NO_FIGURES, VariantFigures
 from penstock_simulator.batch_work import Backlog
 from penstock_simulator.outcome import RunSummary, outcome
 from penstock_simulator.pods.routing import Times
 from penstock_simulator.pods.scrape import Scraper, law_pod
-from penstock_simulator.scenario import EPOCH, TICK_SECONDS
+from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Routing
 from penstock_simulator.simulation import RunRecord, TickRecord
 from penstock_simulator.variants.fleet import VariantFleet
 from penstock_simulator.variants.routing import variant_router
 from penstock_simulator.variants.scenario import VariantsScenario
+
+LAW = CapacityAtObjective()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +50,66 @@ class Policy(Protocol):
 
     name: str
 
-    def decide(self, observed: LawInput, variants: Sequence[Variant], now: float) -> MixMoment:
-        """Return the decision of a tick."""
+    def decide(self, observed: Mapping[str, LawInput], now: float) -> MixMoment:
+        """Return the decision of a tick; `observed` has what the law of each variant reads."""
 
 
 class LawPolicy:
-    """CapacityAtObjective and the cheapest mix."""
+    """The operator's mode Auto: a law for each variant, and one decision on the mix."""
 
     name = "CapacityAtObjective"
 
-    def __init__(self) -> None:
-        self.state: VariantsState = initial(EPOCH)
-        self._caps: Mapping[str, int] = {}
+    def __init__(self, scenario: VariantsScenario) -> None:
+        self._variants = scenario.variants
+        self._routed = scenario.world.routing is Routing.LEAST_REQUEST
+        most = sum(variant.most for variant in scenario.variants)
+        self._settings = replace(scenario.world.settings, max_replicas=most)
+        self._laws: dict[str, CapacityState] = {
+            variant.name: LAW.initial(EPOCH) for variant in scenario.variants
+        }
+        self._caps: dict[str, int] = {}
+        self._state = MixState({})
+        self.decided: MixDecision | None = None
+        """The last decision."""
 
-    def decide(self, observed: LawInput, variants: Sequence[Variant], now: float) -> MixMoment:
+    def decide(self, observed: Mapping[str, LawInput], now: float) -> MixMoment:
         """Return the decision of a tick."""
-        cap = self._caps.get(self.state.reference or "")
-        self.state, decided = variants_step(
-            self.state, observed._replace(cap=cap), variants, EPOCH + now
+        inputs = []
+        for variant in self._variants:
+            seen = observed[variant.name]
+            inputs.append(
+                VariantInput(
+                    name=variant.name,
+                    figures=self._measured(variant.name, seen, variant.per_hour, EPOCH + now),
+                    least=variant.least,
+                    most=variant.most,
+                    running=seen.replicas,
+                    ready=len(seen.ready),
+                )
+            )
+        self._state, decided = decide_mix(
+            self._state, inputs, self._settings, routed=self._routed, now=EPOCH + now
         )
-        self._caps = decided.caps
-        return MixMoment(decided.counts, decided.caps, decided.weights)
+        self.decided = decided
+        return MixMoment(decided.counts, self._caps, self._weights())
+
+    def _measured(
+        self, name: str, seen: LawInput, per_hour: float | None, now: float
+    ) -> VariantFigures:
+        """Return the figures of a variant; its law plans the cap of its pods."""
+        if not seen.pods:
+            return NO_FIGURES._replace(per_hour=per_hour)
+        most = max(seen.settings.max_replicas, 1)
+        settings = replace(self._settings, min_replicas=1, max_replicas=most)
+        seen = seen._replace(settings=settings, cap=self._caps.get(name))
+        self._laws[name], decision = LAW.step(self._laws[name], seen, now)
+        self._caps[name] = decision.cap
+        return variant_figures(self._laws[name], seen, decision, per_hour, now)
+
+    def _weights(self) -> dict[str, float]:
+        names = tuple(variant.name for variant in self._variants)
+        given = weights(self._state.capacities, names)
+        return {name: float(weight) for name, weight in given.items()}
 
 
 @dataclass(slots=True)
@@ -67,9 +119,9 @@ class FixedMix:
     planned: MixMoment
     name: str = "fixed"
 
-    def decide(self, observed: LawInput, variants: Sequence[Variant], now: float) -> MixMoment:
+    def decide(self, observed: Mapping[str, LawInput], now: float) -> MixMoment:
         """Return the counts."""
-        del observed, variants, now
+        del observed, now
         return self.planned
 
 
@@ -112,24 +164,22 @@ def _decide(
 ) -> None:
     settings = scenario.world.settings
     scraper.scrape(fleet, now)
-    counts = fleet.counts(now)
-    variants = [
-        Variant(
-            variant.name,
-            variant.per_hour,
-            variant.least,
-            variant.most,
-            counts[variant.name],
-            tuple(law_pod(pod, settings.size_max, now) for pod in fleet.of(variant)),
-        )
-        for variant in fleet.variants
-    ]
-    pods = tuple(pod for variant in variants for pod in variant.pods)
-    observed = LawInput(settings, scraper.signals(now), pods, sum(counts.values()), None)
-    decided = policy.decide(observed, variants, now)
+    counts, signals, observed = fleet.counts(now), scraper.signals(now), dict[str, LawInput]()
+    for variant in fleet.variants:
+        pods = tuple(law_pod(pod, settings.size_max, now) for pod in fleet.of(variant))
+        own = replace(settings, max_replicas=variant.most)
+        seen = _of_pods(signals, {pod.uid for pod in pods})
+        observed[variant.name] = LawInput(own, seen, pods, counts[variant.name], None)
+    decided = policy.decide(observed, now)
     fleet.set_caps(decided.caps)
     fleet.shares = decided.weights
     fleet.scale_to(decided.counts, now)
+
+
+def _of_pods(signals: PoolSignals, uids: set[str]) -> PoolSignals:
+    return replace(
+        signals, samples=tuple(sample for sample in signals.samples if sample.uid in uids)
+    )
 
 
 def _moment(fleet: VariantFleet, now: float) -> TickRecord:

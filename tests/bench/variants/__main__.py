@@ -71,9 +71,8 @@ def _trace(args: argparse.Namespace, name: str, arrivals: Times) -> list[dict[st
     mixes = attaining_mixes(plan.scenario(first, args.seed, args.routing), arrivals)
     rows = []
     for prices in plan.PRICES:
-        run = simulate_variants(
-            plan.scenario(prices, args.seed, args.routing), LawPolicy(), arrivals
-        )
+        scenario = plan.scenario(prices, args.seed, args.routing)
+        run = simulate_variants(scenario, LawPolicy(scenario), arrivals)
         hours = float(arrivals[-1]) / HOUR
         best = min(mixes, key=lambda mix: cost(mix, plan.PRICES[prices], hours), default=None)
         fixed = None if best is None else cost(best, plan.PRICES[prices], hours)

@@ -38,7 +38,7 @@ def pool(
 
 def run(scenario: VariantsScenario) -> VariantsSummary:
     arrivals = steps([(60.0, 300.0), (15.0, 600.0)], seed=1)
-    return simulate_variants(scenario, LawPolicy(), arrivals)
+    return simulate_variants(scenario, LawPolicy(scenario), arrivals)
 
 
 def test_the_cheaper_variant_serves_once_it_is_measured() -> None:

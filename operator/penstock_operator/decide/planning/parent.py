@@ -12,10 +12,11 @@ from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.decide.planning import memoized
 from penstock_operator.decide.planning.memoized import AppliedPolicies, Memo
 from penstock_operator.decide.planning.pool_draft import PassContext
+from penstock_operator.decide.route import RouteStep
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.spec.scaling_mode import with_unset_mode
 from penstock_operator.decide.variant_pools.conditions import variants_conditions
-from penstock_operator.decide.variant_pools.counts import CountsState, decide_counts
+from penstock_operator.decide.variant_pools.counts import CountsInput, CountsState, decide_counts
 from penstock_operator.decide.variant_pools.outcome import VariantsOutcome
 from penstock_operator.decide.variant_pools.status import (
     variants_events,
@@ -28,6 +29,7 @@ from penstock_operator.decide.variant_pools.weights import (
     weights,
 )
 from penstock_operator.decide.variant_pools.writes import pool_writes, variant_pools
+from penstock_operator.decide.variants.decision import MixState
 from penstock_operator.observed import PoolView
 
 
@@ -46,9 +48,10 @@ def plan_parent(view: PoolView, state: object | None, context: PassContext) -> P
     applied = memoized.applied_policies(before.policies, view, observed, context.open_now)
     spec = applied.value.effective
     pools = {variant_name(name, view.pool.name): each for name, each in variant_pools(view).items()}
-    counts_state, counts = decide_counts(view, spec, pools, before.counts, now)
     gateway = gateway_plan(view, observed.routed_pools, config, now)
-    capacities = counts_state.capacities
+    routed = gateway.route.step is RouteStep.ROUTED
+    counts_state, counts = decide_counts(CountsInput(view, spec, pools, routed), before.counts, now)
+    capacities = counts_state.mix.capacities
     weighed = settled_weights(weights(capacities, tuple(counts.replicas)), _annotations(view))
     outcome = VariantsOutcome(view, spec, counts, capacities, pools, gateway, weighed)
     writes = _writes(outcome, spec, gateway)
@@ -92,10 +95,9 @@ def _annotations(view: PoolView) -> Mapping[str, str]:
 
 def _first_state(view: PoolView) -> CountsState:
     """Return the state after a start of the operator: the capacities in the status."""
-    return CountsState(
-        {
-            each.name: float(each.rows_per_second_per_replica)
-            for each in view.pool.status.variants or ()
-            if each.rows_per_second_per_replica is not None
-        }
-    )
+    capacities = {
+        each.name: float(each.rows_per_second_per_replica)
+        for each in view.pool.status.variants or ()
+        if each.rows_per_second_per_replica is not None
+    }
+    return CountsState(MixState(capacities))

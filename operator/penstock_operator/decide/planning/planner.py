@@ -30,7 +30,13 @@ from penstock_operator.decide.pool_outcome import PoolOutcome, own_deployment
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaLedger, QuotaRequest
 from penstock_operator.decide.route import RouteStep
 from penstock_operator.decide.scaling import checkpoint
-from penstock_operator.decide.scaling.decision import ScalingOutcome, checkpoint_data, conclude
+from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
+from penstock_operator.decide.scaling.decision import (
+    ScalingOutcome,
+    ScalingState,
+    checkpoint_data,
+    conclude,
+)
 from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
 from penstock_operator.decide.scaling.zero import may_be_at_zero
 from penstock_operator.decide.spec.schedules import openings
@@ -39,7 +45,9 @@ from penstock_operator.decide.status.conditions.kstatus import is_stalled
 from penstock_operator.decide.status.events import pool_events
 from penstock_operator.decide.status.policies import policy_plans
 from penstock_operator.decide.status.pool import figures, pool_status
+from penstock_operator.decide.variants.measure import variant_figures
 from penstock_operator.observed import Observed, PodSample, PoolView
+from penstock_operator.variant_figures import NO_FIGURES, VariantFigures
 
 EMPTY_LEDGER = QuotaLedger()
 
@@ -167,6 +175,7 @@ def decide_pool(
         replica_price=None if drafted.price is None else drafted.price.per_replica,
         pods=staying,
         ready=tuple(pod for pod in staying if pod.ready),
+        variant=_variant_figures(drafted, scaling_state, now),
     )
     return outcome, PlannerState(
         scaling=scaling_state,
@@ -177,6 +186,21 @@ def decide_pool(
         rollback_record=rollback.record,
         shadow=shadow,
         contest=contested.writes,
+    )
+
+
+def _variant_figures(drafted: PoolDraft, after: ScalingState, now: float) -> VariantFigures:
+    """Return the figures for the pool with the variants, if this is the pool of one."""
+    if drafted.view.pool.variant_of is None or not isinstance(after.law, CapacityState):
+        return NO_FIGURES
+    price = None if drafted.price is None else drafted.price.per_replica
+    proposal = drafted.proposal
+    return variant_figures(
+        after.law,
+        proposal.observed,
+        proposal.decision,
+        None if price is None else float(price),
+        now,
     )
 
 

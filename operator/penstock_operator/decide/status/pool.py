@@ -11,13 +11,11 @@ from penstock_operator.decide.manifests.pod_template.environment import accelera
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.pool_outcome import PoolOutcome
-from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTILIZATION
-from penstock_operator.decide.scaling.reasons import CapReason
 from penstock_operator.decide.scaling.report.conditions import rfc3339
 from penstock_operator.decide.scaling.report.status import bound_by, scaling_status
 from penstock_operator.decide.scaling.signals.attainment import Attainment, Objectives
 from penstock_operator.decide.status.model_backend import model_backend_status
-from penstock_operator.observed import NO_FIGURES, PoolObject, VariantFigures
+from penstock_operator.observed import PoolObject
 
 MAX_POLICIES, MAX_BOUNDED, MAX_ACCELERATORS = 64, 32, 8
 """Maximum lengths of these lists in the schema."""
@@ -124,27 +122,5 @@ def figures(outcome: PoolOutcome, attained: Attainment, *, stalled: bool) -> Pla
         objective_total=attained.total,
         cost=outcome.cost,
         objective_target=1 - Objectives.of(outcome.effective.law).late_share,
-        variant=_variant_figures(outcome),
-    )
-
-
-def _variant_figures(outcome: PoolOutcome) -> VariantFigures:
-    """Return the figures for the parent of a variant's pool: its law's need, in rows a second of its capacity.
-
-    A need includes everything by which the law judges counts: the forecast, its headroom, a backlog.
-    """
-    if outcome.view.pool.variant_of is None:
-        return NO_FIGURES
-    decision = outcome.scaling.decision
-    seen = decision.observations
-    capacity, need = None, None
-    if seen.capacity_per_replica is not None:
-        capacity = UTILIZATION * seen.capacity_per_replica
-        if decision.metrics_available and decision.demands:
-            need = capacity * max(demand.replicas for demand in decision.demands)
-        if decision.cap_term == CapReason.OBJECTIVE_INFEASIBLE:
-            capacity = 0.0
-    price = outcome.replica_price
-    return VariantFigures(
-        capacity, need, None if price is None else float(price), seen.startup_seconds
+        variant=outcome.variant,
     )

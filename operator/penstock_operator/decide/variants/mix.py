@@ -11,12 +11,14 @@ Every variant keeps its bounds. What `minReplicas` of all variants do not serve 
 - A variant that was never measured gets one replica, as a probe, if the measured ones cannot serve the demand, or if a
   replica of it costs less than what the mix spends above the minimums, which it might replace. The runtime measures its
   curve while it loads, so a probe lasts one start: afterwards the variant competes like the others, and its curve is kept.
+  Where they cost little of what they might replace, there are `MAX_PROBES`, since the first of several starts ends sooner.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from penstock_operator.decide.scaling.reasons import counted
 from penstock_operator.decide.variants.cover import ReplicaGroup, cheapest_cover
 
 PAYBACK_SECONDS = 3600.0
@@ -27,6 +29,11 @@ ROUNDING = 1e-6
 """Share of the demand that is not worth a replica."""
 FEES = 16
 """Fees that are tried, each twice the one before, from the lowest price on."""
+MAX_PROBES = 2
+PROBES_SHARE = 0.1
+"""Maximum price of the probes of a variant, beyond the first, over what the mix spends above the minimums."""
+TOLERANCE = 0.03
+"""Price over that of the cheapest mix for which a mix near the present one stays."""
 MIN_PRICE = 1e-9
 """Price of a replica that costs nothing, so that fewer of them are still better."""
 
@@ -92,7 +99,7 @@ def cheapest_mix(demand: float, offers: Sequence[VariantOffer], running: Mapping
     above = sum((counts[offer.name] - offer.least) * (offer.per_hour or 0.0) for offer in priced)
     for offer in offers:
         if offer.capacity is None and _is_probed(offer, unmet, above, running):
-            counts[offer.name] = max(offer.least, min(1, offer.most))
+            counts[offer.name] = max(offer.least, min(_probes(offer, above), offer.most))
     reasons = {offer.name: _reason(offer, counts[offer.name], unmet) for offer in offers}
     return Mix(counts, unmet, _per_hour(offers, counts), reasons)
 
@@ -120,6 +127,37 @@ def mix_within(
         mix = Mix(counts, unmet, _per_hour(offers, counts), reasons)
         fee *= 2
     return mix
+
+
+def steady_mix(
+    most: int,
+    demand: float,
+    offers: Sequence[VariantOffer],
+    running: Mapping[str, int],
+    before: Mapping[str, int],
+) -> Mix:
+    """Return a mix near the one `before` if its price is within `TOLERANCE` of the cheapest: one that only adds or removes replicas.
+
+    Variants of nearly equal price otherwise take turns whenever the demand changes by a part of a replica.
+    """
+    cheapest = mix_within(most, demand, offers, running)
+    if cheapest.per_hour is None or any(offer.capacity is None for offer in offers):
+        return cheapest
+    grown = [
+        offer._replace(least=max(offer.least, min(before.get(offer.name, 0), offer.most)))
+        for offer in offers
+    ]
+    shrunk = [
+        offer._replace(most=max(offer.least, min(before.get(offer.name, 0), offer.most)))
+        for offer in offers
+    ]
+    for near in (grown, shrunk):
+        counts, unmet, per_hour, _ = mix_within(most, demand, near, running)
+        is_near = per_hour is not None and per_hour <= (1 + TOLERANCE) * cheapest.per_hour
+        if is_near and unmet <= cheapest.unmet and sum(counts.values()) <= most:
+            reasons = {offer.name: _reason(offer, counts[offer.name], unmet) for offer in offers}
+            return Mix(counts, unmet, per_hour, reasons)
+    return cheapest
 
 
 def unmet_demand(demand: float, usable: Iterable[VariantOffer], counts: Mapping[str, int]) -> float:
@@ -161,6 +199,13 @@ def _is_probed(offer: VariantOffer, unmet: float, above: float, running: Mapping
     return offer.per_hour * (1 if running.get(offer.name) else _with_start(offer)) < above
 
 
+def _probes(offer: VariantOffer, above: float) -> int:
+    """Return the replicas that measure a variant."""
+    if not offer.per_hour:
+        return 1
+    return min(1 + int(PROBES_SHARE * above / offer.per_hour), MAX_PROBES)
+
+
 def _per_hour(offers: Sequence[VariantOffer], counts: Mapping[str, int]) -> float | None:
     used = [offer for offer in offers if counts[offer.name]]
     prices = [counts[offer.name] * offer.per_hour for offer in used if offer.per_hour is not None]
@@ -170,7 +215,9 @@ def _per_hour(offers: Sequence[VariantOffer], counts: Mapping[str, int]) -> floa
 def _reason(offer: VariantOffer, count: int, unmet: float) -> MixReason:
     if offer.capacity is None:
         if count > offer.least:
-            return MixReason(MixTerm.PROBE, "1 replica measures its capacity at the objective")
+            return MixReason(
+                MixTerm.PROBE, f"{counted(count)} to measure its capacity at the objective"
+            )
         return MixReason(MixTerm.UNMEASURED, "its capacity at the objective is not measured yet")
     if not offer.capacity:
         why = "no batch is short enough for the objective"

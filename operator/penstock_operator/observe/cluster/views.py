@@ -20,10 +20,10 @@ from penstock_operator.observed import (
     PoolSignals,
     PoolView,
     Rejection,
-    VariantFigures,
     VariantView,
 )
 from penstock_operator.reconcile_state import ChildKey
+from penstock_operator.variant_figures import VariantFigures
 
 
 @dataclass(frozen=True, slots=True)

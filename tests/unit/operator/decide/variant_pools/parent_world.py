@@ -16,9 +16,9 @@ from penstock_operator.observed import (
     PoolObject,
     PoolView,
     Rejection,
-    VariantFigures,
     VariantView,
 )
+from penstock_operator.variant_figures import VariantFigures
 from penstock_operator.variant_owner import VariantOwner
 from tests.unit.operator.decide.world import CONFIG, NO_SIGNALS, NOW, child, pool
 

@@ -8,8 +8,8 @@ import pytest
 from penstock_api.conditions import condition
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
-from penstock_operator.decide.variant_pools.counts import ROUTED_SECONDS
-from penstock_operator.observed import VariantFigures
+from penstock_operator.decide.variants.decision import ROUTED_SECONDS
+from penstock_operator.variant_figures import VariantFigures, VariantLoad
 from tests.unit.operator.decide.variant_pools.parent_world import (
     FAST,
     SLOW,
@@ -19,6 +19,11 @@ from tests.unit.operator.decide.variant_pools.parent_world import (
 )
 
 OBJECTIVE = [{"metric": "RequestLatency", "milliseconds": 500}]
+
+
+def load_of(need: float) -> VariantLoad:
+    """Return the load of pods for which the user's own targets require a capacity, in rows a second."""
+    return VariantLoad(0.0, 0.0, 0.0, guarded=need)
 
 
 def manual(replicas: int, *variants: dict[str, Any]) -> ParentWorld:
@@ -53,7 +58,7 @@ def test_manual_reports_bounds_that_change_the_count() -> None:
 def test_the_status_sums_the_variants_and_lists_them() -> None:
     world = manual(3, {**FAST, "maxReplicas": 2}, {**SLOW})
     world.settle()
-    world.figures["chat-fast"] = VariantFigures(100.0, 20.0, 2.5, 30.0)
+    world.figures["chat-fast"] = VariantFigures(100.0, load_of(20), 2.5, 30.0)
     status = world.run().status
     assert (status.replicas, status.ready_replicas, status.ready_replicas_of) == (3, 3, "3/3")
     assert status.variant_replicas == "fast 2/2, slow 1/1"
@@ -83,8 +88,8 @@ def test_without_a_gateway_the_split_is_by_connections() -> None:
 def measured(world: ParentWorld, fast: float, slow: float, need: float) -> None:
     """Let both variants be measured, and the fast one have all of the need."""
     world.figures = {
-        "chat-fast": VariantFigures(fast, need, 4.0, 20.0),
-        "chat-slow": VariantFigures(slow, 0.0, 1.0, 20.0),
+        "chat-fast": VariantFigures(fast, load_of(need), 4.0, 20.0),
+        "chat-slow": VariantFigures(slow, load_of(0), 1.0, 20.0),
     }
 
 
@@ -242,8 +247,8 @@ def test_large_replicas_serve_what_small_ones_cannot_within_the_maximum() -> Non
     world = parent(SLOW, FAST, objectives=OBJECTIVE, scaling={"mode": "Auto", "maxReplicas": 4})
     world.settle()
     world.figures = {
-        "chat-fast": VariantFigures(100.0, 240.0, 12.0, 20.0),
-        "chat-slow": VariantFigures(10.0, 0.0, 1.0, 20.0),
+        "chat-fast": VariantFigures(100.0, load_of(240), 12.0, 20.0),
+        "chat-slow": VariantFigures(10.0, load_of(0), 1.0, 20.0),
     }
     plan = world.settle()
     assert world.counts()["chat-fast"] == 3
@@ -314,7 +319,7 @@ def test_an_edit_lets_a_variant_without_replicas_be_measured_again() -> None:
     for _ in range(3):
         world.settle()
     assert world.counts() == {"chat-fast": 2, "chat-slow": 1}
-    world.figures["chat-slow"] = VariantFigures(50.0, 0.0, 1.0, 20.0)
+    world.figures["chat-slow"] = VariantFigures(50.0, load_of(0), 1.0, 20.0)
     for _ in range(3):
         world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 3}

@@ -5,12 +5,16 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_operator.decide.variants.exchange import exchange
+from penstock_operator.decide.variants.exchange import STARTS_PER_SPARE, exchange
 from penstock_operator.decide.variants.mix import (
+    MAX_PROBES,
     PAYBACK_SECONDS,
+    TOLERANCE,
     MixTerm,
     VariantOffer,
     cheapest_mix,
+    mix_within,
+    steady_mix,
 )
 
 
@@ -197,7 +201,64 @@ def test_an_exchange_starts_all_and_never_drains_what_serves_the_demand(
     target = cheapest_mix(demand, offers, running).counts
     counts = exchange(demand, offers, target, running, ready)
     for name, count in counts.items():
-        assert target[name] <= count <= max(target[name], running[name])
+        spares = target[name] // STARTS_PER_SPARE
+        assert target[name] <= count <= max(target[name] + spares, running[name])
     before = served(offers, ready)
     after = served(offers, {name: min(ready[name], count) for name, count in counts.items()})
     assert after >= min(demand, before) * (1 - 1e-6)
+
+
+def test_spares_start_while_what_is_replaced_waits_for_the_last_starts() -> None:
+    offers = [offer("old", 100.0, 8.0), offer("new", 5.0, 0.2, most=50)]
+    target = {"old": 0, "new": 40}
+    begun = exchange(200.0, offers, target, {"old": 2}, {"old": 2})
+    assert begun == {"old": 2, "new": 45}
+    later = exchange(200.0, offers, target, begun, {"old": 2, "new": 38})
+    assert later == {"old": 1, "new": 45}, "the spares start still, and the last old replica waits"
+    assert exchange(200.0, offers, target, later, {"old": 1, "new": 41}) == target
+
+
+def test_spares_cost_a_part_of_what_waits() -> None:
+    offers = [offer("old", 100.0, 8.0), offer("new", 5.0, 1.5, most=50)]
+    begun = exchange(200.0, offers, {"old": 0, "new": 40}, {"old": 2}, {"old": 2})
+    assert begun == {"old": 2, "new": 42}
+
+
+def test_a_cheap_variant_is_measured_by_several_probes() -> None:
+    offers = [offer("old", 100.0, 8.0), offer("new", None, 0.2), offer("dear", None, 5.0)]
+    assert cheapest_mix(200.0, offers, {"old": 2}).counts == {
+        "old": 2,
+        "new": MAX_PROBES,
+        "dear": 1,
+    }
+
+
+def test_a_mix_near_the_one_before_stays() -> None:
+    offers = [offer("a", 10.0, 1.0, most=50), offer("b", 4.0, 0.41, most=50)]
+    before = {"a": 9, "b": 3}
+    assert cheapest_mix(100.0, offers, {}).counts == {"a": 10, "b": 0}
+    assert steady_mix(50, 100.0, offers, before, before).counts == before
+    assert steady_mix(50, 112.0, offers, before, before).counts == {"a": 10, "b": 3}
+    more = {"a": 11, "b": 0}
+    assert steady_mix(50, 99.0, offers, more, more).counts == {"a": 10, "b": 0}
+
+
+def test_a_mix_is_exchanged_if_another_one_is_cheaper_by_more() -> None:
+    offers = [offer("a", 10.0, 1.0, most=50), offer("b", 4.0, 0.3, most=50)]
+    before = {"a": 10, "b": 0}
+    assert steady_mix(50, 100.0, offers, before, before).counts == {"a": 0, "b": 25}
+
+
+@given(DEMAND, OFFERS, RUNNING)
+def test_a_steady_mix_serves_what_the_cheapest_serves(
+    demand: float, offers: list[VariantOffer], before: dict[str, int]
+) -> None:
+    running = {each.name: min(before.get(each.name, 0), each.most) for each in offers}
+    most = sum(each.most for each in offers)
+    cheapest = mix_within(most, demand, offers, running)
+    mix = steady_mix(most, demand, offers, running, running)
+    assert mix.unmet <= cheapest.unmet
+    for each in offers:
+        assert each.least <= mix.counts[each.name] <= max(each.most, each.least)
+    if cheapest.per_hour is not None and mix.per_hour is not None:
+        assert mix.per_hour <= (1 + TOLERANCE) * cheapest.per_hour * (1 + 1e-9)

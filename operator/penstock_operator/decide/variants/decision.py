@@ -1,0 +1,261 @@
+"""`decide_mix`: the replicas of each variant for the demand of the whole pool. Pure; the operator and the simulator call it.
+
+demand and headroom of all variants together (`demand.py`)
+  -> what a replica of each variant serves of it  -> the cheapest mix within the bounds (`mix.py`)
+  -> the counts on the way to it, as replicas become Ready (`exchange.py`)
+
+A need rises at once, and falls to the largest value of the whole hold, as the count of a pool does. After a start of the
+operator the needs before are unknown, so that for one hold no replica leaves. A variant that gets no more pods for now counts
+with those that it has, so that the others serve the rest. One more of its replicas stays requested, which shows when it
+recovers.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from types import MappingProxyType
+from typing import NamedTuple
+
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import hold_seconds
+from penstock_operator.decide.spec.law_settings import LawSettings
+from penstock_operator.decide.variants.demand import (
+    PooledState,
+    PoolTerms,
+    pooled_demand,
+)
+from penstock_operator.decide.variants.exchange import exchange
+from penstock_operator.decide.variants.mix import (
+    Mix,
+    VariantOffer,
+    steady_mix,
+    unmet_demand,
+)
+from penstock_operator.variant_figures import BatchShape, VariantFigures
+
+FIRST_STARTUP_SECONDS = 120.0
+"""Start-up that is assumed until one has been measured."""
+ROUTED_SECONDS = 5.0
+"""Time in which every node routes to a pod that has become Ready; a replica that it replaces leaves later."""
+
+Staircase = tuple[tuple[float, float], ...]
+"""(time, need), falling: the maximum since any time."""
+
+
+class VariantInput(NamedTuple):
+    """One variant at one tick."""
+
+    name: str
+    figures: VariantFigures
+    least: int
+    """minReplicas."""
+    most: int
+    """maxReplicas."""
+    running: int
+    """Present desired count."""
+    ready: int = 0
+    """Ready replicas."""
+    stuck: int | None = None
+    """Its pods, if it gets no more for now."""
+
+
+class MixState(NamedTuple):
+    """State of the decision between ticks. Times are Unix seconds."""
+
+    capacities: Mapping[str, float]
+    """Rows a second of one replica within the objective, as measured last, by variant."""
+    shapes: Mapping[str, BatchShape] = MappingProxyType({})
+    """Of the same measurement."""
+    pooled: PooledState = PooledState()
+    needs: Mapping[str, Staircase] = MappingProxyType({})
+    """Capacity that suffices if only this variant serves."""
+    ready: tuple[tuple[float, Mapping[str, int]], ...] = ()
+    """(time, Ready replicas of each variant) of the last `ROUTED_SECONDS`, and the last before them."""
+    begun: float | None = None
+    """Time of the first decision; 0 for a new pool, None before it."""
+    first: Mapping[str, int] = MappingProxyType({})
+    """Desired counts at that time."""
+    target: Mapping[str, int] = MappingProxyType({})
+    """The mix of the last tick."""
+    is_short: bool = False
+    """Whether no mix served the demand at the last tick."""
+
+    def without_demand(self) -> "MixState":
+        """Return the state of a pool that no demand is known of."""
+        return MixState(self.capacities, self.shapes)
+
+
+class MixDecision(NamedTuple):
+    """The counts of a tick."""
+
+    counts: Mapping[str, int]
+    """Desired replicas of each variant now."""
+    target: Mapping[str, int]
+    """Those to arrive at."""
+    demand: float
+    """Rows a second that the target serves within the objective, headroom included."""
+    mix: Mix
+
+
+def with_measured(state: MixState, variants: Sequence[VariantInput]) -> MixState:
+    """Return the state with the capacities that are measured now; others stay as measured last."""
+    measured = {each.name: each.figures for each in variants if each.figures.capacity is not None}
+    capacities = {name: figures.capacity or 0.0 for name, figures in measured.items()}
+    kept = {name: shape for name, shape in state.shapes.items() if name not in measured}
+    shapes = {name: figures.shape for name, figures in measured.items() if figures.shape}
+    return state._replace(capacities={**state.capacities, **capacities}, shapes={**kept, **shapes})
+
+
+def decide_mix(
+    state: MixState,
+    variants: Sequence[VariantInput],
+    settings: LawSettings,
+    *,
+    routed: bool,
+    now: float,
+) -> tuple[MixState, MixDecision]:
+    """Return the next state and the counts; `routed`: a gateway splits the requests by capacity."""
+    state = with_measured(state, variants)
+    running = {each.name: each.running for each in variants}
+    if state.begun is None:
+        begun = now if any(running.values()) else 0.0
+        state = state._replace(begun=begun, first=running)
+    startup = max([each.figures.startup_seconds or 0.0 for each in variants], default=0.0)
+    hold = hold_seconds(settings, startup)
+    terms = PoolTerms(settings, startup, routed, not state.is_short)
+    state, needs = _held_needs(state, variants, terms, hold, now)
+    demand = min(needs.values(), default=0.0)
+    offered = tuple(_limited(each, offer) for each, offer in zip(variants, offers(state, variants, needs), strict=True))  # fmt: skip
+    mix = steady_mix(settings.max_replicas, demand, offered, running, state.target)
+    wanted = mix.counts
+    if not any(each.capacity for each in offered):  # no mix serves the demand, so none is smaller
+        wanted = {name: max(count, running[name]) for name, count in wanted.items()}
+    target = bounded(offered, wanted, settings)
+    mix = mix._replace(unmet=max(mix.unmet, unmet_demand(demand, offered, target)))
+    state = state._replace(target=target, is_short=mix.unmet > 0)
+    state, routed_to = _routed(state, variants, now)
+    ready = {
+        each.name: each.ready if target[each.name] < each.running else routed_to[each.name]
+        for each in variants
+    }
+    counts = exchange(demand - mix.unmet, offered, target, running, ready)
+    for each in variants:
+        if each.stuck is not None:
+            counts[each.name] = max(counts[each.name], min(each.running, each.stuck + 1))
+        if now - (state.begun or 0.0) <= hold:
+            before = min(state.first.get(each.name, 0), each.running, each.most)
+            counts[each.name] = max(counts[each.name], before)
+    return state, MixDecision(counts, target, demand, mix)
+
+
+def _held_needs(
+    state: MixState, variants: Sequence[VariantInput], terms: PoolTerms, hold: float, now: float
+) -> tuple[MixState, dict[str, float]]:
+    """Return the state with the present needs, and the largest of the hold, by variant that can serve.
+
+    A variant whose batches are not known, as after a start of the operator, needs as much as the one that needs most.
+    """
+    loads = {each.name: each.figures.load for each in variants if each.figures.load is not None}
+    able = [each.name for each in variants if state.capacities.get(each.name)]
+    shapes = {name: state.shapes.get(name) for name in able or [each.name for each in variants]}
+    pooled, demand = pooled_demand(state.pooled, loads, shapes, terms, now)
+    known = {name: need for name, need in demand.needs.items() if shapes[name] is not None}
+    most = max(known.values(), default=0.0)
+    present = {name: need if name in known or not known else most for name, need in demand.needs.items()}  # fmt: skip
+    stairs = {
+        name: (
+            *((when, value) for when, value in _earlier(state, present, name) if value > need and now - when <= hold),
+            (now, need),
+        )
+        for name, need in present.items()
+    }  # fmt: skip
+    largest = {name: steps[0][1] for name, steps in stairs.items()}
+    return state._replace(pooled=pooled, needs=stairs), largest
+
+
+def _earlier(state: MixState, present: Mapping[str, float], name: str) -> Staircase:
+    """Return the earlier needs of a variant; of one that is new in proportion to another's, since the demand was the same."""
+    if name in state.needs:
+        return state.needs[name]
+    other = next((each for each in state.needs if present.get(each)), None)
+    if other is None:
+        return ()
+    share = present[name] / present[other]
+    return tuple((when, share * need) for when, need in state.needs[other])
+
+
+def offers(
+    state: MixState, variants: Sequence[VariantInput], needs: Mapping[str, float]
+) -> list[VariantOffer]:
+    """Return what each variant offers to the mix: of the demand, which is the smallest need, as much as its own need permits."""
+    demand = min(needs.values(), default=0.0)
+    offered = []
+    for each in variants:
+        capacity, need = state.capacities.get(each.name), needs.get(each.name, 0.0)
+        offered.append(
+            VariantOffer(
+                each.name,
+                capacity * demand / need if capacity and need else capacity,
+                each.figures.per_hour,
+                each.least,
+                each.most,
+                each.figures.startup_seconds or FIRST_STARTUP_SECONDS,
+            )
+        )
+    return offered
+
+
+def _limited(variant: VariantInput, offer: VariantOffer) -> VariantOffer:
+    """Return the offer of a variant that may get no more pods for now."""
+    most = offer.most if variant.stuck is None else min(variant.stuck, offer.most)
+    return offer._replace(most=max(most, offer.least))
+
+
+def _routed(
+    state: MixState, variants: Sequence[VariantInput], now: float
+) -> tuple[MixState, dict[str, int]]:
+    """Return the Ready replicas of each variant that every node routes to: those of all the last `ROUTED_SECONDS`.
+
+    A status is older than the count that was requested last, so a replica that leaves may still be Ready in it.
+    """
+    present = {each.name: min(each.ready, each.running) for each in variants}
+    recent = [each for each in state.ready if now - each[0] < ROUTED_SECONDS]
+    seen = (*state.ready[: len(state.ready) - len(recent)][-1:], *recent, (now, present))
+    routed = {name: min(counts.get(name, 0) for _, counts in seen) for name in present}
+    return state._replace(ready=seen), routed
+
+
+def bounded(
+    offered: Sequence[VariantOffer], counts: Mapping[str, int], settings: LawSettings
+) -> dict[str, int]:
+    """Return counts within the variants' bounds, of which the sum is within those of the pool where these allow it.
+
+    What exceeds the pool's maximum is taken from the replicas that serve least, and what its minimum lacks is added to the
+    cheapest variant that meets the objective; of equal ones from the end of the list, and to its beginning.
+    """
+    low, high = settings.min_replicas, settings.max_replicas
+    result = {
+        each.name: max(min(counts.get(each.name, 0), each.most), each.least) for each in offered
+    }
+    surplus = sum(result.values()) - high
+    for _, each in sorted(enumerate(offered), key=_last_choice):
+        removed = max(min(surplus, result[each.name] - each.least), 0)
+        result[each.name] -= removed
+        surplus -= removed
+    missing = low - sum(result.values())
+    for each in sorted(offered, key=_first_choice):
+        added = max(min(missing, each.most - result[each.name]), 0)
+        result[each.name] += added
+        missing -= added
+    return result
+
+
+def _last_choice(item: tuple[int, VariantOffer]) -> tuple[float, int]:
+    """Return the order in which replicas leave above the maximum: those that serve least, from the end of the list."""
+    place, offer = item
+    return offer.capacity or 0.0, -place
+
+
+def _first_choice(offer: VariantOffer) -> tuple[int, float]:
+    """Return the order in which variants get replicas without demand: measured ones by price, hopeless ones last."""
+    if offer.capacity:
+        return 0, inf if offer.per_hour is None else offer.per_hour
+    return (1, 0.0) if offer.capacity is None else (2, 0.0)

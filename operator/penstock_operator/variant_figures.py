@@ -1,0 +1,61 @@
+"""`VariantFigures`: what the law of a variant's pool reports to the decision on the pool with the variants."""
+
+from typing import NamedTuple
+
+
+class BatchShape(NamedTuple):
+    """The batches of a variant's pods, by which the share of late requests is predicted."""
+
+    cap: int
+    """The planned cap, in rows."""
+    seconds: float
+    """t(cap)."""
+    tail_ratio: float
+    """Time of a batch in the tail over t(cap), at least 1."""
+    intercept: float
+    """Time of a batch without its rows over t(cap)."""
+
+
+class VariantLoad(NamedTuple):
+    """What the pods of one variant received and served; rates are rows a second."""
+
+    time: float
+    """Unix time of the measurement."""
+    recent: float
+    """Received over the last 15 s."""
+    newest: float
+    """Received between the last two scrapes."""
+    overlapping: bool = False
+    """Whether successive values of `newest` overlap."""
+    excess: float = 0.0
+    """Waiting rows beyond the next batches of the Ready pods."""
+    serving: float = 0.0
+    """Capacity of the Ready pods in full batches."""
+    settled: float = 0.0
+    """Requests that have ended since the operator began to observe the pods."""
+    on_time: float = 0.0
+    """Requests of those within the objective."""
+    dispersion: float = 1.0
+    """Variance over mean of a pod's arrivals between scrapes, in rows."""
+    unevenness: float = 0.0
+    """Squared coefficient of variation of the pods' rates, per pod."""
+    imbalance: float = 1.0
+    """The busiest pod's rate over the mean."""
+    guarded: float = 0.0
+    """Capacity at the objective that the targets of `spec.scaling` require."""
+
+
+class VariantFigures(NamedTuple):
+    """What the last decision about the pool of a variant knew; None is unknown."""
+
+    capacity: float | None = None
+    """Rows a second that one replica serves within the objective; 0: it cannot meet it."""
+    load: VariantLoad | None = None
+    per_hour: float | None = None
+    """Price of an hour of one replica."""
+    startup_seconds: float | None = None
+    shape: BatchShape | None = None
+    """None where latency is not predicted: without an objective for requests, or in generation."""
+
+
+NO_FIGURES = VariantFigures()

@@ -1,0 +1,90 @@
+"""The one decision on the replicas of all variants, which the operator and the simulator make."""
+
+import pytest
+
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import MIN_HOLD_SECONDS
+from penstock_operator.decide.variants.decision import (
+    MixDecision,
+    MixState,
+    VariantInput,
+    decide_mix,
+)
+from penstock_operator.variant_figures import BatchShape, VariantFigures, VariantLoad
+from tests.unit.operator.decide.scaling.properties.values import law_settings
+
+SETTINGS = law_settings(size_max=32, min_replicas=1, max_replicas=200)
+FAST = BatchShape(cap=32, seconds=0.19, tail_ratio=1.05, intercept=0.32)
+SLOW = BatchShape(cap=4, seconds=0.42, tail_ratio=1.05, intercept=0.43)
+NEW = MixState({}, begun=0.0)
+NOW = 1000.0
+
+
+def fast(rate: float, running: int = 1, time: float = NOW, price: float = 4.0) -> VariantInput:
+    load = VariantLoad(time, rate, rate, serving=170.0 * running)
+    figures = VariantFigures(145.0, load if running else None, price, 60.0, FAST)
+    return VariantInput("fast", figures, 0, 100, running, running)
+
+
+def slow(running: int = 0, capacity: float | None = 8.0, shape: BatchShape | None = SLOW, price: float = 0.2) -> VariantInput:  # fmt: skip
+    figures = VariantFigures(capacity, None, price, 60.0, shape)
+    return VariantInput("slow", figures, 0, 100, running, running)
+
+
+def decided(
+    *variants: VariantInput, state: MixState = NEW, now: float = NOW, routed: bool = True
+) -> tuple[MixState, MixDecision]:
+    return decide_mix(state, variants, SETTINGS, routed=routed, now=now)
+
+
+def test_a_low_demand_goes_to_a_slow_variant_that_is_cheaper() -> None:
+    _, decision = decided(fast(4.0), slow())
+    assert decision.target["fast"] == 0
+    assert 1 <= decision.target["slow"] <= 2
+
+
+def test_each_variant_serves_of_the_demand_what_its_own_batches_permit() -> None:
+    state, only_slow = decided(fast(150.0), slow(price=0.1))
+    _, only_fast = decided(fast(150.0, price=0.5), slow())
+    needed = {name: steps[0][1] for name, steps in state.needs.items()}
+    assert needed["fast"] < needed["slow"]
+    assert 8.0 * only_slow.target["slow"] >= needed["slow"]
+    assert 145.0 * only_fast.target["fast"] >= needed["fast"]
+    assert only_slow.demand == only_fast.demand == pytest.approx(needed["fast"])
+
+
+def test_a_need_falls_after_the_hold_for_a_new_variant_too() -> None:
+    state, _ = decided(fast(300.0, running=3), slow(capacity=None, shape=None))
+    lower, stable = decided(fast(100.0, running=3, time=NOW + 5), slow(), state=state, now=NOW + 5)
+    assert stable.demand == pytest.approx(state.needs["fast"][0][1])
+    assert lower.needs["slow"][0][1] > lower.needs["fast"][0][1]
+    later = NOW + 5 + MIN_HOLD_SECONDS
+    _, released = decided(fast(100.0, running=3, time=later), slow(), state=lower, now=later)
+    assert released.demand < 0.8 * stable.demand
+
+
+def test_a_variant_whose_batches_are_unknown_needs_as_much_as_the_slowest() -> None:
+    state, _ = decided(fast(150.0), slow(), slow()._replace(name="known", figures=VariantFigures(8.0)))  # fmt: skip
+    assert state.needs["known"] == state.needs["slow"] != state.needs["fast"]
+
+
+def test_without_a_gateway_more_is_needed() -> None:
+    uneven = fast(150.0)
+    load = uneven.figures.load
+    assert load is not None
+    figures = uneven.figures._replace(load=load._replace(dispersion=5.0, unevenness=0.02))
+    _, routed = decided(uneven._replace(figures=figures), slow())
+    _, apart = decided(uneven._replace(figures=figures), slow(), routed=False)
+    assert apart.demand > routed.demand
+
+
+def test_probes_that_began_after_the_start_of_the_operator_are_not_held() -> None:
+    state, _ = decided(fast(100.0), slow(capacity=None, shape=None), state=MixState({}))
+    probing = slow(running=2, capacity=0.0, shape=None)
+    _, decision = decided(fast(100.0), probing, state=state, now=NOW + 10)
+    assert decision.counts == {"fast": 1, "slow": 0}
+
+
+def test_a_demand_beyond_every_mix_is_remembered() -> None:
+    state, decision = decided(fast(1e6), slow())
+    assert state.is_short
+    assert decision.mix.unmet > 0
