@@ -238,8 +238,15 @@ class Loader:
 
 
 def on_native(source: Source, state: ModelBackendState | None = None) -> Model:
-    """Return the model on its own backend."""
-    return with_state(source.native_model(), state or ModelBackendState(name=source.native))
+    """Return the model on its own backend; its state has the error of a requested narrower type."""
+    model = source.native_model()
+    state = state or ModelBackendState(name=source.native)
+    if source.precision_error is not None:
+        known = {each.name: each for each in state.candidates}
+        own = known.pop(state.name, BackendCandidate(name=state.name))
+        measured = own.model_copy(update={"greatest_error": source.precision_error})
+        state = state.model_copy(update={"candidates": (measured, *known.values())})
+    return with_state(model, state)
 
 
 def with_state(model: Model, state: ModelBackendState) -> Model:

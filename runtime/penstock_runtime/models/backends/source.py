@@ -19,6 +19,9 @@ class Source(Protocol):
     device: torch.device
     digest_is_exact: bool
     """Whether equal digests mean equal outputs; False: what is cached is compared with the untouched model."""
+    precision_error: float | None = None
+    """Greatest difference of the native model in a requested narrower type from float32, relative to the greatest output, once it
+    is loaded; None: not compared."""
 
     def digest(self) -> str:
         """Return a digest of what the outputs depend on; files are not parsed.

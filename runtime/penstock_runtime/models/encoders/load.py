@@ -84,10 +84,12 @@ def load_encoder(folder: Path, task: Task, dtype: DType = DType.AUTO) -> Model:
     return packed if _agree(plain, packed, limits, "packed") else plain
 
 
-def open_encoder(folder: Path, task: Task, dtype: DType) -> OpenedEncoder:
-    """Return the encoder in `folder`. Raises `ModelLoadFailed`."""
+def open_encoder(
+    folder: Path, task: Task, dtype: DType, device: torch.device | None = None
+) -> OpenedEncoder:
+    """Return the encoder in `folder`, by default on the device of this process. Raises `ModelLoadFailed`."""
     directory = read_directory(folder)
-    device = choose_device()
+    device = device or choose_device()
     model = _read(directory, task, _compute_dtype(dtype, device)).to(device)
     head, info = _head(directory, task, model), _info(directory, task, model, device)
     return OpenedEncoder(model, info, head, text_limits(directory, model.config, device), device)
@@ -113,7 +115,7 @@ def _compute_dtype(dtype: DType, device: torch.device) -> torch.dtype | str:
 def _checked(plain: PaddedEncoder, limits: TextLimits, dtype: DType) -> PaddedEncoder:
     """Return `plain` once it has computed in `dtype`, which not every operation of a CPU supports."""
     try:
-        plain.run(_samples(limits)[0])
+        plain.run(samples(limits)[0])
     except RuntimeError as error:
         raise ModelLoadFailed(
             f"the model does not compute in {dtype} on a CPU ({describe(error)}): set spec.model.dtype to Float32"
@@ -200,12 +202,12 @@ def _packed(
 
 def _prepacked(model: Any, plain: PaddedEncoder, limits: TextLimits) -> PaddedEncoder:
     """Return `plain` with prepacked linear layers, unless its outputs change."""
-    before = [plain.run(sample) for sample in _samples(limits)]
+    before = [plain.run(sample) for sample in samples(limits)]
     originals = {
         name: module for name, module in model.named_modules() if type(module) is torch.nn.Linear
     }
     if prepack(model) and not _close(
-        before, [plain.run(sample) for sample in _samples(limits)], "prepacked"
+        before, [plain.run(sample) for sample in samples(limits)], "prepacked"
     ):
         for name, linear in originals.items():
             parent, _, leaf = name.rpartition(".")
@@ -214,9 +216,9 @@ def _prepacked(model: Any, plain: PaddedEncoder, limits: TextLimits) -> PaddedEn
 
 
 def _agree(plain: Model, other: Model, limits: TextLimits, variant: str) -> bool:
-    samples = _samples(limits)
-    expected = [plain.run(sample) for sample in samples]
-    return _close(expected, [other.run(sample) for sample in samples], variant)
+    drawn = samples(limits)
+    expected = [plain.run(sample) for sample in drawn]
+    return _close(expected, [other.run(sample) for sample in drawn], variant)
 
 
 def _close(expected: list[dict[str, Tensor]], got: list[dict[str, Tensor]], variant: str) -> bool:
@@ -235,13 +237,13 @@ def _close(expected: list[dict[str, Tensor]], got: list[dict[str, Tensor]], vari
     return True
 
 
-def _samples(limits: TextLimits) -> list[dict[str, Tensor]]:
+def samples(limits: TextLimits) -> list[dict[str, Tensor]]:
     """Return batches of random ids: one text alone, and texts of different lengths."""
     random = np.random.default_rng(0)
     longest = min(limits.max_tokens, 64)
-    samples: list[dict[str, Tensor]] = []
+    drawn: list[dict[str, Tensor]] = []
     for sizes in ((longest,), (1, 2, 7, 7, longest // 2 or 1, longest)):
         mask = (np.arange(longest)[None] < np.array(sizes)[:, None]).astype(np.int64)
         ids = random.integers(limits.pad_id + 1, limits.vocabulary, mask.shape) * mask
-        samples.append({IDS: ids + (1 - mask) * limits.pad_id, MASK: mask})
-    return samples
+        drawn.append({IDS: ids + (1 - mask) * limits.pad_id, MASK: mask})
+    return drawn

@@ -25,6 +25,7 @@ from penstock_runtime.models.encoders.load import (
     text_limits,
 )
 from penstock_runtime.models.encoders.model import PaddedEncoder
+from penstock_runtime.models.encoders.precision import precision_error
 
 _EXPORTED_ROWS = 3
 
@@ -49,7 +50,9 @@ class EncoderSource(Source):
 
     @override
     def native_model(self) -> Model:
-        return load_encoder(self._folder, self._task, self._dtype)
+        model = load_encoder(self._folder, self._task, self._dtype)
+        self.precision_error = precision_error(self._folder, self._task, self._dtype, model)
+        return model
 
     @override
     def untouched(self) -> Model:

@@ -6,10 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock_api.types.model import ModelBackend, ModelSpec
+from penstock_api.types.model import ModelBackend, ModelSpec, Task
 from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelLoadFailed
+from penstock_runtime.models.encoders import precision
+from penstock_runtime.models.encoders.load import load_encoder
 from penstock_runtime.models.load import ModelOptions, load
+from penstock_runtime.request import Tensor
 from tests.unit.runtime.models.encoders.conftest import texts
 
 Directories = Callable[..., Path]
@@ -50,6 +53,72 @@ def test_another_type_than_float32_has_eager_torch_only(
 ) -> None:
     with pytest.raises(ModelLoadFailed, match=r"spec\.model\.dtype is bfloat16"):
         served(directories("bert"), ModelBackend.OPENVINO, tmp_path, dtype=DType.BFLOAT16)
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+@pytest.mark.parametrize("backend", [None, ModelBackend.EAGER])
+def test_a_requested_16_bit_type_is_compared_with_float32(
+    directories: Directories, tmp_path: Path, dtype: DType, backend: ModelBackend | None
+) -> None:
+    state = served(directories("bert"), backend, tmp_path, dtype=dtype).info.model_backend
+    assert state is not None
+    (eager,) = state.candidates
+    assert (state.name, eager.name, eager.message) == ("Eager", "Eager", None)
+    assert eager.greatest_error is not None
+    assert 1e-5 < eager.greatest_error <= precision.TOLERANCES[dtype]
+
+
+def test_a_type_that_is_not_requested_is_not_compared(
+    directories: Directories, tmp_path: Path
+) -> None:
+    for dtype in (DType.AUTO, DType.FLOAT32):
+        state = served(directories("bert"), None, tmp_path, dtype=dtype).info.model_backend
+        assert state is not None
+        assert state.candidates == ()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "remedy"), [(DType.FLOAT16, "BFloat16 or Float32"), (DType.BFLOAT16, "Float32")]
+)
+def test_an_error_above_the_tolerance_of_the_type_is_named_with_the_difference(
+    directories: Directories,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: DType,
+    remedy: str,
+) -> None:
+    monkeypatch.setattr(precision, "TOLERANCES", {dtype: 1e-7})
+    said = rf"outputs in {dtype} differ from float32 by \d\.\de-\d+ .*tolerated are 1e-07: set spec\.model\.dtype to {remedy}"
+    with pytest.raises(ModelLoadFailed, match=said):
+        served(directories("bert"), None, tmp_path, dtype=dtype)
+
+
+def test_an_output_that_is_not_finite_fails_the_load(
+    directories: Directories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_encoder(directories("bert"), Task.EMBEDDING, DType.BFLOAT16)
+    run = model.run
+
+    def overflow(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: np.full_like(values, np.inf) for name, values in run(inputs).items()}
+
+    monkeypatch.setattr(model, "run", overflow)
+    with pytest.raises(ModelLoadFailed, match=r"differ from float32 by (inf|nan)"):
+        precision_of(directories("bert"), model)
+
+
+def test_without_memory_for_float32_there_is_no_comparison(
+    directories: Directories, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(precision, "free_memory_bytes", lambda: 0)
+    assert precision_of(directories("bert"), None) is None
+    assert "are not compared with float32" in caplog.text
+
+
+def precision_of(folder: Path, model: Model | None) -> float | None:
+    """Return the error of `model` in bfloat16, by default of the encoder in `folder`."""
+    served_model = model or load_encoder(folder, Task.EMBEDDING, DType.BFLOAT16)
+    return precision.precision_error(folder, Task.EMBEDDING, DType.BFLOAT16, served_model)
 
 
 def test_other_weights_are_compiled_again(directories: Directories, tmp_path: Path) -> None:
