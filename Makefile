@@ -15,6 +15,8 @@ SHORT := -m "not long"
 # the tests of the cluster keep to one process and mostly wait: one more than there are cores
 WORKERS := $(shell expr $$(nproc) + 1)
 PARALLEL := --numprocesses $(WORKERS) --max-worker-restart 0
+# end-to-end tests mostly wait for pods, which share the cores
+SIDE_BY_SIDE := --numprocesses 3 --max-worker-restart 0
 WITHOUT_CLUSTER := tests/integration/runtime tests/integration/signals tests/integration/batches
 # a failing part does not keep the others from running; an interruption ends them all
 BEGIN := trap 'exit 130' INT; status=0
@@ -67,7 +69,8 @@ demo: ## Watch it all at work, from an empty cluster to a drained pool and a cha
 test: lint cluster images ## Lint, then unit, integration and end-to-end tests
 	$(BEGIN); \
 	$(PYTEST) $(SHORT) $(PARALLEL) tests/unit tests/integration || status=$$?; \
-	$(PYTEST) $(SHORT) tests/e2e || status=$$?; \
+	$(PYTEST) -m "not long and not alone" $(SIDE_BY_SIDE) tests/e2e || status=$$?; \
+	$(PYTEST) -m "not long and alone" tests/e2e || status=$$?; \
 	exit $$status
 
 .PHONY: test-unit

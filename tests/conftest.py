@@ -28,10 +28,20 @@ WITHOUT_CLUSTER = ("tests/integration/runtime/", "tests/integration/signals/")
 
 
 class FileScheduling(LoadScopeScheduling):
-    """Schedules by file; cluster tests share one worker, because one operator acts on every pool of the cluster."""
+    """Schedules by file; cluster tests share one worker, because one operator acts on every pool of the cluster.
+
+    End-to-end tests expect that operator. Those that leave it as it is run side by side, if the others are not selected.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "cluster" if uses_shared_cluster(nodeid) else nodeid.partition("::")[0]
+        shares_worker = uses_shared_cluster(nodeid) and not _leaves_the_operator(self.config)
+        return "cluster" if shares_worker else nodeid.partition("::")[0]
+
+
+def _leaves_the_operator(config: pytest.Config) -> bool:
+    """Return whether all selected tests are end-to-end tests that leave the operator as it is."""
+    only_e2e = all(argument.startswith("tests/e2e") for argument in config.args)
+    return only_e2e and "not alone" in config.option.markexpr
 
 
 def uses_shared_cluster(nodeid: str) -> bool:

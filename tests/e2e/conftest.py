@@ -1,11 +1,13 @@
 """Fixtures of the end-to-end tests: an installed operator, Prometheus, and pools in separate namespaces."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.first_and_last import first_and_last
 from tests.support.kube import install, namespaces
 from tests.support.kube.api import Api, Object
 from tests.support.kube.install import Images
@@ -19,8 +21,11 @@ MakePool = Callable[..., PoolHandle]
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark of tests that need access to the node."""
-    line = "own_cluster: needs the project's own node (its GPUs, its files, its packet filter)"
-    config.addinivalue_line("markers", line)
+    for line in (
+        "own_cluster: needs the project's own node (its GPUs, its files, its packet filter)",
+        "alone: stops, changes or cuts off the operator, so no other test may run meanwhile",
+    ):
+        config.addinivalue_line("markers", line)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -36,22 +41,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in deselected]
 
 
-FIGURES: list[str] = []
+FIGURE = "figure"
 Figure = Callable[[str], None]
 
 
 @pytest.fixture
-def figure() -> Figure:
+def figure(record_property: Callable[[str, object], None]) -> Figure:
     """A function that records a measured figure for the summary of the run."""
-    return FIGURES.append
+    return partial(record_property, FIGURE)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the measured figures."""
-    if FIGURES:
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    figures = [
+        value
+        for report in reports
+        if report.when == "call"
+        for name, value in report.user_properties
+        if name == FIGURE
+    ]
+    if figures:
         terminalreporter.section("figures")
-        for line in FIGURES:
-            terminalreporter.line(line)
+        for line in figures:
+            terminalreporter.line(str(line))
 
 
 @pytest.fixture(scope="session")
@@ -70,26 +83,29 @@ def images() -> Images:
 
 
 @pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder that all processes of this run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own if worker_id == "master" else own.parent
+
+
+@pytest.fixture(scope="session")
 def prometheus(target: Target, api: Api, images: Images) -> None:
     install.install_prometheus(target, api, images)
 
 
 @pytest.fixture(scope="session")
 def operator(
-    target: Target, api: Api, images: Images, prometheus: None
+    target: Target, api: Api, images: Images, prometheus: None, run_folder: Path
 ) -> Iterator[InstalledOperator]:
-    """The operator of this checkout, installed by its chart and uninstalled at the end."""
-    install.clear_stage(target, api)
-    install.install_operator(target, images)
-    yield InstalledOperator(target, api)
-    target.helm(
-        "uninstall",
-        install.RELEASE,
-        "-n",
-        install.OPERATOR_NAMESPACE,
-        "--ignore-not-found",
-        "--wait",
-    )
+    """The operator of this checkout, installed once by its chart and uninstalled at the end."""
+
+    def begin() -> None:
+        install.clear_stage(target, api)
+        install.install_operator(target, images)
+
+    with first_and_last(run_folder, begin, lambda: install.uninstall_operator(target)):
+        yield InstalledOperator(target, api)
 
 
 @pytest.fixture(scope="session")

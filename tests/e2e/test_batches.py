@@ -18,7 +18,7 @@ from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.volumes import node_volume
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
-pytestmark = pytest.mark.own_cluster
+pytestmark = [pytest.mark.own_cluster, pytest.mark.alone]
 LINES = 48
 MAX_TOKENS = 400
 SERVICE = "penstock-batches"

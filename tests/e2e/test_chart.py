@@ -74,6 +74,7 @@ def create_referenced(api: Api, folder: Path) -> None:
         api.apply({**head, "metadata": {"name": name, "namespace": HOME}})
 
 
+@pytest.mark.alone
 def test_an_operator_with_every_value_changed_becomes_ready_and_passes_helm_test(
     target: Target, api: Api, images: Images, prepared: None
 ) -> None:

@@ -62,6 +62,7 @@ def _is(values: list[float], expected: int) -> bool | str:
     return values == [expected] or f"{values}, expected {expected}"
 
 
+@pytest.mark.alone
 @pytest.mark.own_cluster
 async def test_killed_pods_of_pool_and_operator_behind_the_gateway_lose_no_request(
     make_pool: MakePool, api: Api, operator: InstalledOperator, figure: Figure

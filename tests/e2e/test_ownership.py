@@ -36,6 +36,7 @@ def left_over(api: Api, pool: PoolHandle) -> list[str]:
     return [name for name in names if name.startswith(pool.name)]
 
 
+@pytest.mark.alone
 def test_a_pool_deleted_while_the_operator_is_down_leaves_nothing(
     api: Api, operator: InstalledOperator, make_pool: MakePool
 ) -> None:

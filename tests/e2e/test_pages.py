@@ -137,6 +137,7 @@ def free_port() -> int:
 
 @pytest.mark.long
 @pytest.mark.own_cluster
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_do_what_they_say(

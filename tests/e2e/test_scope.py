@@ -24,6 +24,7 @@ def scoped(
     install.install_operator(target, images)
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("no_crash_loop", "scoped")
 def test_a_listed_namespace_is_served_and_another_is_not(api: Api, namespace: str) -> None:
     pool = PoolHandle(api, namespace, "named")

@@ -42,6 +42,7 @@ async def assert_unchanged(pool: PoolHandle, seconds: float, *fields: str) -> No
             assert now["batch"][field] == before["batch"][field]
 
 
+@pytest.mark.alone
 @pytest.mark.own_cluster
 @pytest.mark.usefixtures("no_crash_loop")
 @pytest.mark.parametrize("seconds", [15, pytest.param(120, marks=pytest.mark.long)])

@@ -19,7 +19,7 @@ from tests.support.kube.pods import restarts
 from tests.support.kube.pools import PoolHandle, until
 from tests.unit.operator.net.certificates import Authority
 
-pytestmark = [pytest.mark.long, pytest.mark.own_cluster]
+pytestmark = [pytest.mark.long, pytest.mark.own_cluster, pytest.mark.alone]
 
 OWN = "operator-tls"
 AUTHORITIES = "pool-authorities"

@@ -15,6 +15,8 @@ from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.target import Target
 from tests.support.load.load import Load
 
+pytestmark = pytest.mark.alone
+
 RELEASE = (install.RELEASE, "-n", install.OPERATOR_NAMESPACE)
 NEWER = "localhost/penstock-runtime:newer"
 """A default image that is never pulled: a pool's image is pinned at its first render."""

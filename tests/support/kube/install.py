@@ -84,8 +84,13 @@ def clear_stage(target: Target, api: Api) -> None:
     if target.foreign:
         return
     api.delete("/api/v1/namespaces/penstock-demo")  # its pool would hold GPUs
-    target.helm("uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait")
+    uninstall_operator(target)
     clear_namespaces(api)
+
+
+def uninstall_operator(target: Target) -> None:
+    """Remove the release if there is one."""
+    target.helm("uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait")
 
 
 def install_operator(target: Target, images: Images) -> None:
