@@ -61,6 +61,7 @@ def _transports_end_with_their_loop() -> Iterator[None]:
 
     def close_all(loop: BaseSelectorEventLoop) -> None:
         if not loop.is_closed() and not loop.is_running():
+            _stop_accepting(loop)
             for _ in range(3):  # a round may still make transports of accepted connections
                 for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
                     transport.abort()
@@ -70,6 +71,14 @@ def _transports_end_with_their_loop() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BaseSelectorEventLoop, "close", close_all)
         yield
+
+
+def _stop_accepting(loop: BaseSelectorEventLoop) -> None:
+    """Take the listening sockets from a loop: a client that connects while the loop closes would be accepted."""
+    for fd, key in list(loop._selector.get_map().items()):  # type: ignore[attr-defined]
+        reader = key.data[0]
+        if reader and reader._callback == loop._accept_connection:  # type: ignore[attr-defined]
+            loop.remove_reader(fd)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ import gc
 import socket
 import warnings
 
+import pytest
+
 
 def leaked() -> list[str]:
     """Return the resources that the garbage collector finds open."""
@@ -33,3 +35,20 @@ def test_a_connection_accepted_in_the_last_round_ends_with_its_loop() -> None:
         with socket.create_connection(listener.getsockname()):
             loop.close()
             assert not leaked()
+
+
+@pytest.mark.parametrize("rounds", range(8))
+def test_a_client_that_connects_while_its_loop_closes_is_not_accepted(rounds: int) -> None:
+    loop = asyncio.new_event_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        loop.run_until_complete(loop.create_server(asyncio.Protocol, sock=listener))
+
+        def connect_after(rounds: int) -> None:
+            if rounds:
+                loop.call_soon(connect_after, rounds - 1)
+            else:
+                client.connect(listener.getsockname())
+
+        connect_after(rounds)
+        loop.close()
+        assert not leaked()
