@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from math import isinf
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -21,7 +22,6 @@ from rich.table import Table
 from tests.bench.claims import generation, one_shot, picture, pools
 from tests.bench.claims.claims import ClaimLine, PoolCost, Setting, judged
 from tests.bench.control import commits
-from tests.bench.http.calibrate import calibration
 from tests.bench.http.plan import BUILD
 
 OUT: Final = BUILD / "claims.json"
@@ -81,7 +81,7 @@ def _arguments() -> argparse.Namespace:
     args = parser.parse_args()
     args.rounds = args.rounds or (2 if args.quick else 3)
     args.seconds = args.seconds or (2.0 if args.quick else 3.0)
-    args.tuner_minutes = args.tuner_minutes or (0.25 if args.quick else 0.75)
+    args.tuner_minutes = args.tuner_minutes or (0.5 if args.quick else 1.5)
     return args
 
 
@@ -139,8 +139,10 @@ def _verdicts(lines: Sequence[ClaimLine]) -> Table:
         table.add_column(heading)
     for line in lines:
         verdict = "[green]reached[/]" if line.met else "[red]missed[/]"
-        reach = f"{line.low:.2f} to {line.high:.2f}"
-        table.add_row(line.claim.text, line.line, f"{line.measured:.2f}", reach, verdict)
+        late = isinf(line.measured)
+        reach = "-" if late else f"{line.low:.2f} to {line.high:.2f}"
+        measured = "objective missed" if late else f"{line.measured:.2f}"
+        table.add_row(line.claim.text, line.line, measured, reach, verdict)
     return table
 
 
@@ -155,7 +157,7 @@ def _keep(
         "commit": commits.head(),
         "arguments": vars(args),
         "load": list(load),
-        "calibration": calibration(),
+        "cores": os.cpu_count(),
         "settings": [asdict(each) for each in settings],
         "pools": [asdict(each) for each in costs],
         "claims": [{**asdict(line), "met": line.met} for line in lines],

@@ -130,9 +130,10 @@ def tuned(subject: Subject, minutes: float) -> tuple[int, int]:
     if subject.name == "encoder":
         argv += ["--request", str(_encoder_request(folder))]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, env=environment)
-    if done.returncode:
+    if not (folder / "result.json").exists():
         raise RuntimeError(f"the tuner failed: {done.stderr[-1000:]} {done.stdout[-500:]}")
-    best = json.loads((folder / "result.json").read_text())["front"][0]
+    result = json.loads((folder / "result.json").read_text())
+    best, *_ = result["front"] or [max(result["tried"], key=lambda each: each["goodput"])]
     return int(best["batch_size"]), int(best["queue_delay_milliseconds"])
 
 

@@ -1,6 +1,7 @@
 """The claims as SVG, on light and on dark pages: a bar for each line, as a share of the claimed effect."""
 
 from collections.abc import Sequence
+from math import isinf
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +9,7 @@ from tests.bench.claims.claims import USE, ClaimLine
 from tests.demo.canvas import RIGHT, WIDTH, Canvas
 from tests.demo.themes import THEMES, Theme
 
-NAMES, FIGURES = 330, 70
+NAMES, FIGURES = 370, 70
 """Widths of the columns of names and of figures."""
 TOP, ROW, BAR, GAP, FOOT = 20, 22, 12, 30, 30
 FULL: Final = 2.0
@@ -55,6 +56,6 @@ def _row(canvas: Canvas, line: ClaimLine, top: float) -> None:
 
 
 def figure(line: ClaimLine) -> str:
-    """Return the measured figure and whether it reaches the claim."""
+    """Return the measured figure and whether it reaches the claim; `late` where a law misses the objective."""
     text = f"{100 * line.measured:.0f} %" if line.claim is USE else f"x {line.measured:.2f}"
-    return f"{text} {'✓' if line.met else '✗'}"
+    return f"{'late' if isinf(line.measured) else text} {'✓' if line.met else '✗'}"

@@ -13,7 +13,7 @@ from tests.bench.claims.claims import PoolCost
 from tests.bench.control.plan import DEFAULT, SERVICE, SETTINGS
 from tests.bench.traces import synthetic
 
-MIN_COUNT, MAX_COUNT = 4, 32
+MIN_COUNT, MAX_COUNT = 4, 64
 WORLD = Scenario(SERVICE, SETTINGS, routing=Routing.LEAST_REQUEST, seed=1)
 
 

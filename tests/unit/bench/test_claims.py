@@ -85,6 +85,7 @@ def test_a_law_that_misses_the_objective_saves_nothing() -> None:
     """Cheaper and late is no saving: the line is missed, whatever its GPU-hours."""
     (saving,) = [each for each in judged([], [cost(1.0, 0.98)]) if each.claim is COST]
     assert not saving.met
+    assert picture.figure(saving) == "late ✗"
 
 
 def test_the_picture_names_each_claim_once_and_marks_what_is_missed(tmp_path: Path) -> None:
