@@ -2,11 +2,18 @@
 
 import numpy as np
 
-from penstock_operator.decide.scaling.law import LawInput, LawPod
+from penstock_operator.decide.scaling.law import LawInput, LawPod, RequestSpread
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource, UtilizationSource
 from penstock_simulator.pods.fleet import SimulatedFleet
 from penstock_simulator.pods.pod import SimulatedPod
-from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
+from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Routing, Scenario
+
+SPREAD = {
+    Routing.CONNECTION: RequestSpread.BY_CONNECTION,
+    Routing.POWER_OF_TWO: RequestSpread.LEAST_REQUEST,
+    Routing.LEAST_REQUEST: RequestSpread.LEAST_REQUEST,
+    Routing.CENTRAL_QUEUE: RequestSpread.CENTRAL_QUEUE,
+}
 
 
 class Scraper:
@@ -102,6 +109,7 @@ def law_input(
         replicas=len(fleet.staying(now)),
         cap=fleet.cap,
         limited=limited,
+        spread=SPREAD[scenario.routing],
     )
 
 

@@ -64,8 +64,8 @@ def checkpoint_write(
 
 
 def left_dead_band(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether a value has left its dead band: a field of `FLOORS`, the start-up times or the revision."""
-    if any(before.get(key) != after.get(key) for key in ("revision", "starts")):
+    """Return whether a value has left its dead band: a field of `FLOORS`, the start-up times, the revision or the routing."""
+    if any(before.get(key) != after.get(key) for key in ("revision", "starts", "spread")):
         return True
     return any(
         _left(before.get(key), after.get(key), floor)

@@ -17,7 +17,7 @@ from penstock_operator.decide.scaling.batch_work import batch_step
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.guard import guarded_step
-from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
+from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod, RequestSpread
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
 from penstock_operator.decide.scaling.report import status
 from penstock_operator.decide.scaling.report.conditions import (
@@ -249,7 +249,7 @@ def law_input(
     limited: bool = False,
 ) -> LawInput:
     """Return the law's input for a pool; `limited`: it was granted fewer replicas than requested."""
-    newest = newest_samples(view.signals)
+    newest, routed = newest_samples(view.signals), is_routed(view)
     return LawInput(
         # no law decides between none and one: `zero.py` does
         settings=never_at_zero(effective).law,
@@ -258,7 +258,8 @@ def law_input(
         replicas=replicas,
         cap=None if published is None else published.max_batch_size,
         limited=limited,
-        offered=view.gateway.offered if is_routed(view) else None,
+        offered=view.gateway.offered if routed else None,
+        spread=RequestSpread.LEAST_REQUEST if routed else RequestSpread.BY_CONNECTION,
     )
 
 

@@ -49,6 +49,17 @@ class DemandSource(StrEnum):
     PODS = "Pods"
 
 
+class RequestSpread(StrEnum):
+    """How requests reach the Ready pods."""
+
+    BY_CONNECTION = "ByConnection"
+    """With their connections, which a Service distributes at random."""
+    LEAST_REQUEST = "LeastRequest"
+    """Each to a pod with the fewest requests in flight."""
+    CENTRAL_QUEUE = "CentralQueue"
+    """Through one queue, from which a free pod takes its next batch."""
+
+
 class LawInput(NamedTuple):
     """Input of one step: a pool at one tick."""
 
@@ -63,6 +74,7 @@ class LawInput(NamedTuple):
     """Whether the pool was granted fewer replicas than requested, because pools share devices."""
     offered: OfferedDemand | None = None
     """Demand that the pool's gateway counted; None without one, or if it is not fresh."""
+    spread: RequestSpread = RequestSpread.BY_CONNECTION
 
     @property
     def ready(self) -> tuple[LawPod, ...]:
@@ -118,6 +130,9 @@ class DemandOutlook(NamedTuple):
     """Squared coefficient of variation of the pods' rates, per pod."""
     overhead_seconds: float = 0.0
     """Latency of a request outside queue and batch, in seconds."""
+    spread: RequestSpread = RequestSpread.BY_CONNECTION
+    pool_dispersion: float = 1.0
+    """Variance over mean of all arrivals, in rows."""
 
 
 class ReplicaDemand(NamedTuple):

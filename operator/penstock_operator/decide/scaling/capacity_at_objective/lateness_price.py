@@ -12,9 +12,9 @@ Price and allowed share are stored as under an objective of 99 percent. Under an
 a nearly exponential tail, so the price at which a share is late is inverse to that share.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import exp, isnan
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import percent
 from penstock_operator.decide.scaling.signals.attainment import (
@@ -108,8 +108,15 @@ def reprice(before: Lateness, late_seconds: float) -> Lateness:
     return before._replace(lateness_price=min(max(moved, MIN_PRICE), MAX_PRICE))
 
 
-LateShare = Callable[[float], Mapping[int, float]]
-"""Number of pods -> utilization in percent -> share of requests later than the objective."""
+class SharesByPercent(Protocol):
+    """The share of requests later than the objective, by utilization in percent."""
+
+    def __getitem__(self, percent: int, /) -> float:
+        """Return the share."""
+
+
+LateShare = Callable[[float], SharesByPercent]
+"""The shares, by number of pods."""
 Demands = Sequence[tuple[float, float]]
 """(probability, demand in replicas' full capacity); the probabilities add up to 1."""
 COARSE, FINE = 8, 4

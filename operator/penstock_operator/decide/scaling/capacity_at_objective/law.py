@@ -45,6 +45,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     CountInput,
     hold_seconds,
     largest_need,
+    max_utilization,
     needs,
     next_count,
     record_need,
@@ -170,7 +171,7 @@ def _decided(
     move = next_count(state.counting, inputs, need, tick.now)
     decision = Decision.of(cap, move, _observations(tick))
     return state, decision._replace(
-        observations=_with_plan(decision.observations, state, curve, inputs),
+        observations=_with_plan(state, tick, curve, inputs),
         demands=tuple(ReplicaDemand(need.term, need.exact) for need in needs(inputs)),
         outlook=_outlook(state, curve, inputs),
     )
@@ -210,6 +211,7 @@ def _count_input(
         capacity_each=each,
         capacity_ready=ready_capacity(tick, curve, cap),
         utilization_target=UTILIZATION,
+        spread=tick.observed.spread,
         startup_seconds=tick.startup_seconds,
         next_batch=curve.completed(cap) * sum(pod.weight for pod in tick.observed.ready),
         spare_seconds=max_wait_seconds(settings, curve.steps),
@@ -228,7 +230,7 @@ def _count_input(
     if late is None or ahead.expected <= 0:
         return state, inputs._replace(forecast=ahead.upper)
     demands = [(chance, demand / each) for chance, demand in forecast.likely_demands(ahead)]
-    minimum = max(ahead.expected / each / UTILIZATION, MIN_COUNT)
+    minimum = max(ahead.expected / each / max_utilization(inputs.spread), MIN_COUNT)
     price = state.lateness.lateness_price * strictness(settings.late.request)
     target = ahead.expected / each / cheapest_count(demands, minimum, price, late)
     return state, inputs._replace(forecast=ahead.expected, utilization_target=target)
@@ -274,11 +276,11 @@ def _batch_target_seconds(tick: Tick) -> float | None:
 
 
 def _with_plan(
-    observations: LawObservations, state: CapacityState, curve: CapacityModel, inputs: CountInput
+    state: CapacityState, tick: Tick, curve: CapacityModel, inputs: CountInput
 ) -> LawObservations:
     cap, busy = state.plan.cap or 1, utilization(inputs)
-    p99 = predicted_p99_seconds(state, curve, cap, busy)
-    return observations._replace(
+    p99 = predicted_p99_seconds(state, tick, curve, cap, busy)
+    return _observations(tick)._replace(
         forecast_rows_per_second=inputs.forecast,
         capacity_per_replica=inputs.capacity_each,
         utilization=busy,
@@ -302,4 +304,6 @@ def _outlook(state: CapacityState, curve: CapacityModel, inputs: CountInput) -> 
         dispersion=state.dispersion if curve.steps is None else None,
         unevenness=state.unevenness,
         overhead_seconds=overhead,
+        spread=inputs.spread,
+        pool_dispersion=forecast.pool_dispersion(state.forecaster),
     )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -14,19 +15,23 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.model impor
     model,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
+    pool_dispersion,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import (
     PoolDemand,
     at_gateway,
     load,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
+from penstock_operator.decide.scaling.capacity_at_objective.latency.pooled import PooledQueue
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
     MIN_RHO,
     LateShares,
     TrafficShape,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
-from penstock_operator.decide.scaling.law import LawInput, LawPod
+from penstock_operator.decide.scaling.law import LawInput, LawPod, RequestSpread
 from penstock_operator.decide.scaling.signals.aggregates import (
     MeasuredDemand,
     MeasuredService,
@@ -39,7 +44,7 @@ from penstock_operator.decide.scaling.signals.windows import recent_windows, sto
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import SignalSource
 
-LateSharesByPods = Callable[[float], LateShares]
+LateSharesByPods = Callable[[float], LateShares | PooledQueue]
 
 
 class Tick(NamedTuple):
@@ -120,6 +125,10 @@ def late_share(
     least = predict.late_share(TrafficShape(intercept, 0.0, 0.0), limit).at(MIN_RHO)
     if least > tick.observed.settings.late.request:
         return None
+    if tick.observed.spread is not RequestSpread.BY_CONNECTION:
+        alone = predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit)
+        queue = _pooled(state, tick, curve, cap)
+        return lambda pods: replace(queue, rows=cap * max(pods, 1.0), limit=limit, alone=alone)
 
     def late(pods: float) -> LateShares:
         return predict.late_share(
@@ -129,14 +138,28 @@ def late_share(
     return late
 
 
+def _pooled(state: CapacityState, tick: Tick, curve: CapacityModel, cap: int) -> PooledQueue:
+    """Return the common queue of the Ready pods."""
+    rows, spread = float(cap * max(tick.demand.ready, 1)), tick.observed.spread
+    return PooledQueue(
+        spread=spread,
+        rows=rows,
+        intercept=curve.intercept(cap),
+        dispersion=pool_dispersion(state.forecaster),
+    )
+
+
 def predicted_p99_seconds(
-    state: CapacityState, curve: CapacityModel, cap: int, utilization: float
+    state: CapacityState, tick: Tick, curve: CapacityModel, cap: int, utilization: float
 ) -> float:
     """Return the 99th percentile of latency in seconds at this utilization; infinite from 1 on, and if it is not predicted."""
-    if curve.steps is not None:
+    if curve.steps is not None or utilization >= 1:
         return inf
     whole = (curve.seconds(cap) or 0.0) * curve.p99_ratio
-    return whole * predict.p99(curve.intercept(cap), state.dispersion / cap, utilization)
+    ends = predict.p99(curve.intercept(cap), state.dispersion / cap, utilization)
+    if tick.observed.spread is not RequestSpread.BY_CONNECTION:
+        ends = min(ends, _pooled(state, tick, curve, cap).p99(utilization))
+    return whole * ends
 
 
 def _limit(tick: Tick, curve: CapacityModel, cap: int) -> float | None:

@@ -8,6 +8,7 @@ from math import ceil
 from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
+from penstock_operator.decide.scaling.law import RequestSpread
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted
 from penstock_operator.decide.scaling.utilization_band.replicas import (
     MINUTE,
@@ -23,6 +24,13 @@ DEAD_BAND = 0.08
 MIN_HOLD_SECONDS = 120.0
 HOLD_STARTUPS = 1.0
 """Length of a hold in start-ups; the cheapest count already covers a rise of demand."""
+SPREAD_UTILIZATION = 0.95
+"""Maximum share of the capacity for demand where a router spreads requests: no pod is busier than others."""
+
+
+def max_utilization(spread: RequestSpread) -> float:
+    """Return the maximum share of the capacity for demand."""
+    return UTILIZATION if spread is RequestSpread.BY_CONNECTION else SPREAD_UTILIZATION
 
 
 class CountInput(NamedTuple):
@@ -50,6 +58,7 @@ class CountInput(NamedTuple):
     next_batch: float
     """Total rows of the Ready pods' next batches."""
     spare_seconds: float | None
+    spread: RequestSpread = RequestSpread.BY_CONNECTION
     uneven: float = 1.0
     """Factor on demand: k; 1 if `utilization_target` is predicted, which includes it already."""
 
@@ -172,7 +181,7 @@ def _released(count: Count, seen: CountInput, need: Need, now: float) -> Replica
 def needs(seen: CountInput) -> list[Need]:
     """Return the need of each term."""
     guards, recent = seen.settings.guards, seen.load.recent or 0.0
-    share = min(UTILIZATION, seen.utilization_target)
+    share = min(max_utilization(seen.spread), seen.utilization_target)
     limit = "within the objective" if seen.spare_seconds else f"at {100 * share:.0f} % utilization"
     uneven = f"; the busiest has {seen.uneven:.2f} times the mean load" if seen.uneven > 1 else ""
     terms = [

@@ -34,6 +34,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     Lateness,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
+from penstock_operator.decide.scaling.law import RequestSpread
 from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple, sums_of
 from penstock_operator.observed import MEASURED_MAX
 
@@ -71,6 +72,8 @@ class Traffic(Struct, rename="camel"):
     imbalance: Amount = 1.0
     dispersion: Amount = 1.0
     unevenness: Amount = 0.0
+    spread: RequestSpread = RequestSpread.BY_CONNECTION
+    """How requests were spread, on which price and unevenness depend."""
 
 
 class Batches(Struct, rename="camel"):
@@ -134,6 +137,7 @@ def _traffic(state: CapacityState) -> Traffic:
         imbalance=_short(state.imbalance),
         dispersion=_short(state.dispersion),
         unevenness=_short(state.unevenness),
+        spread=state.spread,
     )
 
 
@@ -153,6 +157,7 @@ def from_checkpoint(
         startup=startup.Startup(finished=tuple(traffic.starts)),
         forecaster=_forecaster(traffic, written, now),
         lateness=Lateness(min(max(traffic.price, MIN_PRICE), MAX_PRICE)),
+        spread=traffic.spread,
         curves=_batch_curves(_valid(Batches, data), written),
         step_curves=_step_curves(_valid(Steps, data), written),
         imbalance=min(max(traffic.imbalance, 1.0), MAX_SHAPE),

@@ -16,17 +16,20 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
+    INITIAL_PRICE,
     Lateness,
     count_late,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
-from penstock_operator.decide.scaling.law import LawInput
+from penstock_operator.decide.scaling.law import LawInput, RequestSpread
 from penstock_operator.decide.scaling.signals.aggregates import GOOD_TICKS
 from penstock_operator.decide.scaling.signals.windows import Windows, advance_windows
 from penstock_operator.decide.scaling.utilization_band.replicas import MINUTE
 
 SMOOTHING_SECONDS = 120.0
 """Smoothing time of imbalance, dispersion and unevenness."""
+UNMEASURED_UNEVENNESS = 1 / 256
+"""Unevenness of 256 connections, after a change from a router until it is measured."""
 
 
 class CapacityState(NamedTuple):
@@ -58,12 +61,15 @@ class CapacityState(NamedTuple):
     """Unevenness per Ready pod: with randomly spread connections it grows with the number of pods."""
     measured: float | None = None
     """Time of the last measurement of the three."""
+    spread: RequestSpread = RequestSpread.BY_CONNECTION
+    """How requests were spread at the last tick: the price and the unevenness depend on it."""
     off_curve: float | None = None
     """The last `LawObservations.off_curve`."""
 
 
 def with_samples(state: CapacityState, observed: LawInput, now: float) -> CapacityState:
-    """Return the state with this round's samples and with changes of cap and count since the last tick."""
+    """Return the state with this round's samples and with changes of cap, count and routing since the last tick."""
+    state = _spread(state, observed.spread)
     windows = advance_windows(state.windows, observed.signals, observed.pods, now)
     settings = observed.settings
     lateness, late = count_late(
@@ -90,6 +96,17 @@ def with_samples(state: CapacityState, observed: LawInput, now: float) -> Capaci
     )
 
 
+def _spread(state: CapacityState, spread: RequestSpread) -> CapacityState:
+    """Return the state for a way to spread requests; a price that was learned with another one does not apply."""
+    if spread is state.spread:
+        return state
+    return state._replace(
+        spread=spread,
+        lateness=state.lateness._replace(lateness_price=INITIAL_PRICE),
+        unevenness=state.unevenness or UNMEASURED_UNEVENNESS,
+    )
+
+
 def smooth(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:
     """Return the state with imbalance, dispersion and unevenness smoothed towards the present measurement."""
     if state.measured is None:
@@ -99,7 +116,9 @@ def smooth(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:
     imbalance = state.imbalance if load.imbalance is None else load.imbalance
     dispersion = state.dispersion if load.dispersion is None else max(load.dispersion, 1.0)
     pods = max(len([uid for uid in state.windows.pods if uid not in state.windows.gone]), 1)
-    unevenness = state.unevenness if load.unevenness is None else load.unevenness / pods
+    unevenness = state.unevenness
+    if load.unevenness is not None and state.spread is RequestSpread.BY_CONNECTION:
+        unevenness = load.unevenness / pods
     return state._replace(
         unevenness=state.unevenness + share * (unevenness - state.unevenness),
         imbalance=state.imbalance + share * (imbalance - state.imbalance),

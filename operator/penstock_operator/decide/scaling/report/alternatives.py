@@ -1,7 +1,7 @@
 """Alternatives to a decision: the predicted utilization and latency of neighboring counts and caps. Pure.
 
 Computed only for a new decision, from the outlook that the law used: one replica less and one more, half the cap and twice
-the cap. Latency comes from the law's own table; it is not predicted where demand exceeds capacity.
+the cap. Latency comes from the law's own model; it is not predicted where demand exceeds capacity.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,9 @@ from enum import StrEnum
 from math import isfinite
 
 from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
-from penstock_operator.decide.scaling.law import Decision, DemandOutlook
+from penstock_operator.decide.scaling.capacity_at_objective.latency.pooled import PooledQueue
+from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import TrafficShape
+from penstock_operator.decide.scaling.law import Decision, DemandOutlook, RequestSpread
 from penstock_operator.decide.spec.law_settings import LawSettings
 
 
@@ -59,29 +61,31 @@ def _judged(replicas: int, cap: int, outlook: DemandOutlook, settings: LawSettin
     if outlook.dispersion is None or seconds <= 0 or rho >= 1:
         verdict = Verdict.SATURATED if rho >= 1 else Verdict.NOT_PREDICTED
         return Alternative(replicas, cap, rho, None, verdict)
-    typical = seconds * outlook.p99_ratio
-    traffic = predict.TrafficShape(
-        intercept=min(max(outlook.curve.a / seconds, 0.0), 1.0),
-        dispersion=outlook.dispersion / cap,
-        unevenness=outlook.unevenness * replicas,
+    spare = (settings.objective_milliseconds or 0) / 1000 - outlook.overhead_seconds
+    ends, late = _latency(
+        replicas, cap, rho, outlook, max(spare, 0.0) / (seconds * outlook.tail_ratio)
     )
-    ends = predict.p99(traffic.intercept, traffic.dispersion, rho)
-    p99 = outlook.overhead_seconds + typical * ends if isfinite(ends) else None
-    verdict = _verdict(traffic, rho, seconds * outlook.tail_ratio, outlook, settings)
+    p99 = outlook.overhead_seconds + seconds * outlook.p99_ratio * ends if isfinite(ends) else None
+    verdict = Verdict.MEETS_OBJECTIVE
+    if settings.objective_milliseconds is None:
+        verdict = Verdict.NOT_PREDICTED
+    elif spare <= 0 or late > settings.late.request:
+        verdict = Verdict.MISSES_OBJECTIVE
     return Alternative(replicas, cap, rho, p99, verdict)
 
 
-def _verdict(
-    traffic: predict.TrafficShape,
-    rho: float,
-    tail: float,
-    outlook: DemandOutlook,
-    settings: LawSettings,
-) -> Verdict:
-    """Return the verdict as the law judges it: over unequally busy pods."""
-    if settings.objective_milliseconds is None:
-        return Verdict.NOT_PREDICTED
-    spare = settings.objective_milliseconds / 1000 - outlook.overhead_seconds
-    if spare <= 0 or predict.late_share(traffic, spare / tail).at(rho) > settings.late.request:
-        return Verdict.MISSES_OBJECTIVE
-    return Verdict.MEETS_OBJECTIVE
+def _latency(
+    replicas: int, cap: int, rho: float, outlook: DemandOutlook, limit: float
+) -> tuple[float, float]:
+    """Return the 99th percentile in t(cap) and the share of requests later than `limit`, as the law predicts them."""
+    intercept = min(max(outlook.curve.a / outlook.curve.seconds(cap), 0.0), 1.0)
+    dispersion = outlook.dispersion or 0.0
+    by_connection = outlook.spread is RequestSpread.BY_CONNECTION
+    unevenness = outlook.unevenness * replicas if by_connection else 0.0
+    ends = predict.p99(intercept, dispersion / cap, rho)
+    late = predict.late_share(TrafficShape(intercept, dispersion / cap, unevenness), limit).at(rho)
+    if by_connection:
+        return ends, late
+    rows = float(replicas * cap)
+    queue = PooledQueue(outlook.spread, rows, intercept, outlook.pool_dispersion, limit)
+    return min(ends, queue.p99(rho)), min(late, queue.at(rho))

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from penstock_api.pod_contract import CurveSums
-from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
+from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod, RequestSpread
 from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.spec.law_settings import LawSettings
@@ -167,6 +167,7 @@ class World:
     warms_up: bool = False
     """Whether a pod measures batches of 1, 2, 4 ... size.max before it is Ready."""
     offered: OfferedDemand | None = None
+    spread: RequestSpread = RequestSpread.BY_CONNECTION
     """Demand that the pool's gateway counted."""
 
     def __post_init__(self) -> None:
@@ -273,6 +274,7 @@ class World:
             replicas=self.replicas,
             cap=self.cap,
             offered=self.offered,
+            spread=self.spread,
         )
 
     def _carry_out(self, decision: Decision) -> None:

@@ -178,6 +178,15 @@ def ramp(forecaster: Forecaster) -> tuple[float, float]:
     return slope, max(1 - RAMP_DOUBT * forecaster.noise / (square * slope**2), 0.0)
 
 
+def pool_dispersion(forecaster: Forecaster) -> float:
+    """Return the variance of all arrivals between two scrapes over their mean, in rows, at least 1."""
+    known = forecaster.newer
+    if forecaster.noise is None or len(known) < 2 or forecaster.level <= 0:
+        return 1.0
+    seconds = (known[-1][0] - known[0][0]) / (len(known) - 1)
+    return max(forecaster.noise * seconds / forecaster.level, 1.0)
+
+
 def _judged(before: Forecaster, now: float) -> Forecaster:
     due = [forecast for forecast in before.pending if forecast.due <= now]
     if not due:
