@@ -23,6 +23,8 @@ from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings,
 ROUNDS = 3
 FIRST_TRIALS = 8
 """Trials at random, before the sampler uses what it has learnt."""
+DEFAULT_BATCH_SIZE, DEFAULT_QUEUE_DELAY_MILLISECONDS = 64, 5
+"""`batching` of a pool that does not set it, so that a short search is not worse than no search."""
 SPENT, TRIED = "spent_seconds", "tried"
 """Names of attributes of the study and of its trials."""
 MISSED = "missed"
@@ -92,6 +94,8 @@ class Search:
         measure_at_rate: MeasureAtRate | None = None,
     ) -> None:
         """Try settings until the time is spent; `report` gets each trial and the seconds that were spent."""
+        if not self._study.trials:
+            self._study.enqueue_trial(defaults(self._plan.space))
         before, began = self.spent_seconds, clock()
         while self.spent_seconds < self._plan.seconds:
             tried = await self._try(measure, measure_at_rate)
@@ -132,6 +136,15 @@ class Search:
             tried.measurement.goodput if complete else None,
             state=TrialState.COMPLETE if complete else TrialState.PRUNED,
         )
+
+
+def defaults(space: SearchSpace) -> dict[str, int]:
+    """Return the settings of a pool that sets none, as far as the space has them: they are tried first."""
+    chosen = {"batch_size": min(DEFAULT_BATCH_SIZE, space.max_batch_size)}
+    if space.max_queue_delay_milliseconds is not None:
+        window = min(DEFAULT_QUEUE_DELAY_MILLISECONDS, space.max_queue_delay_milliseconds)
+        chosen["queue_delay_milliseconds"] = window
+    return chosen
 
 
 def suggested(trial: Any, space: SearchSpace) -> TunedSettings:

@@ -62,6 +62,12 @@ def test_the_best_is_within_five_percent_of_an_exhaustive_sweep(tmp_path: Path) 
     assert best.measurement.goodput >= 0.95 * sweep()
 
 
+def test_the_defaults_of_a_pool_are_tried_first(tmp_path: Path) -> None:
+    pod = ModelledPod()
+    search(tmp_path, pod, seconds=20)
+    assert pod.measured[0][0] == TunedSettings(64, 5)
+
+
 def test_settings_that_are_clearly_worse_get_less_time(tmp_path: Path) -> None:
     pod = ModelledPod()
     tried = search(tmp_path, pod, seconds=200)
