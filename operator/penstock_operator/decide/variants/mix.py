@@ -139,18 +139,16 @@ def steady_mix(
     """Return a mix near the one `before` if its price is within `TOLERANCE` of the cheapest: one that only adds or removes replicas.
 
     Variants of nearly equal price otherwise take turns whenever the demand changes by a part of a replica.
+    Replicas that cost nothing are not kept, since no price would ever let them leave.
     """
     cheapest = mix_within(most, demand, offers, running)
     if cheapest.per_hour is None or any(offer.capacity is None for offer in offers):
         return cheapest
-    grown = [
-        offer._replace(least=max(offer.least, min(before.get(offer.name, 0), offer.most)))
-        for offer in offers
-    ]
-    shrunk = [
-        offer._replace(most=max(offer.least, min(before.get(offer.name, 0), offer.most)))
-        for offer in offers
-    ]
+    present = {
+        offer.name: max(offer.least, min(before.get(offer.name, 0), offer.most)) for offer in offers
+    }
+    grown = [offer._replace(least=present[offer.name]) if offer.per_hour else offer for offer in offers]  # fmt: skip
+    shrunk = [offer._replace(most=present[offer.name]) for offer in offers]
     for near in (grown, shrunk):
         counts, unmet, per_hour, _ = mix_within(most, demand, near, running)
         is_near = per_hour is not None and per_hour <= (1 + TOLERANCE) * cheapest.per_hour

@@ -249,6 +249,13 @@ def test_a_mix_is_exchanged_if_another_one_is_cheaper_by_more() -> None:
     assert steady_mix(50, 100.0, offers, before, before).counts == {"a": 0, "b": 25}
 
 
+def test_replicas_that_cost_nothing_leave_when_the_demand_falls() -> None:
+    free = offer("free", 10.0, 0.0, most=50)
+    assert steady_mix(50, 20.0, [free], {"free": 9}, {"free": 9}).counts == {"free": 2}
+    offers, before = [free, offer("cloud", 10.0, 1.0, most=50)], {"free": 9, "cloud": 0}
+    assert steady_mix(50, 20.0, offers, before, before).counts == {"free": 2, "cloud": 0}
+
+
 @given(DEMAND, OFFERS, RUNNING)
 def test_a_steady_mix_serves_what_the_cheapest_serves(
     demand: float, offers: list[VariantOffer], before: dict[str, int]
