@@ -1,7 +1,8 @@
 """`exchange`: the counts to request on the way from the replicas that run to a mix. Pure.
 
 New replicas are requested at once. Replicas that the mix does not contain leave only as far as the Ready ones that stay serve
-the demand, the most expensive capacity first; so a replacement is Ready before what it replaces drains.
+the demand, the most expensive capacity first; so a replacement is Ready before what it replaces drains. This includes replicas
+that miss the objective, which serve requests late.
 
 The last of many starts is slow, and what they replace is paid for until then. So while replicas wait to leave, a few more of
 the variants that start are requested, for at most a part of the price of those that wait; the surplus leaves afterwards.
@@ -35,8 +36,9 @@ def exchange(
     for offer in sorted(offers, key=_cost_of_capacity, reverse=True):
         name, capacity = offer.name, offer.capacity or 0.0
         while counts[name] > target[name]:
-            loses = capacity if counts[name] <= ready.get(name, 0) else 0.0
-            if loses and served - loses < demand * (1 - 1e-9):
+            serves = counts[name] <= ready.get(name, 0)
+            loses = capacity if serves else 0.0
+            if serves and served - loses < demand * (1 - 1e-9):
                 break
             counts[name] -= 1
             served -= loses

@@ -186,6 +186,15 @@ def test_a_replica_leaves_when_its_replacement_is_ready() -> None:
     assert exchange(30.0, offers, target, midway, {"old": 1, "new": 3}) == target
 
 
+def test_replicas_that_miss_the_objective_serve_until_their_replacement_is_ready() -> None:
+    offers = [offer("late", 0.0, 1.0), offer("new", 10.0, 2.0)]
+    target = {"late": 0, "new": 3}
+    begun = exchange(30.0, offers, target, {"late": 8, "new": 1}, {"late": 6, "new": 1})
+    assert begun == {"late": 6, "new": 3}
+    assert exchange(30.0, offers, target, begun, {"late": 6, "new": 2}) == begun
+    assert exchange(30.0, offers, target, begun, {"late": 6, "new": 3}) == target
+
+
 def test_replicas_beyond_a_lower_demand_leave_at_once() -> None:
     offers = [offer("a", 10.0, 2.0), offer("b", 10.0, 1.0)]
     target = cheapest_mix(20.0, offers, {"a": 2, "b": 2}).counts
