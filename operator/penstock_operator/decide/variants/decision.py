@@ -6,8 +6,8 @@ demand and headroom of all variants together (`demand.py`)
 
 A need rises at once, and falls to the largest value of the whole hold, as the count of a pool does. After a start of the
 operator the needs before are unknown, so that for one hold no replica leaves. A variant that gets no more pods for now counts
-with those that it has, so that the others serve the rest. One more of its replicas stays requested, which shows when it
-recovers.
+with those that it has, so that the others serve the rest. If the mix would have more of them, one more stays requested, which
+shows when the variant recovers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -123,13 +123,16 @@ def decide_mix(
     terms = PoolTerms(settings, startup, routed, not state.is_short)
     state, needs = _held_needs(state, variants, terms, hold, now)
     demand = min(needs.values(), default=0.0)
-    offered = tuple(_limited(each, offer) for each, offer in zip(variants, offers(state, variants, needs), strict=True))  # fmt: skip
+    all_offers = offers(state, variants, needs)
+    offered = tuple(_limited(each, offer) for each, offer in zip(variants, all_offers, strict=True))
     mix = steady_mix(settings.max_replicas, demand, offered, running, state.target)
     wanted = mix.counts
-    if not any(each.capacity for each in offered):  # no mix serves the demand, so none is smaller
+    serves = any(each.capacity and each.most for each in offered)
+    if not serves:  # no mix serves the demand, so none is smaller
         wanted = {name: max(count, running[name]) for name, count in wanted.items()}
     target = bounded(offered, wanted, settings)
     mix = mix._replace(unmet=max(mix.unmet, unmet_demand(demand, offered, target)))
+    recovering = _recovering(state, variants, all_offers, settings, demand)
     state = state._replace(target=target, is_short=mix.unmet > 0)
     state, routed_to = _routed(state, variants, now)
     ready = {
@@ -138,8 +141,8 @@ def decide_mix(
     }
     counts = exchange(demand - mix.unmet, offered, target, running, ready)
     for each in variants:
-        if each.stuck is not None:
-            counts[each.name] = max(counts[each.name], min(each.running, each.stuck + 1))
+        kept = min(each.running, recovering.get(each.name, 0))
+        counts[each.name] = max(counts[each.name], kept)
         if now - (state.begun or 0.0) <= hold:
             before = min(state.first.get(each.name, 0), each.running, each.most)
             counts[each.name] = max(counts[each.name], before)
@@ -207,6 +210,23 @@ def _limited(variant: VariantInput, offer: VariantOffer) -> VariantOffer:
     """Return the offer of a variant that may get no more pods for now."""
     most = offer.most if variant.stuck is None else min(variant.stuck, offer.most)
     return offer._replace(most=max(most, offer.least))
+
+
+def _recovering(
+    state: MixState,
+    variants: Sequence[VariantInput],
+    offered: Sequence[VariantOffer],
+    settings: LawSettings,
+    demand: float,
+) -> dict[str, int]:
+    """Return one replica more than its pods for each variant that gets no more of them, if the mix would have more."""
+    stuck = {each.name: each.stuck for each in variants if each.stuck is not None}
+    if not stuck:
+        return {}
+    running = {each.name: each.running for each in variants}
+    mix = steady_mix(settings.max_replicas, demand, offered, running, state.target)
+    wanted = bounded(offered, mix.counts, settings)
+    return {name: pods + 1 for name, pods in stuck.items() if wanted[name] > pods}
 
 
 def _routed(

@@ -88,3 +88,29 @@ def test_a_demand_beyond_every_mix_is_remembered() -> None:
     state, decision = decided(fast(1e6), slow())
     assert state.is_short
     assert decision.mix.unmet > 0
+
+
+def test_a_variant_that_gets_no_more_pods_shrinks_with_the_demand() -> None:
+    waiting = fast(40.0, running=3)._replace(ready=2, stuck=2)
+    _, decision = decided(waiting)
+    assert decision.counts == decision.target == {"fast": 1}
+    busy = fast(1000.0, running=9)._replace(ready=2, stuck=2)
+    _, decision = decided(busy)
+    assert (decision.target, decision.counts) == ({"fast": 2}, {"fast": 3})
+
+
+def test_a_stuck_variant_that_the_mix_would_use_keeps_one_more_replica() -> None:
+    waiting = slow(running=3, price=0.1)._replace(ready=0, stuck=0)
+    _, decision = decided(fast(150.0), waiting)
+    assert decision.target["slow"] == 0
+    assert decision.counts["slow"] == 1
+    _, decision = decided(fast(150.0), waiting._replace(figures=slow(price=9.0).figures))
+    assert decision.counts["slow"] == 0
+
+
+def test_replicas_that_miss_the_objective_stay_while_the_others_get_no_pods() -> None:
+    load = VariantLoad(NOW, 8.0, 8.0, serving=10.0)
+    late = VariantInput("late", VariantFigures(0.0, load, 0.2, 60.0), 0, 100, 4, 4)
+    stalled = fast(0.0, running=0)._replace(stuck=0)
+    _, decision = decided(late, stalled)
+    assert decision.counts["late"] == 4
