@@ -14,7 +14,7 @@ PYTEST := OMP_NUM_THREADS=1 PATH="$(CACHE)/bin:$$PATH" $(BIN)/pytest
 SHORT := -m "not long"
 # the tests of the cluster keep to one process and mostly wait: one more than there are cores
 WORKERS := $(shell expr $$(nproc) + 1)
-PARALLEL := --numprocesses $(WORKERS) --max-worker-restart 0
+PARALLEL := --numprocesses $(WORKERS) --max-worker-restart 0 --no-loadscope-reorder
 # end-to-end tests mostly wait for pods, which share the cores
 SIDE_BY_SIDE := --numprocesses 3 --max-worker-restart 0
 WITHOUT_CLUSTER := tests/integration/runtime tests/integration/signals tests/integration/batches

@@ -138,19 +138,23 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Check for the cluster before any other fixture, and run tests with an installed operator last.
+    """Check for the cluster before any other fixture, and begin with the tests that take longest.
 
-    An operator acts on every pool of the cluster until the session ends: in a random order it would also act on the
-    pools of tests that take the operator's role themselves.
+    Tests with an installed operator come last: it acts on every pool of the cluster until the session ends, so in a random
+    order it would also act on the pools of tests that take the operator's role themselves. The cluster's tests come first,
+    because one worker runs all of them, and then those that start processes; short ones then fill all workers to the end.
     """
     for item in items:
         if not isinstance(item, pytest.Function) or not uses_shared_cluster(item.nodeid):
             continue
         if CLUSTER_FIXTURES & set(item.fixturenames):
             item.fixturenames.insert(0, "_cluster")
-    items.sort(key=_has_an_operator)
+    items.sort(key=_turn)
 
 
-def _has_an_operator(item: pytest.Item) -> bool:
+def _turn(item: pytest.Item) -> int:
+    """Return the place of a test among the others; equal ones keep their random order."""
     fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
-    return uses_shared_cluster(item.nodeid) and "operator" in fixtures
+    if uses_shared_cluster(item.nodeid):
+        return 3 if "operator" in fixtures else 0
+    return 1 if item.nodeid.startswith("tests/integration/") else 2
