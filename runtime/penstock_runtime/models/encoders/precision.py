@@ -42,7 +42,8 @@ def precision_error(folder: Path, task: Task, dtype: DType, model: Model) -> flo
         return None
     exact = open_encoder(folder, task, DType.FLOAT32, torch.device("cpu"))
     plain = exact.padded()
-    error = max(_error(plain.run(sample), model.run(sample)) for sample in samples(exact.limits))
+    errors = [_error(plain.run(sample), model.run(sample)) for sample in samples(exact.limits)]
+    error = float(np.max(errors))
     if not error <= TOLERANCES[dtype]:
         raise ModelLoadFailed(
             f"outputs in {dtype} differ from float32 by {error:.1e} of the greatest value, tolerated are"

@@ -107,6 +107,21 @@ def test_an_output_that_is_not_finite_fails_the_load(
         precision_of(directories("bert"), model)
 
 
+def test_an_output_that_is_not_finite_in_a_batch_of_texts_of_different_lengths_fails_the_load(
+    directories: Directories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_encoder(directories("bert"), Task.EMBEDDING, DType.BFLOAT16)
+    run = model.run
+
+    def overflow(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        scale = 1.0 if len(inputs["input_ids"]) == 1 else np.nan
+        return {name: np.multiply(values, scale) for name, values in run(inputs).items()}
+
+    monkeypatch.setattr(model, "run", overflow)
+    with pytest.raises(ModelLoadFailed, match="differ from float32 by nan"):
+        precision_of(directories("bert"), model)
+
+
 def test_without_memory_for_float32_there_is_no_comparison(
     directories: Directories, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
