@@ -133,6 +133,8 @@ class Loader:
         measured = rates(models, self._batches, self.clock)
         selected = fastest(measured)
         errors = {name: each.greatest_error for name, each in compiled.items()}
+        if self.source.precision_error is not None:
+            errors[native] = self.source.precision_error
         state = self._state(selected, measured, errors, rejected)
         log.info("%s", sentence(state))
         used = compiled.get(selected)

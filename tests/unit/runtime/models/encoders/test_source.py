@@ -68,6 +68,18 @@ def test_a_requested_16_bit_type_is_compared_with_float32(
     assert 1e-5 < eager.greatest_error <= precision.TOLERANCES[dtype]
 
 
+def test_the_backend_auto_reports_the_error_of_a_requested_type(
+    directories: Directories, tmp_path: Path
+) -> None:
+    for cached in (False, True):
+        model = served(directories("bert"), ModelBackend.AUTO, tmp_path, dtype=DType.BFLOAT16)
+        state = model.info.model_backend
+        assert state is not None
+        assert (state.name, state.cached) == ("Eager", cached)
+        errors = {each.name: each.greatest_error for each in state.candidates}
+        assert 1e-5 < (errors["Eager"] or 0.0) <= precision.TOLERANCES[DType.BFLOAT16]
+
+
 def test_a_type_that_is_not_requested_is_not_compared(
     directories: Directories, tmp_path: Path
 ) -> None:
