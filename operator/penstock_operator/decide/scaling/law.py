@@ -36,10 +36,6 @@ class LawPod(NamedTuple):
     """Revision of its template: pods of one revision perform alike."""
     failing: bool = False
     """Whether it reports a problem, or its container was restarted."""
-    weight: float = 1.0
-    """Capacity at the objective over that of a reference replica, in which the law counts."""
-    reference: bool = True
-    """Whether it is a reference replica: of a pool with variants, one of the variant whose curve the law plans with."""
 
 
 class DemandSource(StrEnum):
@@ -83,15 +79,13 @@ class LawInput(NamedTuple):
 
     @property
     def memory_bound(self) -> int | None:
-        """Return the smallest memory bound of the Ready reference pods; None if none reports one."""
-        bounds = [
-            pod.cap_bound for pod in self.ready if pod.reference and pod.cap_bound is not None
-        ]
+        """Return the smallest memory bound of the Ready pods; None if none reports one."""
+        bounds = [pod.cap_bound for pod in self.ready if pod.cap_bound is not None]
         return min(bounds, default=None)
 
     def all_acknowledged(self) -> bool:
-        """Return whether every Ready reference pod acknowledged the published limits."""
-        return all(pod.acknowledged for pod in self.ready if pod.reference)
+        """Return whether every Ready pod acknowledged the published limits."""
+        return all(pod.acknowledged for pod in self.ready)
 
 
 class CurveInUse(NamedTuple):

@@ -213,7 +213,7 @@ def _count_input(
         utilization_target=UTILIZATION,
         spread=tick.observed.spread,
         startup_seconds=tick.startup_seconds,
-        next_batch=curve.completed(cap) * sum(pod.weight for pod in tick.observed.ready),
+        next_batch=curve.completed(cap) * len(tick.observed.ready),
         spare_seconds=max_wait_seconds(settings, curve.steps),
         uneven=max(state.imbalance, 1.0) if late is None else 1.0,
     )

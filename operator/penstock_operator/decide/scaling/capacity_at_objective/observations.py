@@ -95,20 +95,15 @@ def revision_model(
 
 
 def _revision(pods: tuple[LawPod, ...]) -> str | None:
-    """Return the revision that most Ready reference pods run; of a tie the greater name, for a stable choice."""
-    ready = Counter(
-        pod.revision for pod in pods if pod.reference and pod.ready and not pod.terminating
-    )
+    """Return the revision that most Ready pods run; of a tie the greater name, for a stable choice."""
+    ready = Counter(pod.revision for pod in pods if pod.ready and not pod.terminating)
     return max(ready, key=lambda revision: (ready[revision], revision or ""), default=None)
 
 
 def ready_capacity(tick: Tick, curve: CapacityModel, cap: int) -> float:
     """Return the capacity of the Ready pods, in rows a second, each at its own cap."""
-    caps = (
-        (pod.weight, cap if pod.acknowledged or pod.cap is None else pod.cap)
-        for pod in tick.observed.ready
-    )
-    return sum(weight * (curve.capacity(rows) or 0.0) for weight, rows in caps)
+    caps = (cap if pod.acknowledged or pod.cap is None else pod.cap for pod in tick.observed.ready)
+    return sum(curve.capacity(rows) or 0.0 for rows in caps)
 
 
 def late_share(

@@ -1,6 +1,5 @@
 """Demand and service of a pool, aggregated over the windows of its pods. Pure. None is absent, which is not zero."""
 
-from math import ceil
 from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import DemandSource
@@ -38,7 +37,7 @@ class MeasuredDemand(NamedTuple):
     silent: int
     """Ready pods without one, those aside that became Ready after the samples of the others were taken."""
     unmeasured: int
-    """Ready pods without a full window, by weight: no demand for scaling up, 100 % busy for scaling down."""
+    """Ready pods without a full window: no demand for scaling up, 100 % busy for scaling down."""
     waiting: float | None
     """Requests, summed over the sampled Ready pods."""
     mean_waiting: float | None
@@ -111,7 +110,7 @@ def demand(seen: RecentWindows) -> MeasuredDemand:
             uid not in waiting and (pod.ready_since is None or pod.ready_since <= sampled_at)
             for uid, pod in ready.items()
         ),
-        unmeasured=ceil(sum(pod.weight for uid, pod in ready.items() if uid not in rates) - 1e-9),
+        unmeasured=sum(uid not in rates for uid in ready),
         waiting=sum(waiting.values()) if waiting else None,
         mean_waiting=sum(mean(fresh[uid], "waiting") or 0.0 for uid in waiting)
         if waiting
@@ -130,11 +129,11 @@ def demand_at_gateway(demand: MeasuredDemand, rows: OfferedRows | None) -> Measu
 
 
 def service(seen: RecentWindows, since: float, beyond: float = LATE_SHARE) -> MeasuredService:
-    """Return the service of Ready reference pods since `since` (by the samples' clock), from full windows only.
+    """Return the service of Ready pods since `since` (by the samples' clock), from full windows only.
 
     `beyond` is the share of batches above `batch_tail_seconds`.
     """
-    fresh = (seen.fresh.get(uid, ()) for uid, pod in seen.ready.items() if pod.reference)
+    fresh = (seen.fresh.get(uid, ()) for uid in seen.ready)
     used = [whole for window in fresh if (whole := full_window(window, since))]
     grown = total(growth(window) for window in used)
     sums, durations = curve_sums(grown), buckets(grown)

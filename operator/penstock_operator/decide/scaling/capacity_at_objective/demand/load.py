@@ -53,9 +53,7 @@ def load(seen: RecentWindows, slack_rows: float) -> PoolDemand:
     full, past = list(seen.full.values()), seen.past
     ready = [seen.fresh[uid] for uid in seen.ready if uid in seen.fresh]
     dispersion = _dispersion(ready)
-    ready_whole = [
-        (seen.full[uid], pod.weight) for uid, pod in seen.ready.items() if uid in seen.full
-    ]
+    ready_whole = [seen.full[uid] for uid in seen.ready if uid in seen.full]
     recents = [tail(window, RECENT_SECONDS) for window in full]
     return PoolDemand(
         recent=_total([_clamped(window, slack_rows) for window in recents], past),
@@ -157,11 +155,7 @@ def _dispersion(windows: Sequence[Window]) -> float | None:
     return (squares / (2 * steps)) / (total / number)
 
 
-Weighted = Sequence[tuple[Window, float]]
-"""Windows of pods, with the weights that an even split of the load follows."""
-
-
-def _imbalance(windows: Weighted, dispersion: float | None) -> float | None:
+def _imbalance(windows: Sequence[Window], dispersion: float | None) -> float | None:
     rates = _rates(windows)
     if not rates:
         return None
@@ -169,8 +163,8 @@ def _imbalance(windows: Weighted, dispersion: float | None) -> float | None:
     return max(max(rate for rate, _ in rates) / mean - sqrt(chance), 1.0)
 
 
-def _unevenness(windows: Weighted, dispersion: float | None) -> float | None:
-    rates = _rates([(tail(window, RECENT_SECONDS), weight) for window, weight in windows])
+def _unevenness(windows: Sequence[Window], dispersion: float | None) -> float | None:
+    rates = _rates([tail(window, RECENT_SECONDS) for window in windows])
     if len(rates) < 2:
         return None
     mean, chance = _mean_and_chance(rates, dispersion)
@@ -178,11 +172,11 @@ def _unevenness(windows: Weighted, dispersion: float | None) -> float | None:
     return max(variance / mean**2 - chance, 0.0)
 
 
-def _rates(windows: Weighted) -> list[tuple[float, float]]:
-    """Return (rows a second, seconds) of each window, of the pod's weight in full; nothing if no row was received."""
+def _rates(windows: Sequence[Window]) -> list[tuple[float, float]]:
+    """Return (rows a second, seconds) of each window; nothing if no row was received."""
     rates = [
-        (rate / weight, (window[-1].time - window[0].time) * weight)
-        for window, weight in windows
+        (rate, window[-1].time - window[0].time)
+        for window in windows
         if (rate := per_second(window, "rows_received")) is not None
     ]
     return rates if any(rate for rate, _ in rates) else []
