@@ -192,11 +192,12 @@ def _dispersion(before: PooledState, after: Forecaster) -> float | None:
     newer, earlier = after.newer, before.dispersion
     if after.noise is None or after.level <= 0 or after.time is None or before.measured is None:
         return earlier
-    seconds = (newer[-1][0] - newer[0][0]) / (len(newer) - 1)
-    present = max(after.noise * seconds / after.level, 1.0)
+    present = forecast.pool_dispersion(after)
     if earlier is None:
         return present
     passed, age = newer[-1][0] - newer[-2][0], after.time - (after.begun or after.time)
+    if passed <= 0:
+        return earlier
     share = max(1 - exp(-passed / DISPERSION_SECONDS), passed / max(age, passed))
     return earlier + share * (present - earlier)
 

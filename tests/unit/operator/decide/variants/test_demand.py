@@ -64,6 +64,14 @@ def test_bursts_need_capacity() -> None:
     assert calm.needs["slow"] < 0.9 * bursts.needs["slow"]
 
 
+def test_a_clock_that_steps_back_changes_no_dispersion() -> None:
+    loads = steady(150.0, noise=30.0)
+    state, _ = after(*loads)
+    newest = {"fast": load(5.0 * TICKS, 150.0)}
+    stepped, _ = pooled_demand(state, newest, BOTH, TERMS, BEGUN)
+    assert stepped.dispersion == state.dispersion
+
+
 def test_a_low_demand_needs_no_whole_replica_of_a_fast_variant() -> None:
     _, demand = after(*steady(4.0))
     assert 4.0 <= demand.needs["fast"] < 12.0
