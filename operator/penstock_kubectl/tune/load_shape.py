@@ -39,9 +39,9 @@ class LoadShape:
         try:
             given = json.loads(text)
             rate = given["rate"]
-            rows, prompts, outputs = (
-                tuple(map(int, given.get(name, ())))
-                for name in ("rows", "prompt_tokens", "output_tokens")
+            rows = tuple(map(int, given["rows"]))
+            prompts, outputs = (
+                tuple(map(int, given.get(name, ()))) for name in ("prompt_tokens", "output_tokens")
             )
             source = str(given["source"])
             return cls(rows, None if rate is None else float(rate), source, prompts, outputs)

@@ -245,6 +245,7 @@ def test_the_load_of_text_has_the_lengths_of_the_history() -> None:
     assert (shape.prompt_tokens, shape.output_tokens, shape.rate) == ((211,), (34,), 4.0)
     assert LoadShape.read(shape.text()) == shape
     assert load_shape.of_text_history(211.4, None, 4.0, 3600) is None
+    assert LoadShape.read('{"rate": 1.0, "source": "x", "prompt_tokens": [3]}') is None
     queries = load_shape.text_queries("team-a", "chat", 3600)
     assert 'penstock_tokens_total{namespace="team-a",pool="chat",phase="decode"}[3600s]' in queries["outputs"]  # fmt: skip
 
