@@ -94,7 +94,7 @@ class Search:
         measure_at_rate: MeasureAtRate | None = None,
     ) -> None:
         """Try settings until the time is spent; `report` gets each trial and the seconds that were spent."""
-        if not self._study.trials:
+        if not self.tried():
             self._study.enqueue_trial(defaults(self._plan.space))
         before, began = self.spent_seconds, clock()
         while self.spent_seconds < self._plan.seconds:

@@ -68,6 +68,16 @@ def test_the_defaults_of_a_pool_are_tried_first(tmp_path: Path) -> None:
     assert pod.measured[0][0] == TunedSettings(64, 5)
 
 
+def test_the_defaults_are_tried_first_again_if_the_tuner_was_killed_with_them(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, ModelledPod(dies_after=1), seconds=20)
+    pod = ModelledPod()
+    search(tmp_path, pod, seconds=20)
+    assert pod.measured[0][0] == TunedSettings(64, 5)
+
+
 def test_settings_that_are_clearly_worse_get_less_time(tmp_path: Path) -> None:
     pod = ModelledPod()
     tried = search(tmp_path, pod, seconds=200)
