@@ -243,7 +243,7 @@ bench-backends: setup ## Backends of one-shot models: rates, p99, load times, me
 	@$(BIN)/python -m tests.bench.backends $(OPTIONS)
 
 .PHONY: bench-claims
-bench-claims: setup ## Batching, compilation, tuning and scaling against the project's first claims, in 10 minutes: OPTIONS=--quick
+bench-claims: setup ## Batching, compilation, tuning and scaling against the project's first claims: OPTIONS=--quick
 	@$(BIN)/python -m tests.bench.claims $(OPTIONS)
 
 .PHONY: bench-generation-peers

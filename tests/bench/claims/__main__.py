@@ -52,7 +52,8 @@ def main() -> int:
     for name, why in absent.items():
         console.print(f"[red]{name}: not measured: {why}[/]")
     minutes = (time.monotonic() - began) / 60
-    footer = f"one run of make bench-claims, medians of {args.rounds} rounds; {os.cpu_count()} cores, load {min(load):.0f} to {max(load):.0f}; costs simulated"
+    part = f", only {args.only}" if args.only else ""
+    footer = f"make bench-claims{part}, medians of {args.rounds} rounds of {args.seconds:g} s; {os.cpu_count()} cores, load {min(load):.0f} to {max(load):.0f}; costs simulated"
     files = picture.draw(lines, footer, args.pictures)
     _keep(args, settings, costs, lines, load)
     console.print(f"{minutes:.1f} minutes, {footer}; figures {OUT}, pictures {', '.join(map(str, files))}")  # fmt: skip

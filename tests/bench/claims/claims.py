@@ -137,10 +137,13 @@ def _of_subject(subject: str, by: dict[str, Setting]) -> Iterator[ClaimLine]:
 
 
 def _of_pool(cost: PoolCost) -> Iterator[ClaimLine]:
+    """Yield the cost where the law or the count attains the objective, and the use where the law does: late requests keep devices busy too."""
     attains = cost.law_attainment >= cost.target
     saved = cost.law_hours / cost.fixed_hours if attains else inf
-    yield ClaimLine(COST, f"{cost.trace}: GPU-hours / fixed {cost.fixed_count}", saved, saved, saved)  # fmt: skip
-    yield ClaimLine(USE, f"{cost.trace}: busy share of GPU-hours", cost.law_use, cost.law_use, cost.law_use)  # fmt: skip
+    if attains or cost.fixed_attainment >= cost.target:
+        yield ClaimLine(COST, f"{cost.trace}: GPU-hours / fixed {cost.fixed_count}", saved, saved, saved)  # fmt: skip
+    if attains:
+        yield ClaimLine(USE, f"{cost.trace}: busy share of GPU-hours", cost.law_use, cost.law_use, cost.law_use)  # fmt: skip
 
 
 def _ratio(claim: Claim, line: str, over: Setting, under: Setting) -> ClaimLine:

@@ -1,5 +1,6 @@
 """The bench of claims shows each claim with what was reached of it, missed ones too."""
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -82,10 +83,16 @@ def test_cost_is_the_ratio_to_the_fixed_count(hours: float, met: bool) -> None:
 
 
 def test_a_law_that_misses_the_objective_saves_nothing() -> None:
-    """Cheaper and late is no saving: the line is missed, whatever its GPU-hours."""
-    (saving,) = [each for each in judged([], [cost(1.0, 0.98)]) if each.claim is COST]
+    """Cheaper and late is no saving: the line is missed, whatever its GPU-hours. Nor are its devices put to use."""
+    (saving,) = judged([], [cost(1.0, 0.98)])
+    assert saving.claim is COST
     assert not saving.met
     assert picture.figure(saving) == "late ✗"
+
+
+def test_neither_cost_nor_use_is_judged_where_nothing_attains_the_objective() -> None:
+    late = replace(cost(1.0, 0.5), fixed_attainment=0.49)
+    assert judged([], [late]) == []
 
 
 def test_the_picture_names_each_claim_once_and_marks_what_is_missed(tmp_path: Path) -> None:
