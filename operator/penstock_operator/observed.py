@@ -11,8 +11,7 @@ from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
 from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
-from penstock_operator.variant_figures import NO_FIGURES, VariantFigures
-from penstock_operator.variant_owner import VariantOwner, variant_owner
+from penstock_operator.variants import NO_FIGURES, VariantFigures, VariantOwner, variant_owner
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 from penstock_operator.telemetry.decision_log import DecisionKey
-from penstock_operator.variant_figures import VariantFigures
+from penstock_operator.variants import VariantFigures
 
 NO_SIGNALS = PoolSignals(SignalSource.NONE, problem="nothing has been read yet")
 FRESH_SECONDS = 4.0

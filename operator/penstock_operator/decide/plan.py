@@ -10,7 +10,7 @@ from penstock_operator.decide.actions import ChildWrite, EventNote, LimitsPush
 from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.spec.objectives import LATE_SHARE
-from penstock_operator.variant_figures import VariantFigures
+from penstock_operator.variants import VariantFigures
 
 
 class PlanFigures(NamedTuple):

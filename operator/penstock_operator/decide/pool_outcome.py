@@ -16,7 +16,7 @@ from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import ChildObject, PodObject, PoolView
 from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
-from penstock_operator.variant_figures import NO_FIGURES, VariantFigures
+from penstock_operator.variants import NO_FIGURES, VariantFigures
 
 BUDGETED_FIELD = "status.desiredReplicas"
 """The field that a budget lowers: the resulting count, which is not in the spec."""

@@ -22,7 +22,7 @@ from penstock_operator.decide.variants.decision import (
 )
 from penstock_operator.decide.variants.measure import variant_figures
 from penstock_operator.observed import PoolSignals
-from penstock_operator.variant_figures import NO_FIGURES, VariantFigures
+from penstock_operator.variants import NO_FIGURES, VariantFigures
 from penstock_simulator.batch_work import Backlog
 from penstock_simulator.outcome import RunSummary, outcome
 from penstock_simulator.pods.routing import Times

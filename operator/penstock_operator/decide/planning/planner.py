@@ -47,7 +47,7 @@ from penstock_operator.decide.status.policies import policy_plans
 from penstock_operator.decide.status.pool import figures, pool_status
 from penstock_operator.decide.variants.measure import variant_figures
 from penstock_operator.observed import Observed, PodSample, PoolView
-from penstock_operator.variant_figures import NO_FIGURES, VariantFigures
+from penstock_operator.variants import NO_FIGURES, VariantFigures
 
 EMPTY_LEDGER = QuotaLedger()
 

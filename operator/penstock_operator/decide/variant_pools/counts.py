@@ -33,7 +33,7 @@ from penstock_operator.decide.variants.decision import (
 )
 from penstock_operator.decide.variants.mix import Mix
 from penstock_operator.observed import PoolView, VariantView
-from penstock_operator.variant_figures import NO_FIGURES
+from penstock_operator.variants import NO_FIGURES
 
 
 class CountsState(NamedTuple):

@@ -29,7 +29,7 @@ from penstock_operator.decide.variants.mix import (
     steady_mix,
     unmet_demand,
 )
-from penstock_operator.variant_figures import BatchShape, VariantFigures
+from penstock_operator.variants import BatchShape, VariantFigures
 
 FIRST_STARTUP_SECONDS = 120.0
 """Start-up that is assumed until one has been measured."""

@@ -41,7 +41,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
 )
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTILIZATION
 from penstock_operator.decide.spec.law_settings import LawSettings
-from penstock_operator.variant_figures import BatchShape, VariantLoad
+from penstock_operator.variants import BatchShape, VariantLoad
 
 TICK_SECONDS = 5.0
 INITIAL_POOLED_PRICE = 20.0

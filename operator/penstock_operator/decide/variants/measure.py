@@ -14,7 +14,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTIL
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
-from penstock_operator.variant_figures import BatchShape, VariantFigures, VariantLoad
+from penstock_operator.variants import BatchShape, VariantFigures, VariantLoad
 
 GUARDS = (ReplicasReason.QUEUE_DEPTH, ReplicasReason.HIGH_PERCENT)
 """Terms of a law by targets that users set."""

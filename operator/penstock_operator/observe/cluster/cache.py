@@ -16,7 +16,7 @@ from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.convert import NamespaceRecord, PodRecord, ReplicaSetRecord
 from penstock_operator.observed import ChildObject, PolicyObject, PoolObject
-from penstock_operator.variant_owner import variant_owner
+from penstock_operator.variants import variant_owner
 
 Json = Mapping[str, Any]
 Name = tuple[str, str, str]

@@ -23,7 +23,7 @@ from penstock_operator.observed import (
     VariantView,
 )
 from penstock_operator.reconcile_state import ChildKey
-from penstock_operator.variant_figures import VariantFigures
+from penstock_operator.variants import VariantFigures
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from penstock_operator.observed import (
     Rejection,
     VariantView,
 )
-from penstock_operator.variant_figures import VariantFigures
-from penstock_operator.variant_owner import VariantOwner
+from penstock_operator.variants import VariantFigures, VariantOwner
 from tests.unit.operator.decide.world import CONFIG, NO_SIGNALS, NOW, child, pool
 
 FAST: Mapping[str, Any] = {"name": "fast", "accelerator": {"count": 1}}

@@ -9,7 +9,7 @@ from penstock_api.conditions import condition
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.variants.decision import ROUTED_SECONDS
-from penstock_operator.variant_figures import VariantFigures, VariantLoad
+from penstock_operator.variants import VariantFigures, VariantLoad
 from tests.unit.operator.decide.variant_pools.parent_world import (
     FAST,
     SLOW,

@@ -9,7 +9,7 @@ from penstock_operator.decide.variants.decision import (
     VariantInput,
     decide_mix,
 )
-from penstock_operator.variant_figures import BatchShape, VariantFigures, VariantLoad
+from penstock_operator.variants import BatchShape, VariantFigures, VariantLoad
 from tests.unit.operator.decide.scaling.properties.values import law_settings
 
 SETTINGS = law_settings(size_max=32, min_replicas=1, max_replicas=200)

@@ -16,7 +16,7 @@ from penstock_operator.decide.variants.demand import (
     PoolTerms,
     pooled_demand,
 )
-from penstock_operator.variant_figures import BatchShape, VariantLoad
+from penstock_operator.variants import BatchShape, VariantLoad
 from tests.unit.operator.decide.scaling.properties.values import law_settings
 
 SETTINGS = law_settings(size_max=32)

@@ -8,7 +8,7 @@ import pytest
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTILIZATION
 from penstock_operator.decide.scaling.law import LawInput
 from penstock_operator.decide.variants.measure import variant_figures
-from penstock_operator.variant_figures import VariantFigures
+from penstock_operator.variants import VariantFigures
 from penstock_simulator.arrivals import steps
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import EPOCH, Routing

@@ -8,7 +8,7 @@ from penstock_operator.observe.cluster.views import (
     owned_pods,
     variant_views,
 )
-from penstock_operator.variant_figures import VariantFigures
+from penstock_operator.variants import VariantFigures
 from tests.unit.operator.observe.cluster import raw_objects
 
 NO_POOLS: frozenset[str] = frozenset()
