@@ -83,7 +83,7 @@ def test_cost_is_the_ratio_to_the_fixed_count(hours: float, met: bool) -> None:
 
 
 def test_a_law_that_misses_the_objective_saves_nothing() -> None:
-    """Cheaper and late is no saving: the line is missed, whatever its GPU-hours. Nor are its devices put to use."""
+    """Cheaper and late is no saving: the line is missed, whatever its GPU-hours, and its use is not judged."""
     (saving,) = judged([], [cost(1.0, 0.98)])
     assert saving.claim is COST
     assert not saving.met
