@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock_api.pod_contract import CurveSums, LimitsUpdate
 from penstock_api.types.live import ScalingMode
-from penstock_api.types.routing import RoutingMode
+from penstock_api.types.service import RoutingMode
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.pool_context import PoolContext
 from penstock_operator.decide.limits import desired_limits

@@ -21,9 +21,8 @@ from penstock_api.types.model import ModelSpec
 from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pod_template.volumes import LocalObjectReference
-from penstock_api.types.routing import RoutingSpec
 from penstock_api.types.runtime import GenerationSpec, RuntimeSpec
-from penstock_api.types.service import ServiceSpec
+from penstock_api.types.service import RoutingSpec, ServiceSpec
 from penstock_api.types.status import PoolStatus
 from penstock_api.types.variants import MAX_CHILD_NAME, MAX_VARIANTS, VariantSpec
 

@@ -1,4 +1,4 @@
-"""`ServiceSpec`: the Service of a pool, which clients use."""
+"""The Service of a pool, which clients use, and `RoutingSpec`: how their requests reach the pods."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -73,3 +73,17 @@ class ServiceSpec(ApiModel):
     """For types LoadBalancer and NodePort: Local keeps the client's address and uses pods of the receiving node only; defaults to Cluster."""
     node_port: Annotated[int, Field(ge=1, le=65_535)] | None = None
     """For types LoadBalancer and NodePort: port of the nodes; defaults to a free one."""
+
+
+class RoutingMode(StrEnum):
+    """Component that distributes the requests."""
+
+    SERVICE = "Service"
+    GATEWAY = "Gateway"
+
+
+class RoutingSpec(ApiModel):
+    """Distribution of requests over the pods."""
+
+    mode: RoutingMode | None = None
+    """Service spreads connections over the ready pods. Gateway spreads requests and retries those whose pod dies, through Envoy pods of the pool's namespace. Defaults to Service."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock_operator import reporter
 from penstock_operator.act.executor import PoolActs
 from penstock_operator.observe.observer import Observer
-from penstock_operator.workqueue import WorkQueue
+from penstock_operator.reconciler import reporter
+from penstock_operator.reconciler.workqueue import WorkQueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock_operator import reporter
 from penstock_operator.act.signing_key import SigningKeys
 from penstock_operator.errors import NotLeading
+from penstock_operator.reconciler import reporter
 from penstock_operator.reconciler.leader_state import LeaderState
 from penstock_operator.reconciler.passes import PassRunner
+from penstock_operator.reconciler.workqueue import ACTIVE_SECONDS, WorkQueue
 from penstock_operator.telemetry import metrics
-from penstock_operator.workqueue import ACTIVE_SECONDS, WorkQueue
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from penstock_api import names
-from penstock_operator import reporter
 from penstock_operator.act.executor import ActResults, PoolActs
 from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.decide.config import DecideConfig
@@ -26,10 +25,11 @@ from penstock_operator.observe.cluster.views import all_pools, is_terminating
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observed import Observed, PoolObject, PoolView
 from penstock_operator.reconcile_state import back_off
+from penstock_operator.reconciler import reporter
 from penstock_operator.reconciler.cleanup import PoolCleanup
 from penstock_operator.reconciler.leader_state import LeaderState
+from penstock_operator.reconciler.workqueue import WorkQueue
 from penstock_operator.telemetry import metrics, policy_metrics
-from penstock_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from penstock_operator.observe.signals.samples import DURATIONS, SAMPLE_METRICS
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import SignalSource
-from penstock_operator.workqueue import MAX_BATCH
+from penstock_operator.reconciler.workqueue import MAX_BATCH
 from penstock_runtime.request import RequestOutcome
 from penstock_runtime.serving.counters import SECONDS
 from tests.bench.decide.fleet import PODS

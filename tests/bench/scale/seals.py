@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock_api import names
-from penstock_operator.decide.children import desired_manifests
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.writes import with_hash
+from penstock_operator.decide.planning.children import desired_manifests
 from penstock_operator.decide.planning.planner import decide_pool
 from penstock_operator.decide.planning.pool_draft import PassContext, draft
 from penstock_operator.kube import kinds

@@ -13,11 +13,11 @@ from penstock_api import names
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_operator.decide import limits
 from penstock_operator.decide.actions import ChildWrite
-from penstock_operator.decide.children import all_writes, child_names, stored_defaults
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.cost.pool_cost import PoolPrice, pool_price
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned, pin
+from penstock_operator.decide.planning.children import all_writes, child_names, stored_defaults
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import Opening

@@ -13,7 +13,6 @@ from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.budgets.requests import quota
 from penstock_operator.decide.budgets.update import affected, next_ledger
-from penstock_operator.decide.children import name_conflicts
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.gateway import gateway_plan
 from penstock_operator.decide.limits import acknowledged, desired_limits, publish, pushes
@@ -22,6 +21,7 @@ from penstock_operator.decide.manifests.replica_conflict import contest
 from penstock_operator.decide.manifests.rollout import rollout
 from penstock_operator.decide.plan import Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.planning import memoized
+from penstock_operator.decide.planning.children import name_conflicts
 from penstock_operator.decide.planning.parent import plan_parent
 from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.planning.pool_draft import PassContext, PoolDraft, draft

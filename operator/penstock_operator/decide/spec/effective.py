@@ -15,8 +15,7 @@ from penstock_api.types.live import (
     ScalingMode,
 )
 from penstock_api.types.pool import PoolSpec
-from penstock_api.types.routing import RoutingMode
-from penstock_api.types.service import ServiceSpec
+from penstock_api.types.service import RoutingMode, ServiceSpec
 from penstock_api.types.status import BoundedField, EffectiveField, PolicyReference
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.bounds import lowered, tightest

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock_api.types.live import BatchingMode, ScalingMode
 from penstock_api.types.pool import PoolSpec
-from penstock_api.types.routing import RoutingMode
-from penstock_api.types.service import ServiceSpec, ServiceType
+from penstock_api.types.service import RoutingMode, ServiceSpec, ServiceType
 from penstock_api.types.status import BoundedField, EffectiveField
 from penstock_operator.decide.spec.live_fields import (
     MIN_REPLICAS,

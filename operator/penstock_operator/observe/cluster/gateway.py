@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock_api import names
-from penstock_api.types.routing import RoutingMode
+from penstock_api.types.service import RoutingMode
 from penstock_operator.decide.route import live_route
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.cache import ObjectStore

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from penstock_api.log_format import JsonFormatter
-from penstock_operator import reporter
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.reconcile_state import PoolState
+from penstock_operator.reconciler import reporter
 from penstock_operator.telemetry import logs
 from tests.unit.operator.decide.scaling.test_checkpoint import ticks, working
 from tests.unit.operator.decide.world import World, settled

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api.types.status import CostStatus
 from penstock_operator.telemetry.pool_metrics import PoolRow, PoolTable
-from tests.unit.operator.test_reporter import FIGURES
+from tests.unit.operator.reconciler.test_reporter import FIGURES
 
 Values = dict[tuple[str, str, str], float]
 

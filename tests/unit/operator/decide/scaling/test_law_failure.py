@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from penstock_api.types.live import ScalingAlgorithm
-from penstock_operator import reporter
 from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
@@ -18,6 +17,7 @@ from penstock_operator.decide.scaling.guard import RETRIES
 from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from penstock_operator.reconcile_state import PoolState
+from penstock_operator.reconciler import reporter
 from penstock_operator.telemetry import metrics
 from tests.bench.decide.fleet import SPEC, Fleet, signals
 from tests.unit.operator.decide.scaling.test_checkpoint import law_state, ticks, working

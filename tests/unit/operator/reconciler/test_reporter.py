@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock_operator import reporter
 from penstock_operator.decide.plan import PlanFigures, PoolPlan
 from penstock_operator.reconcile_state import PoolState
+from penstock_operator.reconciler import reporter
 from penstock_operator.telemetry import metrics
 from tests.unit.operator.decide.world import World, pod, settled
 

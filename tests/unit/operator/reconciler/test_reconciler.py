@@ -11,13 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from penstock_operator import reporter, workqueue
 from penstock_operator.decide.plan import Plan
 from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import PoolObject, PoolView
 from penstock_operator.reconcile_state import ReconcileState
-from penstock_operator.reconciler import passes
+from penstock_operator.reconciler import passes, reporter, workqueue
 from penstock_operator.reconciler.leader_state import KEYS_SECONDS, LeaderState
 from penstock_operator.reconciler.loop import Phase, Reconciler
 from penstock_operator.reconciler.passes import PassRunner

@@ -4,7 +4,7 @@ import asyncio
 import math
 from functools import partial
 
-from penstock_operator.workqueue import (
+from penstock_operator.reconciler.workqueue import (
     DEBOUNCE_SECONDS,
     MAX_BATCH,
     MIN_BATCH,
