@@ -15,8 +15,14 @@ import yaml
 from tests.audit import reach
 from tests.audit.schemas import write_schemas
 from tests.support.cluster.commands import output
+from tests.support.cluster.packages.tools import (
+    CYCLONUS,
+    KUBE_SCORE,
+    KUBERNETES,
+    GoTool,
+    build_tool,
+)
 from tests.support.cluster.places import CHECKOUT, Places
-from tests.support.cluster.tools import CYCLONUS, KUBE_SCORE, KUBERNETES, GoTool, build_tool
 from tests.support.kube.monitoring import monitoring_crds
 from tests.support.kube.target import Target
 

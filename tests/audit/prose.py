@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.cluster.packages.tools import GO_FLAGS, GoTool, build_tool
 from tests.support.cluster.places import Places
-from tests.support.cluster.tools import GO_FLAGS, GoTool, build_tool
 
 ROOT = Path(__file__).parents[2]
 WORDS = Path(__file__).with_name("vocabulary.toml")

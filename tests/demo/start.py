@@ -9,9 +9,10 @@ import sys
 from typing import NoReturn
 
 from tests.demo.steps import about, announce
-from tests.support.cluster import foreign, kind, life, preparation, progress, virtualenv
+from tests.support.cluster import foreign, kind, life, preparation, progress
 from tests.support.cluster.__main__ import EXPECTED_ERRORS
 from tests.support.cluster.images import make
+from tests.support.cluster.packages import virtualenv
 from tests.support.cluster.places import CHECKOUT, Places
 from tests.support.cluster.progress import say
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.e2e.conftest import MakePool
 from tests.support.kube.api import Api, Object
-from tests.support.kube.devices import GPU, occupied_devices
 from tests.support.kube.install import Images
+from tests.support.kube.nodes.devices import GPU, occupied_devices
 from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pools import PoolHandle, condition_of, emulated, until
 

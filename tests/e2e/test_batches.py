@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import Figure
 from tests.support.batches.served import ENDED, jsonl, request_line
-from tests.support.cluster import kernel
+from tests.support.cluster.host import kernel
 from tests.support.kube.api import Api, Object
 from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pools import PoolHandle, until

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.support.kube import packets, prometheus
 from tests.support.kube.api import Api
-from tests.support.kube.nan_prometheus import nan_prometheus, queried_for_namespace
+from tests.support.kube.faults import packets, prometheus
+from tests.support.kube.faults.nan_prometheus import nan_prometheus, queried_for_namespace
 from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.load.load import Load
 

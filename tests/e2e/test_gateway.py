@@ -6,9 +6,9 @@ import pytest
 
 from penstock_api import names
 from tests.e2e.conftest import Figure, MakePool
-from tests.support.cluster import kernel
-from tests.support.kube import prometheus
+from tests.support.cluster.host import kernel
 from tests.support.kube.api import Api, Object
+from tests.support.kube.faults import prometheus
 from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pools import PoolHandle, until
 from tests.support.load.load import Load

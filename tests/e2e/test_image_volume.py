@@ -8,7 +8,8 @@ import pytest
 
 from tests.e2e.conftest import MakePool
 from tests.e2e.test_models import ROWS, Halve, exported, infer
-from tests.support.cluster import archive, sandbox
+from tests.support.cluster.host import sandbox
+from tests.support.cluster.packages import archive
 from tests.support.cluster.places import Places
 from tests.support.kube.pools import PoolHandle
 

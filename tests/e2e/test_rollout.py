@@ -6,8 +6,8 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube.api import Api
-from tests.support.kube.devices import GPU, occupied_devices
 from tests.support.kube.install import Images
+from tests.support.kube.nodes.devices import GPU, occupied_devices
 from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.load.load import Load
 

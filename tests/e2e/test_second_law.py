@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.support.kube import prometheus
 from tests.support.kube.api import Api
-from tests.support.kube.nan_prometheus import nan_prometheus, queried_for_namespace
-from tests.support.kube.packets import not_ready
+from tests.support.kube.faults import prometheus
+from tests.support.kube.faults.nan_prometheus import nan_prometheus, queried_for_namespace
+from tests.support.kube.faults.packets import not_ready
 from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.load.load import Load
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube.api import Api
+from tests.support.kube.faults.packets import dropped
+from tests.support.kube.faults.prometheus import stopped
 from tests.support.kube.operator import InstalledOperator
-from tests.support.kube.packets import dropped
 from tests.support.kube.pools import PoolHandle
-from tests.support.kube.prometheus import stopped
 from tests.support.load.load import Load
 
 SCALING = {

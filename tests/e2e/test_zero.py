@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.support.cluster import kernel
+from tests.support.cluster.host import kernel
 from tests.support.kube.api import Api, Object
 from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pools import PoolHandle, is_ready, until

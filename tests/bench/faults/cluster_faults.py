@@ -8,8 +8,8 @@ from penstock_api import names
 from penstock_operator.kube.kinds import WATCHED
 from tests.bench.faults.stage import FaultStage
 from tests.support.cluster import faults
-from tests.support.kube import prometheus
-from tests.support.kube.fault_proxy import ProxyFault
+from tests.support.kube.faults import prometheus
+from tests.support.kube.faults.fault_proxy import ProxyFault
 from tests.support.kube.pools import until
 
 OLD_SECONDS = 30.0

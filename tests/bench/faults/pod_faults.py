@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.bench.faults.stage import FaultStage
-from tests.support.cluster import kernel
+from tests.support.cluster.host import kernel
 from tests.support.cluster.settings import NODE_NAME
-from tests.support.kube import packets
 from tests.support.kube.api import Object
-from tests.support.kube.host_node import HostNode
-from tests.support.kube.kubelet import pod_path
+from tests.support.kube.faults import packets
+from tests.support.kube.nodes.host_node import HostNode
+from tests.support.kube.nodes.kubelet import pod_path
 from tests.support.kube.pods import restarts
 from tests.support.kube.pools import is_ready, until
 from tests.support.kube.target import ProgramFailedError

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.support.cluster.places import Places
 from tests.support.kube import install, namespaces
 from tests.support.kube.api import Api, Object
-from tests.support.kube.fault_proxy import FaultProxy, fault_proxy
+from tests.support.kube.faults.fault_proxy import FaultProxy, fault_proxy
 from tests.support.kube.install import Images
 from tests.support.kube.loopback import write_kubeconfig
 from tests.support.kube.operator_process import OperatorProcess

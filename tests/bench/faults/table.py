@@ -2,7 +2,7 @@
 
 from tests.bench.faults import cluster_faults, pod_faults
 from tests.bench.faults.fault import Fault, Right
-from tests.support.kube.fault_proxy import ProxyFault
+from tests.support.kube.faults.fault_proxy import ProxyFault
 
 MINUTE = 60.0
 

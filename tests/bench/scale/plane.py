@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.support.cluster import parts, processes, settings, tools
-from tests.support.cluster.api import ClusterApi
+from tests.support.cluster import settings
+from tests.support.cluster.components import parts
+from tests.support.cluster.components.api import ClusterApi
+from tests.support.cluster.components.parts import Part
+from tests.support.cluster.host import processes
+from tests.support.cluster.host.processes import Recorded
 from tests.support.cluster.life import write_files
-from tests.support.cluster.parts import Part
+from tests.support.cluster.packages import tools
 from tests.support.cluster.places import Places
-from tests.support.cluster.processes import Recorded
 from tests.support.cluster.progress import wait_until
 from tests.support.kube.api import Api
 

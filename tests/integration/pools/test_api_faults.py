@@ -10,7 +10,7 @@ from penstock_operator.kube.kinds import WATCHED
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.pools.test_leading import leads
 from tests.support.kube.api import Api
-from tests.support.kube.fault_proxy import FaultProxy, ProxyFault, fault_proxy
+from tests.support.kube.faults.fault_proxy import FaultProxy, ProxyFault, fault_proxy
 from tests.support.kube.loopback import write_kubeconfig
 from tests.support.kube.operator_process import OperatorProcess
 from tests.support.kube.pools import PoolHandle, until

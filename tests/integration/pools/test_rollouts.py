@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.kube.api import Api, Object
-from tests.support.kube.fake_node import BROKEN_IMAGE, FakeNode
+from tests.support.kube.nodes.fake_node import BROKEN_IMAGE, FakeNode
 from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.kube.target import Target
 

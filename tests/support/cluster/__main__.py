@@ -4,14 +4,15 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.support.cluster import caches, faults, foreign, life, packaged, tools
+from tests.support.cluster import faults, foreign, life
 from tests.support.cluster.commands import CommandFailedError
-from tests.support.cluster.debian import MissingRightsError
 from tests.support.cluster.images import make
 from tests.support.cluster.life import NotUpError, OtherClusterError, PartEndedError
+from tests.support.cluster.packages import caches, packaged, tools
+from tests.support.cluster.packages.debian import MissingRightsError
+from tests.support.cluster.packages.virtualenv import WrongPythonError, make_environment
 from tests.support.cluster.places import Places
 from tests.support.cluster.progress import WaitTimedOutError, say
-from tests.support.cluster.virtualenv import WrongPythonError, make_environment
 
 EXPECTED_ERRORS = (
     OtherClusterError,

@@ -4,9 +4,12 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.support.cluster import parts, processes, settings, tools
-from tests.support.cluster.api import ClusterApi
+from tests.support.cluster import settings
 from tests.support.cluster.commands import output, quietly
+from tests.support.cluster.components import parts
+from tests.support.cluster.components.api import ClusterApi
+from tests.support.cluster.host import processes
+from tests.support.cluster.packages import tools
 from tests.support.cluster.places import Places
 from tests.support.cluster.progress import wait_until
 

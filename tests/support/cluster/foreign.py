@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.cluster import tools
 from tests.support.cluster.commands import CommandFailedError, output
+from tests.support.cluster.packages import tools
 from tests.support.cluster.places import Places
 from tests.support.cluster.progress import say
 

@@ -5,21 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.cluster import (
-    certificates,
-    debian,
-    kernel,
-    network,
-    parts,
-    processes,
-    sandbox,
-    tools,
-)
-from tests.support.cluster.api import ClusterApi
-from tests.support.cluster.caches import size
-from tests.support.cluster.clearing import clear
 from tests.support.cluster.commands import output, tail
+from tests.support.cluster.components import certificates, parts
+from tests.support.cluster.components.api import ClusterApi
+from tests.support.cluster.host import kernel, network, processes, sandbox
+from tests.support.cluster.host.clearing import clear
 from tests.support.cluster.locks import locked
+from tests.support.cluster.packages import debian, tools
+from tests.support.cluster.packages.caches import size
 from tests.support.cluster.places import MANIFESTS, Places
 from tests.support.cluster.progress import WaitTimedOutError, say, wait_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 NODE_SOURCE = Path(__file__).resolve().parent / "node"
-MANIFESTS = Path(__file__).resolve().parent / "manifests"
+MANIFESTS = Path(__file__).resolve().parent / "components" / "manifests"
 
 
 @dataclass(frozen=True)

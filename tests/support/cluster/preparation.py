@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import debian, foreign, kind, life, tools, virtualenv
+from tests.support.cluster import foreign, kind, life
 from tests.support.cluster.images import make, wheels
+from tests.support.cluster.packages import debian, tools, virtualenv
 from tests.support.cluster.places import CHECKOUT, Places
 
 PROGRAMS = (tools.CONTAINERD_TOOL, tools.NODE, tools.HELM)

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from tests.support.cluster.locks import locked
+from tests.support.cluster.packages.tools import GITOPS_HEALTH, build_tool
 from tests.support.cluster.places import Places
-from tests.support.cluster.tools import GITOPS_HEALTH, build_tool
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "gitops"
 HEALTH_CHECK = EXAMPLES / "argocd/resource_customizations/penstock.dev/InferencePool/health.lua"

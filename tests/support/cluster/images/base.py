@@ -5,8 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.support.cluster import debian
 from tests.support.cluster.commands import Word, build, output
+from tests.support.cluster.packages import debian
 from tests.support.cluster.places import Places
 
 SUITE = "bookworm"

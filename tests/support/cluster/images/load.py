@@ -5,8 +5,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.support.cluster import archive, sandbox
 from tests.support.cluster.commands import CommandFailedError
+from tests.support.cluster.host import sandbox
+from tests.support.cluster.packages import archive
 from tests.support.cluster.places import Places
 from tests.support.cluster.progress import say
 

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import debian, packaged
 from tests.support.cluster.commands import CommandFailedError
 from tests.support.cluster.envoy.binary import envoy_binary
 from tests.support.cluster.images import base, load
@@ -21,6 +20,7 @@ from tests.support.cluster.images.recipes import (
 )
 from tests.support.cluster.images.wheels import forget_wheels, wheelhouse, wheels_key
 from tests.support.cluster.locks import locked
+from tests.support.cluster.packages import debian, packaged
 from tests.support.cluster.places import CHECKOUT, Places
 from tests.support.cluster.progress import say
 

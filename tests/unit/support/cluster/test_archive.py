@@ -5,8 +5,8 @@ import json
 import tarfile
 from pathlib import Path
 
-from tests.support.cluster import archive
 from tests.support.cluster.images import load
+from tests.support.cluster.packages import archive
 
 NAME = "localhost/thing:1"
 

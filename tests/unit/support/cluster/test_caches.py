@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import caches
+from tests.support.cluster.packages import caches
 from tests.support.cluster.places import Places
 
 

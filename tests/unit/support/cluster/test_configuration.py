@@ -4,8 +4,9 @@ import json
 import tomllib
 from pathlib import Path
 
-from tests.support.cluster import configuration, parts, settings
-from tests.support.cluster.certificates import Identity, extension_lines
+from tests.support.cluster import settings
+from tests.support.cluster.components import configuration, parts
+from tests.support.cluster.components.certificates import Identity, extension_lines
 from tests.support.cluster.places import Places
 
 PLACES = Places(Path("/cache"))

@@ -13,8 +13,8 @@ from tests.support.cluster.images.recipes import (
     project_file,
     requirements,
 )
+from tests.support.cluster.packages.tools import HELM, NODE
 from tests.support.cluster.places import CHECKOUT, Places
-from tests.support.cluster.tools import HELM, NODE
 
 PROJECT = """
 [project]

@@ -54,7 +54,7 @@ def test_an_emptied_layer_that_containerd_lost_is_written_again(
 ) -> None:
     layout = layout_with(tmp_path, kept=LARGE, lost=LARGE, whole=SMALL)
     load.hollow(layout)
-    monkeypatch.setattr("tests.support.cluster.sandbox.ctr", lambda *_: "sha256:kept\n")
+    monkeypatch.setattr("tests.support.cluster.host.sandbox.ctr", lambda *_: "sha256:kept\n")
     load.drop_hollow(Places(tmp_path), layout)
     assert {blob.name for blob in (layout / "blobs" / "sha256").iterdir()} == {"kept", "whole"}
 

@@ -3,7 +3,7 @@
 import subprocess
 
 from tests.support.batches.redis_server import program
-from tests.support.cluster.packaged import libraries_of
+from tests.support.cluster.packages.packaged import libraries_of
 
 DEPENDS = "adduser, libatomic1 (>= 4.8), libc6 (>= 2.34), libsystemd0 | libelogind0, liblua5.1-0:any, lua-cjson"
 

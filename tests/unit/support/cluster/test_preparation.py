@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import preparation, tools, virtualenv
+from tests.support.cluster import preparation
+from tests.support.cluster.packages import tools, virtualenv
 from tests.support.cluster.places import Places
 from tests.support.cluster.preparation import GO_TOOLS, NotEnoughError, check
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import foreign, processes
-from tests.support.cluster.network import without_chains
-from tests.support.cluster.parts import Part
+from tests.support.cluster import foreign
+from tests.support.cluster.components.parts import Part
+from tests.support.cluster.host import processes
+from tests.support.cluster.host.network import without_chains
 from tests.support.cluster.progress import WaitTimedOutError, wait_until
 from tests.support.cluster.prometheus.discovery import targets
 

@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
+from tests.support.cluster.packages.virtualenv import MIN_PYTHON, WrongPythonError, check_python
 from tests.support.cluster.places import CHECKOUT
-from tests.support.cluster.virtualenv import MIN_PYTHON, WrongPythonError, check_python
 
 
 @pytest.mark.parametrize("minor", [11, 12, 13, 14])

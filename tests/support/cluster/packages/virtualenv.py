@@ -5,9 +5,9 @@ import importlib.util
 import shutil
 import sys
 
-from tests.support.cluster import debian
 from tests.support.cluster.commands import Word, build, output
 from tests.support.cluster.images.wheels import SHARED_WHEELS
+from tests.support.cluster.packages import debian
 from tests.support.cluster.places import CHECKOUT, Places
 from tests.support.cluster.progress import say
 

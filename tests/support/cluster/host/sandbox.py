@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from tests.support.cluster import archive, settings
+from tests.support.cluster import settings
 from tests.support.cluster.commands import CommandFailedError, output
-from tests.support.cluster.debian import busybox
+from tests.support.cluster.packages import archive
+from tests.support.cluster.packages.debian import busybox
 from tests.support.cluster.places import Places
 
 APPLETS = ("sh", "cat", "echo", "false", "httpd", "ls", "nc", "nslookup", "sleep", "true", "wget")

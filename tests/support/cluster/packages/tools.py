@@ -95,7 +95,7 @@ CYCLONUS = GoTool(
     ("cyclonus",),
 )
 """The last two are for `make audit` alone, which builds them itself."""
-GITOPS_SOURCE = Path(__file__).resolve().parents[1] / "gitops" / "health"
+GITOPS_SOURCE = Path(__file__).resolve().parents[2] / "gitops" / "health"
 GITOPS_HEALTH = GoTool(
     name="gitops-health",
     argv=("go", "build", *GO_FLAGS, "-s -w", "-o", "{bin}/gitops-health", "."),

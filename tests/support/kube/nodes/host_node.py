@@ -20,7 +20,7 @@ from penstock_api import names
 from tests.support.cluster import settings
 from tests.support.kube import runtime_process
 from tests.support.kube.api import Api, ApiError, Object
-from tests.support.kube.kubelet import now, pod_path, ready_node_status
+from tests.support.kube.nodes.kubelet import now, pod_path, ready_node_status
 from tests.support.kube.pools import is_ready, until
 
 HEARTBEAT_SECONDS = 5.0

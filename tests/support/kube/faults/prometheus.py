@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.cluster import kernel
+from tests.support.cluster.host import kernel
 from tests.support.kube.api import Api, Object
+from tests.support.kube.faults.packets import dropped
 from tests.support.kube.install import PROMETHEUS_DEPLOYMENT
-from tests.support.kube.packets import dropped
 from tests.support.kube.pools import condition_of, until
 
 PODS = "/api/v1/namespaces/monitoring/pods?labelSelector=app.kubernetes.io/name%3Dprometheus"

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster.parts import Part
+from tests.support.cluster.components.parts import Part
 
 STAT_STATE, STAT_STARTED = 0, 19
 """Fields of /proc/<pid>/stat after the program's name (proc(5): fields 3 and 22)."""

@@ -6,9 +6,9 @@ import shlex
 import shutil
 from pathlib import Path
 
-from tests.support.cluster import debian
 from tests.support.cluster.commands import CommandFailedError, build, output
 from tests.support.cluster.locks import locked
+from tests.support.cluster.packages import debian
 from tests.support.cluster.places import Places
 
 PROMETHEUS_PROGRAM = "usr/bin/prometheus"

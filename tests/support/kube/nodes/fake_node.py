@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.kube.api import Api, ApiError, Object
-from tests.support.kube.kubelet import now, pod_path, ready_node_status
+from tests.support.kube.nodes.kubelet import now, pod_path, ready_node_status
 from tests.support.kube.pools import emulated, is_ready
 
 LABEL = "penstock-tests/fake-node"

@@ -4,8 +4,9 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.support.cluster import kernel, network, processes, sandbox, settings
+from tests.support.cluster import settings
 from tests.support.cluster.commands import CommandFailedError
+from tests.support.cluster.host import kernel, network, processes, sandbox
 from tests.support.cluster.places import Places
 from tests.support.cluster.progress import say
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import configuration, settings
-from tests.support.cluster.certificates import Identity
+from tests.support.cluster import settings
+from tests.support.cluster.components import configuration
+from tests.support.cluster.components.certificates import Identity
 from tests.support.cluster.places import Places
 
 IDENTITIES = (
