@@ -16,7 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from penstock_gateway.resources.signals import ANSWERS, DURATION, FIRST_BYTE, OFFERED, PREFIX
+from penstock_gateway.resources.stats import ANSWERS, DURATION, FIRST_BYTE, OFFERED, PREFIX
 
 _ENVOY: Final = "envoy_"
 IN_FLIGHT: Final = "http_downstream_rq_active"

@@ -6,11 +6,11 @@ from penstock_operator.decide.scaling.decision import LAWS
 from penstock_operator.decide.scaling.law import Law
 from penstock_simulator.baselines.dynamo import DynamoLike
 from penstock_simulator.baselines.fixed import fixed
-from penstock_simulator.baselines.horizontal import Horizontal
+from penstock_simulator.baselines.hpa import Horizontal
 from penstock_simulator.baselines.inputs import in_flight, queue_depth, utilization
 from penstock_simulator.baselines.knative import Knative
 from penstock_simulator.baselines.ray_serve import RayServe
-from penstock_simulator.baselines.workload_variant import VariantLike
+from penstock_simulator.baselines.workload_variant_autoscaler import VariantLike
 from penstock_simulator.batch_time import ServiceModel
 
 OWN = tuple(algorithm.value for algorithm in LAWS)

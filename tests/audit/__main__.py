@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tests.audit import charts
-from tests.audit.bill import Bom, bill, closure, requirements
+from tests.audit.sbom import Bom, bill, closure, requirements
 from tests.support.kube.target import Target
 
 ROOT = Path(__file__).parents[2]

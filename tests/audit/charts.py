@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tests.audit import reach
+from tests.audit import network_policies
 from tests.audit.schemas import write_schemas
 from tests.support.cluster.commands import output
 from tests.support.cluster.packages.tools import (
@@ -45,7 +45,7 @@ IGNORED_BY_CHECKOV = "CKV_K8S_11,CKV_K8S_15,CKV_K8S_38,CKV_K8S_43"
 def render(target: Target, folder: Path) -> Path:
     """Write the chart with all options, without the Pod of `helm test`, and the samples; return the file."""
     sets = [word for option in OPTIONS for word in ("--set", option)]
-    sets += [word for setting in reach.settings() for word in ("--set-json", setting)]
+    sets += [word for setting in network_policies.settings() for word in ("--set-json", setting)]
     named = ("-n", "system", "--kube-version", KUBERNETES, "--skip-tests")
     samples = sorted((CHART / "samples").glob("*.yaml"))
     rendered = folder / "chart.yaml"
@@ -93,10 +93,10 @@ def misreached(rendered: Path, folder: Path) -> bool:
     objects: list[dict[str, Any]] = [
         document for document in yaml.safe_load_all(rendered.read_text()) if document
     ]
-    policies, traffic, checks = reach.write(objects, folder)
+    policies, traffic, checks = network_policies.write(objects, folder)
     options = ("analyze", "--mode", "query-traffic", "--policy-path", policies)
     text = output([_built(CYCLONUS), *options, "--traffic-path", traffic])
-    answers = reach.verdicts(text, len(checks))
+    answers = network_policies.verdicts(text, len(checks))
     wrong = [
         check for check, allowed in zip(checks, answers, strict=True) if allowed is not check.wanted
     ]

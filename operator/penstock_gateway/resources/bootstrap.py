@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.hold import hold_cluster, hold_listener
-from penstock_gateway.resources.signals import histogram_buckets
+from penstock_gateway.resources.stats import histogram_buckets
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from penstock_api import names
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.cluster import BUFFER_BYTES
 from penstock_gateway.resources.hold import mark
-from penstock_gateway.resources.signals import at_end, counting, log_options
+from penstock_gateway.resources.stats import at_end, counting, log_options
 from penstock_gateway.resources.tls import serving_tls
 from penstock_gateway.snapshot import Route
 

@@ -15,7 +15,7 @@ from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_runtime.errors import BadInput, Defect, RequestRejected, Unrouted, shown
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.aiohttp_seam import ClientsRunner
-from penstock_runtime.http.backpressure import ClientThrottle
+from penstock_runtime.http.client_throttle import ClientThrottle
 from penstock_runtime.http.connection_age import AgingConnections
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
 from penstock_runtime.http.fast_path.connection import FastConnection

@@ -20,7 +20,7 @@ from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.errors import BadInput, ContextExceeded, DeadlineTooNear
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
 from penstock_runtime.request import Tensor
-from penstock_runtime.serving.admission.wait_estimate import MIN_RETRY_SECONDS
+from penstock_runtime.serving.admission.retry_after import MIN_RETRY_SECONDS
 from penstock_runtime.text.bounds import check_text_bytes, max_text_bytes, text_bytes
 
 ENCODED: Final = frozenset((Task.EMBEDDING, Task.CLASSIFICATION))

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock_api import names
 from penstock_operator.decide.manifests.diff import digest
-from tests.bench.scale.seals import manifests, seal_of
+from tests.bench.scale.manifest_hashes import manifests, seal_of
 
 Stored = Mapping[str, str]
 """Key in etcd -> JSON."""

@@ -13,8 +13,8 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.views import owned_pods
 from tests.bench.scale.audit import writes_since
 from tests.bench.scale.copies import Original, batches, copy
+from tests.bench.scale.manifest_hashes import NotSealedSoError, manifests
 from tests.bench.scale.operator import added_up
-from tests.bench.scale.seals import NotSealedSoError, manifests
 from tests.bench.scale.stages import Patience, Stages
 from tests.unit.operator.decide.world import NOW, World, pool
 

@@ -11,7 +11,7 @@ from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.report.conditions import LAW_FAILED
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING
 from penstock_operator.decide.status.conditions.progress import PROGRESSING, ROLLING_OUT
-from penstock_operator.decide.status.conditions.readiness import READY, SCALED_TO_ZERO
+from penstock_operator.decide.status.conditions.ready import READY, SCALED_TO_ZERO
 
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 _WARNED = (READY, PROGRESSING, "PolicyApplied")

@@ -11,7 +11,7 @@ from penstock_operator.decide.scaling.report.conditions import rfc3339
 from penstock_operator.decide.spec.policy_defaults import Tie, policy_defaults
 from penstock_operator.decide.spec.schedules import faults
 from penstock_operator.decide.spec.selectors import matching
-from penstock_operator.decide.status.conditions.policy import tie_sentence
+from penstock_operator.decide.status.conditions.policy_applied import tie_sentence
 from penstock_operator.observed import Observed, PolicyObject
 
 

@@ -8,7 +8,7 @@ from penstock_operator.decide.route import RouteStep
 from penstock_operator.decide.scaling.report.conditions import scaling_condition
 from penstock_operator.decide.status.conditions.kstatus import RECONCILING, STALLED
 from penstock_operator.decide.status.conditions.progress import PROGRESSING
-from penstock_operator.decide.status.conditions.readiness import READY, SCALED_TO_ZERO, rejection
+from penstock_operator.decide.status.conditions.ready import READY, SCALED_TO_ZERO, rejection
 from penstock_operator.decide.status.conditions.routed import routed
 from penstock_operator.decide.variant_pools.outcome import VariantsOutcome
 

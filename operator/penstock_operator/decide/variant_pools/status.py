@@ -13,7 +13,7 @@ from penstock_operator.decide.manifests.metadata import variants_selector
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.scaling.report.conditions import count_event, rfc3339
 from penstock_operator.decide.status.conditions.kstatus import is_stalled
-from penstock_operator.decide.status.conditions.readiness import READY
+from penstock_operator.decide.status.conditions.ready import READY
 from penstock_operator.decide.status.pool import MAX_ACCELERATORS, MAX_BOUNDED, MAX_POLICIES, url
 from penstock_operator.decide.variant_pools.conditions import replicas_text
 from penstock_operator.decide.variant_pools.outcome import VariantsOutcome

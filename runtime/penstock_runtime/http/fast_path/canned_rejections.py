@@ -1,7 +1,7 @@
 """Pre-rendered 429 responses for a full queue or an unmeetable deadline.
 
 The first of two stages of overload protection (docs/design/runtime.md#overload): a rejection that is rendered ahead costs a
-tenth of serving, and the request's body is not read. The second stage is the throttle of `http/backpressure.py`.
+tenth of serving, and the request's body is not read. The second stage is the throttle of `http/client_throttle.py`.
 """
 
 from typing import Final, Protocol

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from penstock_runtime.engine.queue.disciplines import BATCH_CLASS
 from penstock_runtime.errors import DeadlineTooNear, Defect, QueueFull, RequestRejected
-from penstock_runtime.http.backpressure import TOO_MANY_REQUESTS, ClientThrottle
+from penstock_runtime.http.client_throttle import TOO_MANY_REQUESTS, ClientThrottle
 from penstock_runtime.http.connection_age import AgingConnections
 from penstock_runtime.http.fast_path.arrival_time import ArrivalClock
 from penstock_runtime.http.fast_path.canned_rejections import CannedRejections

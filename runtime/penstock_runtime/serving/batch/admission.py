@@ -12,7 +12,7 @@ from penstock_runtime.request import OUTCOMES, Completed, End, Failed, Request, 
 from penstock_runtime.serving.admission.base import Admission
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.batch.pending_requests import OnEnd, PendingRequest, PendingRequests
-from penstock_runtime.serving.batch.wait import WaitEstimate
+from penstock_runtime.serving.batch.wait_estimate import WaitEstimate
 from penstock_runtime.serving.state import ServingState
 
 

@@ -32,7 +32,7 @@ from penstock_runtime.request import (
 )
 from penstock_runtime.serving.admission.base import Admission
 from penstock_runtime.serving.admission.ticket import Ticket
-from penstock_runtime.serving.admission.wait_estimate import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS
+from penstock_runtime.serving.admission.retry_after import retry_after_seconds
 from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.serving.state import ServingState
@@ -262,8 +262,7 @@ class GenerationAdmission(Admission):
     @override
     def retry_after_seconds(self) -> float:
         """Return the predicted time until the waiting prompts end, at the rate of recent completions."""
-        wait = self.waiting() * self._interval_seconds
-        return min(max(wait, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS)
+        return retry_after_seconds(self.waiting() * self._interval_seconds)
 
     @override
     def _withdraw(self, id: str) -> None:

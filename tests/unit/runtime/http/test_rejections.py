@@ -10,8 +10,8 @@ import pytest
 from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.errors import RequestRejected
-from penstock_runtime.http import backpressure
-from penstock_runtime.http.backpressure import (
+from penstock_runtime.http import client_throttle
+from penstock_runtime.http.client_throttle import (
     TICK_SECONDS,
     UNTHROTTLED_RATE,
     ClientThrottle,
@@ -73,9 +73,9 @@ async def test_both_paths_reject_with_the_same_bytes_whatever_the_body(
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one rejection a second throttles."""
-    monkeypatch.setattr(backpressure, "UNTHROTTLED_RATE", 1.0)
-    monkeypatch.setattr(backpressure, "MIN_PAUSE_SECONDS", 0.3)
-    monkeypatch.setattr(backpressure, "WINDOW_SECONDS", 1e-6)
+    monkeypatch.setattr(client_throttle, "UNTHROTTLED_RATE", 1.0)
+    monkeypatch.setattr(client_throttle, "MIN_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr(client_throttle, "WINDOW_SECONDS", 1e-6)
 
 
 async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
@@ -85,7 +85,7 @@ async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
     for _ in range(3):
         writer.write(sent)
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 429")
-    assert time.monotonic() - began >= backpressure.MAX_PAUSE_SECONDS / 2  # drawn, +- half
+    assert time.monotonic() - began >= client_throttle.MAX_PAUSE_SECONDS / 2  # drawn, +- half
     assert pod.pod.counters.rejected == {reason: 3}
     writer.close()
 
@@ -180,7 +180,7 @@ def throttle_at(refused_a_second: float, drawn: float = 0.5) -> ClientThrottle:
 def test_the_pause_grows_with_the_rejection_rate() -> None:
     assert throttle_at(UNTHROTTLED_RATE / 2).pause_seconds() == 0.0
     some, many = (throttle_at(UNTHROTTLED_RATE * factor).pause_seconds() for factor in (3, 9))
-    assert 0.0 < some < many <= backpressure.MAX_PAUSE_SECONDS
+    assert 0.0 < some < many <= client_throttle.MAX_PAUSE_SECONDS
 
 
 def test_a_rejection_after_a_calm_period_counts_as_the_first() -> None:
@@ -203,8 +203,8 @@ def test_no_pause_exceeds_half_of_the_timeout_and_pauses_differ(patience: float)
     )
     assert longest == pytest.approx(
         min(
-            backpressure.MAX_TIMEOUT_SHARE * patience,
-            (1 + backpressure.JITTER) * backpressure.MAX_PAUSE_SECONDS,
+            client_throttle.MAX_TIMEOUT_SHARE * patience,
+            (1 + client_throttle.JITTER) * client_throttle.MAX_PAUSE_SECONDS,
         )
     )
     assert longest / 3 - 1e-9 <= shortest <= 0.75 * longest

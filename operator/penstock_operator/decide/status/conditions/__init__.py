@@ -3,12 +3,12 @@
 from penstock_api.conditions import Condition
 from penstock_operator.decide.manifests.replica_conflict import contested
 from penstock_operator.decide.pool_outcome import PoolOutcome
-from penstock_operator.decide.status.conditions.applied import limits_applied
-from penstock_operator.decide.status.conditions.budget import budget_limited, devices_used
+from penstock_operator.decide.status.conditions.devices import budget_limited, devices_used
 from penstock_operator.decide.status.conditions.kstatus import kstatus
-from penstock_operator.decide.status.conditions.policy import policy_applied
+from penstock_operator.decide.status.conditions.limits_applied import limits_applied
+from penstock_operator.decide.status.conditions.policy_applied import policy_applied
 from penstock_operator.decide.status.conditions.progress import progressing, up_to_date
-from penstock_operator.decide.status.conditions.readiness import ready
+from penstock_operator.decide.status.conditions.ready import ready
 from penstock_operator.decide.status.conditions.routed import routed
 
 

@@ -12,7 +12,7 @@ from penstock_api.types.live import ScalingMode
 from penstock_operator.decide.manifests.replica_conflict import contested
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING
-from penstock_operator.decide.status.conditions.readiness import SCALED_TO_ZERO
+from penstock_operator.decide.status.conditions.ready import SCALED_TO_ZERO
 from penstock_operator.observed import PodObject
 
 STALLED = "Stalled"

@@ -7,7 +7,7 @@ from penstock_operator.decide.manifests.rollout import RolloutSettings
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.loading import loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
-from penstock_operator.decide.status.conditions.readiness import deployment_condition
+from penstock_operator.decide.status.conditions.ready import deployment_condition
 
 PROGRESSING = "Progressing"
 ROLLING_OUT = "RollingOut"

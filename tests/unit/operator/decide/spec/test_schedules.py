@@ -8,7 +8,7 @@ import pytest
 
 from penstock_operator.decide.spec.effective import effective
 from penstock_operator.decide.spec.schedules import faults, highest, openings
-from penstock_operator.decide.status.conditions.policy import POLICY_APPLIED
+from penstock_operator.decide.status.conditions.policy_applied import POLICY_APPLIED
 from penstock_operator.observed import PolicyObject
 from tests.unit.operator.decide.world import World, message, policy, pool
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.http.backpressure import MAX_TIMEOUT_SHARE, UNTHROTTLED_RATE
+from penstock_runtime.http.client_throttle import MAX_TIMEOUT_SHARE, UNTHROTTLED_RATE
 from penstock_runtime.http.fast_path.arrival_time import STALL_SECONDS, TICK_SECONDS, ArrivalClock
 from penstock_runtime.protocols.common.socket_age import seconds_in_socket
-from penstock_runtime.serving.admission.wait_estimate import patience_to_start
+from penstock_runtime.serving.batch.wait_estimate import patience_to_start
 from tests.unit.runtime.http.fast_path.test_fast_path import connected, one_answer
 from tests.unit.runtime.http.test_rejections import throttle_at
 from tests.unit.runtime.http.wire_cases import body, post

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.audit import reach
-from tests.audit.reach import End, NoVerdict, PolicyCheck, verdicts
+from tests.audit import network_policies
+from tests.audit.network_policies import End, NoVerdict, PolicyCheck, verdicts
 from tests.unit.charts.rendered import render
 
 VERDICTS = "| IS ALLOWED? |  TRUE  |\n...\n| IS ALLOWED? | FALSE  |\n"
 
 
 @pytest.fixture(scope="module")
-def rendered() -> list[reach.Object]:
+def rendered() -> list[network_policies.Object]:
     return render(networkPolicy__enabled="true", poolNetworkPolicy__enabled="true")
 
 
@@ -25,18 +25,18 @@ def test_verdicts_are_read_in_order_and_each_check_needs_one() -> None:
 
 
 def test_the_policies_are_those_of_the_operator_and_of_a_pool(
-    rendered: list[reach.Object], tmp_path: Path
+    rendered: list[network_policies.Object], tmp_path: Path
 ) -> None:
-    folder, traffic, checks = reach.write(rendered, tmp_path)
+    folder, traffic, checks = network_policies.write(rendered, tmp_path)
     written = [yaml.safe_load(file.read_text()) for file in folder.iterdir()]
     assert {policy["metadata"]["namespace"] for policy in written} == {"penstock-system", "team-a"}
     assert len(json.loads(traffic.read_text())) == len(checks)
 
 
 def test_every_end_is_checked_and_most_connections_are_denied(
-    rendered: list[reach.Object],
+    rendered: list[network_policies.Object],
 ) -> None:
-    checks = list(reach.checks(rendered))
+    checks = list(network_policies.checks(rendered))
     allowed = [check for check in checks if check.wanted]
     assert len(allowed) == 4
     assert len(checks) - len(allowed) >= 15

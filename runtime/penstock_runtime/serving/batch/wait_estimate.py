@@ -1,16 +1,35 @@
 """`WaitEstimate`: predicted waits in front of a batch engine."""
 
+import math
 from collections.abc import Callable
+from typing import Final
 
 from penstock_api.pod_contract import Discipline
+from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.errors import DeadlineTooNear
-from penstock_runtime.serving.admission.wait_estimate import (
-    min_wait_seconds,
-    patience_to_start,
-    retry_after_seconds,
-)
+from penstock_runtime.serving.admission.retry_after import retry_after_seconds
 from penstock_runtime.serving.batch.pending_requests import PendingRequests
 from penstock_runtime.serving.limits import LiveLimits
+
+_SHARES: Final = 64
+
+
+def min_wait_seconds(service_time: ServiceTime, rows_ahead: float, cap: int) -> float:
+    """Return the shortest time until `rows_ahead` have left the queue in batches of `cap`.
+
+    A partial batch does not count, because the request may share it. Unknown service times predict no wait.
+    """
+    return math.floor(rows_ahead / cap) * service_time.seconds(cap)
+
+
+def patience_to_start(patience_seconds: float, batch_seconds: float) -> float:
+    """Return how long a request may wait for a batch of `batch_seconds` if its answer is due in `patience_seconds`.
+
+    The batch is rounded up to a share of the patience, so that deadlines of equal patience stay in the order of
+    arrival. It takes at most half of the patience.
+    """
+    share = min(batch_seconds / patience_seconds, 0.5)
+    return patience_seconds * (1.0 - math.ceil(_SHARES * share) / _SHARES)
 
 
 class WaitEstimate:
@@ -29,7 +48,8 @@ class WaitEstimate:
     def retry_after_seconds(self) -> float:
         """Return the predicted time until the waiting requests are served."""
         live = self._live
-        return retry_after_seconds(live.service_time, self._rows_waiting(), live.effective_cap)
+        cap = live.effective_cap
+        return retry_after_seconds(self._rows_waiting() / cap * live.service_time.seconds(cap))
 
     def seconds_to_start(self, patience_seconds: float | None) -> float | None:
         """Return how long a request may wait whose answer is due in `patience_seconds` (None: no deadline).

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.audit.bill import Bom, bill, closure, plain, requirements
+from tests.audit.sbom import Bom, bill, closure, plain, requirements
 
 REQUIRES = {
     "penstock": ['kopf==1; extra == "operator"', 'torch==2; extra == "runtime"', "pydantic==2"],
