@@ -6,7 +6,7 @@ from math import exp
 from typing import Any, Final, NamedTuple
 
 from penstock_api.pod_contract import CurveSums, LimitsUpdate
-from penstock_api.types.live import ScalingMode
+from penstock_api.types.scaling import ScalingMode
 from penstock_api.types.service import RoutingMode
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.pool_context import PoolContext

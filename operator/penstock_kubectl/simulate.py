@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock_api.pod_contract import CurveSums
-from penstock_api.types.live import ScalingMode
 from penstock_api.types.model import Task
+from penstock_api.types.scaling import ScalingMode
 from penstock_kubectl import prometheus, simulate_view
 from penstock_kubectl.cases import (
     CaseLabels,

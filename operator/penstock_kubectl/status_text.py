@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from penstock_api.types.decision import ScalingStatus
-from penstock_api.types.live import ScalingMode
 from penstock_api.types.model import Task
+from penstock_api.types.scaling import ScalingMode
 from penstock_kubectl.pool_context import PoolContext
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.law_settings import LawSettings

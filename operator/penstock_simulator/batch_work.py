@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from penstock_api.types.live import BatchWorkSpec
+from penstock_api.types.batch_work import BatchWorkSpec
 from penstock_operator.decide.scaling.batch_work import batch_step
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput
 from penstock_operator.observed import BatchLoad

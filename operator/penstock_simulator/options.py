@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from penstock_api.types.live import DEFAULT_PERCENT, BatchWorkSpec, Objective, ObjectiveMetric
+from penstock_api.types.batch_work import BatchWorkSpec
+from penstock_api.types.objectives import DEFAULT_PERCENT, Objective, ObjectiveMetric
 from penstock_operator.decide.spec.effective import IDLE_SECONDS, MAX_HOLD_SECONDS
 from penstock_operator.decide.spec.law_settings import AllowedLateShares, LawSettings
 from penstock_operator.decide.spec.objectives import Target

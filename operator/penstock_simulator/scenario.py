@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock_api.types.live import BatchWorkSpec
+from penstock_api.types.batch_work import BatchWorkSpec
 from penstock_operator.decide.spec.effective import IDLE_SECONDS
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import SignalSource

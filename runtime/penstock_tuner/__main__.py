@@ -20,8 +20,8 @@ from typing import Any
 import aiohttp
 
 from penstock_api import names
-from penstock_api.types.live import ObjectiveMetric
 from penstock_api.types.model import Task
+from penstock_api.types.objectives import ObjectiveMetric
 from penstock_tuner.errors import NoObjective, TunerError
 from penstock_tuner.front import as_json, candidate_policy, front, nearest, table
 from penstock_tuner.generated import generation_sender, shapes

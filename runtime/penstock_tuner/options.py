@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from penstock_api.types.live import ObjectiveMetric
+from penstock_api.types.objectives import ObjectiveMetric
 from penstock_tuner.errors import NoObjective
 from penstock_tuner.settings import OUTPUT_TOKENS, PROMPT_TOKENS, LatencyLimit, TuningObjective
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock_api.types.live import ObjectiveMetric
+from penstock_api.types.objectives import ObjectiveMetric
 
 PROMPT_TOKENS, OUTPUT_TOKENS = (128,), (64,)
 """Lengths of prompts and answers that are assumed without a history."""

@@ -3,7 +3,9 @@
 The message of a rule (`messageExpression`) is CEL too, and names field, value and remedy.
 """
 
-from typing import Annotated, Any
+import decimal
+import re
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
@@ -120,3 +122,38 @@ Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Z][A-Za-z
 Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?$")]
 """A non-integer in a status, as a decimal string."""
 Time = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
+
+MAX_REPLICAS = 1000
+Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
+Percent = Annotated[int, Field(ge=1, le=100)]
+Weight = Annotated[int, Field(ge=1, le=10_000)]
+
+_QUANTITY = re.compile(r"^([0-9.]+)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([-+]?[0-9]+))?$")
+_BINARY: Final[dict[str, int]] = {
+    unit + "i": 1024**power for power, unit in enumerate("KMGTPE", start=1)
+}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+def byte_count(quantity: int | str) -> int:
+    """Return a quantity in whole bytes: 1Gi is 2**30, 1G is 10**9, 2e3 is 2000.
+
+    Raises:
+        ValueError: `quantity` is invalid.
+    """
+    return int(amount(quantity))
+
+
+def amount(quantity: int | str) -> decimal.Decimal:
+    """Return a quantity as an exact number: 500m is 0.5, 1Gi is 2**30.
+
+    Raises:
+        ValueError: `quantity` is invalid.
+    """
+    match = _QUANTITY.match(str(quantity))
+    if match is None:
+        raise ValueError(f"invalid quantity '{quantity}': expected a number with a unit such as Gi")
+    number, binary, unit, exponent = match.groups()
+    if binary:
+        return decimal.Decimal(number) * _BINARY[binary]
+    return decimal.Decimal(number).scaleb(_DECIMAL[unit] if unit else int(exponent or 0))

@@ -8,21 +8,24 @@ from pydantic import ConfigDict, Field
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition, ObservedGeneration
 from penstock_api.pod_contract import BatchSize, QueueDepth
+from penstock_api.types.batching import BatchingDefaults
 from penstock_api.types.devices import Resource
 from penstock_api.types.fields import (
     SET_LIST,
     Count,
     Image,
     Name,
+    Replicas,
+    Weight,
     list_map,
     rule,
     rules,
 )
-from penstock_api.types.live import BatchingDefaults, Objectives, Replicas, ScalingDefaults, Weight
+from penstock_api.types.objectives import Objectives
 from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.pricing import Pricing
-from penstock_api.types.schedules import Schedule
+from penstock_api.types.scaling import ScalingDefaults, Schedule
 from penstock_api.types.selectors import LabelSelector
 from penstock_api.types.service import ServiceType
 

@@ -7,21 +7,17 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.pod_contract import MAX_RANKS
+from penstock_api.types.batch_work import BatchWorkSpec
+from penstock_api.types.batching import Batching
 from penstock_api.types.devices import Accelerator, Parallelism
-from penstock_api.types.fields import list_map, rule, rules
-from penstock_api.types.live import (
-    MAX_REPLICAS,
-    Batching,
-    BatchWorkSpec,
-    Objectives,
-    Scaling,
-    Weight,
-)
+from penstock_api.types.fields import MAX_REPLICAS, Weight, list_map, rule, rules
 from penstock_api.types.model import ModelSpec
+from penstock_api.types.objectives import Objectives
 from penstock_api.types.pod_template.container import KeySelector
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pod_template.volumes import LocalObjectReference
 from penstock_api.types.runtime import GenerationSpec, RuntimeSpec
+from penstock_api.types.scaling import Scaling
 from penstock_api.types.service import RoutingSpec, ServiceSpec
 from penstock_api.types.status import PoolStatus
 from penstock_api.types.variants import MAX_CHILD_NAME, MAX_VARIANTS, VariantSpec

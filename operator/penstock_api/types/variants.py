@@ -9,8 +9,16 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.types.devices import Accelerator, Parallelism
-from penstock_api.types.fields import ATOMIC_LIST, Image, LabelMap, Name, list_map, rule, rules
-from penstock_api.types.live import MAX_REPLICAS
+from penstock_api.types.fields import (
+    ATOMIC_LIST,
+    MAX_REPLICAS,
+    Image,
+    LabelMap,
+    Name,
+    list_map,
+    rule,
+    rules,
+)
 from penstock_api.types.pod_template.container import EnvVar, ImagePullPolicy, Resources
 from penstock_api.types.pod_template.template import Toleration
 from penstock_api.types.runtime import GenerationSpec

@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from penstock_api.types.live import ObjectiveMetric
 from penstock_api.types.model import Task
+from penstock_api.types.objectives import ObjectiveMetric
 from penstock_kubectl import history, prometheus
 from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import NotEnoughData, PluginError

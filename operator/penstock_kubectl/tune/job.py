@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock_api import names
 from penstock_api.pod_contract import MAX_LOAD_SECONDS
-from penstock_api.types.live import ObjectiveMetric
+from penstock_api.types.objectives import ObjectiveMetric
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_operator.decide.manifests.metadata import labels as pool_labels

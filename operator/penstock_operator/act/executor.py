@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from penstock_api.types.live import UnsetScalingMode
+from penstock_api.types.scaling import UnsetScalingMode
 from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events
 from penstock_operator.act.pod_limits import PodControl

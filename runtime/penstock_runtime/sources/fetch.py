@@ -8,9 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock_api.pod_contract import LoadStage
-from penstock_api.types.caches import ModelCache
-from penstock_api.types.quantities import byte_count
-from penstock_api.types.sources import HuggingFaceSource, ModelSource
+from penstock_api.types.fields import byte_count
+from penstock_api.types.sources import HuggingFaceSource, ModelCache, ModelSource
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.sources.cache import Cache
 from penstock_runtime.sources.progress import DownloadProgress

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock_api.types.live import BatchWorkSpec
+from penstock_api.types.batch_work import BatchWorkSpec
 from penstock_simulator.arrivals import MEAN_REPLICAS, requests_for, scaled
 from penstock_simulator.law_registry import law_named
 from penstock_simulator.outcome import RunSummary, outcome

@@ -53,7 +53,7 @@ def words() -> set[str]:
 def test_the_modules_that_make_conditions_are_found() -> None:
     modules = {path.name for path, _ in makers()}
     assert {
-        "readiness.py",
+        "ready.py",
         "conditions.py",
         "replica_conflict.py",
         "policies.py",

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from penstock_api.types.live import Objective, ObjectiveMetric
+from penstock_api.types.objectives import Objective, ObjectiveMetric
 
 
 def percent_of(value: object) -> object:

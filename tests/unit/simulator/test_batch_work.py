@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock_api.types.live import BatchWorkSpec
+from penstock_api.types.batch_work import BatchWorkSpec
 from penstock_simulator.baselines.fixed import fixed
 from penstock_simulator.law_registry import law_named
 from penstock_simulator.options import line_batch

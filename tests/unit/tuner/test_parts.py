@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api import names
-from penstock_api.types.live import ObjectiveMetric
+from penstock_api.types.objectives import ObjectiveMetric
 from penstock_api.types.policy import PolicySpec
 from penstock_tuner.errors import NoObjective, NoRequest
 from penstock_tuner.front import as_json, candidate_policy, front, nearest, table

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
 
+from penstock_api.types.fields import amount
 from penstock_api.types.pricing import Pricing, ResourcePrice
-from penstock_api.types.quantities import amount
 from penstock_operator.decide.budgets.devices import devices, runtime_container
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.spec.selectors import matching, priority

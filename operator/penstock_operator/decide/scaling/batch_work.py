@@ -9,7 +9,7 @@ from math import ceil
 from typing import Final
 
 from penstock_api.batch_rate import required_rate
-from penstock_api.types.live import BatchWorkSpec
+from penstock_api.types.batch_work import BatchWorkSpec
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTILIZATION
 from penstock_operator.decide.scaling.law import BatchWorkPlan, Decision
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted

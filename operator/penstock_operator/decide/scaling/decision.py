@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from penstock_api.conditions import Condition
 from penstock_api.pod_contract import LimitsUpdate
+from penstock_api.types.batching import BatchingMode
 from penstock_api.types.decision import LastDecision
-from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
+from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.actions import EventNote
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.scaling import law_memory, modes

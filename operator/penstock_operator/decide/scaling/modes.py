@@ -8,7 +8,8 @@ the range of batch sizes apply at once in every mode; minReplicas and maxReplica
 from penstock_api.conditions import ConditionStatus
 from penstock_api.names import CHILD_SUFFIX
 from penstock_api.pod_contract import LimitsUpdate
-from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
+from penstock_api.types.batching import BatchingMode
+from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.law import Decision

@@ -7,7 +7,7 @@ comes then; the first request that it holds starts one replica, and the law deci
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock_api.types.live import ScalingMode
+from penstock_api.types.scaling import ScalingMode
 from penstock_operator.decide.manifests.service import own_service
 from penstock_operator.decide.route import RouteStep, live_route
 from penstock_operator.decide.scaling.law import Decision, LawInput

@@ -6,15 +6,11 @@ from datetime import UTC, datetime
 
 from penstock_api.hold import HoldLimits
 from penstock_api.pod_contract import Discipline, Preemption
-from penstock_api.types.live import (
-    BatchingMode,
-    BatchWorkSpec,
-    ObjectiveMetric,
-    ScaleToZero,
-    ScalingAlgorithm,
-    ScalingMode,
-)
+from penstock_api.types.batch_work import BatchWorkSpec
+from penstock_api.types.batching import BatchingMode
+from penstock_api.types.objectives import ObjectiveMetric
 from penstock_api.types.pool import PoolSpec
+from penstock_api.types.scaling import ScaleToZero, ScalingAlgorithm, ScalingMode
 from penstock_api.types.service import RoutingMode, ServiceSpec
 from penstock_api.types.status import BoundedField, EffectiveField, PolicyReference
 from penstock_operator.decide.spec import live_fields

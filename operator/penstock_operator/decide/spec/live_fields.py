@@ -7,9 +7,10 @@ Values are integers and strings, so that a map survives JSON.
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_api.types.live import Objective, ScalingAlgorithm
+from penstock_api.types.objectives import Objective
 from penstock_api.types.policy import PolicyDefaults
 from penstock_api.types.pool import PoolSpec
+from penstock_api.types.scaling import ScalingAlgorithm
 from penstock_operator.decide.spec.objectives import Target
 
 Value = int | str

@@ -7,7 +7,7 @@ milliseconds, as stored records and annotations of earlier releases have it; at 
 from dataclasses import dataclass
 from fractions import Fraction
 
-from penstock_api.types.live import DEFAULT_PERCENT, Objective
+from penstock_api.types.objectives import DEFAULT_PERCENT, Objective
 
 LATE_SHARE = 0.01
 """Share of requests that may miss an objective of the built-in 99 percent, for which the laws are tuned."""

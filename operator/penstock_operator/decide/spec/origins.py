@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from penstock_api.types.live import BatchingMode, ScalingMode
+from penstock_api.types.batching import BatchingMode
 from penstock_api.types.pool import PoolSpec
+from penstock_api.types.scaling import ScalingMode
 from penstock_api.types.service import RoutingMode, ServiceSpec, ServiceType
 from penstock_api.types.status import BoundedField, EffectiveField
 from penstock_operator.decide.spec.live_fields import (

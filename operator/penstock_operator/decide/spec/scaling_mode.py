@@ -14,8 +14,8 @@ The transition rule of the CRD (`penstock_api.types.pool.LEAVING_AUTO_RULE`) res
 
 from dataclasses import replace
 
-from penstock_api.types.live import ScalingMode, UnsetScalingMode
 from penstock_api.types.pool import PoolSpec
+from penstock_api.types.scaling import ScalingMode, UnsetScalingMode
 from penstock_operator.observed import PoolObject, PoolView
 from penstock_operator.schema_skew import SchemaSkew
 

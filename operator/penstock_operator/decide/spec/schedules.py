@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from penstock_api.types.schedules import Schedule
+from penstock_api.types.scaling import Schedule
 from penstock_operator.observed import PolicyObject
 
 MINUTE = 60.0

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_api.types.live import ScalingMode
+from penstock_api.types.scaling import ScalingMode
 from penstock_operator.decide.route import RouteStep
 from penstock_operator.decide.scaling.report.conditions import scaling_condition
 from penstock_operator.decide.status.conditions.kstatus import RECONCILING, STALLED

@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock_api.conditions import ConditionStatus
-from penstock_api.types.live import ScalingMode
 from penstock_api.types.pool import PoolSpec
+from penstock_api.types.scaling import ScalingMode
 from penstock_api.types.variants import VariantSpec
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.spec.effective import EffectiveSpec

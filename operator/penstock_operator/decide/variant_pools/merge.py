@@ -3,10 +3,10 @@
 from typing import Any, TypeVar
 
 from penstock_api.base import ApiModel
-from penstock_api.types.live import Scaling, ScalingAlgorithm, ScalingMode
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.runtime import RuntimeSpec
+from penstock_api.types.scaling import Scaling, ScalingAlgorithm, ScalingMode
 from penstock_api.types.variants import VariantSpec
 from penstock_operator.observed import PoolObject
 

@@ -31,8 +31,8 @@ from penstock_runtime.request import (
     RequestOutcome,
 )
 from penstock_runtime.serving.admission.base import Admission
-from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.admission.retry_after import retry_after_seconds
+from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.serving.state import ServingState

@@ -6,8 +6,13 @@ The operator references Secrets by name and never reads them: the kubelet passes
 from typing import Any
 
 from penstock_api import names
-from penstock_api.types.caches import ModelCache
-from penstock_api.types.sources import HuggingFaceSource, ImageSource, ModelSource, S3Source
+from penstock_api.types.sources import (
+    HuggingFaceSource,
+    ImageSource,
+    ModelCache,
+    ModelSource,
+    S3Source,
+)
 from penstock_operator.decide.manifests.metadata import Manifest
 
 MODEL_VOLUME = "penstock-model"

@@ -4,8 +4,8 @@ Only fields that are set become variables, so that an unset field leaves a varia
 """
 
 from penstock_api import names
+from penstock_api.types.fields import byte_count
 from penstock_api.types.pool import PoolSpec
-from penstock_api.types.quantities import byte_count
 from penstock_api.types.runtime import (
     GenerationSpec,
     KvCache,

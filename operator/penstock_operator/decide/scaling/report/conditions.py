@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Literal
 
 from penstock_api.conditions import Condition, condition
-from penstock_api.types.live import ScalingMode
+from penstock_api.types.scaling import ScalingMode
 from penstock_operator.decide.actions import EventNote, EventType
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.law import Decision

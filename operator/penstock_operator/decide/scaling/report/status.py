@@ -14,7 +14,7 @@ from penstock_api.types.decision import (
     ScalingStatus,
     TermCount,
 )
-from penstock_api.types.live import ScalingMode
+from penstock_api.types.scaling import ScalingMode
 from penstock_operator.decide.scaling.law import BatchWorkPlan, CurveInUse, Decision
 from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.report.alternatives import alternatives

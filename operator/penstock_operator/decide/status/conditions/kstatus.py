@@ -8,7 +8,7 @@ requires `minReplicas` only, so a pool that serves and scales with its load coun
 from collections.abc import Iterable
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_api.types.live import ScalingMode
+from penstock_api.types.scaling import ScalingMode
 from penstock_operator.decide.manifests.replica_conflict import contested
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.types.live import BatchWorkSpec
+from penstock_api.types.batch_work import BatchWorkSpec
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.decide.scaling.batch_work import MIN_SECONDS, batch_step, planned_rate
 from penstock_operator.decide.scaling.law import Decision, LawObservations, ReplicaDemand

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_api.types.live import ScalingAlgorithm
+from penstock_api.types.scaling import ScalingAlgorithm
 from penstock_operator.decide.actions import Write
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.decide.planning.planner_state import PlannerState

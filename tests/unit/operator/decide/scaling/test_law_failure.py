@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from penstock_api.types.live import ScalingAlgorithm
+from penstock_api.types.scaling import ScalingAlgorithm
 from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective

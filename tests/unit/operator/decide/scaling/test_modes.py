@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.pod_contract import Discipline, LimitsUpdate
-from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
+from penstock_api.types.batching import BatchingMode
+from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.scaling.decision import ScalingOutcome, law_input
 from penstock_operator.decide.scaling.report.status import scaling_status

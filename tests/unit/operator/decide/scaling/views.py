@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock_api.pod_contract import CurveSums, Discipline, LimitsUpdate, Preemption
-from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
+from penstock_api.types.batching import BatchingMode
 from penstock_api.types.pool import PoolSpec
+from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, propose
 from penstock_operator.decide.spec.effective import EffectiveSpec

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.pod_contract import Discipline
-from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
+from penstock_api.types.batching import BatchingMode
+from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from penstock_operator.decide.spec.live_fields import BUILT_IN, WEIGHT, live_fields, plausible
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer, metrics_server

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock_api.types.live import ScalingMode
+from penstock_api.types.scaling import ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.spec.scaling_mode import STATUS_FIELD, has_target, scaling_mode
 from penstock_operator.observed import PoolObject

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_api import names
-from penstock_api.types.live import ScalingMode
+from penstock_api.types.scaling import ScalingMode
 from penstock_operator.decide.actions import Write
 from penstock_operator.decide.manifests.metadata import labels
 from penstock_operator.decide.variant_pools.writes import is_own

@@ -1,135 +1,19 @@
-"""Live fields of a pool, changed without a restart, and their subset that a policy can default."""
+"""Control of the replica count, live: `ScalingDefaults` are the fields that a policy can default."""
 
-import re
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.pod_contract import (
-    BatchSize,
-    Discipline,
-    Preemption,
-    QueueDelayMilliseconds,
-    QueueDepth,
+from penstock_api.types.fields import (
+    MAX_REPLICAS,
+    Label,
+    Percent,
+    Replicas,
+    rule,
+    rules,
 )
-from penstock_api.types.fields import list_map, rule, rules
-
-MAX_REPLICAS = 1000
-Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
-Percent = Annotated[int, Field(ge=1, le=100)]
-Weight = Annotated[int, Field(ge=1, le=10_000)]
-
-
-class BatchWorkSpec(ApiModel):
-    """Replicas for the lines of batches, which can wait."""
-
-    max_replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] | None = None
-    """Replicas that batch work may add to those that other demand and minReplicas need, within scaling.maxReplicas; 0, the
-    default: batch work has what other demand leaves."""
-    deadline_seconds: Annotated[int, Field(ge=60, le=30 * 86400)] | None = None
-    """Seconds from its submission in which a batch is planned to end; unset, or beyond the batch's own window: the window."""
-
-
-class ObjectiveMetric(StrEnum):
-    """Latency that an objective limits."""
-
-    REQUEST_LATENCY = "RequestLatency"
-    """From arrival to the end of a request."""
-    TIME_TO_FIRST_TOKEN = "TimeToFirstToken"  # noqa: S105  a name
-    """From arrival to the first token, for pools that generate text."""
-    TIME_PER_OUTPUT_TOKEN = "TimePerOutputToken"  # noqa: S105  a name
-    """Mean time between tokens after the first, for pools that generate text."""
-
-
-DEFAULT_PERCENT = 99
-_PERCENT = r"^[5-9][0-9](\.[0-9])?$"
-
-
-def _shortest(percent: int | str) -> int | str:
-    """Return a percentage as an integer if it is one, else as a decimal string."""
-    text = str(percent)
-    if re.fullmatch(_PERCENT, text) is None:
-        raise ValueError(f"must be 50 to 99.9 with at most one decimal, got {text!r}")
-    whole, _, tenths = text.partition(".")
-    return int(whole) if tenths in ("", "0") else text
-
-
-ObjectivePercent = Annotated[
-    int | str,
-    AfterValidator(_shortest),
-    Field(
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "pattern": _PERCENT,
-            "maxLength": 8,
-            "minimum": 50,
-            "maximum": 99,
-        }
-    ),
-]
-"""From 50 to 99.9: an integer, or a string with one decimal, because the API has no floats."""
-
-
-class Objective(ApiModel):
-    """A latency objective: the law limits batches, or steps of generation, and computes the replica count to meet it."""
-
-    metric: ObjectiveMetric
-    """Latency that is measured."""
-    milliseconds: Annotated[int, Field(ge=1, le=3_600_000)]
-    """Upper limit of the latency."""
-    percent: ObjectivePercent | None = None
-    """Percentage of requests that must be within the limit: 50 to 99.9, with a decimal as a string such as "99.9"; defaults to 99."""
-
-
-class BatchingMode(StrEnum):
-    """Control of the batch cap."""
-
-    AUTO = "Auto"
-    RECOMMEND = "Recommend"
-    FIXED = "Fixed"
-
-
-class SizeRange(ApiModel):
-    """Range of the batch cap, in rows."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "!has(self.min) || !has(self.max) || self.min <= self.max",
-                "size.min %s is above size.max %s: lower min or raise max",
-                "self.min",
-                "self.max",
-            )
-        )
-    )
-    min: BatchSize | None = None
-    """Minimum of the cap; defaults to 1."""
-    max: BatchSize | None = None
-    """Maximum of the cap, and its value in mode Fixed; defaults to 64."""
-
-
-class BatchingDefaults(ApiModel):
-    """Batching fields that a policy can default."""
-
-    size: SizeRange | None = None
-    """Range of the batch cap; a pod's memory bound limits it further."""
-    max_queue_delay_milliseconds: QueueDelayMilliseconds | None = None
-    """Time for which an incomplete batch waits for more requests, from its first request; defaults to 5."""
-    max_queue_depth: QueueDepth | None = None
-    """Limit of waiting requests per pod, above which the pod responds 429; defaults to 2048."""
-    discipline: Discipline | None = None
-    """Order in which waiting requests are served; defaults to Priority."""
-    preemption: Preemption | None = None
-    """Condition under which a running generation is preempted, TextGeneration only; defaults to LowerPriority."""
-
-
-class Batching(BatchingDefaults):
-    """Batching of requests."""
-
-    mode: BatchingMode | None = None
-    """Auto: the law sets the cap. Recommend: the law only records its decisions. Fixed: the cap is size.max. Defaults to Auto."""
 
 
 class ScalingMode(StrEnum):
@@ -243,6 +127,21 @@ class UnsetScalingMode(StrEnum):
     """Manual: an earlier release served the pool, or the served CRD cannot store the meaning."""
 
 
-Objectives = Annotated[
-    tuple[Objective, ...], Field(max_length=4, json_schema_extra=list_map("metric"))
-]
+_PART = r"[0-9A-Za-z*][0-9A-Za-z*,/#-]*"
+CRON = rf"^{_PART}( +{_PART}){{4}}$"
+TIME_ZONE = r"^[A-Za-z][A-Za-z0-9+_-]*(/[A-Za-z0-9+_-]+)*$"
+
+
+class Schedule(ApiModel):
+    """A recurring window of known load, and its minimum replica count."""
+
+    name: Label
+    """Name of the schedule."""
+    cron: Annotated[str, Field(min_length=9, max_length=128, pattern=CRON)]
+    """Start of the window as a cron expression: minute, hour, day of month, month, day of week; `30 8 * * MON-FRI`."""
+    duration_minutes: Annotated[int, Field(ge=1, le=10_080)]
+    """Duration of the window in minutes."""
+    time_zone: Annotated[str, Field(min_length=1, max_length=64, pattern=TIME_ZONE)] | None = None
+    """Time zone of `cron` by its IANA name, such as Europe/Berlin; defaults to UTC."""
+    min_replicas: Replicas
+    """Minimum replica count in mode Auto while the window is open, subject to maxReplicas and bounds."""
