@@ -126,7 +126,7 @@ class DemandOutlook(NamedTuple):
     """Latency of a request outside queue and batch, in seconds."""
     spread: RequestSpread = RequestSpread.BY_CONNECTION
     pool_dispersion: float = 1.0
-    """Variance over mean of all arrivals, in rows."""
+    """Variance over mean of all arrivals, in rows, at least 1."""
 
 
 class ReplicaDemand(NamedTuple):

@@ -6,6 +6,7 @@ from math import inf, isfinite
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import MAX_TAIL_RATIO
 from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
 from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table import RHOS, TABLE
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
@@ -14,8 +15,9 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.predict impo
     late_share,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import cheapest_count
-from penstock_operator.decide.scaling.law import CurveInUse, Decision, DemandOutlook
+from penstock_operator.decide.scaling.law import CurveInUse, Decision, DemandOutlook, RequestSpread
 from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
+from penstock_operator.observed import MEASURED_MAX
 from tests.unit.operator.decide.scaling.capacity_at_objective import markov_chain
 from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
 from tests.unit.operator.decide.scaling.properties.values import NOTHING_SEEN, SHAPES, law_settings
@@ -150,10 +152,13 @@ def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
         DemandOutlook,
         demand=MEASURED,
         curve=st.builds(CurveInUse, MEASURED, MEASURED, st.none(), MEASURED, st.none(), SHAPES),
-        p99_ratio=st.floats(1, 3),
+        p99_ratio=st.floats(1, MAX_TAIL_RATIO),
+        tail_ratio=st.floats(1, MAX_TAIL_RATIO),
         dispersion=st.one_of(st.none(), MEASURED),
         unevenness=UNEVENNESS,
         overhead_seconds=st.floats(0, 4e4),
+        spread=st.sampled_from(RequestSpread),
+        pool_dispersion=st.floats(1, MEASURED_MAX),
     ),
     replicas=st.integers(0, 10_000),
     cap=CAPS,
