@@ -141,8 +141,11 @@ def _tune(tune: argparse.ArgumentParser) -> None:
         "--dtypes",
         type=words,
         default=(),
-        help="data types to search, e.g. Float32,BFloat16; results are not compared",
+        help="data types to search, e.g. Float32,BFloat16",
     )
+    tune.add_argument(
+        "--batched-tokens", type=counts, default=(), help="tokens of a step to search, of a pool that generates text, e.g. 256,1024"
+    )  # fmt: skip
     tune.add_argument(
         "--price", type=price, metavar="AMOUNT",
         help="price of an hour of a replica; default: status.cost.perReplicaHour",

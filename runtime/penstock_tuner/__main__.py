@@ -42,7 +42,7 @@ from penstock_tuner.settings import (
 
 SETTLE_SECONDS = (0.5, 5.0)
 """Range of the time before a round is measured, for the queues of the settings before to end: twice the objective in between."""
-ONE_SHOT_ONLY = "the model generates no text: --first-token-ms and --output-token-ms do not apply, give --objective-ms"
+ONE_SHOT_ONLY = "the model generates no text: --first-token-ms, --output-token-ms and --batched-tokens do not apply, give --objective-ms"
 COMPLETIONS = "/v1/completions"
 FIRST_TOKEN_SECONDS, OUTPUT_TOKEN_SECONDS = 1.0, 0.1
 """Times for generation where the objective does not limit them."""
@@ -85,13 +85,13 @@ async def tune(
     """Run the search and return all settings that were measured.
 
     Raises:
-        TunerError: the pod does not run, or the tuner has no requests or no objective for its model.
+        TunerError: the pod does not run, the tuner has no requests or no objective for its model, or no trial has ended.
         OSError: a file cannot be read or written.
     """
     _end_at_sigterm()
     args.folder.mkdir(parents=True, exist_ok=True)
     generates = _generates(environ)
-    if not generates and (args.first_token_ms or args.output_token_ms):
+    if not generates and (args.first_token_ms or args.output_token_ms or args.batched_tokens):
         raise NoObjective(ONE_SHOT_ONLY)
     seconds = _seconds(args, objective)
     settle = min(max(2 * seconds, SETTLE_SECONDS[0]), SETTLE_SECONDS[1])
@@ -126,7 +126,7 @@ async def tune(
         _event(args, Event(EventKind.READY, study=name, spent_seconds=study.spent_seconds))
         at_rate = None if args.rate is None else measure_at_rate
         await study.run(measure, time.monotonic, report, at_rate)
-        return study.tried()
+        return study.ended()
 
 
 def _generates(environ: Mapping[str, str]) -> bool:
@@ -197,6 +197,7 @@ def _space(args: argparse.Namespace, pod_max: int, filled: int, *, generates: bo
         args.threads,
         args.disciplines,
         args.dtypes,
+        args.batched_tokens,
     )
 
 

@@ -15,3 +15,7 @@ class NoRequest(TunerError):
 
 class NoObjective(TunerError):
     """No latency that counts as on time is given, or one that the model does not have."""
+
+
+class NoTrial(TunerError):
+    """The time of the study is spent, and none of its trials has ended."""

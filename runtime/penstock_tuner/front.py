@@ -8,7 +8,7 @@ from penstock_api import names
 from penstock_tuner.record import TriedSettings
 from penstock_tuner.settings import LoadMeasurement, TunedSettings, TuningObjective
 
-CHOICES = ("backend", "threads", "discipline", "dtype")
+CHOICES = ("backend", "threads", "discipline", "dtype", "batched_tokens")
 """Settings that have a column only where they were searched."""
 
 
@@ -67,6 +67,8 @@ def candidate_policy(
     batching: dict[str, Any] = {"size": {"max": best.batch_size}}
     if best.queue_delay_milliseconds is not None:
         batching["maxQueueDelayMilliseconds"] = best.queue_delay_milliseconds
+    if best.batched_tokens is not None:
+        batching["maxBatchedTokens"] = best.batched_tokens
     if best.discipline is not None:
         batching["discipline"] = best.discipline
     return {

@@ -99,6 +99,11 @@ class ClosedLoop:
 
     async def measure(self, clients: int, settle_seconds: float, seconds: float) -> LoadMeasurement:
         """Return what ended in `seconds` after `settle_seconds` of the same load."""
+        tally = await self.tally(clients, settle_seconds, seconds)
+        return tally.measurement(self._objective)
+
+    async def tally(self, clients: int, settle_seconds: float, seconds: float) -> Tally:
+        """Return the latencies of `measure`."""
         tally = Tally(time.perf_counter() + settle_seconds, seconds)
 
         async def client() -> None:
@@ -112,7 +117,7 @@ class ClosedLoop:
         async with _session(clients, MAX_REQUEST_SECONDS) as session, asyncio.TaskGroup() as group:
             for _ in range(clients):
                 group.create_task(client())
-        return tally.measurement(self._objective)
+        return tally
 
 
 class OpenLoop:

@@ -107,7 +107,13 @@ def _space(options: Any) -> None:
         "--dtypes",
         type=words,
         default=(),
-        help="data types to search for tasks on texts, e.g. Float32,BFloat16; results are not compared",
+        help="data types to search, e.g. Float32,BFloat16",
+    )
+    options.add_argument(
+        "--batched-tokens",
+        type=counts,
+        default=(),
+        help="tokens of a step to search, of a model that generates text, e.g. 256,1024",
     )
 
 

@@ -127,6 +127,8 @@ class MeasuredPod:
         }
         if settings.queue_delay_milliseconds is not None:
             limits["maxQueueDelayMilliseconds"] = settings.queue_delay_milliseconds
+        if settings.batched_tokens is not None:
+            limits["maxBatchedTokens"] = max(settings.batched_tokens, settings.batch_size)
         if settings.discipline is not None:
             limits["discipline"] = settings.discipline
         await self._json("PATCH", names.PATH_LIMITS, json=limits)

@@ -17,6 +17,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
+from penstock_tuner.errors import NoTrial
 from penstock_tuner.record import StudyRecord, TriedSettings
 from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings, TuningObjective
 
@@ -107,6 +108,16 @@ class Search:
         ended = self._study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
         return [TriedSettings.from_json(each.user_attrs[TRIED]) for each in ended if TRIED in each.user_attrs]  # fmt: skip
 
+    def ended(self) -> list[TriedSettings]:
+        """Return `tried`. Raises `NoTrial` if there is none."""
+        tried = self.tried()
+        if not tried:
+            raise NoTrial(
+                f"no trial has ended, and {self.spent_seconds:.0f} of {self._plan.seconds:.0f} s are spent:"
+                " give more --minutes, or another --folder"
+            )
+        return tried
+
     async def _try(self, measure: Measure, measure_at_rate: MeasureAtRate | None) -> TriedSettings:
         trial = self._study.ask()
         settings = suggested(trial, self._plan.space)
@@ -149,8 +160,10 @@ def defaults(space: SearchSpace) -> dict[str, int]:
 
 def suggested(trial: Any, space: SearchSpace) -> TunedSettings:
     """Return the settings that the sampler suggests for an Optuna trial."""
+    size = trial.suggest_int("batch_size", 1, space.max_batch_size, log=True)
+    tokens = trial.suggest_categorical("batched_tokens", space.batched_tokens) if space.batched_tokens else None  # fmt: skip
     return TunedSettings(
-        batch_size=trial.suggest_int("batch_size", 1, space.max_batch_size, log=True),
+        batch_size=size,
         queue_delay_milliseconds=(
             None
             if space.max_queue_delay_milliseconds is None
@@ -166,4 +179,5 @@ def suggested(trial: Any, space: SearchSpace) -> TunedSettings:
             else None
         ),
         dtype=trial.suggest_categorical("dtype", space.dtypes) if space.dtypes else None,
+        batched_tokens=tokens,
     )

@@ -30,6 +30,8 @@ class TunedSettings:
     """`batching.discipline`; None: as the pod has it."""
     dtype: str | None = None
     """`model.dtype`; None: as in the model's spec."""
+    batched_tokens: int | None = None
+    """`batching.maxBatchedTokens`, tokens of a step, at least the batch cap; None: chosen by the pod."""
 
     @property
     def process(self) -> tuple[str | None, int | None, str | None]:
@@ -60,6 +62,8 @@ class SearchSpace:
     disciplines: tuple[str, ...] = ()
     """Empty: not searched."""
     dtypes: tuple[str, ...] = ()
+    """Empty: not searched."""
+    batched_tokens: tuple[int, ...] = ()
     """Empty: not searched."""
 
 

@@ -6,6 +6,7 @@ from pydantic import ConfigDict
 
 from penstock_api.base import ApiModel
 from penstock_api.pod_contract import (
+    BatchedTokens,
     BatchSize,
     Discipline,
     Preemption,
@@ -55,6 +56,9 @@ class BatchingDefaults(ApiModel):
     """Order in which waiting requests are served; defaults to Priority."""
     preemption: Preemption | None = None
     """Condition under which a running generation is preempted, TextGeneration only; defaults to LowerPriority."""
+    max_batched_tokens: BatchedTokens | None = None
+    """Limit of the tokens of a step, TextGeneration only: sequences have one each, and the rest are prompt chunks. The batch cap if that is
+    more; at most what the KV cache of a pod holds. Unset: 512, or the batch cap if that is more."""
 
 
 class Batching(BatchingDefaults):

@@ -113,7 +113,7 @@ class Display:
 
 def load_text(options: TuneOptions, load: LoadShape) -> str:
     """Return the load in words."""
-    if load.prompt_tokens:
+    if load.generates_text:
         shape = f"tokens of prompts {_list(load.prompt_tokens)} and of answers {_list(load.output_tokens)}"  # fmt: skip
     else:
         shape = f"rows of a request {_list(load.rows)}"

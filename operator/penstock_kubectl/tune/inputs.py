@@ -19,7 +19,13 @@ from penstock_tuner.settings import OUTPUT_TOKENS, PROMPT_TOKENS, LatencyLimit, 
 
 
 def options(args: argparse.Namespace, subject: PoolContext) -> TuneOptions:
-    """Return what is searched. Raises `NotEnoughData` without an objective."""
+    """Return what is searched.
+
+    Raises:
+        NotEnoughData: there is no objective, or tokens of a step are searched of a pool that generates none.
+    """
+    if args.batched_tokens and not generates_text(subject):
+        raise NotEnoughData("--batched-tokens is for pools of task TextGeneration")
     return TuneOptions(
         objective=objective(args, subject),
         minutes=args.minutes,
@@ -28,6 +34,7 @@ def options(args: argparse.Namespace, subject: PoolContext) -> TuneOptions:
         threads=args.threads,
         disciplines=args.disciplines,
         dtypes=args.dtypes,
+        batched_tokens=args.batched_tokens,
     )
 
 
@@ -103,7 +110,12 @@ def load(
     subject: PoolContext,
     earlier: LoadShape | None,
 ) -> LoadShape:
-    """Return the load: as requested, that of the trials so far, of Prometheus or of the status; else it is assumed."""
+    """Return the load: as requested, that of the trials so far, of Prometheus or of the status; else it is assumed.
+
+    A pool that was created again under its name may have another task than the trials.
+    """
+    if earlier is not None and earlier.generates_text != generates_text(subject):
+        earlier = None
     if generates_text(subject):
         return _text_load(args, cluster, subject, earlier)
     if args.rows is not None or args.rate is not None:

@@ -66,6 +66,7 @@ class TuneOptions:
     threads: tuple[int, ...] = ()
     disciplines: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
+    batched_tokens: tuple[int, ...] = ()
 
 
 def job_name(pool: str) -> str:
@@ -107,6 +108,7 @@ def arguments(options: TuneOptions, load: LoadShape, revision: str) -> list[str]
         "threads": options.threads,
         "disciplines": options.disciplines,
         "dtypes": options.dtypes,
+        "batched-tokens": options.batched_tokens,
     }
     return [*words, *(f"--{name}={_list(values)}" for name, values in searched.items() if values)]
 

@@ -29,6 +29,11 @@ class LoadShape:
     output_tokens: tuple[int, ...] = ()
     """Tokens of the answers."""
 
+    @property
+    def generates_text(self) -> bool:
+        """Return whether the requests generate text."""
+        return bool(self.prompt_tokens)
+
     def text(self) -> str:
         """Return the load in JSON."""
         return json.dumps(asdict(self))

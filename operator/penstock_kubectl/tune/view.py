@@ -14,6 +14,7 @@ from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_operator.decide.cost.prices import money
 from penstock_operator.decide.spec.live_fields import (
     DISCIPLINE,
+    MAX_BATCHED_TOKENS,
     MAX_QUEUE_DELAY,
     SIZE_MAX,
     live_fields,
@@ -130,7 +131,7 @@ def notes(result: TuneResult) -> Iterator[str]:
     yield from _of_the_spec(best, generates=generates)
     own = live_fields(pool.spec)
     window = () if generates else (MAX_QUEUE_DELAY,)
-    searched = (SIZE_MAX, *window, *((DISCIPLINE,) if best.discipline else ()))
+    searched = (SIZE_MAX, *window, *((DISCIPLINE,) if best.discipline else ()), *((MAX_BATCHED_TOKENS,) if best.batched_tokens else ()))  # fmt: skip
     if fixed := [f"spec.{path}" for path in searched if path in own]:
         yield f"the pool sets {', '.join(fixed)}, which no policy's default replaces: edit the pool to use them"
     if not pool.labels:
@@ -143,7 +144,7 @@ def _of_the_spec(best: TunedSettings, *, generates: bool) -> Iterator[str]:
         field = "spec.generation.computeBackend" if generates else "spec.model.backend"
         yield f"{field}: {best.backend} is part of the pool's spec, not of a policy"
     if best.dtype is not None:
-        yield f"spec.model.dtype: {best.dtype} is part of the pool's spec; the tuner compares no results"
+        yield f"spec.model.dtype: {best.dtype} is part of the pool's spec; status.modelBackend has its error"
     if best.threads is not None:
         yield f"OMP_NUM_THREADS={best.threads} is set in spec.template.container.env"
 

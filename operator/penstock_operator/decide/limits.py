@@ -40,12 +40,14 @@ def stored_limits(view: PoolView) -> LimitsUpdate | None:
 
 
 def desired_limits(effective: EffectiveSpec, cap: int) -> Limits:
-    """Return the limits for pods: the law's cap, the rest from the spec."""
+    """Return the limits for pods: the law's cap, the rest from the spec; a step has a token for every sequence of the cap."""
+    tokens = effective.max_batched_tokens
     return Limits(
         max_batch_size=cap,
         max_queue_depth=effective.max_queue_depth,
         max_queue_delay_milliseconds=effective.law.max_queue_delay_milliseconds,
         discipline=effective.discipline,
+        max_batched_tokens=None if tokens is None else max(tokens, cap),
         preemption=effective.preemption,
     )
 

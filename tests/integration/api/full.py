@@ -23,6 +23,7 @@ LIVE: Object = {
         "maxQueueDepth": 2048,
         "discipline": "EarliestDeadlineFirst",
         "preemption": "TimeSlice",
+        "maxBatchedTokens": 1024,
     },
     "scaling": {
         "mode": "Hold",

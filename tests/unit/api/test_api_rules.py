@@ -15,6 +15,7 @@ QUANTITIES_BY_NATURE = {
     "addedReplicas",
     "linesLeft",
     "batchSizes[]",
+    "maxBatchedTokens",
     "pods",
     "count",
     "min",

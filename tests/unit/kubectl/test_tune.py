@@ -188,6 +188,11 @@ def test_what_it_lacks_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture
         (pool(objectives=[]), [], "has no objective of metric RequestLatency"),
         (pool(model=GENERATING, objectives=[]), [], "has no objective: set TimeToFirstToken"),
         (pool(), ["--first-token", "5"], "are for pools of task TextGeneration"),
+        (
+            pool(),
+            ["--batched-tokens", "256"],
+            "--batched-tokens is for pools of task TextGeneration",
+        ),
         (pool(), ["--delete"], "nothing to remove"),
     ]
     for subject, words, said in cases:
@@ -237,6 +242,34 @@ def test_objectives_of_the_command_replace_those_of_the_pool(tmp_path: Path) -> 
     (container,) = cluster.created[0]["spec"]["template"]["spec"]["containers"]
     assert {"--output-token-ms=40", "--percent=95"} < {*container["args"]}
     assert not any(word.startswith("--objective-ms") for word in container["args"])
+
+
+@pytest.mark.parametrize(
+    ("task", "earlier", "assumed"),
+    [
+        (
+            "TextGeneration",
+            LoadShape((3,), 12.5, "rows"),
+            "tokens of prompts 128 and of answers 64",
+        ),
+        ("Tensor", LoadShape((1,), 2.0, "text", (9,), (8,)), "rows of a request 1, and"),
+    ],
+)
+def test_the_load_of_an_earlier_pool_of_another_task_is_not_used(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    task: str,
+    earlier: LoadShape,
+    assumed: str,
+) -> None:
+    subject = pool(model=GENERATING) if task == "TextGeneration" else pool()
+    cluster = Cluster(subject, log(BEST))
+    data = {"study.json": StudyRecord("s", 1.0, (LATE,)).text(), "load.json": earlier.text()}
+    cluster.objects[CONFIG_MAP] = {"metadata": {"name": "chat-tune"}, "data": data}
+    run(cluster, tmp_path, *(("--first-token", "400") if task == "TextGeneration" else ()))
+    said = capsys.readouterr().err
+    assert assumed in said
+    assert f"({earlier.source})" not in said
 
 
 def test_the_load_of_text_has_the_lengths_of_the_history() -> None:

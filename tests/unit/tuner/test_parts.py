@@ -179,6 +179,20 @@ def test_settings_without_a_window_have_none_in_table_policy_and_record() -> Non
     assert StudyRecord.read(record.text()) == record
 
 
+def test_tokens_of_a_step_are_part_of_the_candidate_and_have_a_column() -> None:
+    settings = TunedSettings(16, None, batched_tokens=1024)
+    text = replace(tried(16, 100, 50), settings=settings)
+    heads, cells = table([text]).splitlines()
+    assert (heads.split()[1], cells.split()[1]) == ("batched_tokens", "1024")
+    candidate = PolicySpec.model_validate(candidate_policy(settings, "tuned")["spec"]).candidate
+    assert candidate is not None
+    assert candidate.defaults is not None
+    assert candidate.defaults.batching is not None
+    assert candidate.defaults.batching.max_batched_tokens == 1024
+    record = StudyRecord().with_trial("a", text, 4.0)
+    assert StudyRecord.read(record.text()) == record
+
+
 def test_a_request_is_on_time_within_all_limits() -> None:
     given = parser().parse_args(["--first-token-ms", "200", "--output-token-ms", "50"])
     limits = objective(given)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock_tuner.errors import NoTrial
 from penstock_tuner.front import front
 from penstock_tuner.record import StudyRecord, TriedSettings
 from penstock_tuner.search import ROUNDS, Search, SearchPlan
@@ -101,6 +102,16 @@ def test_a_killed_search_continues_with_the_time_that_is_left(tmp_path: Path) ->
     assert again.measured == []
 
 
+def test_a_study_without_time_or_a_trial_ends_with_what_to_do(tmp_path: Path) -> None:
+    study = Search(tmp_path / "j", "model", SearchPlan(SPACE, OBJECTIVE, 60, round_seconds=1.0))
+    study._study.set_user_attr("spent_seconds", 61.0)
+    pod = ModelledPod()
+    asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
+    assert pod.measured == []
+    with pytest.raises(NoTrial, match=r"no trial has ended, and 61 of 60 s are spent: give more"):
+        study.ended()
+
+
 def test_threads_and_backends_are_searched_where_they_are_given(tmp_path: Path) -> None:
     space = SearchSpace(8, 1, ("Eager", "OpenVINO"), (1, 2))
     study = Search(tmp_path / "j", "m", SearchPlan(space, OBJECTIVE, 60, round_seconds=1.0))
@@ -109,6 +120,14 @@ def test_threads_and_backends_are_searched_where_they_are_given(tmp_path: Path) 
     tried = [each.settings for each in study.tried()]
     assert {each.backend for each in tried} == {"Eager", "OpenVINO"}
     assert {each.threads for each in tried} == {1, 2}
+
+
+def test_tokens_of_a_step_are_searched_where_they_are_given(tmp_path: Path) -> None:
+    space = SearchSpace(8, None, batched_tokens=(256, 1024))
+    study = Search(tmp_path / "j", "m", SearchPlan(space, OBJECTIVE, 60, round_seconds=1.0))
+    pod = ModelledPod()
+    asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _share: None))
+    assert {each.settings.batched_tokens for each in study.tried()} == {256, 1024}
 
 
 def test_a_study_restored_from_its_record_continues_on_another_machine(tmp_path: Path) -> None:

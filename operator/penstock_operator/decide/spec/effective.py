@@ -62,6 +62,8 @@ class EffectiveSpec:
     preemption: Preemption
     bounded: tuple[BoundedField, ...]
     policies: tuple[PolicyReference, ...]
+    max_batched_tokens: int | None = None
+    """Tokens of a step; None: chosen by the pod."""
     weight: int = 100
     """Weight of the pool's share where devices are short."""
     replicas_bound: int | None = None
@@ -152,6 +154,7 @@ def effective(
         preemption=Preemption(str(granted[live_fields.PREEMPTION])),
         bounded=(*bounded, *service_bounded),
         policies=tuple(PolicyReference(name=p.name, generation=p.generation) for p in selected),
+        max_batched_tokens=_batched_tokens(granted),
         weight=int(granted[live_fields.WEIGHT]),
         replicas_bound=tightest(selected, "replicas"),
         ties=defaults.ties,
@@ -188,6 +191,7 @@ def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> Ef
         max_queue_depth=int(values[live_fields.MAX_QUEUE_DEPTH]),
         discipline=Discipline(str(values[live_fields.DISCIPLINE])),
         preemption=Preemption(str(values[live_fields.PREEMPTION])),
+        max_batched_tokens=_batched_tokens(values),
         reported=effective_fields(
             {**scheduled, **own},
             {**spec.origins, **with_schedule(origins, values, scheduled, spec.opening)},
@@ -208,6 +212,11 @@ def _scheduled(
     if floor < opening.min_replicas:
         note += f", because {opening.min_replicas} exceeds scaling.maxReplicas"
     return {**granted, live_fields.MIN_REPLICAS: floor}, (note,)
+
+
+def _batched_tokens(values: Fields) -> int | None:
+    tokens = values.get(live_fields.MAX_BATCHED_TOKENS)
+    return None if tokens is None else int(tokens)
 
 
 def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:

@@ -32,6 +32,7 @@ MAX_QUEUE_DEPTH = "batching.maxQueueDepth"
 DISCIPLINE = "batching.discipline"
 WEIGHT = "weight"
 PREEMPTION = "batching.preemption"
+MAX_BATCHED_TOKENS = "batching.maxBatchedTokens"
 
 BUILT_IN: Fields = {
     MIN_REPLICAS: 1,
@@ -50,7 +51,8 @@ BUILT_IN: Fields = {
     WEIGHT: 100,
     PREEMPTION: "LowerPriority",
 }
-"""Values of the live fields that neither pool nor policy sets; objectives have none (docs/design/design.md#precedence)."""
+"""Values of the live fields that neither pool nor policy sets (docs/design/design.md#precedence); objectives and MAX_BATCHED_TOKENS,
+which the pod chooses, have none."""
 
 MODES = ("scaling.mode", "batching.mode")
 """Modes never come from a policy, where one edit would switch every pool."""

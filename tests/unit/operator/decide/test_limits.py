@@ -44,6 +44,19 @@ def test_pushed_limits_are_inside_the_envelope_of_a_pod_with_a_cache_of_one_toke
     assert least.outside(limits) is None
 
 
+def test_tokens_of_a_step_are_published_if_they_are_set_and_cover_the_cap() -> None:
+    world = settled()
+    assert world.limits().max_batched_tokens is None
+    for tokens, cap, published_tokens in ((1024, 64, 1024), (16, 64, 64)):
+        world.edit_spec(
+            batching={"mode": "Fixed", "size": {"max": cap}, "maxBatchedTokens": tokens}
+        )
+        limits = known(world.settle().limits)
+        assert (limits.max_batch_size, limits.max_batched_tokens) == (cap, published_tokens)
+    world.edit_spec(batching={})
+    assert known(world.settle().limits).max_batched_tokens is None
+
+
 def test_the_config_map_contains_the_pushed_limits() -> None:
     world = settled()
     assert published(world) == world.limits()

@@ -304,15 +304,18 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(live_fields.BUILT_IN.keys() - set(UNREVISIONED)))
+REVISIONED = {*live_fields.BUILT_IN, live_fields.MAX_BATCHED_TOKENS} - set(UNREVISIONED)
+
+
+@pytest.mark.parametrize("path", sorted(REVISIONED))
 def test_every_setting_of_a_revision_is_rolled_back(path: str) -> None:
     plain = of(pool())
-    value = live_fields.BUILT_IN[path]
+    value = live_fields.BUILT_IN.get(path, 512)
     other = OTHERS[path] if isinstance(value, str) else value + 1
     guards = frozenset({path}) & GUARDS
 
     def serving(spec: EffectiveSpec) -> tuple[object, ...]:
-        batching = (spec.max_queue_depth, spec.discipline, spec.preemption)
+        batching = (spec.max_queue_depth, spec.discipline, spec.preemption, spec.max_batched_tokens)
         return (spec.law, spec.algorithm, *batching)
 
     moved = in_force(plain, {**plain.fields, path: other}, guards)
