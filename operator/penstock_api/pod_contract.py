@@ -203,7 +203,12 @@ class BackendCandidate(WireModel):
     rows_per_second: tuple[Annotated[float, Field(ge=0, lt=1e15)], ...] = ()
     """Rows per second at each of `ModelBackendState.batch_sizes`; empty: not measured."""
     greatest_error: float | None = None
-    """Greatest difference from the untouched model relative to its greatest output; None: not compared."""
+    """Greatest difference from the untouched model relative to its greatest output; for text generation, of the log-probabilities of
+    the 20 most probable tokens from float32; None: not compared."""
+    mean_error: float | None = None
+    """Mean of that difference, for text generation."""
+    equal_token_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of positions whose most probable token is that of float32, for text generation."""
     message: str | None = None
     """Reason why it cannot be selected; None: it can."""
 
@@ -246,4 +251,4 @@ class State(WireModel):
     dtype: str | None = None
     """Data type of weights, keys and values, such as `bfloat16`, for pods that generate text."""
     model_backend: ModelBackendState | None = None
-    """Backend of the model, for one-shot models that have a choice."""
+    """Backend of the model, for one-shot models, and for text generation in a requested 16-bit type."""

@@ -26,6 +26,7 @@ class ModelDType(StrEnum):
     FLOAT32 = "Float32"
     FLOAT16 = "Float16"
     BFLOAT16 = "BFloat16"
+    INT8 = "Int8"
 
 
 class ModelBackend(StrEnum):
@@ -77,10 +78,9 @@ class ModelSpec(ApiModel):
                 at=".task",
             ),
             rule(
-                f"!has(self.dtype) || {_TASK.format('self')} != 'Tensor'",
-                "dtype %s is for tasks on texts, but task is %s: a program or factory has its own types; remove dtype",
+                f"!has(self.dtype) || self.dtype != 'Int8' || {_TASK.format('self')} != 'TextGeneration'",
+                "dtype %s is not for task TextGeneration: set dtype to BFloat16, or remove it",
                 "self.dtype",
-                _TASK.format("self"),
                 at=".dtype",
             ),
             rule(
@@ -104,8 +104,10 @@ class ModelSpec(ApiModel):
     task: Task | None = None
     """Task of the model: inference on tensors, text generation, text embeddings or text classification. Defaults to Tensor; immutable."""
     dtype: ModelDType | None = None
-    """Data type in which the model computes, for tasks on texts. Auto, the default, is the type of the model's files on a GPU; on a CPU
-    Float32, or for TextGeneration the type that is measured to be faster."""
+    """Data type in which the model computes. Auto, the default, is the type of the model's files on a GPU; on a CPU Float32, or for
+    TextGeneration the type that is measured to be faster; and for task Tensor that of the program or module. Float16, BFloat16 and Int8 are
+    compared with Float32 when the model loads, and status.modelBackend has the error. Int8 is for linear layers on CPUs, and not for
+    TextGeneration."""
     backend: ModelBackend | None = None
     """Backend that runs a model of task Tensor, Embedding or Classification. Auto takes the fastest that is measured to agree with the
     untouched model. A backend that is named is used, or the model does not load. Defaults to the backend of the files: Eager (torch) for

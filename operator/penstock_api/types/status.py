@@ -53,7 +53,12 @@ class ModelBackendCandidate(ApiModel):
     ) = None
     """Rows per second at each of `batchSizes`; absent if it was not measured."""
     greatest_error: ShortText | None = None
-    """Greatest difference from the untouched model, relative to its greatest output."""
+    """Greatest difference from the untouched model, relative to its greatest output; for text generation in a 16-bit type, of the
+    log-probabilities of the 20 most probable tokens from Float32."""
+    mean_error: ShortText | None = None
+    """Mean of that difference, for text generation."""
+    equal_tokens_percent: Decimal | None = None
+    """Percentage of positions whose most probable token is that of Float32, for text generation."""
     message: ShortText | None = None
     """Reason why it cannot be selected."""
 
@@ -196,7 +201,8 @@ class PoolStatus(ApiModel):
     batch: BatchStatus | None = None
     """Published batch cap, and the number of pods that acknowledged it."""
     model_backend: ModelBackendStatus | None = None
-    """Backend that runs the model, and what the others would have given; absent for text generation."""
+    """Backend that runs the model, what the others would have given, and the error of a requested dtype; for text generation only
+    present with model.dtype Float16 or BFloat16."""
     policies: (
         Annotated[
             tuple[PolicyReference, ...], Field(max_length=64, json_schema_extra=list_map("name"))

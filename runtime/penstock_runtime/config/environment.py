@@ -68,12 +68,21 @@ def read_config(environ: Mapping[str, str]) -> RuntimeConfig:
         values["engine"]["dtype"] = DType(model.dtype.lower())
     _check_engines(model, values["engine"])
     if dtype := values["engine"].get("dtype"):
+        _check_dtype(model, dtype)
         values["generation.step"]["dtype"] = dtype
     if step := values.pop("generation.step", None):
         values["generation"]["step"] = StepOptions(**step)
         _apply_ranks(values["generation"]["step"], values["engine"])
     groups = {name: group(**values[name]) for name, group in _GROUPS.items()}
     return RuntimeConfig(**values[""], **groups)
+
+
+def _check_dtype(model: ModelSpec, dtype: DType) -> None:
+    """Raise `ConfigError` for int8 of a model that generates text."""
+    if dtype is DType.INT8 and model.task is Task.TEXT_GENERATION:
+        raise ConfigError(
+            "dtype Int8 is for models that do not generate text: set spec.model.dtype to BFloat16"
+        )
 
 
 def _check_engines(model: ModelSpec, engine: Mapping[str, Any]) -> None:

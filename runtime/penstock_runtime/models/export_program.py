@@ -18,13 +18,17 @@ from typing_extensions import override
 
 from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_api.types.model import ModelBackend
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
 from penstock_runtime.models.backends.array_model import ArrayModel
 from penstock_runtime.models.backends.base import Program
 from penstock_runtime.models.backends.cache import digest_of
+from penstock_runtime.models.backends.samples import precision_error
 from penstock_runtime.models.backends.source import Source
 from penstock_runtime.models.device.device import backend_of, choose_device
 from penstock_runtime.models.device.tensors import datatype_of_torch
+from penstock_runtime.models.narrow_program import narrow_model
+from penstock_runtime.models.precision import is_narrow
 from penstock_runtime.models.torch_model import TorchModel
 
 _REMEDY = 'export it with dynamic_shapes that make dimension 0 of every input one torch.export.Dim("batch")'
@@ -56,8 +60,8 @@ class ProgramSource(Source):
     native = ModelBackend.EAGER
     digest_is_exact = True
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, file: Path, dtype: DType = DType.AUTO) -> None:
+        self._file, self.dtype = file, dtype
         self.device = choose_device()
 
     @override
@@ -67,12 +71,17 @@ class ProgramSource(Source):
 
     @override
     def native_model(self) -> Model:
+        if not is_narrow(self.dtype):
+            return self.untouched()
         call = _Call(self._program, self._rows.min, self.device)
-        return TorchModel(self.info, call, self.device)
+        model = narrow_model(call, call.module, self.info, self.dtype, self.device)
+        self.precision_error = precision_error(self.untouched(), model, self.dtype)
+        return model
 
     @override
     def untouched(self) -> Model:
-        return self.native_model()
+        call = _Call(self._program, self._rows.min, self.device)
+        return TorchModel(self.info, call, self.device)
 
     @override
     def program(self) -> tuple[Program, int]:
@@ -227,7 +236,7 @@ class _Call:
     def __init__(self, program: ExportedProgram, min_rows: int, device: torch.device) -> None:
         if device.type != "cpu":
             program = move_to_device_pass(program, device)
-        self._forward = program.module()
+        self.module: Any = program.module()
         self._in_spec = program.call_spec.in_spec
         self._min_rows = min_rows
 
@@ -240,5 +249,5 @@ class _Call:
                 for tensor in tensors
             ]
         arguments, keywords = pytree.tree_unflatten(tensors, self._in_spec)
-        leaves = pytree.tree_leaves(self._forward(*arguments, **keywords))
+        leaves = pytree.tree_leaves(self.module(*arguments, **keywords))
         return [leaf[:rows] for leaf in leaves] if missing > 0 else leaves

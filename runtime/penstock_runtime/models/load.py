@@ -12,12 +12,14 @@ from penstock_api.types.model import ModelBackend, ModelSpec, Task
 from penstock_runtime.config import FilesConfig
 from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
-from penstock_runtime.models.backends.cache import CompiledCache, key_of, this_processor
-from penstock_runtime.models.backends.selection import Loader, on_native
+from penstock_runtime.models.backends.cache import CompiledCache, key_of
+from penstock_runtime.models.backends.selection import Loader, backends_for, on_native
 from penstock_runtime.models.backends.source import Source
 from penstock_runtime.models.device.device import pin_threads
 from penstock_runtime.models.device.malloc import keep_freed_memory
+from penstock_runtime.models.device.processor import this_processor
 from penstock_runtime.models.export_program import ProgramSource
+from penstock_runtime.models.precision import is_narrow
 from penstock_runtime.models.program_files import OnnxSource, OpenVinoSource
 from penstock_runtime.models.python_factory import open_factory
 from penstock_runtime.models.torch_model import TorchModel, Wrapping
@@ -32,7 +34,7 @@ class ModelOptions:
     threads: int | None = None
     """Number of torch threads; None: the CPU limit of the cgroup."""
     dtype: DType = DType.AUTO
-    """Data type of an encoder."""
+    """Requested data type; the tensors of a program or module keep the declared ones."""
     compile: bool = False
     """Whether to use torch.compile in this process, which needs a C++ compiler (CPU) and tens of seconds per model; only
     models that are a plain torch call are compiled. A backend in the model's spec takes precedence."""
@@ -70,24 +72,26 @@ def _open(spec: ModelSpec, folder: Path, dtype: DType) -> Source | Model:
     source, task = spec.source, spec.task or Task.TENSOR
     if source.files is not None:
         path = folder / (source.files.path or ".")
-        return _open_file(path) if task is Task.TENSOR else _open_encoder(path, task, dtype)
+        if task is Task.TENSOR:
+            return _open_file(path, dtype)
+        return _open_encoder(path, task, dtype)
     if source.module is not None:
-        return open_factory(source.module.factory, source.module.arguments or {})
+        return open_factory(source.module.factory, source.module.arguments or {}, dtype)
     raise ModelLoadFailed(
         f"spec.model.source.type '{source.type}' has no matching member:"
         " set the member for this type"
     )
 
 
-def _open_file(path: Path) -> Source:
+def _open_file(path: Path, dtype: DType) -> Source:
     threads = torch.get_num_threads()
     match path.suffix:
         case ".onnx":
-            return OnnxSource(path, threads)
+            return OnnxSource(path, threads, dtype)
         case ".xml":
-            return OpenVinoSource(path, threads)
+            return OpenVinoSource(path, threads, dtype)
         case _:
-            return ProgramSource(path)
+            return ProgramSource(path, dtype)
 
 
 def _open_encoder(folder: Path, task: Task, dtype: DType) -> Source:
@@ -106,18 +110,28 @@ def _on_backend(opened: Source | Model, spec: ModelSpec, options: ModelOptions) 
                 f"backend {wanted} cannot run the model: its factory returns a Model of its own code, not a"
                 " torch.nn.Module: remove spec.model.backend"
             )
+        if is_narrow(options.dtype):
+            raise ModelLoadFailed(
+                f"the model does not compute in {options.dtype}: its factory returns a Model of its own code, not a"
+                " torch.nn.Module: remove spec.model.dtype"
+            )
         return opened
     on_gpu = opened.device.type != "cpu"
+    if wanted is None and is_narrow(opened.dtype) and opened.native is not ModelBackend.EAGER:
+        wanted = opened.native
     if wanted is None or (wanted is ModelBackend.COMPILE and on_gpu):
         model = on_native(opened, ModelBackendState(name=wanted or opened.native))
         if options.compile or wanted is not None:
             _compile(model)
         return model
     threads = torch.get_num_threads()
-    key = key_of(opened.digest(), spec.task or Task.TENSOR, threads, this_processor())
+    key = key_of(
+        f"{opened.dtype} {opened.digest()}", spec.task or Task.TENSOR, threads, this_processor()
+    )
     shared = options.cache_folder or options.private_folder
     cache = CompiledCache(shared, options.private_folder, key)
-    return Loader(opened, cache, threads).load(wanted)
+    backends = backends_for(opened.dtype)
+    return Loader(opened, cache, threads, backends=backends).load(wanted)
 
 
 def _compile(model: Model) -> None:

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_api.types.model import ModelBackend
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec
 from penstock_runtime.models.backends import onnx_runtime, openvino_backend
 from penstock_runtime.models.backends.array_model import ArrayModel
@@ -43,9 +44,9 @@ class FileSource(Source):
     platform: str
     files: str
 
-    def __init__(self, file: Path, threads: int) -> None:
+    def __init__(self, file: Path, threads: int, dtype: DType = DType.AUTO) -> None:
         """Raise `ModelLoadFailed` if the file is missing, or the pod has a GPU."""
-        self.file, self.threads = file, threads
+        self.file, self.threads, self.dtype = file, threads, dtype
         if not file.is_file():
             raise ModelLoadFailed(
                 f"there is no file '{file}': correct the path in spec.model.source, or put {self.files} there"

@@ -23,14 +23,18 @@ from typing_extensions import override
 
 from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_api.types.model import ModelBackend
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.datatypes import numpy_dtype
 from penstock_runtime.engine.dynamic.model_io import find_sample
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
 from penstock_runtime.models.backends.array_model import ArrayModel
-from penstock_runtime.models.backends.base import Program
+from penstock_runtime.models.backends.base import BackendFailed, Program
 from penstock_runtime.models.backends.export import exported
+from penstock_runtime.models.backends.samples import precision_error
 from penstock_runtime.models.backends.source import Source
 from penstock_runtime.models.device.device import backend_of, choose_device
+from penstock_runtime.models.narrow_program import autocast_call, narrow_copy, narrow_model
+from penstock_runtime.models.precision import is_narrow
 from penstock_runtime.models.torch_model import TorchModel
 
 
@@ -44,7 +48,9 @@ def load_from_factory(factory: str, arguments: Mapping[str, str]) -> Model:
     return opened.native_model() if isinstance(opened, FactorySource) else opened
 
 
-def open_factory(factory: str, arguments: Mapping[str, str]) -> "Model | FactorySource":
+def open_factory(
+    factory: str, arguments: Mapping[str, str], dtype: DType = DType.AUTO
+) -> "Model | FactorySource":
     """Return what `package.module:function` creates from `arguments`: a `Model`, or a module as a source.
 
     Raises:
@@ -52,7 +58,7 @@ def open_factory(factory: str, arguments: Mapping[str, str]) -> "Model | Factory
     """
     result = _call(_find(factory), factory, arguments)
     if isinstance(result, torch.nn.Module):
-        return FactorySource(result, factory, arguments)
+        return FactorySource(result, factory, arguments, dtype)
     if isinstance(getattr(result, "info", None), ModelInfo) and callable(
         getattr(result, "run", None)
     ):
@@ -101,8 +107,14 @@ class FactorySource(Source):
     native = ModelBackend.EAGER
     digest_is_exact = False  # code that the digest does not see may change
 
-    def __init__(self, module: torch.nn.Module, factory: str, arguments: Mapping[str, str]) -> None:
-        self.device = choose_device()
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        factory: str,
+        arguments: Mapping[str, str],
+        dtype: DType = DType.AUTO,
+    ) -> None:
+        self.device, self.dtype = choose_device(), dtype
         self._module = module.eval().to(self.device)
         self._named = f"{factory} {sorted(arguments.items())}"
         self.info = ModelInfo(
@@ -125,15 +137,19 @@ class FactorySource(Source):
 
     @override
     def native_model(self) -> Model:
-        return TorchModel(self.info, self._call, self.device)
+        if not is_narrow(self.dtype):
+            return self.untouched()
+        model = self._in_int8() if self.dtype is DType.INT8 else self._in_16_bits()
+        self.precision_error = precision_error(self.untouched(), model, self.dtype)
+        return model
 
     @override
     def untouched(self) -> Model:
-        return self.native_model()
+        return TorchModel(self.info, self._call, self.device)
 
     @override
     def program(self) -> tuple[Program, int]:
-        sample = find_sample(self.native_model()).inputs(min(3, self.info.max_rows))
+        sample = find_sample(self.untouched()).inputs(min(3, self.info.max_rows))
         program = exported(self._module, self._call, self.info, sample)
         return Program(self.info, exported=program), 1
 
@@ -143,6 +159,25 @@ class FactorySource(Source):
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         return self._module(*tensors)
+
+    def _in_16_bits(self) -> Model:
+        module = narrow_copy(self._module, self.dtype)
+        call = autocast_call(lambda tensors: module(*tensors), self.info, self.dtype, self.device)
+        return TorchModel(self.info, call, self.device)
+
+    def _in_int8(self) -> Model:
+        """Return the exported program with int8 layers: modules may read the weights of their layers."""
+        try:
+            program, _ = self.program()
+        except BackendFailed as error:
+            raise ModelLoadFailed(
+                f"the model does not compute in {self.dtype}: {error}: set spec.model.dtype to BFloat16"
+            ) from error
+        assert program.exported is not None  # noqa: S101 - a module has no file
+        graph: Any = program.exported.module()
+        return narrow_model(
+            lambda tensors: graph(*tensors), graph, self.info, self.dtype, self.device
+        )
 
 
 def _declared(module: torch.nn.Module, attribute: str, factory: str) -> tuple[TensorSpec, ...]:

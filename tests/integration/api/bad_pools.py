@@ -196,7 +196,7 @@ BY_SCHEMA = [
         },
         ("topologySpreadConstraints[0].maxSkew", "0"),
     ),
-    Bad("unknown-dtype", {"model": {"dtype": "Int8"}}, ("model.dtype", '"Int8"', '"BFloat16"')),
+    Bad("unknown-dtype", {"model": {"dtype": "Int4"}}, ("model.dtype", '"Int4"', '"BFloat16"')),
     Bad(
         "context-of-one-token",
         {"model": GENERATING, "generation": {"contextLength": 1}},

@@ -234,9 +234,9 @@ BY_RULE = [
         ("spec.generation", "model.task is unset", "remove spec.generation"),
     ),
     Bad(
-        "dtype-of-a-program",
-        {"model": {"dtype": "Float16"}},
-        ("spec.model.dtype", "dtype Float16", "task is Tensor", "remove dtype"),
+        "int8-of-text-generation",
+        {"model": {**GENERATING, "dtype": "Int8"}},
+        ("spec.model.dtype", "dtype Int8", "TextGeneration", "BFloat16"),
     ),
     Bad(
         "cache-of-two-sizes",

@@ -56,7 +56,7 @@ def test_what_the_operator_sets_is_read() -> None:
             "PENSTOCK_COMPUTE_BACKEND='Own': must be one of Auto, OpenVINO, Torch",
         ),
         ("PENSTOCK_STEP", "Own", "PENSTOCK_STEP='Own': must be one of Auto, OpenVINO, Torch"),
-        ("PENSTOCK_DTYPE", "int8", "must be one of auto, float32"),
+        ("PENSTOCK_DTYPE", "int4", "must be one of auto, float32"),
         (
             "PENSTOCK_ATTENTION",
             "native",
@@ -120,6 +120,14 @@ def test_the_type_in_the_models_spec_precedes_the_variable() -> None:
     model = json.dumps({**json.loads(MODEL), "dtype": "Float16"})
     for variables in ({}, {"PENSTOCK_DTYPE": "float32"}):
         assert read_config({"PENSTOCK_MODEL": model, **variables}).engine.dtype == "float16"
+
+
+def test_int8_is_not_for_text_generation() -> None:
+    model = {**json.loads(MODEL), "dtype": "Int8"}
+    assert read_config({"PENSTOCK_MODEL": json.dumps(model)}).engine.dtype == "int8"
+    text = json.dumps({**model, "task": "TextGeneration"})
+    with pytest.raises(ConfigError, match="dtype Int8 is for models that do not generate text"):
+        read_config({"PENSTOCK_MODEL": text})
 
 
 def test_how_a_generative_model_is_loaded_is_read_into_its_options() -> None:

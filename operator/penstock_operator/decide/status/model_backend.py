@@ -41,6 +41,14 @@ def _candidate(report: BackendCandidate) -> ModelBackendCandidate:
     return ModelBackendCandidate(
         name=report.name,
         rows_per_second=tuple(f"{rate:.1f}" for rate in report.rows_per_second) or None,
-        greatest_error=None if report.greatest_error is None else f"{report.greatest_error:.1e}",
+        greatest_error=_error(report.greatest_error),
+        mean_error=_error(report.mean_error),
+        equal_tokens_percent=(
+            None if report.equal_token_share is None else f"{100 * report.equal_token_share:.1f}"
+        ),
         message=report.message and report.message[:MAX_MESSAGE],
     )
+
+
+def _error(error: float | None) -> str | None:
+    return None if error is None else f"{error:.1e}"

@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_api.pod_contract import Discipline, LimitsUpdate, Lowering, Preemption
+from penstock_api.pod_contract import (
+    Discipline,
+    LimitsUpdate,
+    Lowering,
+    ModelBackendState,
+    Preemption,
+)
 from penstock_runtime.errors import BadInput, ContextExceeded
 
 __all__ = [
@@ -112,6 +118,8 @@ class GenerationInfo:
     """One block, one way, in seconds."""
     warm_up: tuple[TimedStep, ...] = ()
     """Steps timed at load, before any request."""
+    model_backend: ModelBackendState | None = None
+    """Backend with the error of a requested 16-bit type; None: not compared."""
 
     @property
     def cap_bound(self) -> int:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import os
-import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -133,18 +132,6 @@ def key_of(digest: str, task: Task, threads: int, machine: str) -> str:
     versions = [f"{package} {installed_version(package)}" for package in _PACKAGES]
     parts = [f"format {FORMAT}", digest, task, f"{threads} threads", machine, *versions]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
-def this_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the model and the instruction sets of the processor."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    wanted = ("model name", "flags", "CPU part", "Features")
-    return "\n".join(
-        [platform.machine(), *sorted({line for line in lines if line.startswith(wanted)})]
-    )
 
 
 def digest_of(files: Sequence[Path], folder: Path | None = None) -> str:

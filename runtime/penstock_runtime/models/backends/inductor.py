@@ -9,9 +9,11 @@ import torch
 from typing_extensions import override
 
 from penstock_api.types.model import ModelBackend
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import ModelInfo, describe
 from penstock_runtime.models.backends.base import Backend, BackendFailed, Call, Program
 from penstock_runtime.models.device.tensors import to_numpy, to_torch
+from penstock_runtime.models.precision import is_narrow
 from penstock_runtime.request import Tensor
 
 _FILE = "model.pt2"
@@ -26,8 +28,15 @@ class InductorBackend(Backend):
     packages = ("torch",)
     is_machine_code = True
 
+    def __init__(self, dtype: DType = DType.AUTO) -> None:
+        self._dtype = dtype
+
     @override
     def build(self, program: Program, folder: Path, threads: int) -> None:
+        if is_narrow(self._dtype):
+            raise BackendFailed(
+                f"it computes in float32 only, and spec.model.dtype is {self._dtype}"
+            )
         if program.exported is None:
             raise BackendFailed("torch compiles torch programs, modules and directories only")
         check_compiler()

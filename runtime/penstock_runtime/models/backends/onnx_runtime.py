@@ -7,6 +7,7 @@ from typing import Any
 from typing_extensions import override
 
 from penstock_api.types.model import ModelBackend
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import ModelInfo, describe
 from penstock_runtime.models.backends.base import (
     Backend,
@@ -15,12 +16,15 @@ from penstock_runtime.models.backends.base import (
     Program,
     check_installed,
 )
+from penstock_runtime.models.device.processor import has_int8_products
+from penstock_runtime.models.precision import is_narrow
 from penstock_runtime.request import Tensor
 
 EXPORTERS = ("onnx", "onnxscript")
 """Packages that `torch.onnx.export` needs; an `.onnx` file does not."""
 _FILE, _WEIGHTS = "model.onnx", "weights.bin"
 _ERRORS_ONLY = 3
+_INTEGER_PRODUCTS = frozenset({"MatMulInteger", "DynamicQuantizeMatMul", "QGemm"})
 
 
 class OnnxRuntimeBackend(Backend):
@@ -30,11 +34,20 @@ class OnnxRuntimeBackend(Backend):
     packages = ("onnxruntime",)
     is_machine_code = False
 
+    def __init__(self, dtype: DType = DType.AUTO) -> None:
+        self._dtype = dtype
+
     @override
     def build(self, program: Program, folder: Path, threads: int) -> None:
+        if is_narrow(self._dtype) and self._dtype is not DType.INT8:
+            raise BackendFailed(
+                f"it computes in float32 and int8 on CPUs, and spec.model.dtype is {self._dtype}"
+            )
         if program.file is not None and program.file.suffix != ".onnx":
             raise BackendFailed("ONNX Runtime reads no OpenVINO IR")
         source = program.file or _export(program, folder / "exported.onnx")
+        if self._dtype is DType.INT8:
+            source = _quantized(source, folder / "exported.onnx.int8")
         session(source, threads, optimized=folder / _FILE)
         for left in folder.glob("exported.onnx*"):
             left.unlink()
@@ -88,6 +101,26 @@ def call_of(opened: Any, info: ModelInfo) -> Call:
         return results
 
     return call
+
+
+def _quantized(source: Path, file: Path) -> Path:
+    """Write a graph whose products with constant matrices are in int8: weights by column, inputs by their range at each call."""
+    check_installed(EXPORTERS[:1])
+    import onnx  # noqa: PLC0415 - only to quantize
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 - as above
+
+    try:
+        quantize_dynamic(
+            onnx.load(source), file, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True,
+            reduce_range=not has_int8_products(), weight_type=QuantType.QInt8,
+            extra_options={"MatMulConstBOnly": True},
+        )  # fmt: skip
+        operators = {node.op_type for node in onnx.load(file, load_external_data=False).graph.node}
+    except Exception as error:  # the quantizer raises what its parts raise
+        raise BackendFailed(f"ONNX Runtime cannot quantize it: {describe(error)}") from error
+    if not operators & _INTEGER_PRODUCTS:
+        raise BackendFailed("it has no product with a constant matrix, which int8 is for")
+    return file
 
 
 def _export(program: Program, file: Path) -> Path:

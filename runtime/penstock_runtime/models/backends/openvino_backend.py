@@ -1,4 +1,4 @@
-"""`OpenVinoProgramBackend`: a model as one graph of OpenVINO's CPU plugin, in float32."""
+"""`OpenVinoProgramBackend`: a model as one graph of OpenVINO's CPU plugin."""
 
 import io
 import sys
@@ -10,26 +10,34 @@ from torch.export import ExportedProgram
 from typing_extensions import override
 
 from penstock_api.types.model import ModelBackend
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import ModelInfo, describe
 from penstock_runtime.models.backends.base import Backend, BackendFailed, Call, Program
 from penstock_runtime.request import Tensor
 
 _FILE = "model.blob"
+_HINTS = {DType.FLOAT16: "f16", DType.BFLOAT16: "bf16"}
+_CAPABILITIES = {DType.FLOAT16: "FP16", DType.BFLOAT16: "BF16"}
+"""Names of the types in the properties of OpenVINO's CPU plugin."""
 _CONVERTER, _TELEMETRY = "openvino.tools.ovc", "openvino_telemetry"
 
 
 class OpenVinoProgramBackend(Backend):
-    """OpenVINO, from a torch program, an `.onnx` file or an IR."""
+    """OpenVINO, from a torch program, an `.onnx` file or an IR, in float32 or a 16-bit type."""
 
     name = ModelBackend.OPENVINO
     packages = ("openvino",)
     is_machine_code = False
 
+    def __init__(self, dtype: DType = DType.AUTO) -> None:
+        self._dtype = dtype
+
     @override
     def build(self, program: Program, folder: Path, threads: int) -> None:
+        _check_computes(self._dtype)
         try:
             graph = read(program.file or program.exported)
-            blob = _compile(graph, program.info, threads).export_model().getvalue()
+            blob = _compile(graph, program.info, threads, self._dtype).export_model().getvalue()
         except RuntimeError as error:  # OpenVINO raises subclasses of it only
             raise BackendFailed(f"OpenVINO cannot compile it: {reason(error)}") from error
         (folder / _FILE).write_bytes(blob)
@@ -38,7 +46,9 @@ class OpenVinoProgramBackend(Backend):
     def open(self, folder: Path, info: ModelInfo, threads: int) -> Call:
         try:
             blob = io.BytesIO((folder / _FILE).read_bytes())
-            return _call_of(openvino().Core().import_model(blob, "CPU", _properties(threads)))
+            return _call_of(
+                openvino().Core().import_model(blob, "CPU", _properties(threads, self._dtype))
+            )
         except (OSError, RuntimeError) as error:
             raise BackendFailed(f"OpenVINO cannot read its own file: {reason(error)}") from error
 
@@ -79,7 +89,18 @@ def reason(error: BaseException) -> str:
     return describe(type(error)((named or lines or [""])[-1 if not named else 0]))
 
 
-def _compile(graph: Any, info: ModelInfo, threads: int) -> Any:
+def _check_computes(dtype: DType) -> None:
+    """Raise `BackendFailed` if this processor has no instructions of the type, which OpenVINO would silently widen."""
+    if dtype is DType.INT8:
+        raise BackendFailed("OpenVINO quantizes by NNCF, which the image does not contain")
+    capability = _CAPABILITIES.get(dtype)
+    if capability is None:
+        return
+    if capability not in openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        raise BackendFailed(f"this processor has no {dtype} instructions that OpenVINO uses")
+
+
+def _compile(graph: Any, info: ModelInfo, threads: int, dtype: DType = DType.AUTO) -> Any:
     """Compile with the declared sizes, which conversion from torch loses."""
     if len(graph.inputs) != len(info.inputs) or len(graph.outputs) != len(info.outputs):
         raise BackendFailed(
@@ -88,7 +109,7 @@ def _compile(graph: Any, info: ModelInfo, threads: int) -> Any:
         )
     sizes = {node: list(spec.shape) for node, spec in zip(graph.inputs, info.inputs, strict=True)}
     graph.reshape(sizes)
-    return openvino().Core().compile_model(graph, "CPU", _properties(threads))
+    return openvino().Core().compile_model(graph, "CPU", _properties(threads, dtype))
 
 
 def _call_of(compiled_model: Any) -> Call:
@@ -106,11 +127,11 @@ def _call_of(compiled_model: Any) -> Call:
     return call
 
 
-def _properties(threads: int) -> dict[str, str]:
+def _properties(threads: int, dtype: DType) -> dict[str, str]:
     # Without the hint a processor with bfloat16 would compute in it. No pinning: it would pin the first thread of
     # every pod on a node to the same core.
     return {
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": _HINTS.get(dtype, "f32"),
         "INFERENCE_NUM_THREADS": str(threads),
         "NUM_STREAMS": "1",
         "ENABLE_CPU_PINNING": "NO",

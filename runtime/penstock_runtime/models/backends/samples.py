@@ -5,9 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.datatypes import numpy_dtype
 from penstock_runtime.engine.dynamic.model_io import find_sample
-from penstock_runtime.engine.model import Model, ModelInfo, TensorSpec
+from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
+from penstock_runtime.models import precision
 from penstock_runtime.request import Tensor
 
 BATCH_SIZES: Final = (1, 8, 32)
@@ -50,27 +52,53 @@ def random_batch(info: ModelInfo, rows: int, seed: int = 0) -> Batch:
 
 
 def greatest_error(
-    expected: Batch, got: Batch, specs: Sequence[TensorSpec]
+    expected: Batch, got: Batch, specs: Sequence[TensorSpec], dtype: DType = DType.AUTO
 ) -> tuple[float, str | None]:
-    """Return the greatest relative difference of all outputs, and a description if it is not tolerated."""
+    """Return the greatest relative difference of all outputs, and a description if it is not tolerated.
+
+    In a narrow `dtype`, the difference of integers and booleans is the share of values that differ.
+    """
     greatest, problem = 0.0, None
     for spec in specs:
-        error = _error(expected[spec.name], got.get(spec.name))
+        narrow = precision.TOLERANCES.get(dtype)
+        error = _error(expected[spec.name], got.get(spec.name), as_share=narrow is not None)
         greatest = max(greatest, error)
-        allowed = TOLERANCES.get(spec.datatype, 0.0)
+        allowed = TOLERANCES.get(spec.datatype, 0.0) if narrow is None else narrow
         if not error <= allowed and problem is None:
             problem = (
                 f"output '{spec.name}' differs from the untouched model by {error:.1e} of its greatest value,"
-                f" tolerated for {spec.datatype} is {allowed:.0e}"
+                f" tolerated for {spec.datatype if narrow is None else dtype} is {allowed:.0e}"
             )
     return greatest, problem
 
 
-def _error(expected: Tensor, got: Tensor | None) -> float:
+def precision_error(untouched: Model, model: Model, dtype: DType) -> float:
+    """Return the greatest difference of `model`, in a narrow `dtype`, from the untouched one on batches of random rows.
+
+    Raises:
+        ModelLoadFailed: it is above the tolerance of the type, or the model does not compute in it.
+    """
+    errors = []
+    for batch in batches(untouched):
+        expected = untouched.run(batch)
+        try:
+            got = model.run(batch)
+        except Exception as error:  # a model may raise anything
+            raise ModelLoadFailed(
+                f"the model does not compute in {dtype} ({describe(error)}): remove spec.model.dtype"
+            ) from error
+        errors.append(greatest_error(expected, got, untouched.info.outputs, dtype)[0])
+    precision.check_error(dtype, max(errors))
+    return max(errors)
+
+
+def _error(expected: Tensor, got: Tensor | None, *, as_share: bool = False) -> float:
     """Return the greatest difference over the greatest finite value; infinity where shape, dtype or NaN differ."""
     if got is None or got.shape != expected.shape or got.dtype != expected.dtype:
         return float("inf")
     if expected.dtype.kind not in "f":
+        if as_share:
+            return float(np.mean(expected != got))
         return 0.0 if np.array_equal(expected, got) else float("inf")
     finite = np.isfinite(expected)
     if not np.array_equal(finite, np.isfinite(got)) or not np.array_equal(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from penstock_api.pod_contract import BackendCandidate, ModelBackendState
 from penstock_api.types.model import ModelBackend
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, describe
 from penstock_runtime.models.backends.array_model import ArrayModel
 from penstock_runtime.models.backends.base import (
@@ -26,6 +27,7 @@ from penstock_runtime.models.backends.openvino_backend import OpenVinoProgramBac
 from penstock_runtime.models.backends.samples import Batch, batches, greatest_error
 from penstock_runtime.models.backends.source import Source
 from penstock_runtime.models.backends.timing import Rates, fastest, rates
+from penstock_runtime.models.precision import is_narrow
 from penstock_runtime.request import Tensor
 
 log = logging.getLogger(__name__)
@@ -33,8 +35,10 @@ log = logging.getLogger(__name__)
 BUILD_SECONDS = 60.0
 """Time after which Auto starts to compile for no further backend."""
 
-BACKENDS: tuple[Backend, ...] = (OpenVinoProgramBackend(), OnnxRuntimeBackend(), InductorBackend())
-"""In the order in which Auto compiles for them: the ones that take the least time first."""
+
+def backends_for(dtype: DType) -> tuple[Backend, ...]:
+    """Return the backends for a requested type, those that take the least time to compile first."""
+    return OpenVinoProgramBackend(dtype), OnnxRuntimeBackend(dtype), InductorBackend(dtype)
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ class Loader:
     cache: CompiledCache
     threads: int
     clock: Callable[[], float] = time.monotonic
-    backends: Sequence[Backend] = field(default=BACKENDS)
+    backends: Sequence[Backend] = field(default_factory=lambda: backends_for(DType.AUTO))
 
     def load(self, wanted: ModelBackend) -> Model:
         """Return the model on the backend `wanted`.
@@ -64,7 +68,7 @@ class Loader:
             ModelLoadFailed: the model does not load; or the backend is named, and is not installed, does not support
                 the model, or computes something else; the message says which.
         """
-        if wanted is self.source.native:
+        if wanted is self.source.native and not self._compiles_native:
             return on_native(self.source)
         if self.source.device.type != "cpu":
             return self._on_gpu(wanted)
@@ -73,10 +77,15 @@ class Loader:
             return cached
         return self._fastest() if wanted is ModelBackend.AUTO else self._named(wanted)
 
+    @property
+    def _compiles_native(self) -> bool:
+        """Whether a narrow type of a file needs compiled files: torch narrows its own models when it loads them."""
+        return is_narrow(self.source.dtype) and self.source.native is not ModelBackend.EAGER
+
     def _on_gpu(self, wanted: ModelBackend) -> Model:
         message = "it runs on CPUs only, and this pod has a GPU"
         if wanted is not ModelBackend.AUTO:
-            raise _failed(wanted, message)
+            raise self._failed(wanted, message)
         others = tuple(_without(backend.name, message) for backend in self.backends)
         return on_native(self.source, ModelBackendState(name=self.source.native, candidates=others))
 
@@ -85,7 +94,7 @@ class Loader:
         if choice is None:
             return None
         state = choice.state.model_copy(update={"cached": True})
-        if choice.backend is self.source.native:
+        if choice.backend is self.source.native and not self._compiles_native:
             return on_native(self.source, state)
         backend = self._backend(choice.backend)
         folder = self.cache.compiled(backend)
@@ -109,7 +118,7 @@ class Loader:
         try:
             compiled = self._compiled(self._backend(wanted))
         except BackendFailed as error:
-            raise _failed(wanted, str(error)) from error
+            raise self._failed(wanted, str(error)) from error
         candidate = BackendCandidate(name=wanted, greatest_error=compiled.greatest_error)
         state = ModelBackendState(name=wanted, candidates=(candidate,))
         self.cache.store(wanted, BackendChoice(compiled.info, compiled.min_rows, state))
@@ -120,7 +129,7 @@ class Loader:
         compiled: dict[str, _Compiled] = {}
         rejected: list[BackendCandidate] = []
         for backend in self.backends:
-            if backend.name is native:
+            if backend.name is native and not self._compiles_native:
                 continue
             try:
                 if self.clock() - began > BUILD_SECONDS:
@@ -128,8 +137,15 @@ class Loader:
                 compiled[backend.name] = self._compiled(backend)
             except BackendFailed as error:
                 rejected.append(_without(backend.name, str(error)))
-        own = self.source.native_model()
-        models = {str(native): own, **{name: each.model for name, each in compiled.items()}}
+        own = self._own(rejected)
+        models = {name: each.model for name, each in compiled.items()}
+        if own is not None:
+            models = {str(native): own, **models}
+        if not models:
+            reasons = "; ".join(f"{each.name}: {each.message}" for each in rejected)
+            raise ModelLoadFailed(
+                f"no backend computes the model in {self.source.dtype}: {reasons}: remove spec.model.dtype"
+            )
         measured = rates(models, self._batches, self.clock)
         selected = fastest(measured)
         errors = {name: each.greatest_error for name, each in compiled.items()}
@@ -138,12 +154,24 @@ class Loader:
         state = self._state(selected, measured, errors, rejected)
         log.info("%s", sentence(state))
         used = compiled.get(selected)
-        info, rows = (used.info, used.min_rows) if used else (own.info, 1)
+        info, rows = (used.info, used.min_rows) if used else (models[selected].info, 1)
         self.cache.store(ModelBackend.AUTO, BackendChoice(info, rows, state))
         model = models[selected]
         del models, compiled, own, used
         gc.collect()
         return with_state(model, state)
+
+    def _own(self, rejected: list[BackendCandidate]) -> Model | None:
+        """Return the native model; in a narrow type None if it cannot compute, with the reason in `rejected`."""
+        if self._compiles_native:
+            return None
+        try:
+            return self.source.native_model()
+        except ModelLoadFailed as error:
+            if not is_narrow(self.source.dtype):
+                raise
+            rejected.append(_without(self.source.native, str(error)))
+            return None
 
     def _state(
         self,
@@ -203,7 +231,9 @@ class Loader:
             except Exception as error:  # a library raises its own errors
                 rows = len(next(iter(batch.values())))
                 raise BackendFailed(f"it fails on a batch of {rows}: {describe(error)}") from error
-            error_of_batch, problem = greatest_error(expected, got, self._untouched.info.outputs)
+            error_of_batch, problem = greatest_error(
+                expected, got, self._untouched.info.outputs, self.source.dtype
+            )
             if problem is not None:
                 raise BackendFailed(problem)
             greatest = max(greatest, error_of_batch)
@@ -212,11 +242,17 @@ class Loader:
     def _backend(self, name: ModelBackend) -> Backend:
         match = next((backend for backend in self.backends if backend.name is name), None)
         if match is None:
-            raise _failed(
+            raise self._failed(
                 name,
                 f"the files of this model have no torch module, {self.source.native} reads them",
             )
         return match
+
+    def _failed(self, wanted: ModelBackend, message: str) -> ModelLoadFailed:
+        remedy = "set spec.model.backend to Auto, or remove it"
+        if is_narrow(self.source.dtype):
+            remedy = f"{remedy}, or remove spec.model.dtype"
+        return ModelLoadFailed(f"backend {wanted} cannot run the model: {message}: {remedy}")
 
     @cached_property
     def _program(self) -> tuple[Program, int] | BackendFailed:
@@ -276,9 +312,3 @@ def _build(backend: Backend, program: Program, folder: Path, threads: int) -> No
 
 def _without(name: str, message: str) -> BackendCandidate:
     return BackendCandidate(name=name, message=message)
-
-
-def _failed(wanted: ModelBackend, message: str) -> ModelLoadFailed:
-    return ModelLoadFailed(
-        f"backend {wanted} cannot run the model: {message}: set spec.model.backend to Auto, or remove it"
-    )

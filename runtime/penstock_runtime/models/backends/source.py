@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from penstock_api.types.model import ModelBackend
+from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model
 from penstock_runtime.models.backends.array_model import ArrayModel
 from penstock_runtime.models.backends.base import Program
@@ -17,6 +18,8 @@ class Source(Protocol):
     native: ModelBackend
     """Backend of the format, in use unless another is requested."""
     device: torch.device
+    dtype: DType = DType.AUTO
+    """Requested data type; a narrower one than float32 is that of `native_model`, not of `untouched` and `program`."""
     digest_is_exact: bool
     """Whether equal digests mean equal outputs; False: what is cached is compared with the untouched model."""
     precision_error: float | None = None

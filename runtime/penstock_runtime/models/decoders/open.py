@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from penstock_runtime.engine.continuous.limits import GenerationInfo, KVSpec
-from penstock_runtime.engine.continuous.steps.options import Compute, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders import load
 from penstock_runtime.models.decoders.backends.registry import ComputeBackend, backend_for, checked
@@ -23,6 +23,7 @@ from penstock_runtime.models.decoders.capacity import (
     max_length_of,
 )
 from penstock_runtime.models.decoders.kv_store import BlockStore, KvStore
+from penstock_runtime.models.decoders.precision import TokenComparison
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.decoders.torch_decoders.one_token import OneTokenDecoder
 from penstock_runtime.models.decoders.torch_decoders.self_check import Expected, reference
@@ -60,10 +61,22 @@ def open_step(
     bound = max_length_of(config, options.max_model_len)
     has_room = partial(fits_float32, folder, options, free_bytes(device))
     selected = select(config, options, device, has_room, measure_candidates)
+    comparison = (
+        None
+        if options.dtype is DType.AUTO
+        else TokenComparison.begin(folder, config, selected, device, options.folders)
+    )
     model = load.load_model(folder, config, selected.dtype, device)
     layers = config.get_text_config().num_hidden_layers
     source = DecoderSource(model, options, device, bound, layers)
-    return warmed_step(folder, source, _assembled_or_torch(source, selected.compute), name)
+    assembled = _assembled_or_torch(source, selected.compute)
+    errors = None
+    if comparison is not None:
+        used = Compute.OPENVINO if assembled.backend.name == "openvino" else Compute.TORCH
+        errors = comparison.end(assembled.decoder, assembled.kv, assembled.longest, used)
+    step = warmed_step(folder, source, assembled, name)
+    step.info = replace(step.info, model_backend=errors)
+    return step
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,12 +124,12 @@ class Chooser:
 
     def __init__(self, act: Activation, fused: tuple[str, str] | None) -> None:
         """`act` and `fused` are the same activation: in torch, and by its oneDNN name."""
-        self._act, self._fused = act, fused
+        self.act, self._fused = act, fused
         self._prepacks: dict[tuple[torch.Size, Use], bool] = {}
 
     def affine(self, weight: torch.Tensor, bias: torch.Tensor | None, use: Use) -> Affine:
         """Return the layer."""
-        plain = Plain(weight, bias, self._act)
+        plain = Plain(weight, bias, self.act)
         if not can_prepack(weight):
             return plain
         shape = (weight.shape, use)

@@ -16,6 +16,7 @@ from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
 from penstock_runtime.engine.padding import length_buckets
 from penstock_runtime.models.device.device import backend_of, choose_device
+from penstock_runtime.models.device.int8_linear import ON_CPU_ONLY, in_int8
 from penstock_runtime.models.device.prepacked_linear import prepack
 from penstock_runtime.models.encoders.bert_layers import parts_of
 from penstock_runtime.models.encoders.directory import (
@@ -75,9 +76,13 @@ def load_encoder(folder: Path, task: Task, dtype: DType = DType.AUTO) -> Model:
     opened = open_encoder(folder, task, dtype)
     model, info, limits, plain = opened.model, opened.info, opened.limits, opened.padded()
     if opened.device.type != "cpu":
+        if dtype is DType.INT8:
+            raise ModelLoadFailed(ON_CPU_ONLY)
         return plain
     if model.dtype != torch.float32:
         return _checked(plain, limits, dtype)
+    if dtype is DType.INT8:
+        return _in_int8(opened)
     packed = _packed(model, info, opened.head, limits)
     if packed is None:
         return _prepacked(model, plain, limits)
@@ -109,6 +114,8 @@ def _compute_dtype(dtype: DType, device: torch.device) -> torch.dtype | str:
     """Return the type of the weights: Auto is that of the files, on a CPU float32."""
     if dtype is DType.AUTO:
         return "auto" if device.type == "cuda" else torch.float32
+    if dtype is DType.INT8:
+        return torch.float32  # its layers quantize these weights
     return getattr(torch, dtype.value)  # type: ignore[no-any-return]
 
 
@@ -190,14 +197,25 @@ def _width(model: Any) -> int:
     return int(getattr(model.config, "hidden_size", None) or model.config.dim)
 
 
+def _in_int8(opened: OpenedEncoder) -> Model:
+    """Return the encoder with int8 linear layers, packed if its architecture is known."""
+    model, info, limits = opened.model, opened.info, opened.limits
+    packed = _packed(model, info, opened.head, limits, in_int8=True)
+    if packed is None:
+        in_int8(model)
+        return opened.padded()
+    return packed
+
+
 def _packed(
-    model: Any, info: ModelInfo, head: OutputHead, limits: TextLimits
+    model: Any, info: ModelInfo, head: OutputHead, limits: TextLimits, *, in_int8: bool = False
 ) -> PackedEncoder | None:
     parts = parts_of(model)
     if parts is None:
         return None
     packed = replace(info, platform="transformers_packed", length_buckets=())
-    return PackedEncoder(packed, PackedBody(parts), head, limits, CHUNK_TOKENS)
+    body = PackedBody(parts, in_int8=in_int8)
+    return PackedEncoder(packed, body, head, limits, CHUNK_TOKENS)
 
 
 def _prepacked(model: Any, plain: PaddedEncoder, limits: TextLimits) -> PaddedEncoder:

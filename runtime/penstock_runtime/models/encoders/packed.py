@@ -10,8 +10,10 @@ from itertools import groupby
 import torch
 from torch.nn import functional
 
+from penstock_runtime.models.device.int8_linear import Int8Chooser
 from penstock_runtime.models.device.prepacked_linear import (
     ONE_DNN_ACTIVATIONS,
+    Activation,
     Chooser,
     Use,
     merged,
@@ -77,10 +79,10 @@ class PackedLayer:
 class PackedBody:
     """Computes hidden states from token ids."""
 
-    def __init__(self, parts: EncoderParts) -> None:
+    def __init__(self, parts: EncoderParts, *, in_int8: bool = False) -> None:
         self._words, self._positions = parts.words, parts.positions
         self._norm = LayerNorm(parts.norm)
-        chooser = _chooser(parts.activation)
+        chooser = _chooser(parts.activation, in_int8=in_int8)
         self._layers = [PackedLayer(layer, parts.heads, chooser) for layer in parts.layers]
 
     def __call__(self, ids: torch.Tensor, groups: LengthGroups) -> torch.Tensor:
@@ -116,12 +118,17 @@ def _pool(hidden: torch.Tensor, pooling: Pooling) -> torch.Tensor:
             return hidden.amax(1)
 
 
-def _chooser(activation: str) -> Chooser:
-    if activation == "relu":
-        return Chooser(functional.relu, ONE_DNN_ACTIVATIONS["relu"])
-    approximate = "tanh" if activation == "gelu_new" else "none"
+def _chooser(activation: str, *, in_int8: bool) -> Chooser:
+    act = _activation(activation)
+    return Int8Chooser(act, None) if in_int8 else Chooser(act, ONE_DNN_ACTIVATIONS[activation])
+
+
+def _activation(name: str) -> Activation:
+    if name == "relu":
+        return functional.relu
+    approximate = "tanh" if name == "gelu_new" else "none"
 
     def gelu(x: torch.Tensor) -> torch.Tensor:
         return functional.gelu(x, approximate=approximate)
 
-    return Chooser(gelu, ONE_DNN_ACTIVATIONS[activation])
+    return gelu

@@ -26,6 +26,7 @@ from penstock_runtime.models.encoders.load import (
 )
 from penstock_runtime.models.encoders.model import PaddedEncoder
 from penstock_runtime.models.encoders.precision import precision_error
+from penstock_runtime.models.precision import is_narrow
 
 _EXPORTED_ROWS = 3
 
@@ -37,7 +38,7 @@ class EncoderSource(Source):
     digest_is_exact = True
 
     def __init__(self, folder: Path, task: Task, dtype: DType) -> None:
-        self._folder, self._task, self._dtype = folder, task, dtype
+        self._folder, self._task, self.dtype = folder, task, dtype
         self.device = choose_device()
 
     @override
@@ -46,12 +47,12 @@ class EncoderSource(Source):
         files = [
             path for path in self._folder.rglob("*") if path.suffix in (".json", ".safetensors")
         ]
-        return f"{self._dtype} {digest_of(sorted(files))}"
+        return digest_of(sorted(files))
 
     @override
     def native_model(self) -> Model:
-        model = load_encoder(self._folder, self._task, self._dtype)
-        self.precision_error = precision_error(self._folder, self._task, self._dtype, model)
+        model = load_encoder(self._folder, self._task, self.dtype)
+        self.precision_error = precision_error(self._folder, self._task, self.dtype, model)
         return model
 
     @override
@@ -83,4 +84,5 @@ class EncoderSource(Source):
 
     @cached_property
     def _opened(self) -> OpenedEncoder:
-        return open_encoder(self._folder, self._task, self._dtype)
+        exact = DType.FLOAT32 if is_narrow(self.dtype) else self.dtype
+        return open_encoder(self._folder, self._task, exact)

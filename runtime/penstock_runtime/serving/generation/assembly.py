@@ -66,7 +66,10 @@ def open_generation(config: RuntimeConfig, folder: Path, taken: EnginePlacement)
     _prepare(config, taken)
     from penstock_runtime.models.decoders.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
 
-    return open_step(folder, config.generation.step, config.model_name)
+    shared, private = config.shared_compiled_folder, config.files.compiled_folder
+    folders = (private,) if shared is None else (shared, private)
+    options = replace(config.generation.step, folders=folders)
+    return open_step(folder, options, config.model_name)
 
 
 def lead_ranks(

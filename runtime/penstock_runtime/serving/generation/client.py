@@ -153,6 +153,7 @@ class GenerationClient(EngineClient):
                 "previous_generation_curve": _wire_curve(report.previous_curve),
                 "attention": serving.info.attention,
                 "dtype": serving.info.dtype,
+                "model_backend": serving.info.model_backend,
             }
         )
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 
 class DType(StrEnum):
@@ -13,6 +14,8 @@ class DType(StrEnum):
     FLOAT64 = "float64"
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
+    INT8 = "int8"
+    """Linear layers of one-shot models on a CPU."""
 
 
 class Compute(StrEnum):
@@ -56,6 +59,8 @@ class StepOptions:
     depth: int | None = None
     """Steps planned ahead of the running one: 1 overlaps planning with the device, 0 does not; None: by cores and
     devices (`engine.placement.step_depth`)."""
+    folders: tuple[Path, ...] = ()
+    """Where the error of a requested 16-bit type is stored: the first that can be written."""
 
     @property
     def ranks(self) -> int:

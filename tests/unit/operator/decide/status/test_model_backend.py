@@ -44,6 +44,20 @@ def test_the_status_says_what_runs_the_model_and_what_the_others_would_have_give
     assert len(str(absent.message)) == 512
 
 
+def test_the_errors_of_text_generation_are_those_of_its_log_probabilities() -> None:
+    errors = BackendCandidate(
+        name="Torch", greatest_error=0.0213, mean_error=0.00104, equal_token_share=0.9948
+    )
+    subject = settled(pool=pool(replicas=1))
+    (pod,) = subject.pods
+    state = ModelBackendState(name="Torch", candidates=(errors,))
+    answer = subject.acknowledgements[pod.uid]
+    subject.acknowledgements[pod.uid] = replace(answer, model_backend=state)
+    (shown,) = known(known(subject.run().status.model_backend).candidates)
+    assert (shown.greatest_error, shown.mean_error) == ("2.1e-02", "1.0e-03")
+    assert shown.equal_tokens_percent == "99.5"
+
+
 def test_the_backend_of_most_pods_is_named_and_counted() -> None:
     status = known(world("Eager", "OpenVINO", "OpenVINO").run().status.model_backend)
     assert (status.name, status.pods) == ("OpenVINO", 2)
