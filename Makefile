@@ -246,6 +246,10 @@ bench-backends: setup ## Backends of one-shot models: rates, p99, load times, me
 bench-claims: setup ## Batching, compilation, tuning and scaling against the project's first claims: OPTIONS=--quick
 	@$(BIN)/python -m tests.bench.claims $(OPTIONS)
 
+.PHONY: bench-tuner
+bench-tuner: setup ## The tuner against a sweep of the same space, three models, two objectives: 45 minutes
+	@$(BIN)/python -m tests.bench.tuner $(OPTIONS)
+
 .PHONY: bench-generation-peers
 bench-generation-peers: setup ## Install the foreign peers of bench-generation, each in an environment of its own
 	@$(BIN)/python -m tests.bench.generation.environments

@@ -36,6 +36,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of one batch size")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--subject", nargs="*", default=[subject.name for subject in SUBJECTS])
+    parser.add_argument(
+        "--types", action="store_true", help="compare data types instead of backends"
+    )
     options = parser.parse_args()
     models, cache = BUILD / "backends" / "models", BUILD / "backends" / "compiled"
     models.mkdir(parents=True, exist_ok=True)
@@ -47,10 +50,28 @@ def main() -> None:
         if not (models / subject.path).exists():
             subject.write(models / subject.path)
         for threads in options.threads:
+            if options.types:
+                _types(subject, threads, models, cache, options.seconds)
+                continue
             results.append(_measure(subject, threads, models, cache, options.seconds))
             show(results[-1])
             (BUILD / "backends.json").write_text(json.dumps(results, indent=1) + "\n")
     console.print(f"figures: {BUILD / 'backends.json'}")
+
+
+def _types(subject: Subject, threads: int, models: Path, cache: Path, seconds: float) -> None:
+    """Print a table of every backend in every data type that it has."""
+    argv = ["-m", "tests.bench.backends.types", subject.name, str(threads), str(models), str(cache), str(20 * seconds)]  # fmt: skip
+    figures = _figures(argv, threads)
+    (BUILD / f"types-{subject.name}-{threads}.json").write_text(json.dumps(figures, indent=1))
+    table = Table("backend", "rows/s at 1 / 8 / 32", "error", title=f"{subject.name}, {threads} thread(s)")  # fmt: skip
+    for label, each in figures.items():
+        if "rows_per_second" in each:
+            error = "" if each["error"] is None else f"{each['error']:.1e}"
+            table.add_row(label, " / ".join(f"{rate:,.0f}" for rate in each["rows_per_second"]), error)  # fmt: skip
+        else:
+            table.add_row(label, each["reason"])
+    console.print(table)
 
 
 def _measure(
@@ -90,11 +111,15 @@ def _measure(
 
 
 def _worker(arguments: list[str], seconds: float) -> dict[str, Any]:
-    argv = [sys.executable, "-W", "ignore", "-m", "tests.bench.backends.worker", *arguments]
+    argv = ["-m", "tests.bench.backends.worker", *arguments, str(time.monotonic()), str(seconds)]
+    return _figures(argv, int(arguments[1]))
+
+
+def _figures(arguments: list[str], threads: int) -> dict[str, Any]:
     done = subprocess.run(
-        [*argv, str(time.monotonic()), str(seconds)],
+        [sys.executable, "-W", "ignore", *arguments],
         check=True, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": arguments[1]},
+        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
     )  # fmt: skip
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures

@@ -128,7 +128,7 @@ def tuned(subject: Subject, minutes: float) -> tuple[int, int]:
         "--objective-ms", str(OBJECTIVE_MILLISECONDS), "--round-seconds", "1", "--folder", str(folder),
     ]  # fmt: skip
     if subject.name == "encoder":
-        argv += ["--request", str(_encoder_request(folder))]
+        argv += ["--request", str(encoder_request(folder.parent))]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, env=environment)
     if not (folder / "result.json").exists():
         raise RuntimeError(f"the tuner failed: {done.stderr[-1000:]} {done.stdout[-500:]}")
@@ -137,10 +137,10 @@ def tuned(subject: Subject, minutes: float) -> tuple[int, int]:
     return int(best["batch_size"]), int(best["queue_delay_milliseconds"])
 
 
-def _encoder_request(folder: Path) -> Path:
+def encoder_request(folder: Path) -> Path:
     """Return a file with a request of one row of the encoder."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder.parent / "encoder-request.json"
+    file = folder / "encoder-request.json"
     row = ENCODER.rows()[0]
     shape = [1, len(row)]
     names = ((IDS, row), (MASK, [1] * len(row)))
