@@ -13,6 +13,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast impo
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     ForecastErrors,
 )
+from penstock_operator.decide.scaling.capacity_at_objective.latency.pooled import LateSharesByPods
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.signals.counters import per_second
 from tests.bench.control.sensitivity import LAW_PACKAGE, law_modules
@@ -81,7 +82,7 @@ def _coarse_count(
     demands: lateness_price.Demands,
     minimum: float,
     price: float,
-    late: lateness_price.LateShare,
+    late: LateSharesByPods,
 ) -> float:
     step = max(minimum, 1.0) / lateness_price.COARSE
     counts = [minimum + step * place for place in range(lateness_price.MAX_STEPS)]

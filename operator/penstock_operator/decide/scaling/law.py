@@ -56,6 +56,18 @@ class RequestSpread(StrEnum):
     """Through one queue, from which a free pod takes its next batch."""
 
 
+class PoolTraffic(NamedTuple):
+    """How requests arrive at the pods."""
+
+    spread: RequestSpread
+    dispersion: float
+    """Variance over mean of a pod's arrivals, in rows."""
+    unevenness: float
+    """Squared coefficient of variation of the pods' rates, per pod."""
+    pool_dispersion: float
+    """Variance over mean of all arrivals, in rows, at least 1."""
+
+
 class LawInput(NamedTuple):
     """Input of one step: a pool at one tick."""
 
@@ -118,15 +130,10 @@ class DemandOutlook(NamedTuple):
     """The 99th percentile of t / (a + c*b)."""
     tail_ratio: float = 1.0
     """The ratio t / (a + c*b) that as large a share of batches exceeds as the objective allows of requests."""
-    dispersion: float | None = None
-    """Variance over mean of a pod's arrivals, in rows; None if latency is not predicted."""
-    unevenness: float = 0.0
-    """Squared coefficient of variation of the pods' rates, per pod."""
+    traffic: PoolTraffic | None = None
+    """None if latency is not predicted."""
     overhead_seconds: float = 0.0
     """Latency of a request outside queue and batch, in seconds."""
-    spread: RequestSpread = RequestSpread.BY_CONNECTION
-    pool_dispersion: float = 1.0
-    """Variance over mean of all arrivals, in rows, at least 1."""
 
 
 class ReplicaDemand(NamedTuple):

@@ -12,10 +12,11 @@ Price and allowed share are stored as under an objective of 99 percent. Under an
 a nearly exponential tail, so the price at which a share is late is inverse to that share.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import exp, isnan
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from penstock_operator.decide.scaling.capacity_at_objective.latency.pooled import LateSharesByPods
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import percent
 from penstock_operator.decide.scaling.signals.attainment import (
     Attainment,
@@ -108,15 +109,6 @@ def reprice(before: Lateness, late_seconds: float) -> Lateness:
     return before._replace(lateness_price=min(max(moved, MIN_PRICE), MAX_PRICE))
 
 
-class SharesByPercent(Protocol):
-    """The share of requests later than the objective, by utilization in percent."""
-
-    def __getitem__(self, percent: int, /) -> float:
-        """Return the share."""
-
-
-LateShare = Callable[[float], SharesByPercent]
-"""The shares, by number of pods."""
 Demands = Sequence[tuple[float, float]]
 """(probability, demand in replicas' full capacity); the probabilities add up to 1."""
 COARSE, FINE = 8, 4
@@ -124,7 +116,7 @@ COARSE, FINE = 8, 4
 MAX_STEPS = 32
 
 
-def cheapest_count(demands: Demands, minimum: float, price: float, late: LateShare) -> float:
+def cheapest_count(demands: Demands, minimum: float, price: float, late: LateSharesByPods) -> float:
     """Return the cheapest count, as a fraction, at least `minimum`."""
     step = max(minimum, 1.0) / COARSE
     best = _search(demands, price, late, [minimum + step * i for i in range(MAX_STEPS)])
@@ -132,7 +124,9 @@ def cheapest_count(demands: Demands, minimum: float, price: float, late: LateSha
     return _search(demands, price, late, [best, *(count for count in around if count >= minimum)])
 
 
-def _search(demands: Demands, price: float, late: LateShare, counts: Sequence[float]) -> float:
+def _search(
+    demands: Demands, price: float, late: LateSharesByPods, counts: Sequence[float]
+) -> float:
     """Return the cheapest of some counts; a count that alone exceeds the lowest cost is skipped."""
     best, cheapest = counts[0], _cost(demands, price, late, counts[0])
     for count in counts[1:]:
@@ -141,7 +135,7 @@ def _search(demands: Demands, price: float, late: LateShare, counts: Sequence[fl
     return best
 
 
-def _cost(demands: Demands, price: float, late: LateShare, count: float) -> float:
+def _cost(demands: Demands, price: float, late: LateSharesByPods, count: float) -> float:
     share, lateness = late(count), 0.0
     for chance, demand in demands:
         lateness += chance * demand * share[percent(demand / count)]

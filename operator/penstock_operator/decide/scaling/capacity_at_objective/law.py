@@ -301,9 +301,6 @@ def _outlook(state: CapacityState, curve: CapacityModel, inputs: CountInput) -> 
         curve=curve_in_use(curve, state.plan.cap or 1),
         p99_ratio=curve.p99_ratio,
         tail_ratio=curve.tail_ratio,
-        dispersion=state.dispersion if curve.steps is None else None,
-        unevenness=state.unevenness,
+        traffic=state.traffic if curve.steps is None else None,
         overhead_seconds=overhead,
-        spread=inputs.spread,
-        pool_dispersion=forecast.pool_dispersion(state.forecaster),
     )

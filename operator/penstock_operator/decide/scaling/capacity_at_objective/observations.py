@@ -1,8 +1,6 @@
 """Measurements and models at one tick, from the pool's samples, curves and starts. Pure."""
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -15,23 +13,19 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.model impor
     model,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
-    pool_dispersion,
-)
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import (
     PoolDemand,
     at_gateway,
     load,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
-from penstock_operator.decide.scaling.capacity_at_objective.latency.pooled import PooledQueue
+from penstock_operator.decide.scaling.capacity_at_objective.latency import pooled, predict
+from penstock_operator.decide.scaling.capacity_at_objective.latency.pooled import LateSharesByPods
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
     MIN_RHO,
-    LateShares,
     TrafficShape,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
-from penstock_operator.decide.scaling.law import LawInput, LawPod, RequestSpread
+from penstock_operator.decide.scaling.law import LawInput, LawPod
 from penstock_operator.decide.scaling.signals.aggregates import (
     MeasuredDemand,
     MeasuredService,
@@ -43,8 +37,6 @@ from penstock_operator.decide.scaling.signals.offered_rows import offered_rows
 from penstock_operator.decide.scaling.signals.windows import recent_windows, store_time
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import SignalSource
-
-LateSharesByPods = Callable[[float], LateShares | PooledQueue]
 
 
 class Tick(NamedTuple):
@@ -116,32 +108,11 @@ def late_share(
     limit = _limit(tick, curve, cap)
     if limit is None:
         return None
-    intercept, dispersion = curve.intercept(cap), state.dispersion / cap
+    intercept = curve.intercept(cap)
     least = predict.late_share(TrafficShape(intercept, 0.0, 0.0), limit).at(MIN_RHO)
     if least > tick.observed.settings.late.request:
         return None
-    if tick.observed.spread is not RequestSpread.BY_CONNECTION:
-        alone = predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit)
-        queue = _pooled(state, tick, curve, cap)
-        return lambda pods: replace(queue, rows=cap * max(pods, 1.0), limit=limit, alone=alone)
-
-    def late(pods: float) -> LateShares:
-        return predict.late_share(
-            TrafficShape(intercept, dispersion, state.unevenness * pods), limit
-        )
-
-    return late
-
-
-def _pooled(state: CapacityState, tick: Tick, curve: CapacityModel, cap: int) -> PooledQueue:
-    """Return the common queue of the Ready pods."""
-    rows, spread = float(cap * max(tick.demand.ready, 1)), tick.observed.spread
-    return PooledQueue(
-        spread=spread,
-        rows=rows,
-        intercept=curve.intercept(cap),
-        dispersion=pool_dispersion(state.forecaster),
-    )
+    return pooled.late_shares(state.traffic, intercept, cap, limit)
 
 
 def predicted_p99_seconds(
@@ -151,10 +122,8 @@ def predicted_p99_seconds(
     if curve.steps is not None or utilization >= 1:
         return inf
     whole = (curve.seconds(cap) or 0.0) * curve.p99_ratio
-    ends = predict.p99(curve.intercept(cap), state.dispersion / cap, utilization)
-    if tick.observed.spread is not RequestSpread.BY_CONNECTION:
-        ends = min(ends, _pooled(state, tick, curve, cap).p99(utilization))
-    return whole * ends
+    intercept, ready = curve.intercept(cap), tick.demand.ready
+    return whole * pooled.p99(state.traffic, intercept, cap, ready, utilization)
 
 
 def _limit(tick: Tick, curve: CapacityModel, cap: int) -> float | None:

@@ -13,7 +13,10 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves
     StepCurves,
     learn_steps,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
+    Forecaster,
+    pool_dispersion,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
     INITIAL_PRICE,
@@ -21,7 +24,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     count_late,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
-from penstock_operator.decide.scaling.law import LawInput, RequestSpread
+from penstock_operator.decide.scaling.law import LawInput, PoolTraffic, RequestSpread
 from penstock_operator.decide.scaling.signals.aggregates import GOOD_TICKS
 from penstock_operator.decide.scaling.signals.windows import Windows, advance_windows
 from penstock_operator.decide.scaling.utilization_band.replicas import MINUTE
@@ -65,6 +68,13 @@ class CapacityState(NamedTuple):
     """How requests were spread at the last tick: the price and the unevenness depend on it."""
     off_curve: float | None = None
     """The last `LawObservations.off_curve`."""
+
+    @property
+    def traffic(self) -> PoolTraffic:
+        """Return how requests arrive."""
+        return PoolTraffic(
+            self.spread, self.dispersion, self.unevenness, pool_dispersion(self.forecaster)
+        )
 
 
 def with_samples(state: CapacityState, observed: LawInput, now: float) -> CapacityState:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 
-from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
-from penstock_operator.decide.scaling.capacity_at_objective.latency.pooled import PooledQueue
-from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import TrafficShape
-from penstock_operator.decide.scaling.law import Decision, DemandOutlook, RequestSpread
+from penstock_operator.decide.scaling.capacity_at_objective.latency import pooled
+from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import percent
+from penstock_operator.decide.scaling.law import Decision, DemandOutlook
 from penstock_operator.decide.spec.law_settings import LawSettings
 
 
@@ -58,13 +57,14 @@ def _choices(decision: Decision, settings: LawSettings) -> Iterator[tuple[int, i
 def _judged(replicas: int, cap: int, outlook: DemandOutlook, settings: LawSettings) -> Alternative:
     seconds = outlook.curve.seconds(cap)
     rho = outlook.demand * seconds / (replicas * cap)
-    if outlook.dispersion is None or seconds <= 0 or rho >= 1:
+    if outlook.traffic is None or seconds <= 0 or rho >= 1:
         verdict = Verdict.SATURATED if rho >= 1 else Verdict.NOT_PREDICTED
         return Alternative(replicas, cap, rho, None, verdict)
     spare = (settings.objective_milliseconds or 0) / 1000 - outlook.overhead_seconds
-    ends, late = _latency(
-        replicas, cap, rho, outlook, max(spare, 0.0) / (seconds * outlook.tail_ratio)
-    )
+    limit = max(spare, 0.0) / (seconds * outlook.tail_ratio)
+    traffic, intercept = outlook.traffic, min(max(outlook.curve.a / seconds, 0.0), 1.0)
+    ends = pooled.p99(traffic, intercept, cap, replicas, rho)
+    late = pooled.late_shares(traffic, intercept, cap, limit)(replicas)[percent(rho)]
     p99 = outlook.overhead_seconds + seconds * outlook.p99_ratio * ends if isfinite(ends) else None
     verdict = Verdict.MEETS_OBJECTIVE
     if settings.objective_milliseconds is None:
@@ -72,20 +72,3 @@ def _judged(replicas: int, cap: int, outlook: DemandOutlook, settings: LawSettin
     elif spare <= 0 or late > settings.late.request:
         verdict = Verdict.MISSES_OBJECTIVE
     return Alternative(replicas, cap, rho, p99, verdict)
-
-
-def _latency(
-    replicas: int, cap: int, rho: float, outlook: DemandOutlook, limit: float
-) -> tuple[float, float]:
-    """Return the 99th percentile in t(cap) and the share of requests later than `limit`, as the law predicts them."""
-    intercept = min(max(outlook.curve.a / outlook.curve.seconds(cap), 0.0), 1.0)
-    dispersion = outlook.dispersion or 0.0
-    by_connection = outlook.spread is RequestSpread.BY_CONNECTION
-    unevenness = outlook.unevenness * replicas if by_connection else 0.0
-    ends = predict.p99(intercept, dispersion / cap, rho)
-    late = predict.late_share(TrafficShape(intercept, dispersion / cap, unevenness), limit).at(rho)
-    if by_connection:
-        return ends, late
-    rows = float(replicas * cap)
-    queue = PooledQueue(outlook.spread, rows, intercept, outlook.pool_dispersion, limit)
-    return min(ends, queue.p99(rho)), min(late, queue.at(rho))

@@ -45,7 +45,6 @@ class PodCurve(NamedTuple):
     largest: float
     """Lower bound of the largest batch measured, in cost units."""
     odd: tuple[CurveSumsTuple, ...] = ()
-    odd_at: float = 0.0
 
 
 BatchCurves = RevisionKnowledge[PodCurve]

@@ -1,16 +1,21 @@
-"""Latency where a router spreads each request over the pods: the queues of all pods are one. Pure.
+"""Latency of a pool, and where a router spreads each request over the pods: the queues of all pods are then one. Pure.
 
-Pods have equal queues, so only the fluctuations of all demand together delay a request. In heavy traffic the backlog of a
+Such pods have equal queues, so only the fluctuations of all demand together delay a request. In heavy traffic the backlog of a
 queue beyond its typical one is exponential, with the mean dispersion / (2 (1 - rho)) in rows (Kingman 1962, "On queues in
 heavy traffic"). A request is late if it meets more than the pool serves within the time that its own batches leave. This
 overstates lateness where arrivals are clumped, and a router does no worse than an even random split: the lower share counts.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, log
 
-from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import LateShares
-from penstock_operator.decide.scaling.law import RequestSpread
+from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
+from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
+    LateShares,
+    TrafficShape,
+)
+from penstock_operator.decide.scaling.law import PoolTraffic, RequestSpread
 
 BATCHES = {RequestSpread.LEAST_REQUEST: 2.0, RequestSpread.CENTRAL_QUEUE: 1.0}
 """Batches that pass while a request is served: its own, and the running one of the pod that it waits at."""
@@ -31,7 +36,7 @@ class PooledQueue:
     limit: float = 0.0
     """Latency from which on a request is late."""
     alone: LateShares | None = None
-    """The share of late requests of a pod that receives its part of the requests at random."""
+    """Late shares of a pod that receives its part of the requests at random."""
 
     def __getitem__(self, percent: int) -> float:
         """Return the share of late requests at this utilization in percent."""
@@ -53,3 +58,30 @@ class PooledQueue:
         """Return the latency without fluctuations: the batches that pass, of the rows that arrive during one."""
         share = rho * self.intercept / (1 - rho * (1 - self.intercept))
         return BATCHES[self.spread] * (self.intercept + (1 - self.intercept) * share)
+
+
+LateSharesByPods = Callable[[float], dict[int, float] | PooledQueue]
+"""The share of late requests by number of pods, and by utilization in percent."""
+
+
+def late_shares(traffic: PoolTraffic, intercept: float, cap: int, limit: float) -> LateSharesByPods:
+    """Return the share of requests later than `limit` t(cap), by number of pods and utilization in percent."""
+    dispersion = traffic.dispersion / cap
+    if traffic.spread is RequestSpread.BY_CONNECTION:
+        return lambda pods: predict.late_share(
+            TrafficShape(intercept, dispersion, traffic.unevenness * pods), limit
+        )
+    alone = predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit)
+    spread, pool_dispersion = traffic.spread, traffic.pool_dispersion
+    return lambda pods: PooledQueue(
+        spread, cap * max(pods, 1.0), intercept, pool_dispersion, limit, alone
+    )
+
+
+def p99(traffic: PoolTraffic, intercept: float, cap: int, pods: int, rho: float) -> float:
+    """Return the 99th percentile of latency in t(cap) at a utilization; infinite from 1 on."""
+    ends = predict.p99(intercept, traffic.dispersion / cap, rho)
+    if traffic.spread is RequestSpread.BY_CONNECTION or rho >= 1:
+        return ends
+    rows = float(cap * max(pods, 1))
+    return min(ends, PooledQueue(traffic.spread, rows, intercept, traffic.pool_dispersion).p99(rho))

@@ -45,6 +45,11 @@ def state_of(world: World) -> CapacityState:
     return world.state
 
 
+def spread_of(world: World) -> RequestSpread | None:
+    outlook = world.last.outlook
+    return None if outlook is None or outlook.traffic is None else outlook.traffic.spread
+
+
 def queue(**changed: Any) -> PooledQueue:
     values: dict[str, Any] = {
         "spread": LEAST, "rows": 256.0, "intercept": 0.24, "dispersion": 1.0, "limit": 2.2,
@@ -90,14 +95,12 @@ def test_a_routed_pool_serves_steady_demand_with_busier_replicas(spread: Request
 
 def test_a_change_of_routing_takes_effect_at_the_next_tick() -> None:
     world = pool(LEAST, 300.0, 8).run(1200)
-    assert world.last.outlook is not None
-    assert world.last.outlook.spread is LEAST
+    assert spread_of(world) is LEAST
     learned = reprice(state_of(world).lateness, -100.0)
     world.state = state_of(world)._replace(lateness=learned)
     world.spread = CONNECTION
     world.run(5)
-    assert world.last.outlook is not None
-    assert world.last.outlook.spread is CONNECTION
+    assert spread_of(world) is CONNECTION
     assert state_of(world).unevenness > 0
     assert state_of(world).lateness.lateness_price == pytest.approx(INITIAL_PRICE, rel=0.01)
 

@@ -164,7 +164,7 @@ def test_latency_is_not_predicted_for_generation() -> None:
     pool = Pool(rate=3.0, settings=replace(SETTINGS, objective_milliseconds=20_000)).run(200)
     assert pool.last.observations.predicted_p99_seconds is None
     assert pool.last.outlook is not None
-    assert pool.last.outlook.dispersion is None
+    assert pool.last.outlook.traffic is None
 
 
 def test_step_curves_survive_a_restart() -> None:

@@ -15,7 +15,13 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.predict impo
     late_share,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import cheapest_count
-from penstock_operator.decide.scaling.law import CurveInUse, Decision, DemandOutlook, RequestSpread
+from penstock_operator.decide.scaling.law import (
+    CurveInUse,
+    Decision,
+    DemandOutlook,
+    PoolTraffic,
+    RequestSpread,
+)
 from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
 from penstock_operator.observed import MEASURED_MAX
 from tests.unit.operator.decide.scaling.capacity_at_objective import markov_chain
@@ -154,11 +160,17 @@ def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
         curve=st.builds(CurveInUse, MEASURED, MEASURED, st.none(), MEASURED, st.none(), SHAPES),
         p99_ratio=st.floats(1, MAX_TAIL_RATIO),
         tail_ratio=st.floats(1, MAX_TAIL_RATIO),
-        dispersion=st.one_of(st.none(), MEASURED),
-        unevenness=UNEVENNESS,
+        traffic=st.one_of(
+            st.none(),
+            st.builds(
+                PoolTraffic,
+                st.sampled_from(RequestSpread),
+                MEASURED,
+                UNEVENNESS,
+                st.floats(1, MEASURED_MAX),
+            ),
+        ),
         overhead_seconds=st.floats(0, 4e4),
-        spread=st.sampled_from(RequestSpread),
-        pool_dispersion=st.floats(1, MEASURED_MAX),
     ),
     replicas=st.integers(0, 10_000),
     cap=CAPS,
