@@ -147,7 +147,7 @@ def service(seen: RecentWindows, since: float, beyond: float = LATE_SHARE) -> Me
         if beyond == LATE_SHARE
         else batch_tail_seconds(durations, sums, beyond),
         batch_p99_seconds=p99,
-        out_of_memory_splits=grown.counters.get("out_of_memory_splits", 0.0),
+        out_of_memory_splits=grown.get("out_of_memory_splits", 0.0),
         pod_seconds=sum(window[-1].time - window[0].time for window in used),
     )
 

@@ -41,7 +41,6 @@ from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
 from penstock_operator.decide.scaling.signals.counters import (
     SUMS,
     CurveSumsTuple,
-    LatencyCounts,
     Point,
 )
 from penstock_operator.decide.scaling.signals.service_curve import (
@@ -202,7 +201,6 @@ def point(
         None,
         sums.epoch,
         {**counters, "completed": completed},
-        LatencyCounts(),
         3.0,
         generation,
         sums.by_size,

@@ -107,12 +107,11 @@ def holds_measurements(window: windows.Window) -> None:
     assert 0 < len(window) <= windows.MAX_SAMPLES
     assert all(later.time > earlier.time for earlier, later in pairwise(window))
     for point in window:
-        assert all(map(is_measured, (*point.counters.values(), *point.batches.counts)))
+        assert all(map(is_measured, point.counters.values()))
         assert all(value is None or is_measured(value) for value in (point.waiting, point.running))
     grown = counters.growth(window)
-    assert all(isfinite(growth) and growth >= 0 for growth in grown.counters.values())
-    assert all(count >= 0 for count in grown.batches.counts)
-    for name in grown.counters:
+    assert all(isfinite(growth) and growth >= 0 for growth in grown.values())
+    for name in counters.SUMS:
         rate = counters.per_second(window, name)
         assert rate is None or 0 <= rate <= MEASURED_MAX
 

@@ -73,7 +73,7 @@ def test_a_pod_younger_than_two_scrapes_starts_at_zero() -> None:
         "a", ready=True, terminating=False, acknowledged=True, cap_bound=None, created=995.0
     )
     windows = fed(sample(1000, 50), pod=young)
-    assert growth(windows.pods["a"]).counters["rows_received"] == 50
+    assert growth(windows.pods["a"])["rows_received"] == 50
 
 
 def timed(time: float, *buckets: tuple[float, float]) -> PodSample:
@@ -99,7 +99,7 @@ def test_a_bucket_that_fell_restarts_the_pod_also_where_its_bounds_are_new() -> 
 
 def test_an_old_pod_first_seen_does_not_start_at_zero() -> None:
     windows = fed(sample(1000, 1e6))
-    assert growth(windows.pods["a"]).counters == {}
+    assert growth(windows.pods["a"]) == {}
 
 
 def test_the_same_sample_again_moves_nothing() -> None:
