@@ -52,10 +52,15 @@ images: cluster ## Build the images that changed and bring them to the cluster
 	@$(CLUSTER) images
 
 TAG ?= 0.1.0
+# TORCH=cpu: a runtime of 1.5 GB, not 5, which uses no GPU
+TORCH ?=
+TORCH_ARGUMENT := $(if $(filter cpu,$(TORCH)),--build-arg PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu )
 .PHONY: docker-images
-docker-images: ## Build the images with Docker, without a cluster: make docker-images TAG=0.1.0
+# the mounts of the Dockerfiles need BuildKit, which is not the default before Docker 23
+docker-images: export DOCKER_BUILDKIT = 1
+docker-images: ## Build the images with Docker, without a cluster: make docker-images TAG=0.1.0 TORCH=cpu
 	docker build -f operator/Dockerfile -t penstock-operator:$(TAG) .
-	docker build -f runtime/Dockerfile -t penstock-runtime:$(TAG) .
+	docker build $(TORCH_ARGUMENT)-f runtime/Dockerfile -t penstock-runtime:$(TAG) .
 	docker build -f operator/gateway.Dockerfile -t penstock-gateway:$(TAG) .
 	docker build -f operator/batches.Dockerfile -t penstock-batches:$(TAG) .
 

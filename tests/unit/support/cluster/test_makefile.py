@@ -1,4 +1,4 @@
-"""`make test` runs every part even after a failure, and fails if any part failed."""
+"""`make test` runs every part even after a failure; `make docker-images` builds as the Dockerfiles need it."""
 
 import os
 import subprocess
@@ -43,3 +43,20 @@ def test_every_part_runs_and_the_whole_fails_where_one_failed(
     status, ran = make(make_target, tmp_path, failing)
     assert ran == RUNS[make_target]
     assert bool(status) == bool(failing)
+
+
+@pytest.mark.parametrize("torch", ["", "cpu"])
+def test_images_are_built_by_buildkit_and_the_runtime_with_the_torch_that_was_named(
+    tmp_path: Path, torch: str
+) -> None:
+    docker, ran = tmp_path / "docker", tmp_path / "ran"
+    docker.write_text(f'#!/bin/bash\necho "$DOCKER_BUILDKIT $*" >> {ran}\n')
+    docker.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    argv = ["make", "docker-images", "TAG=1.2.3", f"TORCH={torch}"]
+    subprocess.run(argv, cwd=CHECKOUT, env=environ, capture_output=True, check=True)
+    builds = ran.read_text().splitlines()
+    assert len(builds) == 4
+    assert all(build.startswith("1 build ") for build in builds)
+    of_cpu = [build for build in builds if "PIP_EXTRA_INDEX_URL=https://" in build]
+    assert of_cpu == [build for build in builds if torch and "penstock-runtime:1.2.3" in build]
