@@ -1,4 +1,4 @@
-"""The demo on kind, Kubernetes in Docker, chosen by `make demo ON=kind`. No Docker engine was at hand: it was never run.
+"""The demo on kind, Kubernetes in Docker, chosen by `make demo ON=kind`.
 
 It creates a cluster, builds the images by Docker, loads them, and returns the environment in which the demo takes the
 cluster for a user's: KUBECONFIG, KUBE_CONTEXT and the names of the images.
@@ -21,7 +21,7 @@ from tests.support.cluster.images.recipes import (
     Recipe,
     content_hash,
 )
-from tests.support.cluster.images.wheels import CPU_INDEX
+from tests.support.cluster.images.wheels import CPU_INDEX, cpu_index_answers
 from tests.support.cluster.places import CHECKOUT, Places
 
 CHOICE = "PENSTOCK_DEMO_ON"
@@ -71,10 +71,11 @@ def up(places: Places) -> dict[str, str]:
         CommandFailedError: the message ends the program's log.
     """
     log = places.cache / "kind.log"
+    kubeconfig = places.cache / "kind.kubeconfig"
     if NAME not in output(["kind", "get", "clusters"]).split():
-        build("kind: a cluster", create_command(), log)
-    environment = {"KUBECONFIG": str(places.cache / "kind.kubeconfig"), "KUBE_CONTEXT": CONTEXT}
-    output(kubeconfig_command(Path(environment["KUBECONFIG"])))
+        build("kind: a cluster", create_command(kubeconfig), log)
+    output(kubeconfig_command(kubeconfig))
+    environment = {"KUBECONFIG": str(kubeconfig), "KUBE_CONTEXT": CONTEXT}
     for recipe in IMAGES_OF_THE_SHOW:
         image = image_name(recipe)
         if not _has(image):
@@ -84,14 +85,19 @@ def up(places: Places) -> dict[str, str]:
     return {**environment, IMAGES["envoy"][0]: ENVOY_IMAGE}
 
 
+def unbuilt() -> bool:
+    """Return whether Docker lacks one of the images."""
+    return not all(_has(image_name(recipe)) for recipe in IMAGES_OF_THE_SHOW)
+
+
 def image_name(recipe: Recipe) -> str:
     """Return an image's name, whose tag is the hash of its content."""
     return f"{recipe.repository}:{content_hash(recipe, 'kind')}"
 
 
-def create_command() -> list[Word]:
-    """Return the command that creates the cluster."""
-    return ["kind", "create", "cluster", "--name", NAME, "--wait", WAIT]
+def create_command(kubeconfig: Path) -> list[Word]:
+    """Return the command that creates the cluster; the user's own kubeconfig keeps its current context."""
+    return ["kind", "create", "cluster", "--name", NAME, "--wait", WAIT, "--kubeconfig", kubeconfig]
 
 
 def delete_command() -> list[Word]:
@@ -110,12 +116,13 @@ def load_command(image: str) -> list[Word]:
 
 
 def build_command(recipe: Recipe) -> list[Word]:
-    """Return the command that builds an image; torch is the build for CPUs, which is all that kind's node has."""
+    """Return the command that builds an image; torch is the build for CPUs where its index answers."""
     if not recipe.extras:
         dockerfile, context = PROMETHEUS_CONTEXT / "kind.Dockerfile", PROMETHEUS_CONTEXT
     else:
         dockerfile, context = CHECKOUT / recipe.dockerfile, CHECKOUT
-    arguments = ["--build-arg", f"PIP_EXTRA_INDEX_URL={CPU_INDEX}"] if recipe is RUNTIME else []
+    for_cpus = recipe is RUNTIME and cpu_index_answers()
+    arguments = ["--build-arg", f"PIP_EXTRA_INDEX_URL={CPU_INDEX}"] if for_cpus else []
     return ["docker", "build", *arguments, "-t", image_name(recipe), "-f", dockerfile, context]
 
 

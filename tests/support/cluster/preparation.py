@@ -47,7 +47,7 @@ CUDA_IMAGES = Need("the images, with the package index's torch for CUDA", 350, 2
 
 
 def needs(places: Places) -> list[Need]:
-    """Return what is missing on this machine; a user's cluster needs no images and no Kubernetes."""
+    """Return what is missing on this machine; a user's cluster needs neither images nor Kubernetes, kind's needs images."""
     theirs = _theirs()
     wanted = [] if theirs else list(PROGRAMS)
     if theirs and not shutil.which("helm"):
@@ -55,7 +55,7 @@ def needs(places: Places) -> list[Need]:
     missing = [GO_TOOLS[tool.name] for tool in tools.absent(places, wanted)] if wanted else []
     if not virtualenv.has_demo():
         missing.append(ENVIRONMENT)
-    if not theirs and make.unbuilt(places):
+    if kind.unbuilt() if kind.chosen() else not theirs and make.unbuilt(places):
         missing.append(CPU_IMAGES if wheels.cpu_torch() else CUDA_IMAGES)
     return missing
 

@@ -59,11 +59,16 @@ def cpu_torch() -> tuple[Word, ...]:
     """
     if any(SHARED_WHEELS.glob("torch-*+cpu-*.whl")):
         return ("--no-index", "--find-links", SHARED_WHEELS)
+    return ("--index-url", CPU_INDEX) if cpu_index_answers() else ()
+
+
+def cpu_index_answers() -> bool:
+    """Return whether PyTorch's index of builds for CPUs can be reached; pip would try it 5 times for each package."""
     try:
         with urllib.request.urlopen(f"{CPU_INDEX}/torch/", timeout=PROBE_SECONDS):  # noqa: S310
-            return ("--index-url", CPU_INDEX)
+            return True
     except (OSError, ValueError):
-        return ()
+        return False
 
 
 def _download(

@@ -1,4 +1,4 @@
-"""The command lines for kind, which no test can run here: there is no Docker engine."""
+"""The command lines for kind, which the tests do not run: they need a Docker engine."""
 
 from pathlib import Path
 
@@ -37,23 +37,32 @@ def test_kinds_envoy_is_the_charts() -> None:
 
 
 def test_the_cluster_is_created_and_deleted_by_one_name() -> None:
-    create, delete = words(kind.create_command()), words(kind.delete_command())
+    create, delete = words(kind.create_command(Path("/c/k"))), words(kind.delete_command())
     assert create[:5] == ["kind", "create", "cluster", "--name", "penstock-demo"]
     assert delete == ["kind", "delete", "cluster", "--name", "penstock-demo"]
     assert kind.CONTEXT == "kind-penstock-demo"
 
 
 def test_the_users_kubeconfig_is_left_alone() -> None:
-    assert words(kind.kubeconfig_command(Path("/c/k")))[-2:] == ["--kubeconfig", "/c/k"]
+    for command in (kind.create_command, kind.kubeconfig_command):
+        assert words(command(Path("/c/k")))[-2:] == ["--kubeconfig", "/c/k"]
 
 
-def test_the_runtime_alone_is_built_with_torch_for_cpus() -> None:
+def test_the_runtime_alone_is_built_with_torch_for_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kind, "cpu_index_answers", lambda: True)
     runtime, operator = words(kind.build_command(RUNTIME)), words(kind.build_command(OPERATOR))
     assert runtime[2] == "--build-arg"
     assert runtime[3].startswith("PIP_EXTRA_INDEX_URL=https://")
     assert "--build-arg" not in operator
     assert operator[-3:] == ["-f", f"{CHECKOUT}/operator/Dockerfile", str(CHECKOUT)]
     assert "ARG PIP_EXTRA_INDEX_URL" in (CHECKOUT / "runtime" / "Dockerfile").read_text()
+
+
+def test_an_index_that_does_not_answer_is_not_tried_for_each_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kind, "cpu_index_answers", lambda: False)
+    assert "--build-arg" not in words(kind.build_command(RUNTIME))
 
 
 def test_prometheus_is_built_in_its_own_folder_which_dockerignore_does_not_empty() -> None:

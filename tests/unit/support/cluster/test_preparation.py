@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import preparation
+from tests.support.cluster import kind, preparation
 from tests.support.cluster.packages import tools, virtualenv
 from tests.support.cluster.places import Places
 from tests.support.cluster.preparation import GO_TOOLS, NotEnoughError, check
@@ -95,3 +95,14 @@ def test_an_environment_with_all_tools_will_do_for_the_demo(
 
 def test_an_environment_of_the_demo_is_not_one_with_all_tools() -> None:
     assert virtualenv._key("dev") != virtualenv._key(virtualenv.DEMO_EXTRAS)
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_kinds_images_are_billed_until_docker_has_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, built: bool
+) -> None:
+    monkeypatch.setenv(kind.CHOICE, "kind")
+    monkeypatch.setattr(kind, "_has", lambda _: built)
+    monkeypatch.setattr("tests.support.cluster.images.wheels.cpu_torch", lambda: ())
+    images = [need for need in preparation.needs(Places(tmp_path)) if "images" in need.name]
+    assert images == ([] if built else [preparation.CUDA_IMAGES])
