@@ -252,7 +252,7 @@ bench-claims: setup ## Batching, compilation, tuning and scaling against the pro
 	@$(BIN)/python -m tests.bench.claims $(OPTIONS)
 
 .PHONY: bench-tuner
-bench-tuner: setup ## The tuner against a sweep of the same space, three models, two objectives: 45 minutes
+bench-tuner: setup ## The tuner against a sweep of the same space, three models, two objectives: 50 minutes of a quiet machine
 	@$(BIN)/python -m tests.bench.tuner $(OPTIONS)
 
 .PHONY: bench-generation-peers

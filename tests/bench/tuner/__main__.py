@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock_tuner.settings import LoadMeasurement, TunedSettings, TuningObjective
-from tests.bench.tuner.measuring import best_of, in_turns, sweep, tune
+from tests.bench.tuner.measuring import best_of, in_turns, objectives, sweep, tune
 from tests.bench.tuner.plan import FOLDER, TunedModel, models
 
 TARGET: Final = 0.95
@@ -27,13 +27,13 @@ HEADS: Final = (
 def main() -> int:
     """Run the bench and print the table; return 1 if a ratio misses the target."""
     args = _arguments()
-    lines = []
+    lines: list[dict[str, Any]] = []
     for model in models():
         if args.only in model.name:
-            swept = sweep(model, args.sweep_seconds, again=args.again)
-            for limit in model.objectives:
+            swept = sweep(model, args.sweep_seconds, args.passes, again=args.again)
+            for limit in objectives(swept):
                 lines.append(_compared(args, model, limit, best_of(swept, limit), swept))
-                (FOLDER / "compared.json").write_text(json.dumps(lines, indent=1))
+                (model.folder / "compared.json").write_text(json.dumps(lines, indent=1))
     Console(width=160).print(_table(lines))
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     print(f"tuner {args.minutes:g} minutes for each line, {args.rounds} turns of {args.seconds:g} s; {os.cpu_count()} cores, load {load}; {FOLDER}")  # fmt: skip
@@ -44,7 +44,7 @@ def _compared(
     args: argparse.Namespace, model: TunedModel, limit: int, best: Any, swept: Any
 ) -> dict[str, Any]:
     """Return a line of the table; without settings that meet the objective on both sides it has no ratio."""
-    meeting = sum(each.within[limit].meets(TuningObjective(limit)) for each in swept)
+    meeting = sum(each.within(limit).meets(TuningObjective(limit)) for each in swept)
     result = tune(model, limit, args.minutes)
     first = next(iter(result["front"]), None)
     line = {
@@ -55,7 +55,7 @@ def _compared(
         "sweep": None
         if best is None
         else [best.settings.batch_size, best.settings.queue_delay_milliseconds],
-        "sweep_goodput": None if best is None else best.within[limit].goodput,
+        "sweep_goodput": None if best is None else best.within(limit).goodput,
         "trials": len(result["tried"]),
         "tuner": None
         if first is None
@@ -109,7 +109,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=5.0, help="time of the tuner for each line"
     )
-    parser.add_argument("--sweep-seconds", type=float, default=3.0, help="of each setting")
+    parser.add_argument(
+        "--sweep-seconds", type=float, default=1.0, help="of each setting, in each pass"
+    )
+    parser.add_argument("--passes", type=int, default=3, help="of the sweep, the best counts")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a turn")
     parser.add_argument("--rounds", type=int, default=6, help="turns of each of the best settings")
     parser.add_argument("--again", action="store_true", help="measure a kept sweep again")

@@ -2,56 +2,82 @@
 
 import asyncio
 import json
+import math
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 
-from penstock_tuner.load import ClosedLoop, Sender, Tally, infer_sender, sample_request
+from penstock_tuner.load import ClosedLoop, Sender, Tally, infer_sender, quantile, sample_request
 from penstock_tuner.pod import MeasuredPod, Pods
-from penstock_tuner.settings import LoadMeasurement, TunedSettings, TuningObjective
+from penstock_tuner.settings import Latencies, LoadMeasurement, TunedSettings, TuningObjective
 from tests.bench.tuner.plan import CLIENTS, SPACE, TunedModel, settings
 
 SETTLE_SECONDS: Final = 0.5
 ROUND_SECONDS: Final = 0.5
 """First round of a trial of the tuner."""
+MEETING_SHARES: Final = (0.25, 0.75)
+"""Shares of the settings that meet each objective."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweptSettings:
-    """Settings of the space with what they did within each objective, by milliseconds."""
+    """Settings of the space, and the latencies of their requests."""
 
     settings: TunedSettings
-    within: dict[int, LoadMeasurement]
+    tally: Tally
+
+    def within(self, limit: int) -> LoadMeasurement:
+        """Return the figures within an objective of `limit` ms."""
+        return self.tally.measurement(TuningObjective(limit))
 
 
-def sweep(model: TunedModel, seconds: float, *, again: bool) -> list[SweptSettings]:
-    """Return every setting of the space, each measured for `seconds`, in random order; kept unless `again`."""
+def sweep(model: TunedModel, seconds: float, passes: int, *, again: bool) -> list[SweptSettings]:
+    """Return every setting of the space, each measured for `seconds` in each of the passes, in random order; kept unless `again`.
+
+    The pass with the most requests counts: other load on the machine only takes some away.
+    """
     file = model.folder / "sweep.json"
     if again or not file.exists():
-        measured = asyncio.run(_sweep(model, seconds))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps([asdict(each) for each in measured]))
+        measured = asyncio.run(_sweep(model, seconds, passes))
+        file.write_text(json.dumps([_kept(each) for each in measured]))
     return [
         SweptSettings(
-            TunedSettings(**each["settings"]),
-            {int(limit): LoadMeasurement(**figures) for limit, figures in each["within"].items()},
+            TunedSettings(each["batch"], each["delay"]),
+            Tally(
+                0.0, each["seconds"], [Latencies(at) for at in each["latencies"]], each["failed"]
+            ),
         )
         for each in json.loads(file.read_text())
     ]
 
 
+def _kept(each: SweptSettings) -> dict[str, Any]:
+    return {
+        "batch": each.settings.batch_size,
+        "delay": each.settings.queue_delay_milliseconds,
+        "seconds": each.tally.seconds,
+        "failed": each.tally.failed,
+        "latencies": [round(latencies.request, 6) for latencies in each.tally.latencies],
+    }
+
+
+def objectives(swept: Sequence[SweptSettings]) -> list[int]:
+    """Return two objectives in ms: 99th percentiles that a quarter and three quarters of the settings meet."""
+    ascending = sorted(each.within(1).p99_milliseconds for each in swept)
+    return [math.ceil(quantile(ascending, share)) for share in MEETING_SHARES]
+
+
 def best_of(swept: Sequence[SweptSettings], limit: int) -> SweptSettings | None:
     """Return the settings with the highest goodput that meet an objective of `limit` ms; None if none does."""
-    objective = TuningObjective(limit)
-    meeting = [each for each in swept if each.within[limit].meets(objective)]
-    return max(meeting, key=lambda each: each.within[limit].goodput, default=None)
+    meeting = [each for each in swept if each.within(limit).meets(TuningObjective(limit))]
+    return max(meeting, key=lambda each: each.within(limit).goodput, default=None)
 
 
 def tune(model: TunedModel, limit: int, minutes: float) -> dict[str, Any]:
@@ -100,20 +126,22 @@ async def _in_turns(
     return measured
 
 
-async def _sweep(model: TunedModel, seconds: float) -> list[SweptSettings]:
+async def _sweep(model: TunedModel, seconds: float, passes: int) -> list[SweptSettings]:
+    order = random.Random(1)  # noqa: S311  an order, not secrets
     every = list(settings())
-    random.Random(1).shuffle(every)  # noqa: S311  an order, not secrets
-    measured = []
+    best: dict[TunedSettings, Tally] = {}
     async with aiohttp.ClientSession() as session, Pods(model.environ, _ready(model.folder), session) as pods:  # fmt: skip
         pod = await pods.running(every[0])
         send = await _sender(model, pod)
-        for number, each in enumerate(every, 1):
-            tally = await _tally(pod, send, each, seconds)
-            within = {limit: tally.measurement(TuningObjective(limit)) for limit in model.objectives}  # fmt: skip
-            measured.append(SweptSettings(each, within))
-            sys.stderr.write(f"\r{model.name}: {number} of {len(every)} settings")
-    sys.stderr.write(f" ({time.strftime('%H:%M')})\n")
-    return measured
+        for number in range(1, passes + 1):
+            for each in order.sample(every, len(every)):
+                tally = await _tally(pod, send, each, seconds)
+                if each not in best or len(tally.latencies) > len(best[each].latencies):
+                    best[each] = tally
+            sys.stderr.write(
+                f"{model.name}: pass {number} of {passes} ({time.strftime('%H:%M')})\n"
+            )
+    return [SweptSettings(each, best[each]) for each in every]
 
 
 async def _sender(model: TunedModel, pod: MeasuredPod) -> Sender:

@@ -1,4 +1,4 @@
-"""What the tuner is compared on: three models, two objectives each, and a space small enough to measure all of it."""
+"""What the tuner is compared on: three models, and a space small enough to measure all of it."""
 
 import os
 from collections.abc import Iterator
@@ -13,12 +13,6 @@ from tests.bench.http.plan import BUILD
 FOLDER: Final = BUILD / "tuner"
 CLIENTS: Final = 12
 SPACE: Final = SearchSpace(max_batch_size=16, max_queue_delay_milliseconds=4)
-OBJECTIVES: Final = {
-    "network": (10, 20),
-    "encoder": (60, 120),
-    "emulated accelerator": (110, 200),
-}
-"""Milliseconds for 99 % of the requests: a limit that few settings of the space meet, and one that many do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +20,6 @@ class TunedModel:
     """A model, and the environment of its pods."""
 
     name: str
-    objectives: tuple[int, int]
     environ: dict[str, str]
     request: Path | None
     """File with a request; None: by the model's metadata."""
@@ -50,5 +43,5 @@ def models() -> list[TunedModel]:
     for subject in subjects():
         variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **subject.variables(None)}
         request = encoder_request(FOLDER) if subject.name == "encoder" else None
-        tuned.append(TunedModel(subject.name, OBJECTIVES[subject.name], variables, request))
+        tuned.append(TunedModel(subject.name, variables, request))
     return tuned

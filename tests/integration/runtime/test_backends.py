@@ -6,8 +6,11 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from penstock_api.pod_contract import ModelBackendState, State
+from tests.integration.runtime.test_every_generation_ends import SOURCE
 from tests.support.runtime.process import RuntimeProcess
+from tests.unit.runtime.models.test_precision import write_product
 from tests.unit.runtime.models.test_program_files import write_onnx
+from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 
 def model_backend(pod: RuntimeProcess) -> ModelBackendState:
@@ -68,3 +71,42 @@ def test_a_named_backend_that_cannot_run_the_model_ends_the_pod_with_its_reason(
     assert pod.stopped(within_seconds=100) == 1
     message = (pod.folder / "termination-log").read_text()
     assert message.startswith("ModelLoadFailed: backend Compile cannot run the model: ")
+
+
+def test_a_pod_reports_the_error_of_a_requested_type(launch: Any, tmp_path: Path) -> None:
+    write_product(tmp_path)
+    environment = pod_environment(tmp_path, "ONNXRuntime")
+    model = json.loads(environment["PENSTOCK_MODEL"])
+    model["source"]["persistentVolumeClaim"]["path"] = "model.onnx"
+    pod = launch(**environment | {"PENSTOCK_MODEL": json.dumps({**model, "dtype": "Int8"})})
+    pod.ready()
+    (candidate,) = model_backend(pod).candidates
+    assert 1e-5 < (candidate.greatest_error or 0.0) <= 0.1
+
+
+def test_a_pod_that_generates_text_reports_the_error_of_a_requested_type_once(
+    launch: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    save_tiny_model(folder)
+    model = {"name": "tiny", "task": "TextGeneration", "source": SOURCE, "dtype": "BFloat16"}
+    environment = {
+        "PENSTOCK_MODEL": json.dumps(model),
+        "PENSTOCK_MODEL_FOLDER": str(folder),
+        "PENSTOCK_COMPILED_FOLDER": str(tmp_path / "compiled"),
+        "PENSTOCK_COMPUTE_BACKEND": "Torch",
+    }
+    states = []
+    for _ in range(2):
+        pod = launch(**environment)
+        pod.ready()
+        states.append(model_backend(pod))
+        pod.kill()
+    first, second = states
+    assert second == first.model_copy(update={"cached": True})
+    assert not first.cached
+    (candidate,) = first.candidates
+    assert candidate.name == "Torch"
+    assert (candidate.mean_error or 0.0) > 0
+    assert 0.5 < (candidate.equal_token_share or 0.0) <= 1

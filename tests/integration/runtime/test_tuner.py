@@ -111,6 +111,7 @@ def test_a_model_that_generates_text_is_tuned_for_its_tokens(tmp_path: Path) -> 
     words = [
         "--first-token-ms=30000", "--output-token-ms=20000", "--minutes=0.15", "--round-seconds=0.5",
         "--clients=4", "--prompt-tokens=4,9", "--output-tokens=3,6", "--rate=1000",
+        "--batched-tokens=32,64",
     ]  # fmt: skip
     done = tuner(tmp_path, spec, *words, **settings)
     assert done.returncode == 0, done.stderr
@@ -119,5 +120,6 @@ def test_a_model_that_generates_text_is_tuned_for_its_tokens(tmp_path: Path) -> 
     assert results["objective"]["metric"] == "TimeToFirstToken"
     assert all("queue_delay_milliseconds" not in each for each in results["tried"])
     assert all(each["failed"] == 0 for each in results["front"])
+    assert all(each["batched_tokens"] in (32, 64) for each in results["tried"])
     assert any("at_rate" in each for each in results["tried"])
     assert "delay ms" not in done.stdout

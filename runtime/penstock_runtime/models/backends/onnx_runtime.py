@@ -109,6 +109,8 @@ def _quantized(source: Path, file: Path) -> Path:
     import onnx  # noqa: PLC0415 - only to quantize
     from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 - as above
 
+    root = logging.getLogger()
+    root.addFilter(_is_error)  # the quantizer recommends its preparation to the log of every pod
     try:
         quantize_dynamic(
             onnx.load(source), file, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True,
@@ -118,9 +120,15 @@ def _quantized(source: Path, file: Path) -> Path:
         operators = {node.op_type for node in onnx.load(file, load_external_data=False).graph.node}
     except Exception as error:  # the quantizer raises what its parts raise
         raise BackendFailed(f"ONNX Runtime cannot quantize it: {describe(error)}") from error
+    finally:
+        root.removeFilter(_is_error)
     if not operators & _INTEGER_PRODUCTS:
         raise BackendFailed("it has no product with a constant matrix, which int8 is for")
     return file
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 def _export(program: Program, file: Path) -> Path:

@@ -37,7 +37,7 @@ def program(folder: Path) -> Path:
     )
 
 
-def product(folder: Path) -> Path:
+def write_product(folder: Path) -> Path:
     """Write an `.onnx` file of y = x W, with W of 6 x 3."""
     weight = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
     graph = helper.make_graph(
@@ -111,8 +111,10 @@ def test_int8_rounds_weights_by_row_and_inputs_by_their_range() -> None:
     torch.testing.assert_close(layer.added(x, wanted), layer(x) + wanted)
 
 
-def test_an_onnx_file_computes_in_int8_and_its_files_are_kept(tmp_path: Path) -> None:
-    file = product(tmp_path)
+def test_an_onnx_file_computes_in_int8_and_its_files_are_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = write_product(tmp_path)
     exact = served(file, tmp_path, DType.AUTO)
     inputs = rows(9)
     for cached in (False, True):
@@ -122,6 +124,7 @@ def test_an_onnx_file_computes_in_int8_and_its_files_are_kept(tmp_path: Path) ->
         assert 1e-5 < (errors(model)["ONNXRuntime"] or 0.0) <= 1e-1
         difference = np.abs(np.subtract(model.run(inputs)["y"], exact.run(inputs)["y"])).max()
         assert 0 < difference <= 0.1 * np.abs(exact.run(inputs)["y"]).max()
+    assert "pre-processing" not in caplog.text
 
 
 @pytest.mark.parametrize("dtype", [DType.BFLOAT16, DType.INT8])
@@ -166,12 +169,12 @@ def test_openvino_computes_in_a_type_that_the_processor_has(
     ov = openvino_backend.openvino()
     has = "BF16" in ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     if has:
-        model = served(product(tmp_path), tmp_path, DType.BFLOAT16, ModelBackend.OPENVINO)
+        model = served(write_product(tmp_path), tmp_path, DType.BFLOAT16, ModelBackend.OPENVINO)
         assert 0 < (errors(model)["OpenVINO"] or 0.0) <= 1e-1
     monkeypatch.setattr(openvino_backend, "_CAPABILITIES", {DType.BFLOAT16: "NO SUCH"})
     (tmp_path / "other").mkdir()
     with pytest.raises(ModelLoadFailed, match="this processor has no bfloat16 instructions"):
-        served(product(tmp_path / "other"), tmp_path / "other", DType.BFLOAT16, ModelBackend.OPENVINO)  # fmt: skip
+        served(write_product(tmp_path / "other"), tmp_path / "other", DType.BFLOAT16, ModelBackend.OPENVINO)  # fmt: skip
 
 
 def test_what_int8_does_not_have_is_named(tmp_path: Path) -> None:
@@ -204,4 +207,4 @@ def test_an_error_above_the_tolerance_is_named_with_the_difference(
         served(program(tmp_path), tmp_path, dtype)
     if dtype is DType.INT8:
         with pytest.raises(ModelLoadFailed, match="tolerated for int8 is 1e-07"):
-            served(product(tmp_path), tmp_path, dtype)
+            served(write_product(tmp_path), tmp_path, dtype)
