@@ -10,8 +10,8 @@ from penstock_api.api_keys import ApiKeyRing
 from penstock_runtime.engine.messages import Submit
 from penstock_runtime.request import Request
 from penstock_runtime.serving.batch.client import BatchPod
-from tests.unit.runtime.http.conftest import Start, call
-from tests.unit.runtime.http.open_inference.test_texts import root, serve, short_start
+from tests.unit.runtime.conftest import Start, call
+from tests.unit.runtime.protocols.open_inference.test_texts import root, serve, short_start
 
 __all__ = ["root", "short_start"]
 

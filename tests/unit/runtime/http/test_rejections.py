@@ -22,7 +22,7 @@ from penstock_runtime.http.fast_path.request_head import hinted_class
 from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.protocols.common.replies import Reply, of_rejection
 from penstock_runtime.serving.limits import LiveLimits
-from tests.unit.runtime.http.conftest import LIMITS
+from tests.unit.runtime.conftest import LIMITS
 from tests.unit.runtime.http.fast_path.test_fast_path import VARYING, connected, one_answer
 from tests.unit.runtime.http.wire_cases import GOOD, body, post
 from tests.unit.runtime.serving.admission.test_base import AdmissionHarness

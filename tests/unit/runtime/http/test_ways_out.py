@@ -23,7 +23,7 @@ from penstock_operator.observe.signals.pod_scrape import read_pods
 from penstock_operator.observed import Acknowledgement, SignalSource
 from penstock_runtime.protocols.control.auth import LEEWAY_SECONDS
 from tests.unit.operator.observe.signals.exporter import Figures, pod_object, serving
-from tests.unit.runtime.http.conftest import LIMITS
+from tests.unit.runtime.conftest import LIMITS
 
 OPERATOR = Signer.generate()
 NEWER = LIMITS.model_copy(update={"generation": 2, "max_batch_size": 4})

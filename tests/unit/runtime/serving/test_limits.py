@@ -8,7 +8,7 @@ import pytest
 
 from penstock_runtime.engine.messages import SetLimits
 from penstock_runtime.serving.limits import FIRST_LIMITS, LiveLimits, first_limits, watch_limits
-from tests.unit.runtime.http.conftest import until
+from tests.unit.runtime.conftest import until
 
 LIMITS = {
     "generation": 5,

@@ -13,7 +13,7 @@ from penstock_api.certificates import ServerCertificate
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.connection_limit import MAX_SURPLUS, ConnectionLimit
 from tests.unit.operator.net.certificates import Authority
-from tests.unit.runtime.http.conftest import LIMITS
+from tests.unit.runtime.conftest import LIMITS
 from tests.unit.runtime.http.fast_path.test_fast_path import connected, one_answer
 from tests.unit.runtime.http.wire_cases import GOOD, get
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runtime.http.conftest import LIMITS
+from tests.unit.runtime.conftest import LIMITS
 from tests.unit.runtime.http.fast_path.test_fast_path import connected, one_answer
 from tests.unit.runtime.http.wire_cases import GOOD
 

@@ -14,7 +14,7 @@ from penstock_runtime.engine.model import TensorSpec
 from penstock_runtime.http.connection_limit import ConnectionLimit
 from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
 from penstock_runtime.request import RequestOutcome, Tensor
-from tests.unit.runtime.http.conftest import Halves
+from tests.unit.runtime.conftest import Halves
 from tests.unit.runtime.http.wire_cases import binary
 
 MIB = 2**20

@@ -13,8 +13,8 @@ from penstock_runtime.models.device import memory
 from penstock_runtime.request import RequestOutcome
 from tests.support.encoders.directories import write
 from tests.unit.runtime.http.fast_path.test_fast_path import VARYING, by_aiohttp, converse
-from tests.unit.runtime.http.open_inference.test_texts import FIVE, LONG, Texts, serve, words
 from tests.unit.runtime.http.wire_cases import Case, chunked, pieces, post
+from tests.unit.runtime.protocols.open_inference.test_texts import FIVE, LONG, Texts, serve, words
 
 EMBEDDINGS = "/v1/embeddings"
 

@@ -28,7 +28,7 @@ from penstock_runtime.serving.batch.client import BatchPod, batch_pod
 from penstock_runtime.serving.tokenizer_pool import Ids
 from penstock_runtime.telemetry.metrics import Exposition
 from tests.support.encoders.directories import write
-from tests.unit.runtime.http.conftest import config
+from tests.unit.runtime.conftest import config
 
 LIMITS = LimitsUpdate(
     generation=1,

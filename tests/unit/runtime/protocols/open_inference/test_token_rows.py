@@ -13,7 +13,7 @@ from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.models.device import memory
 from penstock_runtime.models.encoders.directory import IDS, MASK
 from tests.support.encoders.directories import write
-from tests.unit.runtime.http.open_inference.test_texts import Texts, serve
+from tests.unit.runtime.protocols.open_inference.test_texts import Texts, serve
 
 Row = list[int]
 LONG: Row = [2, *range(5, 13), 3]

@@ -28,9 +28,9 @@ from tests.support.encoders.directories import write
 from tests.support.fuzz.bodies import LONE, Body, body_of, embedding_body, text_body, tree_of
 from tests.support.fuzz.budget import Fuzz
 from tests.unit.runtime.http.fast_path.test_fast_path import VARYING, one_answer
-from tests.unit.runtime.http.open_inference.test_texts import Texts, serve
 from tests.unit.runtime.http.wire_cases import PATH, post
 from tests.unit.runtime.protocols.open_inference.test_fast_reader import MODELS
+from tests.unit.runtime.protocols.open_inference.test_texts import Texts, serve
 
 AGELESS: dict[str, Any] = {"connection_age_seconds": 1e9}
 """Connections end after as many requests in both paths, and not at an age that each draws for itself."""

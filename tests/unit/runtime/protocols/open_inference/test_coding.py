@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runtime.http.open_inference.test_bad_requests import good
+from tests.unit.runtime.protocols.open_inference.test_bad_requests import good
 
 
 def in_two_members(data: bytes) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.unit.runtime.http.open_inference.test_texts import (
+from tests.unit.runtime.protocols.open_inference.test_texts import (
     FIVE,
     LONG,
     Texts,
