@@ -16,7 +16,7 @@ from tests.support.kube.target import Target
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "penstock"
 CRDS = ROOT / "crds"
-PROMETHEUS = ROOT / "tests" / "support" / "cluster" / "manifests" / "prometheus.yaml"
+PROMETHEUS = ROOT / "tests" / "support" / "cluster" / "components" / "manifests" / "prometheus.yaml"
 PROMETHEUS_IMAGE = "localhost/penstock-prometheus:dev"
 """The image name in the manifest."""
 PROMETHEUS_DEPLOYMENT = "/apis/apps/v1/namespaces/monitoring/deployments/prometheus"
