@@ -40,6 +40,7 @@ from penstock_operator.decide.scaling.polyline import Knot, polyline
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
 from penstock_operator.decide.scaling.signals.counters import (
     SUMS,
+    Counters,
     CurveSumsTuple,
     Point,
 )
@@ -193,7 +194,7 @@ def point(
     generation = (
         None if steps is None else GenerationSample(epoch, tuple(steps), tuple(steps), 0.0, 0.5)
     )
-    counters = dict(zip(SUMS, sums[1:-1], strict=True))
+    counters: Counters = dict(zip(SUMS, sums[1:-1], strict=True))
     return Point(
         time,
         2.0,

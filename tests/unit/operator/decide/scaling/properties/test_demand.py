@@ -31,7 +31,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_erro
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.aggregates import demand, service
-from penstock_operator.decide.scaling.signals.counters import Point
+from penstock_operator.decide.scaling.signals.counters import Counters, Point
 from penstock_operator.decide.scaling.signals.windows import WINDOW_SCRAPES, recent_windows
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.operator.decide.scaling.properties.holds import MEASURED, OBJECTIVES, holds
@@ -128,7 +128,11 @@ def window_of(
     names = ("rows_received", "requests_received") if tells else ()
     points = []
     for at, (received, seconds) in enumerate(zip(accumulate(rows), accumulate(busy), strict=False)):
-        counters = {**dict.fromkeys(names, received), "cost_units": seconds, "seconds": seconds}
+        counters: Counters = {
+            **dict.fromkeys(names, received),
+            "cost_units": seconds,
+            "seconds": seconds,
+        }
         points.append(Point(1000.0 + 5 * at, waiting, None, None, 0, counters, waiting))
     return tuple(points)
 
