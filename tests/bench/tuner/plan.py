@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock_tuner.settings import SearchSpace, TunedSettings
 from tests.bench.claims.one_shot import encoder_request, subjects
+from tests.bench.encoders.subjects import ENCODER
 from tests.bench.http.plan import BUILD
 
 FOLDER: Final = BUILD / "tuner"
@@ -39,6 +40,7 @@ def settings() -> Iterator[TunedSettings]:
 
 def models() -> list[TunedModel]:
     """Return the models: a tiny network, an encoder of two layers, and an accelerator that sleeps 40 + 5 b ms."""
+    ENCODER.folder(BUILD / "models")  # written unless it is there
     tuned = []
     for subject in subjects():
         variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **subject.variables(None)}
