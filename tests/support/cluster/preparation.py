@@ -55,8 +55,14 @@ def needs(places: Places) -> list[Need]:
     missing = [GO_TOOLS[tool.name] for tool in tools.absent(places, wanted)] if wanted else []
     if not virtualenv.has_demo():
         missing.append(ENVIRONMENT)
-    if kind.unbuilt() if kind.chosen() else not theirs and make.unbuilt(places):
-        missing.append(CPU_IMAGES if wheels.cpu_torch() else CUDA_IMAGES)
+    if kind.chosen():
+        unbuilt = kind.unbuilt()
+        for_cpus = unbuilt and wheels.cpu_index_answers()
+    else:
+        unbuilt = not theirs and bool(make.unbuilt(places))
+        for_cpus = unbuilt and bool(wheels.cpu_torch())
+    if unbuilt:
+        missing.append(CPU_IMAGES if for_cpus else CUDA_IMAGES)
     return missing
 
 

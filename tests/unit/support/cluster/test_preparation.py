@@ -103,6 +103,8 @@ def test_kinds_images_are_billed_until_docker_has_them(
 ) -> None:
     monkeypatch.setenv(kind.CHOICE, "kind")
     monkeypatch.setattr(kind, "_has", lambda _: built)
-    monkeypatch.setattr("tests.support.cluster.images.wheels.cpu_torch", lambda: ())
+    wheels = "tests.support.cluster.images.wheels"  # a wheel next to the checkout is not in Docker's build
+    monkeypatch.setattr(f"{wheels}.cpu_torch", lambda: ("--no-index",))
+    monkeypatch.setattr(f"{wheels}.cpu_index_answers", lambda: False)
     images = [need for need in preparation.needs(Places(tmp_path)) if "images" in need.name]
     assert images == ([] if built else [preparation.CUDA_IMAGES])
