@@ -13,11 +13,10 @@ from penstock_api.types.decision import LastDecision
 from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.actions import EventNote
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
-from penstock_operator.decide.scaling import law_memory, modes
+from penstock_operator.decide.scaling import guard, modes
 from penstock_operator.decide.scaling.batch_work import batch_step
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.failure import LawFailure
-from penstock_operator.decide.scaling.guard import guarded_step
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod, RequestSpread
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
 from penstock_operator.decide.scaling.report import status
@@ -170,9 +169,9 @@ def propose(
 
     def begin() -> Any:
         known = None if before is None else before.law
-        return law_memory.initial_state(law, view, now) if known is None else known
+        return guard.initial_state(law, view, now) if known is None else known
 
-    step = guarded_step(law, begin, observed, now, 0 if before is None else before.failures)
+    step = guard.guarded_step(law, begin, observed, now, 0 if before is None else before.failures)
     if effective.scaling_mode is ScalingMode.MANUAL:
         why = f"spec.replicas is {base}"
         decision = step.decision.with_count(ReplicasMove(base, ReplicasReason.MANUAL, why))
@@ -266,7 +265,7 @@ def law_input(
 
 def checkpoint_data(state: object) -> Mapping[str, Any] | None:
     """Return the part of a pool's state that its checkpoint stores; None if there is nothing to store."""
-    return law_memory.checkpoint_data(state.law) if isinstance(state, ScalingState) else None
+    return guard.checkpoint_data(state.law) if isinstance(state, ScalingState) else None
 
 
 def _pod(

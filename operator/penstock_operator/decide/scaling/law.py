@@ -4,7 +4,6 @@ A law reads samples and decides a cap and a count; it reads no objects and makes
 Hold, Manual, Fixed) are applied in `decision.py`, so that they have the same effect on every law.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -158,19 +157,19 @@ class BatchWorkPlan(NamedTuple):
 class LawObservations(NamedTuple):
     """Figures that the law derived from the signals; None is absent."""
 
-    duty: float | None
+    duty: float | None = None
     """Mean over Ready pods, 0 to 1."""
-    duty_source: UtilizationSource | None
-    waiting: float | None
+    duty_source: UtilizationSource | None = None
+    waiting: float | None = None
     """Requests, summed over Ready pods."""
-    rows_per_second: float | None
+    rows_per_second: float | None = None
     """Received before admission, refusals counted."""
-    batch_p99_seconds: float | None
-    batch_target_seconds: float | None
+    batch_p99_seconds: float | None = None
+    batch_target_seconds: float | None = None
     """T = 0.45 * (D - window); None without an objective."""
-    predicted_next_seconds: float | None
+    predicted_next_seconds: float | None = None
     """t(cap + 1) by the fitted service curve."""
-    signal_age_seconds: float | None
+    signal_age_seconds: float | None = None
     forecast_rows_per_second: float | None = None
     """Demand at the time when a replica requested now is Ready, with headroom."""
     capacity_per_replica: float | None = None
@@ -251,7 +250,3 @@ class Law(Protocol[State]):
 
     def step(self, state: State, observed: LawInput, now: float) -> tuple[State, Decision]:
         """Return the next state and the decision; never raises, whatever the signals."""
-
-
-States = Mapping[str, object]
-"""Law states by pool UID."""

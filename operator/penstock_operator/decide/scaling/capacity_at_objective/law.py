@@ -69,8 +69,6 @@ from penstock_operator.decide.scaling.reasons import (
     ReplicasMove,
     ReplicasReason,
 )
-from penstock_operator.decide.scaling.signals.aggregates import GOOD_TICKS
-from penstock_operator.decide.scaling.signals.windows import has_new_samples
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     batch_target_seconds,
     clamp_cap,
@@ -96,17 +94,15 @@ class CapacityAtObjective:
         self, state: CapacityState, observed: LawInput, now: float
     ) -> tuple[CapacityState, Decision]:
         """Return the next state and the decision; never raises, whatever the signals."""
-        before = state.windows
         state = with_samples(state, observed, now)
-        news = has_new_samples(before, state.windows)
         tick = observe_tick(state, observed, now)
-        state = state._replace(good_ticks=tick.demand.good_ticks(state.good_ticks, news=news))
-        if state.good_ticks < GOOD_TICKS or tick.demand.ready == 0:
+        state = state._replace(history=state.history.judged(tick.demand))
+        if not state.history.available(tick.demand):
             state = state._replace(counting=state.counting._replace(begun=now, needs=()))
             return state, _blind(tick)
         if tick.model is None:
             return state, _without_curve(state, tick)
-        return _decided(state, tick, tick.model, news=news)
+        return _decided(state, tick, tick.model)
 
 
 def _blind(tick: Tick) -> Decision:
@@ -152,14 +148,14 @@ def _held_count(tick: Tick, term: ReplicasReason, why: str) -> ReplicasMove:
 
 
 def _decided(
-    state: CapacityState, tick: Tick, curve: CapacityModel, *, news: bool
+    state: CapacityState, tick: Tick, curve: CapacityModel
 ) -> tuple[CapacityState, Decision]:
-    state = smooth(state, tick.load, tick.now) if news else state
+    state = smooth(state, tick.load, tick.now) if state.history.news else state
     state = state._replace(off_curve=off_curve(state.off_curve, tick.settled, curve))
     plan_input = _plan_input(tick, curve)
     state = state._replace(plan=next_plan(state.plan, plan_input, tick.now))
     cap = cap_move(state.plan, plan_input)
-    state, inputs = _count_input(state, tick, curve, news=news)
+    state, inputs = _count_input(state, tick, curve)
     if inputs is None:
         why = "too few samples for a rate yet"
         return state, Decision.of(
@@ -187,7 +183,7 @@ def _plan_input(tick: Tick, curve: CapacityModel) -> PlanInput:
 
 
 def _count_input(
-    state: CapacityState, tick: Tick, curve: CapacityModel, *, news: bool
+    state: CapacityState, tick: Tick, curve: CapacityModel
 ) -> tuple[CapacityState, CountInput | None]:
     """Return the state with an updated forecaster, and the inputs of the count decision.
 
@@ -202,6 +198,7 @@ def _count_input(
     inputs = CountInput(
         settings=settings,
         replicas=tick.observed.replicas,
+        downs=state.history.downs,
         ready=tick.demand.ready,
         unmeasured=tick.demand.unmeasured,
         waiting=tick.demand.waiting or 0.0,
@@ -217,7 +214,7 @@ def _count_input(
         spare_seconds=max_wait_seconds(settings, curve.steps),
         uneven=max(state.imbalance, 1.0) if late is None else 1.0,
     )
-    if news:
+    if state.history.news:
         sample = forecast.DemandSample(
             rate,
             tick.load.newest if tick.load.newest is not None else rate,

@@ -29,14 +29,9 @@ from penstock_operator.decide.scaling.law import LawInput, LawPod
 from penstock_operator.decide.scaling.signals.aggregates import (
     MeasuredDemand,
     MeasuredService,
-    demand,
-    demand_at_gateway,
-    service,
+    measure,
 )
-from penstock_operator.decide.scaling.signals.offered_rows import offered_rows
-from penstock_operator.decide.scaling.signals.windows import recent_windows, store_time
 from penstock_operator.decide.spec.law_settings import LawSettings
-from penstock_operator.observed import SignalSource
 
 
 class Tick(NamedTuple):
@@ -56,22 +51,18 @@ class Tick(NamedTuple):
 
 def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
     """Return the measurements from a state that includes this round's samples."""
-    store_now = store_time(observed.signals, now)
     revision = _revision(observed.pods)
     steps = state.step_curves.of_revision(revision)
-    windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
-    seen = recent_windows(observed.pods, windows, state.windows.gone, store_now)
-    settled = now if state.settled_since is None else state.settled_since
-    rows = offered_rows(observed.offered, windows.values())
-    late = observed.settings.late
-    beyond = observed.settings.batch_late_share if steps else late.request
+    settings = observed.settings
+    beyond = settings.batch_late_share if steps else settings.late.request
+    measured = measure(state.history, observed, now, beyond)
     return Tick(
         observed=observed,
         now=now,
-        demand=demand_at_gateway(demand(seen), rows),
-        load=at_gateway(load(seen, float(observed.cap or 1)), rows),
-        settled=service(seen, since=store_now - (now - settled), beyond=beyond),
-        model=revision_model(state, revision, observed.settings),
+        demand=measured.demand,
+        load=at_gateway(load(measured.seen, float(observed.cap or 1)), measured.offered),
+        settled=measured.settled,
+        model=revision_model(state, revision, settings),
         startup_seconds=p90_seconds(state.startup, now),
     )
 

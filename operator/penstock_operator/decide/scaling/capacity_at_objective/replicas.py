@@ -11,9 +11,9 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.load import P
 from penstock_operator.decide.scaling.law import RequestSpread
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted
 from penstock_operator.decide.scaling.utilization_band.replicas import (
-    MINUTE,
     bounds_only,
     clamp_replicas,
+    rate_limit,
 )
 from penstock_operator.decide.spec.law_settings import LawSettings
 
@@ -61,6 +61,8 @@ class CountInput(NamedTuple):
     spread: RequestSpread = RequestSpread.BY_CONNECTION
     uneven: float = 1.0
     """Factor on demand: k; 1 if `utilization_target` is predicted, which includes it already."""
+    downs: tuple[tuple[float, int], ...] = ()
+    """(time, replicas removed), in the last minute."""
 
 
 class Need(NamedTuple):
@@ -88,8 +90,6 @@ class Count(NamedTuple):
     """Time since which needs are known without interruption."""
     needs: tuple[tuple[float, int], ...] = ()
     """(time, largest need), a falling staircase of the maximum since any time."""
-    downs: tuple[tuple[float, int], ...] = ()
-    """(time, replicas removed), in the last minute."""
 
 
 def hold_seconds(settings: LawSettings, startup_seconds: float) -> float:
@@ -168,12 +168,9 @@ def _released(count: Count, seen: CountInput, need: Need, now: float) -> Replica
             f"{counted(need.replicas, 'suffice')}; scaling down after {hold:.0f} s of stabilization"
         )
         return ReplicasMove(n, ReplicasReason.STABILIZING, why, hold_until=since + hold)
-    removed = sum(number for _, number in count.downs)
-    allowed = max(1, (n + removed) * settings.max_percent_per_minute // 100) - removed
-    if allowed <= 0:
-        why = f"{counted(target, 'suffice')}; scale-down is limited to {settings.max_percent_per_minute} % a minute"
-        until = count.downs[0][0] + MINUTE
-        return ReplicasMove(n, ReplicasReason.RATE_LIMITED, why, hold_until=until)
+    allowed, limited = rate_limit(settings, n, target, seen.downs)
+    if limited is not None:
+        return limited
     why = f"{counted(target)} sufficed for {hold:.0f} s"
     return ReplicasMove(max(target, n - allowed), ReplicasReason.SPARE_CAPACITY, why)
 

@@ -25,9 +25,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
 )
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
 from penstock_operator.decide.scaling.law import LawInput, PoolTraffic, RequestSpread
-from penstock_operator.decide.scaling.signals.aggregates import GOOD_TICKS
-from penstock_operator.decide.scaling.signals.windows import Windows, advance_windows
-from penstock_operator.decide.scaling.utilization_band.replicas import MINUTE
+from penstock_operator.decide.scaling.signals.aggregates import PoolHistory
 
 SMOOTHING_SECONDS = 120.0
 """Smoothing time of imbalance, dispersion and unevenness."""
@@ -41,9 +39,7 @@ class CapacityState(NamedTuple):
     counting: Count
     """State of the replica count."""
     lateness: Lateness
-    windows: Windows = Windows()
-    good_ticks: int = GOOD_TICKS - 1
-    """Consecutive ticks with signals. A new pool needs one."""
+    history: PoolHistory = PoolHistory()
     curves: BatchCurves = BatchCurves()
     step_curves: StepCurves = StepCurves()
     """Curves of steps, if pods generate text."""
@@ -52,12 +48,6 @@ class CapacityState(NamedTuple):
     late: float | None = None
     """Requests late beyond the allowed share in this round, in seconds' worth of requests."""
     plan: BatchPlan = BatchPlan()
-    cap: int | None = None
-    """The published cap of the last tick."""
-    settled_since: float | None = None
-    """Time since which every Ready pod has acknowledged it; None if one has not."""
-    replicas: int | None = None
-    """The Deployment's count at the last tick."""
     imbalance: float = 1.0
     dispersion: float = 1.0
     unevenness: float = 0.0
@@ -80,8 +70,8 @@ class CapacityState(NamedTuple):
 def with_samples(state: CapacityState, observed: LawInput, now: float) -> CapacityState:
     """Return the state with this round's samples and with changes of cap, count and routing since the last tick."""
     state = _spread(state, observed.spread)
-    windows = advance_windows(state.windows, observed.signals, observed.pods, now)
-    settings = observed.settings
+    history, settings = state.history.after(observed, now), observed.settings
+    windows = history.windows.pods
     lateness, late = count_late(
         state.lateness,
         observed.signals,
@@ -89,20 +79,13 @@ def with_samples(state: CapacityState, observed: LawInput, now: float) -> Capaci
         now,
         settings.late.request,
     )
-    since = state.settled_since if observed.cap == state.cap else None
-    if since is None and observed.cap is not None and observed.all_acknowledged():
-        since = now
     return state._replace(
         lateness=lateness,
         late=late,
-        windows=windows,
-        curves=learn_batches(state.curves, windows.pods, observed.pods),
-        step_curves=learn_steps(state.step_curves, windows.pods, observed.pods),
+        history=history,
+        curves=learn_batches(state.curves, windows, observed.pods),
+        step_curves=learn_steps(state.step_curves, windows, observed.pods),
         startup=watch(state.startup, observed.pods, now),
-        cap=observed.cap,
-        settled_since=since,
-        replicas=observed.replicas,
-        counting=_counted(state, observed.replicas, now),
     )
 
 
@@ -125,7 +108,8 @@ def smooth(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:
         share = 1 - exp(-max(now - state.measured, 0.0) / SMOOTHING_SECONDS)
     imbalance = state.imbalance if load.imbalance is None else load.imbalance
     dispersion = state.dispersion if load.dispersion is None else max(load.dispersion, 1.0)
-    pods = max(len([uid for uid in state.windows.pods if uid not in state.windows.gone]), 1)
+    windows = state.history.windows
+    pods = max(len([uid for uid in windows.pods if uid not in windows.gone]), 1)
     unevenness = state.unevenness
     if load.unevenness is not None and state.spread is RequestSpread.BY_CONNECTION:
         unevenness = load.unevenness / pods
@@ -135,12 +119,3 @@ def smooth(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:
         dispersion=state.dispersion + share * (dispersion - state.dispersion),
         measured=state.measured if load.dispersion is None else now,
     )
-
-
-def _counted(state: CapacityState, replicas: int, now: float) -> Count:
-    """Return the count's state with decreases recorded."""
-    known = state.counting.downs
-    downs = tuple(move for move in known if now - move[0] < MINUTE)
-    if state.replicas is not None and replicas < state.replicas:
-        downs = (*downs, (now, state.replicas - replicas))
-    return state.counting if downs == known else state.counting._replace(downs=downs[-100:])

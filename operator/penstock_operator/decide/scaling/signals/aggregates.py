@@ -1,8 +1,11 @@
-"""Demand and service of a pool, aggregated over the windows of its pods. Pure. None is absent, which is not zero."""
+"""What every law measures of a pool: demand and service over the windows of its pods, and what it remembers for that. Pure.
+
+None is absent, which is not zero.
+"""
 
 from typing import NamedTuple
 
-from penstock_operator.decide.scaling.law import DemandSource
+from penstock_operator.decide.scaling.law import DemandSource, LawInput
 from penstock_operator.decide.scaling.signals.counters import (
     CurveSumsTuple,
     buckets,
@@ -12,19 +15,25 @@ from penstock_operator.decide.scaling.signals.counters import (
     per_second,
     total,
 )
-from penstock_operator.decide.scaling.signals.offered_rows import OfferedRows, is_all
+from penstock_operator.decide.scaling.signals.offered_rows import OfferedRows, is_all, offered_rows
 from penstock_operator.decide.scaling.signals.service_curve import batch_tail_seconds
 from penstock_operator.decide.scaling.signals.windows import (
     RecentWindows,
     Window,
+    Windows,
+    advance_windows,
     full_window,
+    has_new_samples,
+    recent_windows,
     sample_age,
+    store_time,
 )
 from penstock_operator.decide.spec.objectives import LATE_SHARE
-from penstock_operator.observed import UtilizationSource
+from penstock_operator.observed import SignalSource, UtilizationSource
 
 GOOD_TICKS = 3
 """Consecutive ticks with signals that end an absence, so that flapping signals change nothing."""
+MINUTE = 60.0
 
 
 class MeasuredDemand(NamedTuple):
@@ -53,17 +62,6 @@ class MeasuredDemand(NamedTuple):
     def absent(self) -> bool:
         """Whether more than half of the Ready pods are silent, or none has a sample."""
         return 2 * self.silent > self.ready or (self.ready > 0 and not self.sampled)
-
-    def good_ticks(self, before: int, *, news: bool) -> int:
-        """Return the consecutive ticks with signals, counting only rounds with new samples; unchanged without a Ready pod.
-
-        A pool may have several ticks between two scrapes.
-        """
-        if self.ready == 0:
-            return before
-        if self.absent:
-            return 0
-        return min(before + 1, GOOD_TICKS) if news else before
 
     @property
     def waiting_per_replica(self) -> float | None:
@@ -171,3 +169,83 @@ def _duty(window: Window) -> tuple[float, UtilizationSource] | None:
     if busy is None:
         busy = mean(window, "gpu_utilization")
     return None if busy is None else (min(busy, 1.0), UtilizationSource.ENGINE)
+
+
+class PoolHistory(NamedTuple):
+    """Samples, cap and count of one pool; not stored through a restart."""
+
+    windows: Windows = Windows()
+    news: bool = False
+    """Whether the last round had a new sample."""
+    good_ticks: int = GOOD_TICKS - 1
+    """Consecutive ticks with signals. A new pool needs one."""
+    cap: int | None = None
+    """The published cap of the last tick."""
+    cap_since: float = 0.0
+    """Time of the first tick with that cap."""
+    settled_since: float | None = None
+    """Time since which every Ready pod has acknowledged it; None if one has not."""
+    replicas: int | None = None
+    """The Deployment's count at the last tick."""
+    downs: tuple[tuple[float, int], ...] = ()
+    """(time, replicas removed), in the last minute."""
+
+    def after(self, observed: LawInput, now: float) -> "PoolHistory":
+        """Return the history with this round's samples and with changes of cap and count."""
+        windows = advance_windows(self.windows, observed.signals, observed.pods, now)
+        same = observed.cap == self.cap
+        settled = self.settled_since if same else None
+        if settled is None and observed.cap is not None and observed.all_acknowledged():
+            settled = now
+        downs = tuple(move for move in self.downs if now - move[0] < MINUTE)
+        if self.replicas is not None and observed.replicas < self.replicas:
+            downs = (*downs, (now, self.replicas - observed.replicas))
+        return PoolHistory(
+            windows=windows,
+            news=has_new_samples(self.windows, windows),
+            good_ticks=self.good_ticks,
+            cap=observed.cap,
+            cap_since=self.cap_since if same else now,
+            settled_since=settled,
+            replicas=observed.replicas,
+            downs=downs[-100:],
+        )
+
+    def judged(self, demand: MeasuredDemand) -> "PoolHistory":
+        """Return the history with the ticks with signals: only rounds with new samples of a Ready pod count.
+
+        A pool may have several ticks between two scrapes.
+        """
+        if demand.absent:
+            return self._replace(good_ticks=0)
+        counts = self.news and demand.ready > 0
+        return self._replace(good_ticks=min(self.good_ticks + counts, GOOD_TICKS))
+
+    def available(self, demand: MeasuredDemand) -> bool:
+        """Return whether signals are usable."""
+        return self.good_ticks >= GOOD_TICKS and demand.ready > 0
+
+
+class Measured(NamedTuple):
+    """The pool's samples at one tick, aggregated."""
+
+    seen: RecentWindows
+    offered: OfferedRows | None
+    demand: MeasuredDemand
+    settled: MeasuredService
+    """Service since every Ready pod acknowledged the cap."""
+
+
+def measure(history: PoolHistory, observed: LawInput, now: float, beyond: float) -> Measured:
+    """Return the measurements; `beyond` is the share of batches above `batch_tail_seconds`."""
+    at = store_time(observed.signals, now)
+    windows = {} if observed.signals.source is SignalSource.NONE else history.windows.pods
+    seen = recent_windows(observed.pods, windows, history.windows.gone, at)
+    rows = offered_rows(observed.offered, windows.values())
+    settled = now if history.settled_since is None else history.settled_since
+    return Measured(
+        seen=seen,
+        offered=rows,
+        demand=demand_at_gateway(demand(seen), rows),
+        settled=service(seen, since=at - (now - settled), beyond=beyond),
+    )

@@ -20,23 +20,14 @@ from penstock_operator.decide.scaling.reasons import (
     ReplicasReason,
 )
 from penstock_operator.decide.scaling.signals.aggregates import (
-    GOOD_TICKS,
     MeasuredDemand,
     MeasuredService,
-    demand,
-    demand_at_gateway,
+    PoolHistory,
+    measure,
     service,
 )
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
-from penstock_operator.decide.scaling.signals.offered_rows import offered_rows
 from penstock_operator.decide.scaling.signals.service_curve import fit, r_squared
-from penstock_operator.decide.scaling.signals.windows import (
-    Windows,
-    advance_windows,
-    has_new_samples,
-    recent_windows,
-    store_time,
-)
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     STEP_SECONDS,
     CapInput,
@@ -47,33 +38,19 @@ from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     predicted_seconds,
 )
 from penstock_operator.decide.scaling.utilization_band.replicas import (
-    MINUTE,
     ReplicasInput,
     bounds_only,
     is_spare,
     next_replicas,
 )
-from penstock_operator.observed import SignalSource
 
 
 class BandState(NamedTuple):
     """The law's state of one pool; not stored through a restart."""
 
-    windows: Windows = Windows()
-    good_ticks: int = GOOD_TICKS - 1
-    """Consecutive ticks with signals. A new pool needs one."""
-    cap: int | None = None
-    """The published cap of the last tick."""
-    cap_since: float = 0.0
-    """Time of the first tick with that cap."""
-    settled_since: float | None = None
-    """Time since which every Ready pod has acknowledged it; None if one has not."""
-    replicas: int | None = None
-    """The Deployment's count at the last tick."""
+    history: PoolHistory
     spare_since: float | None = None
     """Time since which one replica less suffices without interruption."""
-    downs: tuple[float, ...] = ()
-    """Times of decreases of the count in the last minute."""
 
 
 class _Tick(NamedTuple):
@@ -96,58 +73,44 @@ class UtilizationBand:
 
     def initial(self, now: float) -> BandState:
         """Return the state of a new pool."""
-        return BandState(cap_since=now)
+        return BandState(PoolHistory(cap_since=now))
 
     def step(self, state: BandState, observed: LawInput, now: float) -> tuple[BandState, Decision]:
         """Return the next state and the decision; never raises, whatever the signals."""
-        before = state.windows
         state = noted(state, observed, now)
-        news = has_new_samples(before, state.windows)
-        tick = _tick(state, observed, now)
-        good = tick.demand.good_ticks(state.good_ticks, news=news)
-        state = state._replace(good_ticks=good)
-        tick = tick._replace(available=good >= GOOD_TICKS and tick.demand.ready > 0)
-        state = state._replace(spare_since=_spare_since(state, tick, news=news))
+        tick = _tick(state.history, observed, now)
+        state = state._replace(history=state.history.judged(tick.demand))
+        tick = tick._replace(available=state.history.available(tick.demand))
+        state = state._replace(spare_since=_spare_since(state, tick))
         return state, _decision(tick, _cap(state, tick), _replicas(state, tick))
 
 
 def noted(state: BandState, observed: LawInput, now: float) -> BandState:
     """Return the state with this round's samples and with changes of cap and count since the last tick."""
-    windows = advance_windows(state.windows, observed.signals, observed.pods, now)
-    state = state._replace(windows=windows)
-    if observed.cap != state.cap:
-        state = state._replace(cap=observed.cap, cap_since=now, settled_since=None)
-    if state.settled_since is None and observed.cap is not None and observed.all_acknowledged():
-        state = state._replace(settled_since=now)
-    downs = tuple(when for when in state.downs if now - when < MINUTE)
-    if observed.replicas != state.replicas:
-        if state.replicas is not None and observed.replicas < state.replicas:
-            downs = (*downs, now)
-        state = state._replace(replicas=observed.replicas, spare_since=None)
-    return state._replace(downs=downs[-1000:])
+    same = observed.replicas == state.history.replicas
+    return BandState(state.history.after(observed, now), state.spare_since if same else None)
 
 
-def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
-    store_now = store_time(observed.signals, now)
-    windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
-    seen = recent_windows(observed.pods, windows, state.windows.gone, store_now)
-    since = store_now - (now - (now if state.settled_since is None else state.settled_since))
+def _tick(history: PoolHistory, observed: LawInput, now: float) -> _Tick:
     beyond = observed.settings.late.request
+    measured = measure(history, observed, now, beyond)
     return _Tick(
         observed=observed,
         now=now,
-        demand=demand_at_gateway(demand(seen), offered_rows(observed.offered, windows.values())),
-        service=service(seen, since=0.0, beyond=beyond),
-        settled=service(seen, since=since, beyond=beyond),
+        demand=measured.demand,
+        service=service(measured.seen, since=0.0, beyond=beyond),
+        settled=measured.settled,
         available=False,
     )
 
 
-def _spare_since(state: BandState, tick: _Tick, *, news: bool) -> float | None:
+def _spare_since(state: BandState, tick: _Tick) -> float | None:
     """Return the time since which one replica less suffices; only new samples start it."""
     if not (tick.available and is_spare(_replicas_input(state, tick))):
         return None
-    return tick.now if state.spare_since is None and news else state.spare_since
+    if state.spare_since is None and state.history.news:
+        return tick.now
+    return state.spare_since
 
 
 def _cap(state: BandState, tick: _Tick) -> CapMove:
@@ -158,7 +121,7 @@ def _cap(state: BandState, tick: _Tick) -> CapMove:
         return CapMove(
             cap, CapReason.UNACKNOWLEDGED, "not every Ready pod has acknowledged the cap"
         )
-    if tick.now - state.cap_since < STEP_SECONDS:
+    if tick.now - state.history.cap_since < STEP_SECONDS:
         return CapMove(
             cap, CapReason.STEP_INTERVAL, f"the cap changes at most once in {STEP_SECONDS:.0f} s"
         )
@@ -190,7 +153,7 @@ def _replicas_input(state: BandState, tick: _Tick) -> ReplicasInput:
         demand=tick.demand,
         sums=tick.service.sums,
         spare_since=state.spare_since,
-        downs=state.downs,
+        downs=state.history.downs,
     )
 
 

@@ -9,14 +9,13 @@ from math import ceil
 from typing import NamedTuple
 
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted
-from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand
+from penstock_operator.decide.scaling.signals.aggregates import MINUTE, MeasuredDemand
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import batch_seconds
 from penstock_operator.decide.spec.law_settings import LawSettings
 
 CAP_SHARE = 0.35
 """Mean number of waiting requests of a replica with full batches, as a share of the cap."""
-MINUTE = 60.0
 
 
 class ReplicasInput(NamedTuple):
@@ -31,8 +30,8 @@ class ReplicasInput(NamedTuple):
     """Service-curve sums of the windows."""
     spare_since: float | None
     """Time since which one replica less suffices without interruption."""
-    downs: tuple[float, ...]
-    """Times of decreases of the count in the last minute."""
+    downs: tuple[tuple[float, int], ...]
+    """(time, replicas removed), in the last minute."""
 
 
 def clamp_replicas(replicas: int, settings: LawSettings) -> int:
@@ -95,6 +94,19 @@ def bounds_only(settings: LawSettings, replicas: int) -> ReplicasMove | None:
     return None
 
 
+def rate_limit(
+    settings: LawSettings, replicas: int, target: int, downs: tuple[tuple[float, int], ...]
+) -> tuple[int, ReplicasMove | None]:
+    """Return how many replicas may be removed now, and the unchanged count if none may."""
+    percent, removed = settings.max_percent_per_minute, sum(number for _, number in downs)
+    allowed = max(1, (replicas + removed) * percent // 100) - removed
+    if allowed > 0:
+        return allowed, None
+    why = f"{counted(target, 'suffice')}; scale-down is limited to {percent} % a minute"
+    until = downs[0][0] + MINUTE
+    return 0, ReplicasMove(replicas, ReplicasReason.RATE_LIMITED, why, hold_until=until)
+
+
 def _up(seen: ReplicasInput, needed: int, why: str) -> ReplicasMove:
     granted = clamp_replicas(needed, seen.settings)
     if granted <= seen.replicas:
@@ -113,10 +125,8 @@ def _down(seen: ReplicasInput, now: float) -> ReplicasMove:
     if now < until:
         why = f"{counted(n - 1, 'suffice')}; scaling down after {settings.stabilization_seconds} s of stabilization"
         return ReplicasMove(n, ReplicasReason.STABILIZING, why, hold_until=until)
-    allowed = max(1, (n + len(seen.downs)) * settings.max_percent_per_minute // 100)
-    if len(seen.downs) >= allowed:
-        why = f"{counted(n - 1, 'suffice')}; scale-down is limited to {settings.max_percent_per_minute} % a minute"
-        until = seen.downs[-allowed] + MINUTE
-        return ReplicasMove(n, ReplicasReason.RATE_LIMITED, why, hold_until=until)
+    _, limited = rate_limit(settings, n, n - 1, seen.downs)
+    if limited is not None:
+        return limited
     why = f"{counted(n - 1)} sufficed for {settings.stabilization_seconds} s"
     return ReplicasMove(n - 1, ReplicasReason.SPARE_CAPACITY, why)

@@ -127,7 +127,7 @@ def test_the_law_continues_with_the_samples_of_failed_ticks_after_the_cause_is_g
     bears[0] = False
     ticks(world, RETRIES - 1)
     seen = law_state(world)
-    newest = max(window[-1].time for window in seen.windows.pods.values())
+    newest = max(window[-1].time for window in seen.history.windows.pods.values())
     assert newest == world.now - 5, "samples of failed ticks are in its memory"
     bears[0] = True
     plan = ticks(world, 1)[0]

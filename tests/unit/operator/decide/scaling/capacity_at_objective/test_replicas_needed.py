@@ -107,8 +107,8 @@ def test_scale_down_is_at_most_a_quarter_a_minute() -> None:
     seen = SEEN._replace(replicas=20, ready=20, capacity_ready=2000.0)
     assert settled(seen).replicas == 15
     need = largest_need(seen)
-    count = record_need(Count(begun=0.0, downs=((970.0, 6),)), need.replicas, 1e9, 1000.0)
-    move = next_count(count, seen, need, 1000.0)
+    count = record_need(Count(begun=0.0), need.replicas, 1e9, 1000.0)
+    move = next_count(count, seen._replace(downs=((970.0, 6),)), need, 1000.0)
     assert (move.replicas, move.term, move.hold_until) == (20, ReplicasReason.RATE_LIMITED, 1030.0)
 
 

@@ -206,7 +206,9 @@ REPLICAS_INPUT = st.builds(
     demand=DEMAND,
     sums=st.one_of(st.none(), ALL_SUMS),
     spare_since=st.one_of(st.none(), st.floats(0, 5000)),
-    downs=st.lists(st.floats(4940, 5000), max_size=5).map(sorted).map(tuple),
+    downs=st.lists(st.tuples(st.floats(4940, 5000), st.integers(1, 3)), max_size=5)
+    .map(sorted)
+    .map(tuple),
 )
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import to_checkpoint
+from penstock_operator.decide.scaling.guard import observe_without_decision
 from penstock_operator.decide.scaling.law import Law
-from penstock_operator.decide.scaling.law_memory import observe_without_decision
 from penstock_operator.decide.scaling.report.alternatives import alternatives
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand

@@ -25,7 +25,7 @@ class LiteralRule:
         """Return the guarded decision, its cap replaced by the letter of the rule."""
         state, decision = self.guarded.step(state, observed, now)
         cap, duty = observed.cap, decision.observations.duty
-        if cap is None or duty is None or now - state.cap_since < 30:
+        if cap is None or duty is None or now - state.history.cap_since < 30:
             return state, decision._replace(cap=cap or decision.cap)
         if duty > observed.settings.high_percent / 100:
             cap -= step_size(cap)
