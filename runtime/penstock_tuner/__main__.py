@@ -23,11 +23,11 @@ from penstock_api import names
 from penstock_api.types.model import Task
 from penstock_api.types.objectives import ObjectiveMetric
 from penstock_tuner.errors import NoObjective, TunerError
-from penstock_tuner.front import as_json, candidate_policy, front, nearest, table
-from penstock_tuner.generated import generation_sender, shapes
+from penstock_tuner.generation_load import generation_sender, shapes
 from penstock_tuner.load import ClosedLoop, OpenLoop, Sender, infer_sender, sample_request
 from penstock_tuner.options import objective as objective_of
 from penstock_tuner.options import parser
+from penstock_tuner.pareto_front import as_json, candidate_policy, front, nearest, table
 from penstock_tuner.pod import MeasuredPod, Pods
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
 from penstock_tuner.search import Search, SearchPlan

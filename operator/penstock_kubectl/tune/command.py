@@ -21,7 +21,7 @@ from penstock_kubectl.tune.job import Manifest, TuneOptions, job_name, record_co
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_kubectl.tune.picture import svg
 from penstock_kubectl.tune.start import remove_all, start
-from penstock_tuner.front import front
+from penstock_tuner.pareto_front import front
 from penstock_tuner.record import StudyRecord
 
 CONTINUES = (

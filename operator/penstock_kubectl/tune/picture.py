@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from math import floor, log10
 
-from penstock_tuner.front import front
+from penstock_tuner.pareto_front import front
 from penstock_tuner.record import TriedSettings
 from penstock_tuner.settings import TuningObjective
 

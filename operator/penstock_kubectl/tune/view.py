@@ -20,7 +20,7 @@ from penstock_operator.decide.spec.live_fields import (
     live_fields,
 )
 from penstock_operator.decide.spec.selectors import matching
-from penstock_tuner.front import candidate_policy, figures, front, nearest, rows
+from penstock_tuner.pareto_front import candidate_policy, figures, front, nearest, rows
 from penstock_tuner.record import TriedSettings
 from penstock_tuner.settings import TunedSettings, TuningObjective
 

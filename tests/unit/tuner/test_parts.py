@@ -17,10 +17,10 @@ from penstock_api import names
 from penstock_api.types.objectives import ObjectiveMetric
 from penstock_api.types.policy import PolicySpec
 from penstock_tuner.errors import NoObjective, NoRequest
-from penstock_tuner.front import as_json, candidate_policy, front, nearest, table
-from penstock_tuner.generated import TextShape, generation_sender, shapes
+from penstock_tuner.generation_load import TextShape, generation_sender, shapes
 from penstock_tuner.load import Tally, quantile, sample_request
 from penstock_tuner.options import objective, parser
+from penstock_tuner.pareto_front import as_json, candidate_policy, front, nearest, table
 from penstock_tuner.pod import pod_environment
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
 from penstock_tuner.settings import Latencies, LoadMeasurement, TunedSettings, TuningObjective

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock_tuner.errors import NoTrial
-from penstock_tuner.front import front
+from penstock_tuner.pareto_front import front
 from penstock_tuner.record import StudyRecord, TriedSettings
 from penstock_tuner.search import ROUNDS, Search, SearchPlan
 from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings, TuningObjective
