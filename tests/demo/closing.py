@@ -1,10 +1,12 @@
 """The last page of the demo: figures, paths of picture and record, and commands to try next."""
 
+import os
 from collections.abc import Sequence
 
 from tests.demo.director import acknowledgement_text
 from tests.demo.outcome import Run, changes, failures
 from tests.demo.story import NAMESPACE, POOL
+from tests.support.cluster import kind
 from tests.support.kube.target import Target
 
 
@@ -37,16 +39,14 @@ def page(run: Run, pictures: Sequence[str], record: str, target: Target) -> list
 def next_steps(target: Target) -> list[str]:
     """Return the commands to try next."""
     context = f" --context {target.context}" if target.foreign else ""
-    export = (
-        []
-        if target.foreign
-        else [f"  export KUBECONFIG={target.kubeconfig} PATH={target.programs}:$PATH"]
-    )
-    end = (
-        f"  kubectl{context} delete namespace {NAMESPACE}"
-        if target.foreign
-        else "  make cluster-down"
-    )
+    if target.context == kind.CONTEXT:  # its kubeconfig is our own: `tests.support.cluster.kind.up`
+        export = [f"  export KUBECONFIG={os.environ.get('KUBECONFIG', '')}"]
+        end = " ".join(map(str, kind.delete_command()))
+    elif target.foreign:
+        export, end = [], f"kubectl{context} delete namespace {NAMESPACE}"
+    else:
+        export = [f"  export KUBECONFIG={target.kubeconfig} PATH={target.programs}:$PATH"]
+        end = "make cluster-down"
     return [
         "",
         "The pool is still running. Commands to try next",
@@ -57,7 +57,7 @@ def next_steps(target: Target) -> list[str]:
         f"  kubectl{context} get events -n {NAMESPACE} --sort-by=.lastTimestamp",
         f"  kubectl{context} scale pspool {POOL} -n {NAMESPACE} --replicas=3    # Auto ignores and reports it",
         f"  kubectl{context} delete pspool {POOL} -n {NAMESPACE}    # deletes everything of it",
-        f"{end}    # at the end",
+        f"  {end}    # at the end",
     ]
 
 

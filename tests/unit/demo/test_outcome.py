@@ -114,3 +114,12 @@ def test_the_record_is_plain_data() -> None:
     record = outcome.as_json(good_run())
     assert record["ready"] == [(0, 1), (2, 3), (4, 1)]
     assert record["moments"][0]["cap"] is None
+
+
+def test_a_cluster_in_docker_is_reached_by_its_own_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/cache/kind.kubeconfig")
+    steps = closing.next_steps(Target(None, "kind-penstock-demo", Path("/bin")))
+    assert "  export KUBECONFIG=/cache/kind.kubeconfig" in steps
+    assert "kind delete cluster --name penstock-demo" in steps[-1]
