@@ -2,7 +2,8 @@
 
 New replicas are requested at once. Replicas that the mix does not contain leave only as far as the Ready ones that stay serve
 the demand, the most expensive capacity first; so a replacement is Ready before what it replaces drains. This includes replicas
-that miss the objective, which serve requests late.
+that miss the objective, which serve requests late, and replicas that start: while the demand grows the cheapest mix changes
+from tick to tick, and a start that is given up for another one is lost time.
 
 The last of many starts is slow, and what they replace is paid for until then. So while replicas wait to leave, a few more of
 the variants that start are requested, for at most a part of the price of those that wait; the surplus leaves afterwards.
@@ -36,9 +37,10 @@ def exchange(
     for offer in sorted(offers, key=_cost_of_capacity, reverse=True):
         name, capacity = offer.name, offer.capacity or 0.0
         while counts[name] > target[name]:
-            serves = counts[name] <= ready.get(name, 0)
-            loses = capacity if serves else 0.0
-            if serves and served - loses < demand * (1 - 1e-9):
+            is_ready = counts[name] <= ready.get(name, 0)
+            loses = capacity if is_ready else 0.0
+            starts = capacity > 0 and counts[name] <= offer.most
+            if (is_ready or starts) and served - loses < demand * (1 - 1e-9):
                 break
             counts[name] -= 1
             served -= loses

@@ -195,6 +195,20 @@ def test_replicas_that_miss_the_objective_serve_until_their_replacement_is_ready
     assert exchange(30.0, offers, target, begun, {"late": 6, "new": 3}) == target
 
 
+def test_a_start_is_not_given_up_for_another_while_the_ready_replicas_are_short() -> None:
+    offers = [offer("large", 100.0, 8.0), offer("small", 10.0, 1.0)]
+    running = {"large": 2, "small": 7}
+    ready = {"large": 2, "small": 0}
+    assert exchange(290.0, offers, {"large": 3, "small": 0}, running, ready) == {
+        "large": 3,
+        "small": 7,
+    }
+    assert exchange(190.0, offers, {"large": 2, "small": 0}, running, ready) == {
+        "large": 2,
+        "small": 0,
+    }
+
+
 def test_replicas_beyond_a_lower_demand_leave_at_once() -> None:
     offers = [offer("a", 10.0, 2.0), offer("b", 10.0, 1.0)]
     target = cheapest_mix(20.0, offers, {"a": 2, "b": 2}).counts
