@@ -4,7 +4,9 @@ import argparse
 import asyncio
 import os
 import sys
+from pathlib import Path
 from statistics import quantiles
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +15,7 @@ from tests.bench.losses.run import Outcome, Scale, run
 from tests.bench.losses.world import Front
 
 console = Console(width=120)
+TIMELINE: Final = Path("build/bench/losses.tsv")
 
 
 def main() -> None:
@@ -48,6 +51,9 @@ def main() -> None:
     console.print(_table(outcome))
     for note in outcome.failures:
         console.print(note, markup=False)
+    TIMELINE.parent.mkdir(parents=True, exist_ok=True)
+    TIMELINE.write_text("".join(f"{a:.1f}\t{b:.1f}\t{kind}\n" for a, b, kind in outcome.timeline))
+    console.print(f"begin, end and kind of the events: {TIMELINE}")
     sys.exit(bool(outcome.failures))
 
 

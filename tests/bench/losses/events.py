@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -170,21 +171,25 @@ class Events:
     world: World
     progress: Callable[[], int]
     happened: Counter[str] = field(default_factory=Counter)
+    timeline: list[tuple[float, float, str]] = field(default_factory=list)
+    """(begin, end, kind) of each event, in seconds from the first call of `run`, by their ends."""
     done: bool = False
+    _begin: float = 0.0
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_A_TIME))
 
     async def run(self, count: int, requests: int, *, each: bool) -> None:
         """Start each event when its time has come, and wait for all of them."""
+        self._begin = time.monotonic()
         random = self.world.random
-        times = sorted(random.uniform(0, requests) for _ in range(count))
+        moments = sorted(random.uniform(0, requests) for _ in range(count))
         known = kinds_of(self.world)
         kinds = random.choices(list(known), list(known.values()), k=count)
         if each:
             kinds = list(islice(cycle(random.sample(list(known), len(known))), count))
         try:
             async with asyncio.TaskGroup() as tasks:
-                for time, kind in zip(times, kinds, strict=True):
-                    while self.progress() < time:  # noqa: ASYNC110  other coroutines count
+                for moment, kind in zip(moments, kinds, strict=True):
+                    while self.progress() < moment:  # noqa: ASYNC110  other coroutines count
                         await asyncio.sleep(0.02)
                     await self._slots.acquire()
                     tasks.create_task(self._one(kind))
@@ -192,10 +197,12 @@ class Events:
             self.done = True
 
     async def _one(self, kind: Callable[[World], Awaitable[None]]) -> None:
+        name, begin = getattr(kind, "__name__", "").replace("_", " "), time.monotonic()
         try:
             await kind(self.world)
-            self.happened[getattr(kind, "__name__", "").replace("_", " ")] += 1
+            self.happened[name] += 1
         finally:
+            self.timeline.append((begin - self._begin, time.monotonic() - self._begin, name))
             self._slots.release()
 
 

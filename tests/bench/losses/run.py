@@ -44,6 +44,8 @@ class Outcome:
     streams: StreamTally
     events: Counter[str]
     seconds: float
+    timeline: list[tuple[float, float, str]]
+    """(begin, end, kind) of each event, in seconds."""
     taken_over: int = 0
     """Generations that pods took over from others, whose end was planned."""
 
@@ -74,7 +76,7 @@ async def run(scale: Scale, watch: Callable[[Outcome], None] | None = None) -> O
 
             def so_far() -> Outcome:
                 seconds = time.monotonic() - begin
-                return Outcome(tally, streams.tally, events.happened, seconds)
+                return Outcome(tally, streams.tally, events.happened, seconds, events.timeline)
 
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_report(watch, so_far, events))
