@@ -28,7 +28,7 @@ async def keep_serving(api: Api, pods: Pods) -> None:
             ]
             done = await asyncio.gather(
                 *(
-                    loop.run_in_executor(threads, _bring_up, api, *addressed_pod)
+                    loop.run_in_executor(threads, bring_up, api, *addressed_pod)
                     for addressed_pod in addressed
                 )
             )
@@ -43,7 +43,7 @@ def _pending(api: Api) -> list[Object]:
         return []
 
 
-def _bring_up(api: Api, pod: Object, ip: str) -> str | None:
+def bring_up(api: Api, pod: Object, ip: str) -> str | None:
     """Bind a pod and write a Ready status; return its UID, or None if a write failed."""
     meta = pod["metadata"]
     path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"

@@ -6,10 +6,11 @@ from contextlib import suppress
 
 
 class Balancer:
-    """A TCP server on loopback in front of ports of loopback."""
+    """A TCP server on loopback in front of addresses of this machine."""
 
-    def __init__(self, ports: list[int], seed: int) -> None:
-        self._ports = ports
+    def __init__(self, addresses: list[tuple[str, int]], seed: int) -> None:
+        """`addresses` are hosts and ports."""
+        self._addresses = addresses
         self._random = random.Random(seed)  # noqa: S311  no secret
         self._server: asyncio.Server | None = None
         self.url = ""
@@ -25,9 +26,9 @@ class Balancer:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for port in self._random.sample(self._ports, len(self._ports)):
+        for host, port in self._random.sample(self._addresses, len(self._addresses)):
             with suppress(OSError):
-                pod = await asyncio.open_connection("127.0.0.1", port)
+                pod = await asyncio.open_connection(host, port)
                 await asyncio.gather(_copy(reader, pod[1]), _copy(pod[0], writer))
                 return
         writer.close()

@@ -44,13 +44,15 @@ class PodProcess:
         folder: Path,
         limits: Mapping[str, Any] | None = None,
         program: str = "penstock_runtime",
+        control_keys: Mapping[str, str] | None = None,
         **environment: str,
     ) -> None:
-        """`program` is the pod's module, and `environment` its variables besides those of a tiny model."""
+        """`program` is the pod's module, `control_keys` are an operator's, and `environment` has variables besides those of a tiny model."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._limits = LIMITS | dict(limits or {})
         self._program = program
+        self._control_keys = control_keys
         self.port = free_port()
         self._environment: dict[str, Any] = {
             "PENSTOCK_MODEL_FOLDER": str(folder / "model"),
@@ -58,7 +60,8 @@ class PodProcess:
             "PENSTOCK_CLIENT_PORT": str(self.port),
             **environment,
         }
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.host = environment.get("PENSTOCK_HOST", "127.0.0.1")
+        self.url = f"http://{self.host}:{self.port}"
         self.pod: RuntimeProcess | None = None
         save_tiny_model(folder / "model")
 
@@ -69,6 +72,7 @@ class PodProcess:
             model={"name": MODEL, "task": "TextGeneration", "source": SOURCE},
             limits=self._limits,
             program=self._program,
+            control_keys=self._control_keys,
             **self._environment,
         )
 

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGTERM, Signals
+from signal import SIGKILL, SIGTERM, Signals
 
 from tests.support.kube.pools import until
 
@@ -37,6 +37,7 @@ class OperatorProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self.settings = dict(settings or {})
         """Additional environment variables."""
+        self.command = [sys.executable, "-m", "penstock_operator"]
 
     def start(self) -> None:
         """Start the process and wait until it is ready."""
@@ -61,9 +62,7 @@ class OperatorProcess:
             **self.settings,
         }
         with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "penstock_operator"], env=environ, stderr=log, stdout=log
-            )
+            return subprocess.Popen(self.command, env=environ, stderr=log, stdout=log)
 
     def replica(self, name: str) -> "OperatorProcess":
         """Return another process of the same installation, not started."""
@@ -85,6 +84,11 @@ class OperatorProcess:
         status = self._process.wait(timeout=40)
         self._process = None
         return status
+
+    def restart_killed(self) -> None:
+        """Kill the process with SIGKILL, and start it again without waiting."""
+        self.stop(SIGKILL)
+        self._process = self._launch()
 
     @contextmanager
     def down(self) -> Iterator[None]:

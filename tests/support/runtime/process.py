@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,16 @@ class RuntimeProcess:
     log: Path
     folder: Path
     key: Ed25519PrivateKey = field(repr=False)
+    host: str = "127.0.0.1"
+    uid: str = "uid-0"
     client: str = ""
     cluster: str = ""
 
     def listening(self) -> None:
         """Wait until both ports are known."""
         line = self.wait_for_log("listening")
-        self.client = f"http://127.0.0.1:{line['client_port']}"
-        self.cluster = f"http://127.0.0.1:{line['cluster_port']}"
+        self.client = f"http://{self.host}:{line['client_port']}"
+        self.cluster = f"http://{self.host}:{line['cluster_port']}"
 
     def ready(self) -> None:
         """Wait until `/readyz` is 200."""
@@ -83,7 +86,7 @@ class RuntimeProcess:
     def token(self, **claims: Any) -> dict[str, str]:
         """Return an Authorization header with a valid token."""
         claims = {
-            "aud": "uid-0",
+            "aud": self.uid,
             "exp": time.time() + 30,
             "jti": secrets.token_hex(16),
             **claims,
@@ -139,12 +142,16 @@ def start(
     limits: dict[str, Any] | None = None,
     model: dict[str, Any] | None = None,
     program: str = "penstock_runtime",
+    control_keys: Mapping[str, str] | None = None,
     **environment: str,
 ) -> RuntimeProcess:
-    """Start the module `program` with model arguments, limits and environment; `folder` contains its settings."""
+    """Start the module `program` with model arguments, limits and environment; `folder` contains its settings.
+
+    It trusts `control_keys` besides the key of the process that is returned.
+    """
     key = Ed25519PrivateKey.generate()
     raw = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-    keys = {"k": base64.b64encode(raw).decode()}
+    keys = {**(control_keys or {}), "k": base64.b64encode(raw).decode()}
     (folder / "control-keys.json").write_text(json.dumps(keys))
     (folder / "termination-log").touch()
     if limits:
@@ -162,11 +169,14 @@ def start(
         "PENSTOCK_CLUSTER_PORT": "0",
         "PENSTOCK_LOG_FORMAT": "json",
     }
+    ours |= environment
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [sys.executable, "-m", program],
             cwd=folder,
             stderr=stream,
-            env={**INHERITED_ENVIRONMENT, "OMP_NUM_THREADS": "1", **ours, **environment},
+            env={**INHERITED_ENVIRONMENT, "OMP_NUM_THREADS": "1", **ours},
         )
-    return RuntimeProcess(process, log, folder, key)
+    return RuntimeProcess(
+        process, log, folder, key, ours["PENSTOCK_HOST"], ours["PENSTOCK_POD_UID"]
+    )
