@@ -1,8 +1,9 @@
-"""Batch work next to a live trace, and through SIGKILLs of pods, the batch service and Redis at seeded random moments.
+"""Batch work next to a live trace, and through SIGKILLs of pods, batch service, Redis and operator at seeded random moments.
 
 Rounds of three windows each serve the same stretch of the trace: alone, with batch work at a fixed low share of the places,
 and with batch work in every free place. Then a batch runs to its end next to the trace while processes are killed.
-The pods are the runtime on emulated devices of a + c*rows ms a step. Exits with 1 unless each `custom_id` is answered once.
+The pods are the runtime on emulated devices of a + c*rows ms a step, and those of a real operator's pool
+(`operated_pool.py`). Exits with 1 unless each `custom_id` is answered once, and the pool's status is right after each kill.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -24,11 +26,15 @@ import numpy as np
 import openai
 from openai.types import Batch
 
+from penstock_api import names
 from penstock_simulator.arrivals import scaled
 from penstock_simulator.pods.routing import Times
 from penstock_simulator.traces import read_trace
 from tests.bench.batches.interactive import Attained, Streamed, attained, send
+from tests.bench.batches.operated_pool import POD_LIMITS, OperatedPool, operated_pool
+from tests.bench.batches.views import Seen, Views
 from tests.bench.control.plan import TRACES
+from tests.bench.scale.plane import enter_network
 from tests.support.batches.balancer import Balancer
 from tests.support.batches.paced_pod import PROGRAM
 from tests.support.batches.served import ENDED, jsonl, lines_of, request_line
@@ -39,9 +45,12 @@ TOKENS: Final = 24
 """Tokens of an interactive answer."""
 LINE_TOKENS: Final = 8
 """Tokens of the answer of a line."""
-MAX_BATCH: Final = 16
+MAX_BATCH: Final = POD_LIMITS["maxBatchSize"]
 MAX_IN_FLIGHT: Final = "PENSTOCK_MAX_IN_FLIGHT"
 WINDOWS: Final = ("alone", "low share", "filled")
+OPERATOR: Final = "operator"
+KINDS: Final = ("pod", "service", "redis", OPERATOR)
+"""What is killed, each as often as the others."""
 
 
 @dataclass(slots=True)
@@ -67,13 +76,17 @@ class Ended:
     wrong: list[str]
     """Lines that were not answered once, with `LINE_TOKENS` tokens."""
     interactive: Attained
+    operator: Seen
 
 
 class Run:
     """The stage and the traffic of a run."""
 
-    def __init__(self, stage: Stage, url: str, args: argparse.Namespace) -> None:
+    def __init__(
+        self, stage: Stage, operated: OperatedPool, url: str, args: argparse.Namespace
+    ) -> None:
         self._stage = stage
+        self._operated = operated
         self._url = url
         self._args = args
         self._client = openai.AsyncOpenAI(base_url=stage.url, api_key="none", max_retries=0)
@@ -111,10 +124,15 @@ class Run:
         batch = await self._submit()
         over = asyncio.Event()
         interactive = asyncio.create_task(self._repeat(times, over))
-        plan = self._stage.plan(args.kills, args.kills // 3, chance)
+        views = Views(self._operated, self._client, batch, args.lines)
+        plan = [KINDS[number % len(KINDS)] for number in range(args.kills)]
+        chance.shuffle(plan)
         for kind in plan:
             await asyncio.sleep(chance.uniform(0, 2 * args.gap_seconds))
-            await asyncio.to_thread(self._stage.kill, kind, chance)
+            if kind == OPERATOR:
+                await views.kill_operator()
+            else:
+                await asyncio.to_thread(self._stage.kill, kind, chance)
         batch = await persistently(lambda: self._client.batches.retrieve(batch.id))
         if batch.status in ENDED:
             print("the batch ended before the last kill: give it more lines, or a shorter --gap")
@@ -122,6 +140,7 @@ class Run:
         seconds = time.monotonic() - began
         over.set()
         streams = await interactive
+        seen = await views.at_end()
         output = await lines_of(self._client, batch.output_file_id)
         errors = await lines_of(self._client, batch.error_file_id)
         return Ended(
@@ -129,6 +148,7 @@ class Run:
             dict(Counter(plan)),
             wrong_lines(self._names, [*output, *errors]),
             attained(streams, args.objective),
+            seen,
         )
 
     async def close(self) -> None:
@@ -174,10 +194,10 @@ def wrong_lines(names: list[str], lines: list[dict[str, object]]) -> list[str]:
 
 
 async def measure(
-    stage: Stage, url: str, args: argparse.Namespace
+    stage: Stage, operated: OperatedPool, url: str, args: argparse.Namespace
 ) -> tuple[dict[str, Window], Ended]:
     """Run the windows of all rounds, then the batch that is disturbed."""
-    run, windows = Run(stage, url, args), {kind: Window() for kind in WINDOWS}
+    run, windows = Run(stage, operated, url, args), {kind: Window() for kind in WINDOWS}
     stretches = stretches_of(args)
     try:
         await run.upload()
@@ -207,11 +227,13 @@ def stretches_of(args: argparse.Namespace) -> list[Times]:
 
 
 @contextmanager
-def staged(
-    folder: Path, args: argparse.Namespace, pods: list[PodProcess], url: str
-) -> Iterator[Stage]:
+def staged(folder: Path, pods: list[PodProcess], url: str) -> Iterator[Stage]:
     """Start the processes, and kill them at the end."""
-    stage = Stage(folder / "stage", "redis", pods, url, PENSTOCK_LEASE_SECONDS="5")
+    settings = {
+        "PENSTOCK_LEASE_SECONDS": "5",
+        "PENSTOCK_STATUS_PORT": str(names.BATCHES_STATUS_PORT),
+    }
+    stage = Stage(folder / "stage", "redis", pods, url, **settings)
     try:
         stage.ready()
         yield stage
@@ -219,23 +241,33 @@ def staged(
         stage.end()
 
 
-async def main_async(folder: Path, args: argparse.Namespace) -> tuple[dict[str, Window], Ended]:
-    """Start everything, and measure."""
-    limits = {"maxBatchSize": MAX_BATCH, "maxQueueDepth": 64}
+async def main_async(
+    folder: Path, operated: OperatedPool, args: argparse.Namespace
+) -> tuple[dict[str, Window], Ended]:
+    """Start everything else, and measure."""
+    keys = operated.control_keys()
     environment = {
         "PYTHONPATH": os.pathsep.join(sys.path),
         "PACE": args.pace,
         "PENSTOCK_PLACEMENT": "Thread",
     }
     pods = [
-        PodProcess(folder / f"pod-{number}", limits, PROGRAM, **environment)
+        PodProcess(
+            folder / f"pod-{number}",
+            POD_LIMITS,
+            PROGRAM,
+            keys,
+            **environment,
+            **operated.environment(number),
+        )
         for number in range(args.pods)
     ]
-    balancer = Balancer([pod.port for pod in pods], args.seed)
+    balancer = Balancer([(pod.host, pod.port) for pod in pods], args.seed)
     await balancer.start()
     try:
-        with staged(folder, args, pods, balancer.url) as stage:
-            return await measure(stage, balancer.url, args)
+        with staged(folder, pods, balancer.url) as stage:
+            operated.report_ready()
+            return await measure(stage, operated, balancer.url, args)
     finally:
         balancer.close()
 
@@ -251,6 +283,11 @@ def show(windows: dict[str, Window], ended: Ended, args: argparse.Namespace) -> 
     print(_line("kills", ended.interactive, rate, ended.seconds))
     print(
         f"{args.lines} lines, killed {ended.killed}: {len(ended.wrong)} not answered once {ended.wrong[:5]}"
+    )
+    seen = ended.operator
+    print(
+        f"the pool's status right again {seen.again} s after kills of the operator, {seen.late} never;"
+        f" {seen.ended_first} kills shortly before the batch's end; no batch work {seen.at_end} s after it"
     )
 
 
@@ -270,7 +307,7 @@ def main() -> int:
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--trace", choices=list(TRACES), default="azure_conv")
     parser.add_argument("--lines", type=int, default=50_000)
-    parser.add_argument("--kills", type=int, default=50, help="a third of them of pods")
+    parser.add_argument("--kills", type=int, default=50, help="a fourth of each kind")
     parser.add_argument("--gap-seconds", type=float, default=10.0, help="mean time between kills")
     parser.add_argument("--pods", type=int, default=2)
     parser.add_argument("--pace", default="60,1", help="a,c of a step of a + c*rows ms")
@@ -282,13 +319,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, default=Path("build/bench/batches.json"))
     args = parser.parse_args()
-    with TemporaryDirectory() as folder:
-        windows, ended = asyncio.run(main_async(Path(folder), args))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # SystemExit ends the processes too
+    enter_network()
+    with (
+        TemporaryDirectory() as folder,
+        operated_pool(Path(folder) / "operated", args.pods) as operated,
+    ):
+        windows, ended = asyncio.run(main_async(Path(folder), operated, args))
     show(windows, ended, args)
     args.json.parent.mkdir(parents=True, exist_ok=True)
     figures = {kind: asdict(window) for kind, window in windows.items()} | {"kills": asdict(ended)}
     args.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    return 1 if ended.wrong else 0
+    return 1 if ended.wrong or ended.operator.late else 0
 
 
 if __name__ == "__main__":
