@@ -48,7 +48,8 @@ class Views:
         left = await self._left()
         self._killed = time.monotonic()
         await asyncio.to_thread(self._operated.operator.restart_killed)
-        self._again.append(asyncio.create_task(self._right_again(left, self._killed)))
+        waiting = self._right_again(left, await self._seen(), self._killed)
+        self._again.append(asyncio.create_task(waiting))
 
     async def at_end(self) -> Seen:
         """Return what was seen, after the batch's end."""
@@ -65,16 +66,17 @@ class Views:
             at_end=round(at_end, 1),
         )
 
-    async def _right_again(self, before: int, killed: float) -> float | None:
+    async def _right_again(self, before: int, stale: int | None, killed: float) -> float | None:
         """Return the seconds until the status has a figure from after the kill; None: the batch ended first.
 
-        The lines left only shrink: a figure below that at the kill was read by the new process.
+        The killed process left the figure `stale`, which may be an earlier batch's. Another one is the new process's, and
+        right if the service has said it since the kill, when `before` lines were left.
         """
         while time.monotonic() - self._killed < LATE_SECONDS:
             seen, left = await self._seen(), await self._left()
             if left == 0:
                 return None
-            if seen is not None and left <= seen < before:
+            if seen not in (None, stale) and left <= seen <= before:
                 return time.monotonic() - killed
             await asyncio.sleep(1)
         return math.inf
