@@ -62,15 +62,22 @@ def _transports_end_with_their_loop() -> Iterator[None]:
     def close_all(loop: BaseSelectorEventLoop) -> None:
         if not loop.is_closed() and not loop.is_running():
             _stop_accepting(loop)
-            for _ in range(3):  # a round may still make transports of accepted connections
-                for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
-                    transport.abort()
-                loop.run_until_complete(asyncio.sleep(0))
+            _abort_transports(loop)
+            for task in asyncio.all_tasks(loop):  # one that connects would make a transport later
+                task.cancel()
+            _abort_transports(loop)
         close(loop)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BaseSelectorEventLoop, "close", close_all)
         yield
+
+
+def _abort_transports(loop: BaseSelectorEventLoop) -> None:
+    for _ in range(3):  # a round may still make transports of accepted connections
+        for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
+            transport.abort()
+        loop.run_until_complete(asyncio.sleep(0))
 
 
 def _stop_accepting(loop: BaseSelectorEventLoop) -> None:

@@ -52,3 +52,22 @@ def test_a_client_that_connects_while_its_loop_closes_is_not_accepted(rounds: in
         connect_after(rounds)
         loop.close()
         assert not leaked()
+
+
+@pytest.mark.parametrize("rounds", range(12))
+def test_a_task_that_connects_while_its_loop_closes_leaves_no_connection(rounds: int) -> None:
+    loop = asyncio.new_event_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        async def connect_after(rounds: int) -> None:
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            await writer.wait_closed()
+
+        task = loop.create_task(connect_after(rounds))
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        assert task.done()
+        del task
+        assert not leaked()
