@@ -50,6 +50,9 @@ than the law's attains the objective. Late requests raise it as far as the law's
 DISPERSION_SECONDS = 600.0
 """Smoothing time of the dispersion of the pool's arrivals, which is estimated from differences of few scrapes."""
 
+REACH = 4.0
+"""Units beyond the least capacity that the search tries; so chosen that it reaches twice the largest likely demand."""
+
 
 class PooledState(NamedTuple):
     """State of the demand of a pool with variants."""
@@ -183,8 +186,10 @@ def _capacity(
         return predict.late_share(traffic, limit)
 
     price = state.lateness.lateness_price * strictness(terms.settings.late.request)
-    demands = forecast.likely_demands(ahead)
-    return cheapest_count(demands, ahead.expected / UTILIZATION, price, late)
+    demands, least = forecast.likely_demands(ahead), ahead.expected / UTILIZATION
+    unit = max(least, 2 * max(demand for _, demand in demands) / REACH)
+    scaled = [(chance, demand / unit) for chance, demand in demands]
+    return unit * cheapest_count(scaled, least / unit, price, lambda count: late(unit * count))
 
 
 def _dispersion(before: PooledState, after: Forecaster) -> float | None:
