@@ -4,17 +4,19 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
-from penstock_simulator.arrivals import requests_for, scaled
+from penstock_simulator.arrivals import requests_for, scaled, scaled_lengths
 from penstock_simulator.clairvoyant import fluid_gpu_hours
 from penstock_simulator.law_registry import UnknownLaw, law_named
-from penstock_simulator.options import parser, scenario, service
+from penstock_simulator.options import parser, scenario, service, steps
 from penstock_simulator.outcome import RunSummary, outcome
 from penstock_simulator.plot import plot
 from penstock_simulator.pods.routing import Times
-from penstock_simulator.scenario import ImpossibleScenario
+from penstock_simulator.pods.step_time import Generation, by_arrival, distinct
+from penstock_simulator.scenario import ImpossibleScenario, Scenario
 from penstock_simulator.simulation import RunRecord, simulate
 from penstock_simulator.table import table
 from penstock_simulator.traces import Trace, UnreadableTrace, read_trace
@@ -52,8 +54,7 @@ def _runs(
     outcomes, shown, fluids = [], [], []
     laws = [law_named(name, service(args)) for name in args.law]
     for seed in args.seed:
-        world = scenario(args, seed)
-        arrivals = arrivals_of(args, trace, seed)
+        world, arrivals = world_of(args, trace, seed)
         fluids.append(fluid_gpu_hours(world, len(arrivals)))
         for law in laws:
             with console.status(f"{law.name}, seed {seed}: {len(arrivals)} requests"):
@@ -64,14 +65,26 @@ def _runs(
     return outcomes, shown, sum(fluids) / len(fluids)
 
 
-def arrivals_of(args: argparse.Namespace, trace: Trace, seed: int) -> Times:
-    """Return the arrivals of one seed: the trace, truncated and scaled by the arguments."""
+def world_of(args: argparse.Namespace, trace: Trace, seed: int) -> tuple[Scenario, Times]:
+    """Return scenario and arrivals of one seed: the trace, truncated and scaled by the arguments.
+
+    Raises:
+        UnreadableTrace: the pods generate text, and the trace has no tokens.
+    """
+    world, model = scenario(args, seed), steps(args)
     times = trace.times if args.seconds is None else trace.times[trace.times <= args.seconds]
-    if args.mean_replicas <= 0:
-        return times
     length = float(times[-1] - times[0])
-    wanted = requests_for(length, service(args), args.cap_max, args.mean_replicas)
-    return scaled(times, wanted, seed)
+    if model is None:
+        wanted = requests_for(length, service(args), args.cap_max, args.mean_replicas)
+        return world, times if wanted <= 0 else scaled(times, wanted, seed)
+    if trace.lengths is None:
+        raise UnreadableTrace(f"trace {trace.name}: expected tokens of prompts and answers")
+    tokens = trace.lengths[: len(times)]
+    wanted = args.mean_replicas * length / float(model.work(tokens, args.cap_max).mean())
+    arrivals = distinct(times)
+    if wanted > 0:
+        arrivals, tokens = scaled_lengths(times, tokens, wanted, seed)
+    return replace(world, generation=Generation(model, by_arrival(arrivals, tokens))), arrivals
 
 
 if __name__ == "__main__":

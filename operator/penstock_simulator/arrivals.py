@@ -1,13 +1,17 @@
 """Arrivals of a run: a trace scaled to a mean fluid count, with seeded jitter. Pure."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.pods.routing import Times
+from penstock_simulator.pods.step_time import Lengths, distinct
 
 MEAN_REPLICAS = 8.0
 """Mean demand of every scaled trace, in replicas that only run full batches."""
 JITTER_SECONDS = 1.0
+NEIGHBORS = 100
+"""Arrivals before and after one, from which its copies take their tokens."""
 QUANTILES = 20_000
 """Arrivals that represent a trace of counts per bin."""
 
@@ -18,13 +22,34 @@ def scaled(times: Times, requests: float, seed: int, jitter: float = JITTER_SECO
     Each arrival is copied several times (a fractional count is rounded at random), with normal jitter of standard
     deviation `jitter` seconds; a trace with too many arrivals is thinned in the same way.
     """
+    return _copied(times, requests, seed, jitter)[0]
+
+
+def scaled_lengths(
+    times: Times, lengths: Lengths, requests: float, seed: int
+) -> tuple[Times, Lengths]:
+    """Return `scaled` arrivals, each at a time of its own, and their tokens.
+
+    A copy is another user's request: it has the tokens of an arrival at most `NEIGHBORS` before or after its own, at random.
+    """
+    moved, index = _copied(times, requests, seed, JITTER_SECONDS)
+    random = np.random.default_rng([seed, 7])
+    near = index + random.integers(-NEIGHBORS, NEIGHBORS + 1, size=len(index))
+    return distinct(moved), lengths[np.clip(near, 0, len(times) - 1)]
+
+
+def _copied(
+    times: Times, requests: float, seed: int, jitter: float
+) -> tuple[Times, NDArray[np.int64]]:
+    """Return the scaled arrivals, ascending, and which of `times` each copies."""
     random = np.random.default_rng([seed, 0])
     copies = requests / max(len(times), 1)
     whole = int(copies)
     counts = whole + (random.random(len(times)) < copies - whole)
-    repeated = np.repeat(times - times.min(), counts)
-    moved = repeated + jitter * random.standard_normal(len(repeated))
-    return np.asarray(np.sort(np.maximum(moved, 0.0)), dtype=np.float64)
+    index = np.repeat(np.arange(len(times)), counts)
+    moved = (times - times.min())[index] + jitter * random.standard_normal(len(index))
+    order = np.argsort(moved, kind="stable")
+    return np.maximum(moved[order], 0.0), index[order]
 
 
 def requests_for(

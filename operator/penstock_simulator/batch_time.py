@@ -5,6 +5,8 @@ from math import ceil
 
 import numpy as np
 
+from penstock_simulator.pods.step_time import StepModel
+
 BLOCK = 1024
 
 
@@ -47,7 +49,7 @@ class Noise:
 
     __slots__ = ("_factors", "_model", "_next", "_random")
 
-    def __init__(self, model: ServiceModel, random: np.random.Generator) -> None:
+    def __init__(self, model: ServiceModel | StepModel, random: np.random.Generator) -> None:
         self._model = model
         self._random = random
         self._factors: list[float] = []

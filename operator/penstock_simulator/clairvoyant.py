@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock_simulator.baselines.fixed import Planned, fixed
-from penstock_simulator.outcome import RunSummary, completed, outcome
+from penstock_simulator.outcome import RunSummary, on_time, outcome
 from penstock_simulator.pods.pod import LINGER_SECONDS
 from penstock_simulator.pods.routing import Times
 from penstock_simulator.scenario import Routing, Scenario
@@ -155,7 +155,7 @@ def miss_table(scenario: Scenario, arrivals: Times, cap: int, points: int) -> Ta
     """Return misses per slot for every count up to the maximum; between grid points their logarithm is interpolated."""
     settings = scenario.settings
     slots = int(arrivals[-1] // SLOT_SECONDS) + 1
-    impatient = replace(scenario.clients, timeout_seconds=2 * scenario.objective_seconds)
+    impatient = replace(scenario.clients, timeout_seconds=2 * scenario.patience_seconds)
     lowest = max(settings.min_replicas, 1)
     grid = np.unique(np.geomspace(lowest + 1, settings.max_replicas, points).round().astype(int))
     rows = []
@@ -171,8 +171,7 @@ def miss_table(scenario: Scenario, arrivals: Times, cap: int, points: int) -> Ta
 
 
 def _misses(run: RunRecord, slots: int) -> NDArray[np.float64]:
-    arrived, latency = completed(run)
-    good = arrived[latency <= run.scenario.objective_seconds]
+    good = on_time(run)
     edges = np.arange(slots + 1) * SLOT_SECONDS
     missed = np.histogram(run.arrivals, edges)[0] - np.histogram(good, edges)[0]
     return np.asarray(missed, dtype=np.float64)
@@ -234,5 +233,9 @@ HOUR = 3600.0
 def fluid_gpu_hours(scenario: Scenario, requests: int) -> float:
     """Return the GPU-hours that the share of `requests` that must be on time takes if every batch is full and no replica ever waits."""
     service, top = scenario.service, scenario.settings.size_max
+    if scenario.generation is not None:
+        lengths = np.array(list(scenario.generation.lengths.values()))
+        work = scenario.generation.steps.work(lengths, top)
+        return scenario.target * requests * float(work.mean()) / HOUR
     least = min(service.seconds(rows) / rows for rows in range(1, top + 1))
     return scenario.target * requests * least / HOUR

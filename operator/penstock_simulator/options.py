@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from penstock_operator.decide.spec.objectives import Target
 from penstock_operator.observed import SignalSource
 from penstock_simulator.arrivals import MEAN_REPLICAS
 from penstock_simulator.batch_time import ServiceModel
+from penstock_simulator.pods.step_time import StepModel
 from penstock_simulator.scenario import (
     ClientBehavior,
     ColdStarts,
@@ -28,6 +30,7 @@ CURVE = (100.0, 10.0)
 """Illustrative curve in milliseconds, used for the simulated figures of docs/design/control-law.md#findings."""
 
 
+OBJECTIVE_MILLISECONDS = 1000
 METRIC = ObjectiveMetric.REQUEST_LATENCY
 
 
@@ -57,7 +60,32 @@ def parser() -> argparse.ArgumentParser:
         "--stair", type=_count(1), default=1, metavar="ROWS", help="rows of a step of the curve"
     )
     simulate.add_argument(
-        "--objective-ms", type=int, default=1000, help="request latency that counts as on time"
+        "--objective-ms",
+        type=int,
+        default=None,
+        help="request latency that counts as on time; 1000, or none with --steps",
+    )
+    simulate.add_argument(
+        "--steps",
+        type=_steps,
+        nargs="?",
+        default=None,
+        const=StepModel(),
+        metavar="A,P,D,K",
+        help="pods generate text, from a trace with tokens: a step takes A ms, P for 256 prompt tokens, D a row and K for 4096 tokens read; without numbers those of docs/reference/simulator.md",
+    )
+    simulate.add_argument("--cache-tokens", type=_count(1), default=StepModel().cache_tokens)
+    simulate.add_argument(
+        "--step-tokens",
+        type=_count(1),
+        default=StepModel().step_tokens,
+        help="tokens of a step, prompts in chunks included",
+    )
+    simulate.add_argument(
+        "--first-token-ms", type=int, default=None, help="time to first token that is on time"
+    )
+    simulate.add_argument(
+        "--output-token-ms", type=int, default=None, help="time per output token that is on time"
     )
     simulate.add_argument(
         "--percent",
@@ -156,6 +184,16 @@ def _percent(text: str) -> int | str:
         raise argparse.ArgumentTypeError(error.errors()[0]["msg"]) from None
 
 
+def _steps(text: str) -> StepModel:
+    try:
+        a, p, d, k = (float(part) / 1000 for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be four numbers: A,P,D,K in ms") from None
+    if a <= 0 or not 0 <= min(p, d, k) <= max(a, p, d, k) < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} must not be negative, and A above 0")
+    return StepModel(a, p, d, k)
+
+
 def _count(least: int) -> Callable[[str], int]:
     def count(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
@@ -208,11 +246,25 @@ def service(args: argparse.Namespace) -> ServiceModel:
     return ServiceModel(a, c, knee=args.knee, stair=args.stair)
 
 
+def steps(args: argparse.Namespace) -> StepModel | None:
+    """Return the time of a step of the arguments; None of pods that serve batches."""
+    model: StepModel | None = args.steps
+    if model is None:
+        return None
+    return replace(model, cache_tokens=args.cache_tokens, step_tokens=args.step_tokens)
+
+
 def settings(args: argparse.Namespace) -> LawSettings:
     """Return the settings of the law; others are the built-in values of a pool."""
+    whole = args.objective_ms
+    if whole is None and args.steps is None:
+        whole = OBJECTIVE_MILLISECONDS
+    late = Target(1, args.percent).late_share
     return LawSettings(
-        objective_milliseconds=args.objective_ms,
-        late=AllowedLateShares(Target(args.objective_ms, args.percent).late_share),
+        objective_milliseconds=whole,
+        first_token_milliseconds=args.first_token_ms,
+        output_token_milliseconds=args.output_token_ms,
+        late=AllowedLateShares(late, late, late),
         size_min=1,
         size_max=args.cap_max,
         max_queue_delay_milliseconds=args.window_ms,

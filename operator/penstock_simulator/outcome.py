@@ -1,12 +1,14 @@
 """`RunSummary`: attainment, cost and latency of a run (docs/design/control-law.md#evaluation). Pure."""
 
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_simulator.pods.routing import Times
+from penstock_simulator.pods.stepping_engine import SteppingEngine
 from penstock_simulator.simulation import RunRecord, reversals
 
 WORST_SECONDS = 300.0
@@ -32,6 +34,20 @@ class BatchSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class GenerationSummary:
+    """Latency and lateness of generated text in one run."""
+
+    first_token_attainment: float
+    """Share of the received requests whose first token came within its objective, as `RunSummary.attainment`."""
+    output_token_attainment: float
+    first_token_p99_seconds: float
+    """Of completed requests, network and codec included."""
+    output_token_p99_seconds: float
+    """Of completed answers of several tokens."""
+    preemptions: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """Summary figures of one run."""
 
@@ -39,7 +55,10 @@ class RunSummary:
     requests: int
     """Received after the warm-up."""
     attainment: float
-    """Completed on time / received; rejected, failed and expired ones are misses."""
+    """Completed on time / received; rejected, failed and expired ones are misses.
+
+    Of several objectives the one missed most often counts, relative to the share that may miss it.
+    """
     worst_five_minutes: float
     gpu_hours: float
     p50_seconds: float
@@ -57,6 +76,8 @@ class RunSummary:
     """Requests after the warm-up that came at zero replicas and waited for a start."""
     batch_work: BatchSummary | None = None
     """None without batch work."""
+    generation: GenerationSummary | None = None
+    """None of pods that serve batches."""
 
     @property
     def attains(self) -> bool:
@@ -75,13 +96,15 @@ def outcome(run: RunRecord) -> RunSummary:
     counted = arrived >= warm
     arrived, latency = arrived[counted], latency[counted]
     received = run.arrivals[run.arrivals >= warm]
-    good = np.sort(arrived[latency <= run.scenario.objective_seconds])
+    good = on_time(run)
+    good = good[good >= warm]
     hours = max(run.end, 1.0) / HOUR
     some = len(latency) > 0
+    text = None if run.scenario.generation is None else _generation(run, len(received))
     return RunSummary(
         law=run.law,
         requests=len(received),
-        attainment=len(good) / max(len(received), 1),
+        attainment=len(good) / max(len(received), 1) if text is None else text[0],
         worst_five_minutes=worst(received, good),
         gpu_hours=run.fleet.gpu_seconds(run.end) / HOUR,
         p50_seconds=float(np.quantile(latency, 0.5)) if some else 0.0,
@@ -94,7 +117,54 @@ def outcome(run: RunRecord) -> RunSummary:
         target=run.scenario.target,
         met_start=sum(time >= warm for time in run.router.met_start),
         batch_work=_batch_work(run) if run.scenario.batches else None,
+        generation=None if text is None else text[1],
     )
+
+
+def _generation(run: RunRecord, received: int) -> tuple[float, GenerationSummary]:
+    """Return the attainment of the objective that is missed most often, and the figures of generated text."""
+    arrived, *latencies = answers(run)
+    counted, late = arrived >= run.scenario.warm_up_seconds, run.scenario.settings.late
+    allowed = (late.request, late.first_token, late.output_token)
+    strictest, shares, misses = 1 - run.scenario.target, [], []
+    for latency, limit, share in zip(latencies, run.scenario.limits, allowed, strict=True):
+        met = int((counted & (latency <= limit)).sum()) / max(received, 1)
+        shares.append(met)
+        misses.append((1 - met) * (strictest / share if limit < inf else 0.0))
+    p99 = [float(np.quantile(latency[counted], 0.99)) for latency in latencies if counted.any()]
+    _, first, each = p99 or (0.0,) * 3
+    engines = [pod.engine for pod in run.fleet.all if isinstance(pod.engine, SteppingEngine)]
+    summary = GenerationSummary(
+        shares[1], shares[2], first, each, sum(engine.preemptions for engine in engines)
+    )
+    return 1 - max(misses), summary
+
+
+def answers(run: RunRecord) -> tuple[Times, Times, Times, Times]:
+    """Return arrival, latency, time to first token and time per output token of every completed answer, in seconds.
+
+    An answer of one token has no time between tokens: 0.
+    """
+    parts = [
+        engine.answers
+        for _, engine in run.router.served()
+        if isinstance(engine, SteppingEngine) and engine.answers
+    ]
+    table = np.concatenate(parts) if parts else np.empty((0, 4))
+    arrived, first, last, tokens = table.T
+    overhead = run.scenario.service.overhead
+    each = (last - first) / np.maximum(tokens - 1, 1)
+    return arrived, last - arrived + overhead, first - arrived + overhead, each
+
+
+def on_time(run: RunRecord) -> Times:
+    """Return the arrivals of all requests that were within every objective, ascending."""
+    if run.scenario.generation is None:
+        arrived, latency = completed(run)
+        return np.sort(arrived[latency <= run.scenario.objective_seconds])
+    arrived, *latencies = answers(run)
+    pairs = zip(latencies, run.scenario.limits, strict=True)
+    return np.sort(arrived[np.logical_and.reduce([latency <= limit for latency, limit in pairs])])
 
 
 def _batch_work(run: RunRecord) -> BatchSummary:
@@ -115,6 +185,8 @@ def _batch_work(run: RunRecord) -> BatchSummary:
 
 def completed(run: RunRecord) -> tuple[Times, Times]:
     """Return arrival and latency in seconds of every completed request, in no particular order."""
+    if run.scenario.generation is not None:
+        return answers(run)[:2]
     arrived, latency = [np.empty(0)], [np.empty(0)]
     queues: dict[int, Times] = {}
     for queue, engine in run.router.served():

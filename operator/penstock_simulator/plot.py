@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from penstock_simulator.outcome import completed
+from penstock_simulator.outcome import answers, completed
 from penstock_simulator.simulation import RunRecord
 
 LATENCY_BIN_SECONDS = 20.0
@@ -34,9 +34,10 @@ def plot(runs: Sequence[RunRecord], path: Path) -> None:
     replicas.set_ylabel("GPUs allocated, Ready dotted")
     replicas.legend(loc="upper right")
     caps.set_ylabel("batch cap")
-    latency.axhline(first.scenario.objective_seconds, color="0.5", linestyle="--", linewidth=0.8)
+    latency.axhline(first.scenario.patience_seconds, color="0.5", linestyle="--", linewidth=0.8)
     latency.set_yscale("log")
-    latency.set_ylabel("p99 latency, s")
+    text = first.scenario.generation is not None
+    latency.set_ylabel("p99 of first token, s" if text else "p99 latency, s")
     latency.set_xlabel("minutes")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
@@ -45,6 +46,8 @@ def plot(runs: Sequence[RunRecord], path: Path) -> None:
 def _p99(run: RunRecord) -> tuple[list[float], list[float]]:
     """Return minutes and the 99th percentile of requests that arrived in each bin."""
     arrived, latency = completed(run)
+    if run.scenario.generation is not None:
+        arrived, _, latency, _ = answers(run)
     bins = (arrived // LATENCY_BIN_SECONDS).astype(int)
     order = np.argsort(bins, kind="stable")
     bins, latency = bins[order], latency[order]

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from penstock_api.types.batch_work import BatchWorkSpec
+from penstock_operator.decide.scaling.signals.attainment import Objectives
 from penstock_operator.decide.spec.effective import IDLE_SECONDS
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import SignalSource
 from penstock_simulator.batch_time import ServiceModel
+from penstock_simulator.pods.step_time import Generation
 
 TICK_SECONDS = 5.0
 EPOCH = 1_700_000_000.0
@@ -101,6 +104,8 @@ class Scenario:
     """Batch work, which waits for places that requests leave."""
     batch_work: BatchWorkSpec | None = None
     """What the law may add for it; None: nothing."""
+    generation: Generation | None = None
+    """Pods that generate text; None: pods that serve batches."""
     seed: int = 1
     foresight: bool = False
     """Whether pods requested at t are Ready at t and billed from a cold start before; only for the bound."""
@@ -115,6 +120,25 @@ class Scenario:
                 f"minReplicas 0 with {self.routing} routing: requests at zero would be lost; use {Routing.LEAST_REQUEST}, whose gateway holds them"
             )
 
+        if self.generation and (self.batches or self.routing is Routing.CENTRAL_QUEUE):
+            raise ImpossibleScenario(
+                f"pods that generate take no batch work and no {Routing.CENTRAL_QUEUE} routing: use {Routing.LEAST_REQUEST}"
+            )
+
+    @property
+    def limits(self) -> tuple[float, float, float]:
+        """Return the objectives of a request, its first token and its time per output token, in seconds; infinite without one."""
+        settings = self.settings
+        request, first, each = (
+            inf if milliseconds is None else milliseconds / 1000.0
+            for milliseconds in (
+                settings.objective_milliseconds,
+                settings.first_token_milliseconds,
+                settings.output_token_milliseconds,
+            )
+        )
+        return request, first, each
+
     @property
     def objective_seconds(self) -> float:
         """Return D; without an objective a request is on time while its client waits."""
@@ -124,4 +148,10 @@ class Scenario:
     @property
     def target(self) -> float:
         """Return the share of requests that must be on time, 0 to 1."""
-        return 1 - self.settings.late.request
+        return 1 - Objectives.of(self.settings).late_share
+
+    @property
+    def patience_seconds(self) -> float:
+        """Return the time after which a waiting request is surely late."""
+        _, first_token, _ = self.limits
+        return self.objective_seconds if first_token == inf else first_token

@@ -16,6 +16,7 @@ def table(title: str, outcomes: Sequence[RunSummary], fluid_gpu_hours: float) ->
     per_fluid = 1 / fluid_gpu_hours if fluid_gpu_hours > 0 else nan
     rows = [[run.law, *cells(run), f"{run.gpu_hours * per_fluid:.2f}"] for run in outcomes]
     caption = f"fluid bound {fluid_gpu_hours:.2f} GPU-h; attained is of all received requests"
+    caption += "".join(f"\n{line}" for line in map(generation_line, outcomes) if line is not None)
     caption += "".join(f"\n{line}" for line in map(held_line, outcomes) if line is not None)
     caption += "".join(f"\n{line}" for line in map(batch_line, outcomes) if line is not None)
     return grid(title, caption, ("law", *FIGURES, "x fluid"), rows, outcomes)
@@ -29,6 +30,18 @@ def batch_line(run: RunSummary, devices: int = 1) -> str | None:
     return (
         f"{run.law}: {work.in_time} of {work.batches} batches in time, {work.answered} of {work.lines} lines;"
         f" {100 * work.share:.1f} % of the rows, so {work.gpu_hours * devices:.2f} of {run.gpu_hours * devices:.2f} GPU-h"
+    )
+
+
+def generation_line(run: RunSummary) -> str | None:
+    """Return a line about generated text; None of pods that serve batches."""
+    text = run.generation
+    if text is None:
+        return None
+    preempted = f"; {text.preemptions} preemptions" if text.preemptions else ""
+    return (
+        f"{run.law}: first token on time {100 * text.first_token_attainment:.2f} %, p99 {1000 * text.first_token_p99_seconds:.0f} ms;"
+        f" output tokens {100 * text.output_token_attainment:.2f} %, p99 {1000 * text.output_token_p99_seconds:.0f} ms{preempted}"
     )
 
 

@@ -1,19 +1,23 @@
-"""Readers of trace files: arrival times, in seconds from the first. Does I/O: reads files."""
+"""Readers of trace files: arrival times, in seconds from the first, and tokens. Does I/O: reads files."""
 
 import csv
 import gzip
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
 from penstock_simulator.arrivals import from_counts
 from penstock_simulator.pods.routing import Times
+from penstock_simulator.pods.step_time import Lengths
 
+TOKENS = ("input_length", "output_length")
+"""Tokens of prompt and answer in the JSON lines of Mooncake."""
 BURST_DAYS = (56, 59)
 """Days of the hourly trace that are used: three consecutive ones with traffic in nearly every hour."""
 BURST_HOUR_SECONDS = 60.0
@@ -26,6 +30,8 @@ class Trace:
 
     name: str
     times: Times
+    lengths: Lengths | None = None
+    """Tokens of each arrival's prompt and answer; None if the file has none."""
 
     @property
     def duration(self) -> float:
@@ -46,26 +52,37 @@ def read_trace(path: Path) -> Trace:
     """
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
     try:
-        times = _times(path)
+        times, lengths = _times(path)
     except (ValueError, KeyError, TypeError) as problem:
         raise UnreadableTrace(f"trace {path}: {problem}") from problem
     if len(times) < 2 or not np.isfinite(times).all():
         raise UnreadableTrace(f"trace {path}: expected at least two finite arrival times")
-    times = np.sort(times)
-    return Trace(name, times - times[0])
+    order = np.argsort(times, kind="stable")
+    return Trace(name, times[order] - times[order[0]], None if lengths is None else lengths[order])
 
 
-def _times(path: Path) -> Times:
+def _times(path: Path) -> tuple[Times, Lengths | None]:
     with _open(path) as lines:
         first = lines.readline()
-        if first.startswith("TIMESTAMP"):
-            return _stamps(line.split(",", 1)[0] for line in lines if line.strip())
         if first.startswith("time_bin"):
-            return _counts(first, lines)
+            return _counts(first, lines), None
         rest = [line for line in (first, *lines) if line.strip() and not line.startswith("#")]
+    if first.startswith("TIMESTAMP"):
+        rows = [line.split(",") for line in rest[1:]]
+        return _stamps(row[0] for row in rows), _lengths([row[1:3] for row in rows])
     if first.lstrip().startswith("{"):
-        return _spread(np.array([json.loads(line)["timestamp"] / 1000.0 for line in rest]))
-    return np.array([float(line.split(",", 1)[0]) for line in rest])
+        requests = sorted(map(json.loads, rest), key=itemgetter("timestamp"))
+        stamps = np.array([request["timestamp"] / 1000.0 for request in requests])
+        tokens = [[request.get(name) for name in TOKENS] for request in requests]
+        return _spread(stamps), _lengths(tokens)
+    return np.array([float(line.split(",", 1)[0]) for line in rest]), None
+
+
+def _lengths(tokens: Sequence[Sequence[str | float | None]]) -> Lengths | None:
+    """Return (prompt, answer) of each request, at least one token each; None if any is missing."""
+    if not all(len(pair) == 2 and None not in pair for pair in tokens):
+        return None
+    return np.maximum(np.array(tokens, dtype=np.float64), 1).astype(np.int64)
 
 
 def _open(path: Path) -> io.TextIOBase:

@@ -9,7 +9,9 @@ from penstock_simulator.batch_time import Noise, ServiceModel
 from penstock_simulator.batch_work import Backlog
 from penstock_simulator.pods.engine import SimulatedEngine
 from penstock_simulator.pods.filled_pod import FilledPod
+from penstock_simulator.pods.generating_pod import GeneratingPod
 from penstock_simulator.pods.pod import PodLimits, SimulatedPod
+from penstock_simulator.pods.stepping_engine import SteppingEngine
 from penstock_simulator.scenario import ColdStarts, Scenario
 
 SETTLED_SECONDS = 3600.0
@@ -47,15 +49,8 @@ class SimulatedFleet:
         service: ServiceModel | None = None,
     ) -> SimulatedPod:
         """Add a pod, with the scenario's service curve or another one."""
-        index, curve = len(self.all), self._scenario.service if service is None else service
-        noise = Noise(curve, np.random.default_rng([self._scenario.seed, 2, index]))
-        engine = SimulatedEngine(
-            curve,
-            noise,
-            self._scenario.settings.size_max,
-            self._scenario.objective_seconds,
-        )
-        pod = self._pod(index, created, ready_at, engine)
+        curve = self._scenario.service if service is None else service
+        pod = self._pod(len(self.all), created, ready_at, curve)
         pod.billed_from = billed_from
         pod.cap = self.cap or 1
         self.all.append(pod)
@@ -63,8 +58,16 @@ class SimulatedFleet:
         return pod
 
     def _pod(
-        self, index: int, created: float, ready_at: float, engine: SimulatedEngine
+        self, index: int, created: float, ready_at: float, service: ServiceModel
     ) -> SimulatedPod:
+        scenario, rows = self._scenario, self._scenario.settings.size_max
+        random = np.random.default_rng([scenario.seed, 2, index])
+        if scenario.generation is not None:
+            model = scenario.generation.steps
+            noise = None if model.exact else Noise(model, random)
+            steps = SteppingEngine(model, noise, rows, scenario.limits)
+            return GeneratingPod(index, created, ready_at, steps, self._limits, scenario.generation)
+        engine = SimulatedEngine(service, Noise(service, random), rows, scenario.objective_seconds)
         if self._backlog is None:
             return SimulatedPod(index, created, ready_at, engine, self._limits)
         return FilledPod(index, created, ready_at, engine, self._limits, self._backlog)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
+from penstock_operator.observed import GenerationSample
 from penstock_simulator.pods.engine import SimulatedEngine
 
 LINGER_SECONDS = 5.0
@@ -66,6 +67,14 @@ class SimulatedPod:
     def in_flight(self, now: float) -> int:
         """Return the number of waiting and running requests."""
         return len(self.arrivals) - self.head + self.engine.running(now)
+
+    def unserved(self) -> bool:
+        """Return whether a request waits, so that its end is unknown."""
+        return self.head < len(self.arrivals)
+
+    def generation(self) -> GenerationSample | None:
+        """Return the metrics of generation; None of a pod that serves batches."""
+        return None
 
     def settled(self) -> float:
         """Return the number of requests that have ended: completed, expired or rejected."""
@@ -160,7 +169,7 @@ class SimulatedPod:
         if self.terminating_since > now or self.ready_at > now:
             return False
         linger = self.terminating_since + LINGER_SECONDS
-        done = max(self.engine.free_at, linger) if self.head >= len(self.arrivals) else inf
+        done = inf if self.unserved() else max(self.engine.free_at, linger)
         done = min(done, max(self.kill_at, self.engine.free_at))
         if done <= now:
             self.released_at = done

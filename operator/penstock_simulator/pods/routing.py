@@ -72,9 +72,7 @@ class PodQueues:
 
     def waiting(self) -> bool:
         """Return whether any request waits."""
-        return bool(self.without_pod) or any(
-            pod.head < len(pod.arrivals) for pod in self._fleet.live
-        )
+        return bool(self.without_pod) or any(pod.unserved() for pod in self._fleet.live)
 
 
 class PerConnection(PodQueues):

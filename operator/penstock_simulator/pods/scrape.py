@@ -90,6 +90,7 @@ class Scraper:
             duty_source=UtilizationSource.NVML,
             requests_settled=float(pod.settled()),
             request_duration_buckets=pod.engine.durations(),
+            generation=pod.generation(),
         )
 
 
