@@ -52,14 +52,14 @@ def clear(places: Places) -> None:
         network.drop_rules()
         network.drop_bridge()
     shutil.rmtree(places.run, ignore_errors=True)
-    _clear_fixed_places(places)
+    _clear_fixed_places(places, with_network=not theirs)
 
 
-def _clear_fixed_places(places: Places) -> None:
+def _clear_fixed_places(places: Places, *, with_network: bool) -> None:
     """Remove the files that the parts write to fixed paths."""
     for folder in SOCKET_FOLDERS:
         kernel.remove_dead_sockets(folder)
-    for result in CNI_RESULTS.glob(f"{settings.BRIDGE}-*-eth0"):
+    for result in CNI_RESULTS.glob(f"{settings.BRIDGE}-*-eth0") if with_network else ():
         container = result.name.removeprefix(f"{settings.BRIDGE}-").removesuffix("-eth0")
         (CNI_RESULTS / f"cni-loopback-{container}-lo").unlink(missing_ok=True)
         result.unlink()

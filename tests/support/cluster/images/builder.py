@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.support.cluster.commands import Word, build, output, streamed
-from tests.support.cluster.images.saved import into_layout, unpack_layers
+from tests.support.cluster.images.saved import into_layout, unpack, unpack_layers
 from tests.support.cluster.places import Places
 
 SOURCE_LAYERS = 3
@@ -128,10 +128,10 @@ class Docker:
         saved = layout.with_name(f"saved.{os.getpid()}")
         shutil.rmtree(saved, ignore_errors=True)
         saved.mkdir(parents=True)
-        archive = saved / "image.tar"
+        argv: list[Word] = ["docker", "save", image]
         try:
-            build(f"docker: export of {image}", ["docker", "save", "-o", archive, image], self._log)
-            output(["tar", "-C", saved, "-xf", archive], timeout_seconds=300)
+            with streamed(f"docker: export of {image}", argv, self._log) as archive:
+                unpack(archive, saved)
             into_layout(saved, image, layout)
         finally:
             shutil.rmtree(saved)

@@ -150,9 +150,9 @@ def _deliver(places: Places, builder: Builder, absent: dict[Recipe, str]) -> Non
     for image in absent.values():
         builder.export(image, layout)
         load.load(places, layout, image)
+        load.hollow(layout)
     newest = {image for recipe in RECIPES for image in _made(places, recipe)[:1]}
     load.keep_only(layout, newest | set(absent.values()))
-    load.hollow(layout)
 
 
 def _build_base(places: Places, builder: Builder, image: str, archive: Path) -> None:

@@ -53,6 +53,12 @@ def unpack_layers(archive: IO[bytes], wanted: Set[str], blobs: Path) -> None:
                 unfinished.replace(blobs / digest)
 
 
+def unpack(archive: IO[bytes], folder: Path) -> None:
+    """Unpack an archive as it is read, so that it is never on the disk as well."""
+    with tarfile.open(fileobj=archive, mode="r|") as entries:
+        entries.extractall(folder, filter="data")
+
+
 def _layer(file: Path, layout: Path) -> dict[str, Any]:
     with file.open("rb") as opened:
         packed = opened.read(2) == GZIP_MAGIC
