@@ -19,7 +19,7 @@ class Builder(Protocol):
     """Builds an image from a Dockerfile and hands it over in an OCI layout."""
 
     keeps_packages: bool
-    """Whether a layer that was built from a mounted folder is reused when that folder is gone."""
+    """Whether a layer that was built from a mounted folder is reused when the folder's files are gone."""
 
     def build(self, image: str, dockerfile: Path, context: Path, base: str | None) -> None:
         """Build a context under a name."""
