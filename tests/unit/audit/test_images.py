@@ -1,11 +1,17 @@
-"""Both images run as a user that is not root, and hold no more than their own program."""
+"""Images run as a user that is not root, hold no more than their own program, and keep their packages over an edit."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from penstock_operator.decide.manifests.pod_template.pod import USER
+from tests.support.cluster.images import make
+from tests.support.cluster.images.recipes import RECIPES, Recipe
+from tests.support.cluster.places import Places
 from tests.unit.api.crds import ROOT
+
+PACKAGED = [recipe for recipe in RECIPES if recipe.extras]
 
 
 @pytest.mark.parametrize(("room", "other"), [("operator", "runtime"), ("runtime", "operator")])
@@ -29,3 +35,21 @@ def test_what_is_not_for_images_is_not_sent_to_their_builder() -> None:
     assert {rule for rule in rules if rule.startswith("!")} == {
         "!pyproject.toml", "!operator", "!runtime", "!wheels"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", PACKAGED, ids=lambda recipe: recipe.name)
+def test_the_layer_of_packages_depends_on_the_project_file_and_the_wheels_alone(
+    recipe: Recipe,
+) -> None:
+    """BuildKit's key of a layer has the content of what is mounted, so a mount of the source would renew it."""
+    text = (ROOT / recipe.dockerfile).read_text()
+    before, _, after = text.partition("pip install")
+    assert re.findall(r"^COPY (.+)$", before, re.MULTILINE) == ["pyproject.toml /opt/penstock/"]
+    assert re.findall(r"--mount=\S+", before) == ["--mount=type=bind,source=wheels,target=/wheels"]
+    assert "--mount" not in after
+
+
+def test_the_folder_of_wheels_is_there_without_wheels(tmp_path: Path) -> None:
+    assert (ROOT / make.WHEELS / "README.md").exists()
+    context = make._context(Places(tmp_path), PACKAGED[0], with_wheels=False)
+    assert list((context / make.WHEELS).iterdir()) == []
