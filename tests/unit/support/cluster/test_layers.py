@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.cluster.commands import CommandFailedError, streamed
 from tests.support.cluster.images import load
-from tests.support.cluster.images.saved import unpack_layers
+from tests.support.cluster.images.saved import unpack, unpack_layers
 from tests.support.cluster.places import Places
 
 SMALL, LARGE = b"small", b"x" * (2 * load.LARGE_BYTES)
@@ -37,6 +37,12 @@ def test_only_the_wanted_layers_of_a_stream_are_written(tmp_path: Path) -> None:
     unpack_layers(io.BytesIO(stream), {"b", "missing"}, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["b"]
     assert (tmp_path / "b").read_bytes() == LARGE
+
+
+def test_an_archive_is_unpacked_as_it_is_read(tmp_path: Path) -> None:
+    unpack(io.BytesIO(archive({"f1/layer.tar": LARGE, "manifest.json": b"{}"})), tmp_path)
+    assert (tmp_path / "f1/layer.tar").read_bytes() == LARGE
+    assert (tmp_path / "manifest.json").read_bytes() == b"{}"
 
 
 def test_a_large_layer_is_emptied_and_keeps_its_name_and_size(tmp_path: Path) -> None:
