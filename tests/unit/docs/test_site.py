@@ -53,3 +53,10 @@ def test_every_page_begins_with_one_heading() -> None:
         )
         assert text.startswith("# "), page
         assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1, page
+
+
+def test_commands_name_pools_by_their_group() -> None:
+    """The Gateway API Inference Extension has a kind of the same name, and kubectl takes either."""
+    command = re.compile(r"kubectl .*\binferencepools?(?!\.penstock\.dev)(?=[ /]).*")
+    for page in pages():
+        assert command.findall((DOCS / page).read_text(encoding="utf-8")) == [], page
