@@ -40,7 +40,7 @@ cluster-down: ## Stop it and remove all but the caches
 	@$(CLUSTER) down
 
 .PHONY: clean-cache
-clean-cache: ## Remove what was built and downloaded for the cluster: some 5 GB, 17 with torch for CUDA
+clean-cache: ## Remove what was built and downloaded for the cluster: some 8 GB, 19 with torch for CUDA
 	@$(CLUSTER) clean-cache
 
 .PHONY: tools

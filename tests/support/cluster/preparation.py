@@ -42,7 +42,7 @@ GO_TOOLS = {
     "containerd": Need("containerd, with Go", 140, 0.8, 0.1),
     "helm": Need("helm, with Go", 15, 0.7, 0.06),
 }
-CPU_IMAGES = Need("the images, with torch for CPUs", 150, 8.0, 5.5)
+CPU_IMAGES = Need("the images, with torch for CPUs", 150, 8.0, 7.0)
 CUDA_IMAGES = Need("the images, with the package index's torch for CUDA", 350, 23.0, 17.5)
 
 

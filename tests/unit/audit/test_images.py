@@ -7,6 +7,7 @@ import pytest
 
 from penstock_operator.decide.manifests.pod_template.pod import USER
 from tests.support.cluster.images import make
+from tests.support.cluster.images.builder import Buildah
 from tests.support.cluster.images.recipes import RECIPES, Recipe
 from tests.support.cluster.places import Places
 from tests.unit.api.crds import ROOT
@@ -47,6 +48,23 @@ def test_the_layer_of_packages_depends_on_the_project_file_and_the_wheels_alone(
     assert re.findall(r"^COPY (.+)$", before, re.MULTILINE) == ["pyproject.toml /opt/penstock/"]
     assert re.findall(r"--mount=\S+", before) == ["--mount=type=bind,source=wheels,target=/wheels"]
     assert "--mount" not in after
+
+
+def test_another_dockerfile_needs_the_wheels_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them the builder would take torch from the package index, which has it for CUDA alone."""
+    recipe, places, checkout = PACKAGED[0], Places(tmp_path), tmp_path / "checkout"
+    file = checkout / recipe.dockerfile
+    file.parent.mkdir(parents=True)
+    file.write_text("FROM base\n")
+    monkeypatch.setattr(make, "CHECKOUT", checkout)
+    record = make._packages_record(places, recipe)
+    record.parent.mkdir(parents=True)
+    record.write_text(make._packages_layer(recipe, "base"))
+    assert make._has_packages(places, Buildah(places), recipe, "base")
+    file.write_text("FROM base\nRUN true\n")
+    assert not make._has_packages(places, Buildah(places), recipe, "base")
 
 
 def test_the_folder_of_wheels_is_there_without_wheels(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Builds the images and loads them onto the node; a step runs only when its inputs changed."""
 
+import hashlib
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -142,7 +143,9 @@ def _packages_record(places: Places, recipe: Recipe) -> Path:
 
 
 def _packages_layer(recipe: Recipe, based: str) -> str:
-    return f"{based} {wheels_key(recipe)}"
+    """Return what decides the layer: without its wheels the builder would install it from the package index."""
+    dockerfile = hashlib.sha256((CHECKOUT / recipe.dockerfile).read_bytes()).hexdigest()[:12]
+    return f"{based} {wheels_key(recipe)} {dockerfile}"
 
 
 def _deliver(places: Places, builder: Builder, absent: dict[Recipe, str]) -> None:
