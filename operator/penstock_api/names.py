@@ -77,6 +77,8 @@ ANNOTATION_REPLICAS: Final = f"{GROUP}/replicas"
 """On the Deployment: the replica count that the operator wrote; a different count is from another writer."""
 ANNOTATION_WITHOUT_SURGE: Final = f"{GROUP}/without-surge"
 """On the Deployment: the revision whose rollout continues by Replace, since the cluster had no room for a surge."""
+ANNOTATION_BATCH_REPLICAS: Final = f"{GROUP}/batch-replicas"
+"""Replicas of the pool of a variant that only batch work needs; absent without any."""
 ANNOTATION_POLICY_DEFAULTS: Final = f"{GROUP}/policy-defaults"
 """On the settings ConfigMap: the policy defaults in force, kept while policies of equal priority conflict."""
 

@@ -31,9 +31,10 @@ def cost(subject: PoolContext) -> Iterator[Fact]:
     if status.per_million_tokens is not None:
         yield "1,000,000 tokens", amount(status, status.per_million_tokens), f"generated, {rate}"
     if status.batch_work_per_hour is not None:
-        share = (
-            f"{status.batch_work_percent} % of the rows or generated tokens of the last 10 minutes"
-        )
+        percent, rows = status.batch_work_percent, "of the last 10 minutes"
+        share = f"by its share of each variant's rows or generated tokens {rows}"
+        if percent is not None:
+            share = f"{percent} % of the rows or generated tokens {rows}"
         yield "batch work, an hour", amount(status, status.batch_work_per_hour), share
 
 

@@ -75,12 +75,16 @@ def demand(subject: PoolContext) -> Iterator[Fact]:
     lead = "when a replica requested now would serve, with headroom"
     yield "forecast demand", _unit(scaling.forecast_rows_per_second, "rows/s"), lead
     yield "waiting", _unit(scaling.waiting, "requests"), "over all Ready pods"
+    yield from _batch_work(scaling)
+    yield "imbalance", scaling.imbalance or UNKNOWN, "demand of the busiest pod divided by the mean"
+
+
+def _batch_work(scaling: ScalingStatus) -> Iterator[Fact]:
     batch_work = scaling.batch_work
     if batch_work is not None:
         lines = f"{batch_work.lines_left} lines, {batch_work.lines_per_second} lines/s"
         needs = f"{batch_work.replicas} replicas to end in time, {batch_work.added_replicas} added"
         yield "batch work", lines, needs
-    yield "imbalance", scaling.imbalance or UNKNOWN, "demand of the busiest pod divided by the mean"
 
 
 def service(subject: PoolContext) -> Iterator[Fact]:
@@ -174,7 +178,7 @@ def control_variables(subject: PoolContext) -> Iterator[Fact]:
 
 
 def variants(subject: PoolContext) -> Iterator[Fact]:
-    """Yield the variants of the pool, with what one replica of each serves and costs."""
+    """Yield the variants of the pool, with what one replica of each serves and costs, and the batch work of all."""
     cost = subject.pool.status.cost
     currency = (cost.currency or "") if cost is not None else ""
     for each in subject.pool.status.variants or ():
@@ -183,6 +187,7 @@ def variants(subject: PoolContext) -> Iterator[Fact]:
         cap = f", batch cap {each.cap}" if each.cap is not None else ""
         note = f"{serves}{cap}; price of a replica-hour {price.strip()}; {each.reason or 'new'}"
         yield each.name, f"{each.ready_replicas} Ready of {each.replicas}", note
+    yield from _batch_work(subject.pool.status.scaling or ScalingStatus())
 
 
 def _between(spec: EffectiveSpec) -> str:

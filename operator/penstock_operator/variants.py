@@ -22,6 +22,12 @@ def variant_owner(meta: Mapping[str, Any]) -> VariantOwner | None:
     return None
 
 
+def batch_replicas(annotations: Mapping[str, str]) -> int:
+    """Return the replicas of a variant's pool that only batch work needs; 0 if the annotation is no number, edited by hand."""
+    text = annotations.get(names.ANNOTATION_BATCH_REPLICAS, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
 class BatchShape(NamedTuple):
     """The batches of a variant's pods, by which the share of late requests is predicted."""
 

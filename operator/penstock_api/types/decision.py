@@ -31,7 +31,7 @@ class BatchWorkStatus(ApiModel):
     lines_per_second: Decimal
     """Rate at which all batches end in time, the nearest deadline first."""
     replicas: Decimal
-    """Replicas that this rate takes."""
+    """Replicas that this rate takes; of a pool with variants those of the one that serves it cheapest."""
     added_replicas: Count
     """Replicas beyond those that other demand and minReplicas need."""
 

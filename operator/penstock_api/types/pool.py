@@ -165,13 +165,6 @@ _VARIANTS_KEPT_RULE = rule(
     "has(self.variants) ? 'added to' : 'removed from'",
     at=".variants",
 )
-_VARIANTS_BATCH_WORK_RULE = rule(
-    "!has(self.variants) || !has(self.batchWork)",
-    "batchWork cannot be combined with %s variants: remove spec.batchWork; lines of batches have the capacity that"
-    " other demand leaves",
-    "self.variants.size()",
-    at=".batchWork",
-)
 _VARIANTS_ZERO_RULE = rule(
     "!has(self.variants) || !has(self.scaling) || !has(self.scaling.minReplicas) || self.scaling.minReplicas > 0",
     "scaling.minReplicas %s cannot be combined with variants: set it to 1 or more; single variants can be at zero",
@@ -204,7 +197,6 @@ class PoolSpec(ApiModel):
             _GATEWAY_HEADLESS_RULE,
             _ZERO_RULE,
             _VARIANTS_KEPT_RULE,
-            _VARIANTS_BATCH_WORK_RULE,
             _VARIANTS_ZERO_RULE,
             _VARIANTS_MAX_RULE,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from penstock_simulator.batch_work import Backlog
 from penstock_simulator.pods.fleet import SETTLED_SECONDS, SimulatedFleet, cold_start
 from penstock_simulator.pods.pod import SimulatedPod
 from penstock_simulator.variants.scenario import PoolVariant, VariantsScenario
@@ -13,8 +14,9 @@ HOUR = 3600.0
 class VariantFleet(SimulatedFleet):
     """All pods of a run, past and present, with a cap for each variant."""
 
-    def __init__(self, scenario: VariantsScenario) -> None:
-        super().__init__(replace(scenario.world, start_replicas=0))
+    def __init__(self, scenario: VariantsScenario, backlog: Backlog | None = None) -> None:
+        """`backlog` is the batch work of the run."""
+        super().__init__(replace(scenario.world, start_replicas=0), backlog)
         self.variants = scenario.variants
         self.caps: Mapping[str, int] = {}
         self.shares: Mapping[str, float] = {}
@@ -64,6 +66,17 @@ class VariantFleet(SimulatedFleet):
             prices[pod.variant] * max(0.0, min(pod.released_at, end) - pod.billed_from) / HOUR
             for pod in self.all
         )
+
+    def batch_cost(self, end: float) -> float:
+        """Return the part of the cost that batch work has by its share of each variant's rows."""
+        hours, cost = self.hours(end), 0.0
+        for variant in self.variants:
+            pods = [pod for pod in self.all if pod.variant == variant.name]
+            lines = sum(sum(pod.engine.fills.values()) for pod in pods)
+            rows = sum(sum(pod.engine.lasts) - sum(pod.engine.firsts) for pod in pods)
+            share = lines / max(lines + rows, 1)
+            cost += share * (variant.per_hour or 0.0) * hours[variant.name]
+        return cost
 
     def hours(self, end: float) -> dict[str, float]:
         """Return the replica-hours of each variant until `end`."""

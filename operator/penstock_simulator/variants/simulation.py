@@ -10,10 +10,12 @@ from typing import Protocol
 
 import numpy as np
 
+from penstock_operator.decide.scaling.batch_work import batch_demand
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import LawInput
 from penstock_operator.decide.variant_pools.weights import weights
+from penstock_operator.decide.variants.batch_work import with_batch_work
 from penstock_operator.decide.variants.decision import (
     MixDecision,
     MixState,
@@ -21,7 +23,7 @@ from penstock_operator.decide.variants.decision import (
     decide_mix,
 )
 from penstock_operator.decide.variants.measure import variant_figures
-from penstock_operator.observed import PoolSignals
+from penstock_operator.observed import BatchLoad, PoolSignals
 from penstock_operator.variants import NO_FIGURES, VariantFigures
 from penstock_simulator.batch_work import Backlog
 from penstock_simulator.outcome import RunSummary, outcome
@@ -50,7 +52,9 @@ class Policy(Protocol):
 
     name: str
 
-    def decide(self, observed: Mapping[str, LawInput], now: float) -> MixMoment:
+    def decide(
+        self, observed: Mapping[str, LawInput], batches: tuple[BatchLoad, ...], now: float
+    ) -> MixMoment:
         """Return the decision of a tick; `observed` has what the law of each variant reads."""
 
 
@@ -61,6 +65,7 @@ class LawPolicy:
 
     def __init__(self, scenario: VariantsScenario) -> None:
         self._variants = scenario.variants
+        self._batch_work = scenario.world.batch_work
         self._routed = scenario.world.routing is Routing.LEAST_REQUEST
         most = sum(variant.most for variant in scenario.variants)
         self._settings = replace(scenario.world.settings, max_replicas=most)
@@ -72,7 +77,9 @@ class LawPolicy:
         self.decided: MixDecision | None = None
         """The last decision."""
 
-    def decide(self, observed: Mapping[str, LawInput], now: float) -> MixMoment:
+    def decide(
+        self, observed: Mapping[str, LawInput], batches: tuple[BatchLoad, ...], now: float
+    ) -> MixMoment:
         """Return the decision of a tick."""
         inputs = []
         for variant in self._variants:
@@ -90,6 +97,8 @@ class LawPolicy:
         self._state, decided = decide_mix(
             self._state, inputs, self._settings, routed=self._routed, now=EPOCH + now
         )
+        batch = batch_demand(self._batch_work, batches, EPOCH + now)
+        decided = with_batch_work(decided, batch, self._state, inputs, self._settings)
         self.decided = decided
         return MixMoment(decided.counts, self._caps, self._weights())
 
@@ -119,9 +128,11 @@ class FixedMix:
     planned: MixMoment
     name: str = "fixed"
 
-    def decide(self, observed: Mapping[str, LawInput], now: float) -> MixMoment:
+    def decide(
+        self, observed: Mapping[str, LawInput], batches: tuple[BatchLoad, ...], now: float
+    ) -> MixMoment:
         """Return the counts."""
-        del observed, now
+        del observed, batches, now
         return self.planned
 
 
@@ -133,21 +144,25 @@ class VariantsSummary:
     cost: float
     """Price of all replicas, from decision to release."""
     replica_hours: Mapping[str, float]
+    batch_cost: float = 0.0
+    """The part of the cost that batch work has by its share of each variant's rows."""
 
 
 def simulate_variants(
     scenario: VariantsScenario, policy: Policy, arrivals: Times
 ) -> VariantsSummary:
     """Run `policy` over `arrivals` (seconds, ascending, from 0) until the last request and batch have ended."""
-    fleet = VariantFleet(scenario)
+    backlog = Backlog(scenario.world.batches)
+    fleet = VariantFleet(scenario, backlog if scenario.world.batches else None)
     router = variant_router(scenario, fleet)
-    run = RunRecord(scenario.world, policy.name, arrivals, fleet, router, Backlog(()))
+    run = RunRecord(scenario.world, policy.name, arrivals, fleet, router, backlog)
     scraper, is_fixed = Scraper(scenario.world), isinstance(policy, FixedMix)
     horizon = float(arrivals[-1]) if len(arrivals) else 0.0
     now, index, seen = 0.0, 0, 0
-    while now <= horizon or router.waiting():
+    while now <= horizon or router.waiting() or backlog.unfinished(now):
         if not is_fixed or not index:
-            _decide(scenario, policy, fleet, scraper, now)
+            _decide(run, policy, fleet, scraper, now)
+        backlog.ready = len(fleet.ready(now))
         run.moments.append(_moment(fleet, now))
         index += 1
         until = index * TICK_SECONDS
@@ -156,13 +171,14 @@ def simulate_variants(
         fleet.release(until)
         now, seen = until, upto
     run.end = max([horizon, *(pod.engine.free_at for pod in fleet.all)])
-    return VariantsSummary(outcome(run), fleet.cost(run.end), fleet.hours(run.end))
+    cost, hours = fleet.cost(run.end), fleet.hours(run.end)
+    return VariantsSummary(outcome(run), cost, hours, fleet.batch_cost(run.end))
 
 
 def _decide(
-    scenario: VariantsScenario, policy: Policy, fleet: VariantFleet, scraper: Scraper, now: float
+    run: RunRecord, policy: Policy, fleet: VariantFleet, scraper: Scraper, now: float
 ) -> None:
-    settings = scenario.world.settings
+    settings = run.scenario.settings
     scraper.scrape(fleet, now)
     counts, signals, observed = fleet.counts(now), scraper.signals(now), dict[str, LawInput]()
     for variant in fleet.variants:
@@ -170,7 +186,7 @@ def _decide(
         own = replace(settings, max_replicas=variant.most)
         seen = _of_pods(signals, {pod.uid for pod in pods})
         observed[variant.name] = LawInput(own, seen, pods, counts[variant.name], None)
-    decided = policy.decide(observed, now)
+    decided = policy.decide(observed, run.backlog.loads(now), now)
     fleet.set_caps(decided.caps)
     fleet.shares = decided.weights
     fleet.scale_to(decided.counts, now)

@@ -10,11 +10,6 @@ BY_RULE = [
         ("spec.accelerator.count", "accelerator.count 2 cannot be used", "set count 1"),
     ),
     Bad(
-        "variants-and-batch-work",
-        {"variants": [{"name": "a"}], "batchWork": {"maxReplicas": 1}},
-        ("spec.batchWork", "1 variants", "remove spec.batchWork"),
-    ),
-    Bad(
         "variants-at-zero",
         {
             "variants": [{"name": "a"}],

@@ -123,6 +123,19 @@ def test_the_page_says_where_demand_was_counted_and_what_the_gateway_holds(
     assert "7 requests" in page
 
 
+def test_a_pool_with_variants_shows_them_and_its_batch_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = deepcopy(pool())
+    subject["spec"]["variants"] = [{"name": "cpu"}]
+    subject["status"]["variants"] = [{"name": "cpu", "replicas": 3, "readyReplicas": 2}]
+    assert run(Stage(subject, [], []), tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "2 Ready of 3" in said
+    assert "5000 lines, 20.50 lines/s" in said
+    assert "0.34 replicas to end in time, 1 added" in said
+
+
 def test_without_a_prometheus_the_page_says_how_to_name_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,6 +226,8 @@ def test_the_cost_is_shown_with_its_derivation_and_that_of_each_alternative(
     batch_work = explained(tmp_path, capsys, shared)
     assert "1.995 EUR" in batch_work
     assert "25.0 % of the rows or generated tokens" in batch_work
+    of_variants = explained(tmp_path, capsys, {**COST, "batchWorkPerHour": "1.995"})
+    assert "by its share of each variant's rows" in of_variants
     for alternative in pool()["status"]["lastDecision"]["alternatives"]:
         price = f"{alternative['replicas'] * 2.66:.2f}"
         assert price in said

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_api.types.batch_work import BatchWorkSpec
 from penstock_simulator.arrivals import steps
 from penstock_simulator.batch_time import ServiceModel
-from penstock_simulator.scenario import ColdStarts, ImpossibleScenario, Routing
+from penstock_simulator.scenario import ColdStarts, ImpossibleScenario, LineBatch, Routing
 from penstock_simulator.variants.scenario import PoolVariant, VariantsScenario
 from penstock_simulator.variants.simulation import (
     FixedMix,
@@ -15,6 +16,7 @@ from penstock_simulator.variants.simulation import (
     VariantsSummary,
     simulate_variants,
 )
+from tests.unit.operator.decide.world import known
 from tests.unit.simulator.scenarios import SURE, world
 
 COLD = ColdStarts(median_seconds=20.0, sigma=0.0, failing_share=0.0)
@@ -74,6 +76,23 @@ def test_a_router_splits_by_capacity_and_a_service_by_connections() -> None:
         attained[routing] = simulate_variants(scenario, fixed, arrivals).summary.attainment
     assert attained[Routing.LEAST_REQUEST] == 1.0
     assert attained[Routing.CONNECTION] < 0.6
+
+
+def test_batch_work_gets_cheap_replicas_within_its_budget_and_requests_stay_on_time() -> None:
+    batch = LineBatch(36_000, 300.0, 900.0)  # 60 rows/s, and a small replica serves 16
+    plain = pool(large=10.0, small=0.5)
+    filled = replace(plain, world=replace(plain.world, batches=(batch,)))
+    budget = replace(filled, world=replace(filled.world, batch_work=BatchWorkSpec(max_replicas=6)))
+    alone, without, within = run(plain), run(filled), run(budget)
+    assert alone.batch_cost == 0.0
+    assert known(without.summary.batch_work).in_time == 0
+    assert known(within.summary.batch_work).in_time == 1
+    assert within.summary.attains
+    more = {
+        name: hours - without.replica_hours[name] for name, hours in within.replica_hours.items()
+    }
+    assert more["small"] > 0.1 > more["large"]
+    assert within.cost - without.cost < within.batch_cost < within.cost
 
 
 def test_a_routing_without_weights_is_refused() -> None:

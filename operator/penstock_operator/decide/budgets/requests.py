@@ -89,7 +89,7 @@ def _for_replicas(
         uid=view.pool.uid,
         remains_of="",
         per_replica=per_replica,
-        floor=min(proposal.effective.law.min_replicas, requested),
+        floor=min(proposal.effective.law.min_replicas, proposal.lasting),
         requested=requested,
         need=proposal.need,
         deployed=live_replicas(view) or 0,

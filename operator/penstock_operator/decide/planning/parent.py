@@ -81,7 +81,7 @@ def _writes(
     client = child_write(view.pool, live, manifest)
     if client is not None and client.write is Write.CREATE and outcome.conflicts:
         client = None
-    pools = pool_writes(view, outcome.counts.replicas)
+    pools = pool_writes(view, outcome.counts.replicas, outcome.counts.batch)
     if outcome.conflicts:
         pools = tuple(write for write in pools if write.write is not Write.CREATE)
     return (*pools, *((client,) if client is not None else ()), *gateway.writes)

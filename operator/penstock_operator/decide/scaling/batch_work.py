@@ -6,7 +6,7 @@ within `spec.batchWork.maxReplicas`. It never lowers a law's count, and devices 
 
 from collections.abc import Iterable
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock_api.batch_rate import required_rate
 from penstock_api.types.batch_work import BatchWorkSpec
@@ -22,6 +22,27 @@ MAX_REPLICAS: Final = 1e6
 MAX_LINES: Final = 10**12
 LEAST_CAPACITY: Final = 1e-6
 """Rows a second of a replica below which its capacity counts as unknown."""
+
+
+class BatchDemand(NamedTuple):
+    """Batch work of a pool."""
+
+    lines_left: int
+    rate: float
+    """Lines a second with which all batches end in time."""
+    most: int
+    """Replicas that it may add."""
+
+
+def batch_demand(
+    settings: BatchWorkSpec | None, batches: tuple[BatchLoad, ...] | None, now: float
+) -> BatchDemand | None:
+    """Return the batch work of a pool; None without any, or while it is unknown."""
+    if settings is None or not batches:
+        return None
+    lines = min(sum(batch.lines_left for batch in batches), MAX_LINES)
+    rate = planned_rate(batches, settings.deadline_seconds, now)
+    return BatchDemand(lines, rate, settings.max_replicas or 0)
 
 
 def planned_rate(batches: Iterable[BatchLoad], deadline_seconds: int | None, now: float) -> float:
@@ -47,21 +68,15 @@ def batch_step(
 ) -> Decision:
     """Return a law's decision with the replicas for batch work; unchanged while a replica's capacity is unknown."""
     each = decision.observations.capacity_per_replica
-    known = decision.demands and each is not None and each >= LEAST_CAPACITY
-    if settings is None or not batches or not known or each is None:
+    batch = batch_demand(settings, batches, now)
+    if batch is None or not decision.demands or each is None or each < LEAST_CAPACITY:
         return decision
-    rate = planned_rate(batches, settings.deadline_seconds, now)
-    replicas = min(rate / (UTILIZATION * each), MAX_REPLICAS)
+    replicas = min(batch.rate / (UTILIZATION * each), MAX_REPLICAS)
     need = max(demand.replicas for demand in decision.demands)
     least = max(ceil(need - 1e-9), law.min_replicas)
-    most = min(least + (settings.max_replicas or 0), law.max_replicas)
+    most = min(least + batch.most, law.max_replicas)
     total = min(max(ceil(min(need + replicas, MAX_REPLICAS) - 1e-9), least), most)
-    plan = BatchWorkPlan(
-        lines_left=min(sum(batch.lines_left for batch in batches), MAX_LINES),
-        rate=rate,
-        replicas=replicas,
-        added=max(total - least, 0),
-    )
+    plan = BatchWorkPlan(batch.lines_left, batch.rate, replicas, added=max(total - least, 0))
     decision = decision._replace(batch_work=plan)
     return _with_replicas(decision, plan, total) if plan.added else decision
 

@@ -41,6 +41,7 @@ from penstock_operator.decide.scaling.zero import (
 )
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PodObject, PodSample, PoolView, measured
+from penstock_operator.variants import batch_replicas
 
 LAWS: dict[ScalingAlgorithm, Law[Any]] = {
     ScalingAlgorithm.UTILIZATION_BAND: UtilizationBand(),
@@ -139,10 +140,17 @@ class Proposal(NamedTuple):
         return modes.granted_replicas(self.effective, self.decision, self.base)
 
     @property
+    def lasting(self) -> int:
+        """Return the requested replicas, without those of a variant that only batch work needs."""
+        pool = self.view.pool
+        batch = 0 if pool.variant_of is None else batch_replicas(pool.annotations)
+        return max(self.requested - batch, 0)
+
+    @property
     def need(self) -> float:
         """Return the replicas that demand alone needs, as a fraction, at most the requested count."""
         if self.effective.scaling_mode is not ScalingMode.AUTO or not self.decision.demands:
-            return float(self.requested)
+            return float(self.lasting)
         return min(max(demand.replicas for demand in self.decision.demands), float(self.requested))
 
 

@@ -149,7 +149,7 @@ class BatchWorkPlan(NamedTuple):
     rate: float
     """Lines a second with which all batches end in time."""
     replicas: float
-    """Replicas that this rate takes."""
+    """Replicas that this rate takes; of a pool with variants those of the one that serves it cheapest."""
     added: int
     """Replicas beyond those that other demand and the minimum need."""
 

@@ -2,7 +2,8 @@
 
 Manual, Recommend: `spec.replicas` in all: every variant's minReplicas, the rest in the order of the list.
 Hold:              the counts of the variants' pools stay; a new pool has those of Manual.
-Auto:              the cheapest mix for the demand of all pods together (`decide/variants/decision.py`).
+Auto:              the cheapest mix for the demand of all pods together (`decide/variants/decision.py`), and replicas for batch
+                   work (`decide/variants/batch_work.py`).
 
 In mode Auto each variant's own law reports what its pods received and what one replica serves within the objective. A variant
 that has not been measured since the operator started keeps the capacity in the parent's status; while a serving variant has no
@@ -21,8 +22,11 @@ from penstock_api.types.pool import PoolSpec
 from penstock_api.types.scaling import ScalingMode
 from penstock_api.types.variants import VariantSpec
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
+from penstock_operator.decide.scaling.batch_work import batch_demand
+from penstock_operator.decide.scaling.law import BatchWorkPlan
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.status.conditions.kstatus import STALLED
+from penstock_operator.decide.variants.batch_work import with_batch_work
 from penstock_operator.decide.variants.decision import (
     MixState,
     VariantInput,
@@ -56,6 +60,9 @@ class VariantCounts(NamedTuple):
     mix: Mix | None = None
     blind: tuple[str, ...] = ()
     """Serving variants whose law has no figures, so that the counts stay."""
+    batch: Mapping[str, int] = MappingProxyType({})
+    """Replicas of each variant that only batch work needs."""
+    batch_work: BatchWorkPlan | None = None
 
 
 class CountsInput(NamedTuple):
@@ -98,10 +105,16 @@ def decide_counts(
         known = state._replace(mix=mixed)
         return known, VariantCounts(kept_counts, sum(kept_counts.values()), blind=blind)
     mixed, decided = decide_mix(state.mix, inputs, spec.law, routed=routed, now=now)
-    chosen = counts if mode is ScalingMode.RECOMMEND else decided.counts
-    recommended = sum(decided.target.values())
+    batch = batch_demand(spec.batch_work, view.batches, now)
+    decided = with_batch_work(decided, batch, mixed, inputs, spec.law)
+    acts = mode is ScalingMode.AUTO
     return state._replace(mix=mixed), VariantCounts(
-        chosen, recommended, decided.demand, decided.mix
+        decided.counts if acts else counts,
+        sum(decided.target.values()),
+        decided.demand,
+        decided.mix,
+        batch=decided.batch if acts else {},
+        batch_work=decided.batch_work,
     )
 
 

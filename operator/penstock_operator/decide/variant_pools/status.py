@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from penstock_api.conditions import Condition, ConditionStatus, merge
+from penstock_api.types.decision import ScalingStatus
 from penstock_api.types.status import AcceleratorStatus, CostStatus, PoolStatus
 from penstock_api.types.variants import VariantStatus
 from penstock_operator.decide.actions import EventNote, EventType
@@ -12,6 +13,7 @@ from penstock_operator.decide.cost.prices import money
 from penstock_operator.decide.manifests.metadata import variants_selector
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.scaling.report.conditions import count_event, rfc3339
+from penstock_operator.decide.scaling.report.status import batch_work_status
 from penstock_operator.decide.status.conditions.kstatus import is_stalled
 from penstock_operator.decide.status.conditions.ready import READY
 from penstock_operator.decide.status.pool import MAX_ACCELERATORS, MAX_BOUNDED, MAX_POLICIES, url
@@ -29,6 +31,7 @@ def variants_status(
 ) -> PoolStatus:
     """Return the desired status: sums over the variants, and one entry for each."""
     pool, spec = outcome.view.pool, outcome.effective
+    batch_work = batch_work_status(outcome.counts.batch_work)
     return PoolStatus(
         observed_generation=pool.generation,
         replicas=sum(each.pool.status.replicas or 0 for each in outcome.pools.values()),
@@ -47,6 +50,7 @@ def variants_status(
         conditions=merge(pool.status.conditions or (), conditions, pool.generation, rfc3339(now)),
         variants=_variants(outcome),
         variant_replicas=replicas_text(outcome)[:MAX_TEXT],
+        scaling=None if batch_work is None else ScalingStatus(batch_work=batch_work),
         cost=_cost(outcome),
     )
 
@@ -103,10 +107,14 @@ def _cost(outcome: VariantsOutcome) -> CostStatus | None:
     total = sum(amounts.values(), Decimal(0))
     currency = next((cost.currency for cost in known.values() if cost), None)
     parts = " + ".join(f"{money(amount)} ({name})" for name, amount in amounts.items())
+    shares = [
+        Decimal(cost.batch_work_per_hour) for cost in known.values() if cost.batch_work_per_hour
+    ]
     return CostStatus(
         currency=currency,
         per_hour=money(total),
         per_day=money(HOURS_PER_DAY * total),
+        batch_work_per_hour=money(sum(shares, Decimal(0))) if shares else None,
         message=f"the sum of the variants: {parts}"[:1024],
     )
 

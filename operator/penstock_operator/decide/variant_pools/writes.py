@@ -20,6 +20,7 @@ from penstock_operator.observed import PoolObject, PoolView, VariantView
 
 KEPT_ANNOTATIONS = (names.ANNOTATION_RESTARTED_AT,)
 """Annotations of the parent that its variants' pools have too."""
+OWN_ANNOTATIONS = (*KEPT_ANNOTATIONS, names.ANNOTATION_BATCH_REPLICAS)
 NOT_COPIED = ("applyset.kubernetes.io/", "kustomize.toolkit.fluxcd.io/", "argocd.argoproj.io/")
 """Prefixes of labels by which tools prune objects that they did not apply."""
 
@@ -49,29 +50,34 @@ def is_own(parent: PoolObject, pool: PoolObject) -> bool:
     return pool.variant_of.uid == parent.uid
 
 
-def pool_writes(view: PoolView, counts: Mapping[str, int]) -> tuple[ChildWrite, ...]:
-    """Return the writes; `counts` are the replicas of each variant by its name. None is created while a name is taken."""
+def pool_writes(
+    view: PoolView, counts: Mapping[str, int], batch: Mapping[str, int]
+) -> tuple[ChildWrite, ...]:
+    """Return the writes. None is created while a name is taken.
+
+    `counts` are the replicas of each variant by its name, and `batch` those of them that only batch work needs.
+    """
     own, conflicts = variant_pools(view), name_conflicts(view)
     writes = []
     for variant in view.pool.spec.variants or ():
         live = own.pop(names.variant_pool(view.pool.name, variant.name), None)
-        write = _write(view.pool, variant, live, counts[variant.name])
+        manifest = variant_manifest(
+            view.pool, variant, counts[variant.name], batch.get(variant.name, 0)
+        )
+        write = _write(manifest, live)
         if write is not None and not (conflicts and write.write is Write.CREATE):
             writes.append(write)
     return (*writes, *_deletions(own.values()))
 
 
-def _write(
-    parent: PoolObject, variant: VariantSpec, live: VariantView | None, replicas: int
-) -> ChildWrite | None:
-    manifest = variant_manifest(parent, variant, replicas)
+def _write(manifest: Manifest, live: VariantView | None) -> ChildWrite | None:
     if live is None:
         return ChildWrite(Write.CREATE, names.POOL_KIND, manifest)
     pool, desired = live.pool, manifest["metadata"]
     if pool.deleting:
         return None
     annotations = {
-        **{key: text for key, text in pool.annotations.items() if key not in KEPT_ANNOTATIONS},
+        **{key: text for key, text in pool.annotations.items() if key not in OWN_ANNOTATIONS},
         **desired["annotations"],
     }
     if (
@@ -93,8 +99,15 @@ def _deletions(pools: Any) -> Iterator[ChildWrite]:
             yield ChildWrite(Write.DELETE, names.POOL_KIND, metadata)
 
 
-def variant_manifest(parent: PoolObject, variant: VariantSpec, replicas: int) -> Manifest:
-    """Return the desired InferencePool of a variant."""
+def variant_manifest(
+    parent: PoolObject, variant: VariantSpec, replicas: int, batch: int = 0
+) -> Manifest:
+    """Return the desired InferencePool of a variant; `batch` of its replicas are for batch work."""
+    annotations = {
+        key: parent.annotations[key] for key in KEPT_ANNOTATIONS if key in parent.annotations
+    }
+    if batch:
+        annotations[names.ANNOTATION_BATCH_REPLICAS] = str(batch)
     copied = {key: value for key, value in parent.labels.items() if not key.startswith(NOT_COPIED)}
     own = {names.LABEL_VARIANT: variant.name, names.LABEL_VARIANT_OF: parent.name}
     return {
@@ -104,11 +117,7 @@ def variant_manifest(parent: PoolObject, variant: VariantSpec, replicas: int) ->
             "name": names.variant_pool(parent.name, variant.name),
             "namespace": parent.namespace,
             "labels": {**copied, **own},
-            "annotations": {
-                key: parent.annotations[key]
-                for key in KEPT_ANNOTATIONS
-                if key in parent.annotations
-            },
+            "annotations": annotations,
             "ownerReferences": [owner(parent)],
         },
         "spec": spec_json(variant_spec(parent, variant, replicas)),

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import hold_seconds
+from penstock_operator.decide.scaling.law import BatchWorkPlan
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.decide.variants.demand import (
     PooledState,
@@ -93,6 +94,12 @@ class MixDecision(NamedTuple):
     demand: float
     """Rows a second that the target serves within the objective, headroom included."""
     mix: Mix
+    offers: tuple[VariantOffer, ...] = ()
+    """Those of all variants, as if each got pods."""
+    batch: Mapping[str, int] = MappingProxyType({})
+    """Replicas of the counts that only batch work needs (`batch_work.py`)."""
+    batch_work: BatchWorkPlan | None = None
+    """None without any, or while it is unknown."""
 
 
 def with_measured(state: MixState, variants: Sequence[VariantInput]) -> MixState:
@@ -124,7 +131,7 @@ def decide_mix(
     state, needs = _held_needs(state, variants, terms, hold, now)
     demand = min(needs.values(), default=0.0)
     all_offers = offers(state, variants, needs)
-    offered = tuple(_limited(each, offer) for each, offer in zip(variants, all_offers, strict=True))
+    offered = tuple(limited(each, offer) for each, offer in zip(variants, all_offers, strict=True))
     mix = steady_mix(settings.max_replicas, demand, offered, running, state.target)
     wanted = mix.counts
     serves = any(each.capacity and each.most for each in offered)
@@ -146,7 +153,7 @@ def decide_mix(
         if now - (state.begun or 0.0) <= hold:
             before = min(state.first.get(each.name, 0), each.running, each.most)
             counts[each.name] = max(counts[each.name], before)
-    return state, MixDecision(counts, target, demand, mix)
+    return state, MixDecision(counts, target, demand, mix, tuple(all_offers))
 
 
 def _held_needs(
@@ -206,7 +213,7 @@ def offers(
     return offered
 
 
-def _limited(variant: VariantInput, offer: VariantOffer) -> VariantOffer:
+def limited(variant: VariantInput, offer: VariantOffer) -> VariantOffer:
     """Return the offer of a variant that may get no more pods for now."""
     most = offer.most if variant.stuck is None else min(variant.stuck, offer.most)
     return offer._replace(most=max(most, offer.least))

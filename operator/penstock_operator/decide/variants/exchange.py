@@ -34,7 +34,7 @@ def exchange(
         min(ready.get(offer.name, 0), counts[offer.name]) * (offer.capacity or 0.0)
         for offer in offers
     )
-    for offer in sorted(offers, key=_cost_of_capacity, reverse=True):
+    for offer in sorted(offers, key=cost_of_capacity, reverse=True):
         name, capacity = offer.name, offer.capacity or 0.0
         while counts[name] > target[name]:
             is_ready = counts[name] <= ready.get(name, 0)
@@ -72,7 +72,8 @@ def _with_spares(
     return counts
 
 
-def _cost_of_capacity(offer: VariantOffer) -> tuple[bool, float]:
+def cost_of_capacity(offer: VariantOffer) -> tuple[bool, float]:
+    """Return the order of variants by the price of their capacity; those without a price, then those without capacity."""
     if not offer.capacity:
         return True, float("inf")
     if offer.per_hour is None:

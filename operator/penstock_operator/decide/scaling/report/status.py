@@ -110,7 +110,7 @@ def scaling_status(
         batch_p99_milliseconds=decimal(observations.batch_p99_seconds, 1000.0),
         batch_time_target_milliseconds=decimal(observations.batch_target_seconds, 1000.0),
         curve=None if observations.curve is None else _curve(observations.curve),
-        batch_work=None if decision.batch_work is None else _batch_work(decision.batch_work),
+        batch_work=batch_work_status(decision.batch_work),
         planned_cap=observations.planned_cap,
         rows_per_second_per_replica=decimal(observations.capacity_per_replica),
         effective_utilization_percent=decimal(observations.utilization, 100.0),
@@ -137,7 +137,10 @@ def _figure(value: float, scale: float = 1.0, digits: int = 1) -> str:
     return decimal(value, scale, digits) or "0"
 
 
-def _batch_work(plan: BatchWorkPlan) -> BatchWorkStatus:
+def batch_work_status(plan: BatchWorkPlan | None) -> BatchWorkStatus | None:
+    """Return the plan of batch work for the status; None without any."""
+    if plan is None:
+        return None
     return BatchWorkStatus(
         lines_left=plan.lines_left,
         lines_per_second=_figure(plan.rate, digits=2),

@@ -206,6 +206,8 @@ def test_a_budget_counts_the_replicas_of_batch_work() -> None:
     plan = ticks(world, 12)[-1]
     assert replicas_of(world) == count
     assert known(plan.status.scaling).bound_by == "GpuBudget"
+    (request,) = world.whole_plan().ledger.requests.values()
+    assert request.requested > count >= request.need, "what batch work needs is no need"
 
 
 def test_mode_manual_ignores_batch_work() -> None:

@@ -11,6 +11,7 @@ from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.observed import (
+    BatchLoad,
     ChildObject,
     Observed,
     PoolObject,
@@ -36,6 +37,7 @@ class ParentWorld:
     """By name of the pool."""
     children: dict[tuple[str, str], ChildObject] = field(default_factory=dict)
     rejections: tuple[Rejection, ...] = ()
+    batches: tuple[BatchLoad, ...] | None = None
     state: object | None = None
     now: float = NOW
 
@@ -49,6 +51,7 @@ class ParentWorld:
             signals=NO_SIGNALS,
             acknowledgements={},
             rejections=self.rejections,
+            batches=self.batches,
             variants=tuple(
                 VariantView(each, self.figures.get(name, VariantFigures()))
                 for name, each in sorted(self.pools.items())

@@ -8,6 +8,7 @@ import pytest
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTILIZATION
 from penstock_operator.decide.scaling.law import LawInput
 from penstock_operator.decide.variants.measure import variant_figures
+from penstock_operator.observed import BatchLoad
 from penstock_operator.variants import VariantFigures
 from penstock_simulator.arrivals import steps
 from penstock_simulator.batch_time import ServiceModel
@@ -27,7 +28,9 @@ class Observing:
         self.cap: int | None = None
         self.figures: list[VariantFigures] = []
 
-    def decide(self, observed: Mapping[str, LawInput], now: float) -> MixMoment:
+    def decide(
+        self, observed: Mapping[str, LawInput], batches: tuple[BatchLoad, ...], now: float
+    ) -> MixMoment:
         seen = observed["only"]._replace(cap=self.cap)
         self.state, decision = LAW.step(self.state, seen, EPOCH + now)
         self.cap = decision.cap
