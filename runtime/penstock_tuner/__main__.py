@@ -22,12 +22,12 @@ import aiohttp
 from penstock_api import names
 from penstock_api.types.model import Task
 from penstock_api.types.objectives import ObjectiveMetric
-from penstock_tuner.errors import NoObjective, TunerError
+from penstock_tuner.errors import NoObjective, PodFailed, TunerError
 from penstock_tuner.generation_load import generation_sender, shapes
 from penstock_tuner.load import ClosedLoop, OpenLoop, Sender, infer_sender, sample_request
 from penstock_tuner.options import objective as objective_of
 from penstock_tuner.options import parser
-from penstock_tuner.pareto_front import as_json, candidate_policy, front, nearest, table
+from penstock_tuner.pareto_front import as_json, candidate_policy, failures, front, nearest, table
 from penstock_tuner.pod import MeasuredPod, Pods
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
 from penstock_tuner.search import Search, SearchPlan
@@ -72,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = f"{table(best)}\n{len(tried)} settings tried; results in {args.folder}"
     else:
         text = f"{table([nearest(tried)])}\nno settings of {len(tried)} meet the objective; the nearest are shown"  # fmt: skip
+    text = "\n".join([text, *failures(tried)])
     if args.events:  # its reader judges the trials
         _event(args, Event(EventKind.DONE))
         return 0
@@ -113,8 +114,12 @@ async def tune(
             return await loop.measure(min(args.rate, MAX_RATE_SHARE * goodput), settle, length)
 
         async def sender(settings: TunedSettings) -> Sender:
-            running = await pods.running(settings)
-            await running.apply(settings)
+            try:
+                running = await pods.running(settings)
+                await running.apply(settings)
+            except PodFailed:
+                await pods.stop()
+                raise
             return load.sender(running.client_url)
 
         def report(tried: TriedSettings, spent: float) -> None:
@@ -239,10 +244,8 @@ def _study_name(
 def _progress(tried: TriedSettings, share: float) -> None:
     measured = tried.measurement
     settings = ", ".join(f"{key} {value}" for key, value in tried.settings.as_json().items())
-    sys.stderr.write(
-        f"[{100 * share:3.0f} %] {settings}: {measured.goodput:.1f}/s on time,"
-        f" p99 {measured.p99_milliseconds:.0f} ms\n"
-    )
+    figures = f"{measured.goodput:.1f}/s on time, p99 {measured.p99_milliseconds:.0f} ms"
+    sys.stderr.write(f"[{100 * share:3.0f} %] {settings}: {tried.failure or figures}\n")
 
 
 def _event(args: argparse.Namespace, event: Event) -> None:

@@ -41,6 +41,15 @@ def rows(shown: Sequence[TriedSettings]) -> list[tuple[str, ...]]:
     return [(*heads, *more), *(_cells(each, searched, offered=offered) for each in shown)]
 
 
+def failures(tried: Sequence[TriedSettings]) -> list[str]:
+    """Return a sentence on the settings with which no pod served; empty if there are none."""
+    failed = [each for each in tried if each.failure]
+    if not failed:
+        return []
+    settings = ", ".join(f"{key} {value}" for key, value in failed[-1].settings.as_json().items())
+    return [f"no pod served with {len(failed)} of {len(tried)} settings; the last were {settings}: {failed[-1].failure}"]  # fmt: skip
+
+
 def table(shown: Sequence[TriedSettings]) -> str:
     """Return a table with a line for each of the settings."""
     lines = rows(shown)
@@ -82,7 +91,8 @@ def candidate_policy(
 def figures(each: TriedSettings) -> dict[str, Any]:
     """Return settings and figures in JSON; `at_rate` has those under the open loop."""
     under_rate = {} if each.at_rate is None else {"at_rate": _measured(each.at_rate)}
-    return {**each.settings.as_json(), **_measured(each.measurement), **under_rate}
+    failure = {"failure": each.failure} if each.failure else {}
+    return {**each.settings.as_json(), **_measured(each.measurement), **under_rate, **failure}
 
 
 def _measured(measured: LoadMeasurement) -> dict[str, Any]:

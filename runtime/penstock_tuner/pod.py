@@ -197,11 +197,17 @@ class Pods:
     async def running(self, settings: TunedSettings) -> MeasuredPod:
         """Return a pod that has the settings which are fixed at its start. Raises `PodFailed`."""
         if self._pod is None or self._process != settings.process:
-            await self._stop()
+            await self.stop()
             environ = pod_environment(self.environ, settings)
             self._pod = await MeasuredPod.start(environ, self.folder / "pod.log", self.session)
             self._process = settings.process
         return self._pod
+
+    async def stop(self) -> None:
+        """Stop the pod, so that the next trial starts another."""
+        if self._pod is not None:
+            await self._pod.stop()
+            self._pod = None
 
     async def __aenter__(self) -> "Pods":
         """Return the pods; none is started yet."""
@@ -214,9 +220,4 @@ class Pods:
         trace: TracebackType | None,
     ) -> None:
         """Stop the pod."""
-        await self._stop()
-
-    async def _stop(self) -> None:
-        if self._pod is not None:
-            await self._pod.stop()
-            self._pod = None
+        await self.stop()

@@ -26,6 +26,8 @@ class TriedSettings:
     """Goodput of each round; fewer than all: the trial was pruned."""
     at_rate: LoadMeasurement | None = None
     """Under the open loop; None: not measured."""
+    failure: str = ""
+    """Why no pod serves with these settings; empty: one did."""
 
     @property
     def attainment(self) -> float:
@@ -44,6 +46,7 @@ class TriedSettings:
             "measurement": asdict(self.measurement),
             "rounds": list(self.rounds),
             "at_rate": None if self.at_rate is None else asdict(self.at_rate),
+            "failure": self.failure,
         }
 
     @classmethod
@@ -55,6 +58,7 @@ class TriedSettings:
             LoadMeasurement(**given["measurement"]),
             tuple(map(float, given["rounds"])),
             None if at_rate is None else LoadMeasurement(**at_rate),
+            str(given.get("failure", "")),
         )
 
 

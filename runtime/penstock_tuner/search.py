@@ -1,6 +1,6 @@
 """`Search`: an Optuna study over the settings, with successive halving, that a killed tuner resumes.
 
-Each trial is measured in rounds of doubling length. After each round the pruner ends the trials that are not among the better
+Settings with which no pod serves are a trial without goodput, and the search goes on. Each trial is measured in rounds of doubling length. After each round the pruner ends the trials that are not among the better
 half of those that came as far. How much a trial misses the objective is a constraint of the sampler (TPE). The study is a journal file
 next to the results, and the time that was spent is part of it.
 """
@@ -17,7 +17,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from penstock_tuner.errors import NoTrial
+from penstock_tuner.errors import NoTrial, PodFailed
 from penstock_tuner.record import StudyRecord, TriedSettings
 from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings, TuningObjective
 
@@ -28,11 +28,13 @@ DEFAULT_BATCH_SIZE, DEFAULT_QUEUE_DELAY_MILLISECONDS = 64, 5
 """`batching` of a pool that does not set it, so that a short search is not worse than no search."""
 SPENT, TRIED = "spent_seconds", "tried"
 """Names of attributes of the study and of its trials."""
+NOTHING_SERVED = LoadMeasurement(1.0, 0, 0, 0, 0.0, 0.0)
+"""Figures of settings with which no pod serves."""
 MISSED = "missed"
 """Name of the constraint: points by which a trial misses the objective, not positive if it meets it."""
 
 Measure = Callable[[TunedSettings, float], Awaitable[LoadMeasurement]]
-"""Measures settings for some seconds."""
+"""Measures settings for some seconds. Raises `PodFailed` where no pod serves with them."""
 MeasureAtRate = Callable[[TunedSettings, float, float], Awaitable[LoadMeasurement]]
 """Measures settings for some seconds under an open loop that is no faster than the goodput given last."""
 
@@ -109,8 +111,15 @@ class Search:
         return [TriedSettings.from_json(each.user_attrs[TRIED]) for each in ended if TRIED in each.user_attrs]  # fmt: skip
 
     def ended(self) -> list[TriedSettings]:
-        """Return `tried`. Raises `NoTrial` if there is none."""
+        """Return `tried`.
+
+        Raises:
+            NoTrial: there is none.
+            PodFailed: no pod served with any of the settings.
+        """
         tried = self.tried()
+        if tried and all(each.failure for each in tried):
+            raise PodFailed(f"no pod served with any of {len(tried)} settings: {tried[-1].failure}")
         if not tried:
             raise NoTrial(
                 f"no trial has ended, and {self.spent_seconds:.0f} of {self._plan.seconds:.0f} s are spent:"
@@ -121,6 +130,22 @@ class Search:
     async def _try(self, measure: Measure, measure_at_rate: MeasureAtRate | None) -> TriedSettings:
         trial = self._study.ask()
         settings = suggested(trial, self._plan.space)
+        try:
+            tried = await self._measured(trial, settings, measure, measure_at_rate)
+        except PodFailed as error:
+            tried = TriedSettings(settings, NOTHING_SERVED, (0.0,), failure=str(error))
+            trial.report(0.0, 1)
+        self._end(trial, tried)
+        return tried
+
+    async def _measured(
+        self,
+        trial: Any,
+        settings: TunedSettings,
+        measure: Measure,
+        measure_at_rate: MeasureAtRate | None,
+    ) -> TriedSettings:
+        """Measure round after round, until the trial is pruned. Raises `PodFailed`."""
         goodputs: list[float] = []
         for number in range(ROUNDS):
             length = self._plan.round_seconds * 2**number
@@ -134,7 +159,6 @@ class Search:
         if measure_at_rate is not None and complete and tried.meets(self._plan.objective):
             at_rate = await measure_at_rate(settings, length, measured.goodput)
             tried = replace(tried, at_rate=at_rate)
-        self._end(trial, tried)
         return tried
 
     def _end(self, trial: Any, tried: TriedSettings) -> None:

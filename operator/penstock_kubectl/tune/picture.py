@@ -37,7 +37,7 @@ class Axes:
 
 
 def svg(title: str, tried: Sequence[TriedSettings], objective: TuningObjective) -> str:
-    """Return the picture: every trial as a point, the front as a line, and the objective."""
+    """Return the picture: every trial in which a pod served as a point, the front as a line, and the objective."""
     best = front(tried, objective)
     most = max((each.measurement.goodput for each in tried), default=0.0)
     axes = Axes(nice(most or 1.0), nice(1.5 * objective.milliseconds))
@@ -48,7 +48,11 @@ def svg(title: str, tried: Sequence[TriedSettings], objective: TuningObjective) 
         f'<text x="{LEFT}" y="22">{escape(title)}</text>',
         *_grid(axes),
         *_objective(axes, objective),
-        *(_point(axes, each, "met" if each.meets(objective) else "late") for each in tried),
+        *(
+            _point(axes, each, "met" if each.meets(objective) else "late")
+            for each in tried
+            if not each.failure
+        ),
         _line(axes, best),
         *(_point(axes, each, "best") for each in best),
         "</svg>",

@@ -20,7 +20,7 @@ from penstock_operator.decide.spec.live_fields import (
     live_fields,
 )
 from penstock_operator.decide.spec.selectors import matching
-from penstock_tuner.pareto_front import candidate_policy, figures, front, nearest, rows
+from penstock_tuner.pareto_front import candidate_policy, failures, figures, front, nearest, rows
 from penstock_tuner.record import TriedSettings
 from penstock_tuner.settings import TunedSettings, TuningObjective
 
@@ -123,6 +123,7 @@ def policy_text(manifest: Mapping[str, Any]) -> str:
 def notes(result: TuneResult) -> Iterator[str]:
     """Yield what the reader needs to know of the result and of the policy."""
     pool = result.subject.pool
+    yield from failures(result.tried)
     if not result.front:
         yield f"none of {len(result.tried)} settings meets the objective; the nearest is shown, and there is no policy"
         return

@@ -1,13 +1,14 @@
 """The search: near the best of an exhaustive sweep, pruned early where that is clear, and resumed after a kill."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from penstock_tuner.errors import NoTrial
-from penstock_tuner.pareto_front import front
+from penstock_tuner.errors import NoTrial, PodFailed
+from penstock_tuner.pareto_front import failures, front
 from penstock_tuner.record import StudyRecord, TriedSettings
 from penstock_tuner.search import ROUNDS, Search, SearchPlan
 from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings, TuningObjective
@@ -24,12 +25,15 @@ class ModelledPod:
     now: float = 0.0
     measured: list[tuple[TunedSettings, float]] = field(default_factory=list)
     dies_after: int | None = None
+    loads: Callable[[TunedSettings], bool] = lambda _settings: True
 
     async def measure(self, settings: TunedSettings, seconds: float) -> LoadMeasurement:
         if self.dies_after is not None and len(self.measured) >= self.dies_after:
             raise KeyboardInterrupt
         self.measured.append((settings, seconds))
         self.now += seconds
+        if not self.loads(settings):
+            raise PodFailed("the pod ended with 1: no such operator")
         return modelled(settings, seconds)
 
 
@@ -109,6 +113,35 @@ def test_a_study_without_time_or_a_trial_ends_with_what_to_do(tmp_path: Path) ->
     asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
     assert pod.measured == []
     with pytest.raises(NoTrial, match=r"no trial has ended, and 61 of 60 s are spent: give more"):
+        study.ended()
+
+
+def test_settings_with_which_no_pod_serves_are_a_trial_and_the_search_goes_on(
+    tmp_path: Path,
+) -> None:
+    space = SearchSpace(64, 10, ("Eager", "OpenVINO"))
+    study = Search(tmp_path / "j", "m", SearchPlan(space, OBJECTIVE, 100, round_seconds=1.0))
+    pod = ModelledPod(loads=lambda settings: settings.backend == "Eager")
+    asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
+    tried = study.ended()
+    failed = [each for each in tried if each.failure]
+    assert {each.settings.backend for each in failed} == {"OpenVINO"}
+    assert all(each.rounds == (0.0,) for each in failed)
+    assert len(tried) - len(failed) > len(failed)
+    assert {each.settings.backend for each in front(tried, OBJECTIVE)} == {"Eager"}
+    assert TriedSettings.from_json(failed[0].as_json()) == failed[0]
+    (sentence,) = failures(tried)
+    assert sentence.startswith(
+        f"no pod served with {len(failed)} of {len(tried)} settings; the last were batch_size"
+    )
+    assert sentence.endswith("backend OpenVINO: the pod ended with 1: no such operator")
+
+
+def test_a_search_in_which_no_pod_serves_ends_with_its_last_words(tmp_path: Path) -> None:
+    study = Search(tmp_path / "j", "m", SearchPlan(SPACE, OBJECTIVE, 5, round_seconds=1.0))
+    pod = ModelledPod(loads=lambda _settings: False)
+    asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
+    with pytest.raises(PodFailed, match=r"no pod served with any of 5 settings: the pod ended"):
         study.ended()
 
 
