@@ -1,13 +1,13 @@
 # The image of the batch service. From the repository's root:
 #   docker build -f operator/batches.Dockerfile -t penstock-batches .
-# BASE needs python3 (3.11) with venv. Wheels in the folder `wheels` of the context replace the package index.
+# BASE needs python3 (3.11) with venv. Wheels in the folder `operator/wheels` replace the package index.
 ARG BASE=python:3.11-slim
 FROM ${BASE}
 ENV PATH=/opt/penstock/bin:$PATH PYTHONUNBUFFERED=1
 
 # Dependencies: a layer that changes only with pyproject.toml.
 COPY pyproject.toml /opt/penstock/
-RUN --mount=type=bind,source=wheels,target=/wheels set -eu; cd /opt/penstock; python3 -m venv .; \
+RUN --mount=type=bind,source=operator/wheels,target=/wheels set -eu; cd /opt/penstock; python3 -m venv .; \
     python3 -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 print(*p['dependencies'], *p['optional-dependencies']['batches'], sep='\n')" > requirements.txt; \
     index=; if ls /wheels/*.whl > /dev/null 2>&1; then index='--no-index --find-links /wheels'; fi; \

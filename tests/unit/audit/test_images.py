@@ -34,7 +34,7 @@ def test_what_is_not_for_images_is_not_sent_to_their_builder() -> None:
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
     assert {rule for rule in rules if rule.startswith("!")} == {
-        "!pyproject.toml", "!operator", "!runtime", "!wheels"
+        "!pyproject.toml", "!operator", "!runtime"
     }  # fmt: skip
 
 
@@ -46,7 +46,9 @@ def test_the_layer_of_packages_depends_on_the_project_file_and_the_wheels_alone(
     text = (ROOT / recipe.dockerfile).read_text()
     before, _, after = text.partition("pip install")
     assert re.findall(r"^COPY (.+)$", before, re.MULTILINE) == ["pyproject.toml /opt/penstock/"]
-    assert re.findall(r"--mount=\S+", before) == ["--mount=type=bind,source=wheels,target=/wheels"]
+    assert re.findall(r"--mount=\S+", before) == [
+        f"--mount=type=bind,source={make.wheels_folder(recipe)},target=/wheels"
+    ]
     assert "--mount" not in after
 
 
@@ -67,7 +69,9 @@ def test_another_dockerfile_needs_the_wheels_again(
     assert not make._has_packages(places, Buildah(places), recipe, "base")
 
 
-def test_the_folder_of_wheels_is_there_without_wheels(tmp_path: Path) -> None:
-    assert (ROOT / make.WHEELS / "README.md").exists()
-    context = make._context(Places(tmp_path), PACKAGED[0], with_wheels=False)
-    assert list((context / make.WHEELS).iterdir()) == []
+@pytest.mark.parametrize("recipe", PACKAGED, ids=lambda recipe: recipe.name)
+def test_the_folder_of_wheels_is_there_without_wheels(recipe: Recipe, tmp_path: Path) -> None:
+    folder = make.wheels_folder(recipe)
+    assert (ROOT / folder / "README.md").exists()
+    context = make._context(Places(tmp_path), recipe, with_wheels=False)
+    assert list((context / folder).iterdir()) == []

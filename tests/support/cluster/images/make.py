@@ -26,8 +26,6 @@ from tests.support.cluster.places import CHECKOUT, Places
 from tests.support.cluster.progress import say
 
 TAG = "dev"
-WHEELS = "wheels"
-"""Folder of a build context whose wheels replace the package index."""
 KEPT_TAGS = 6
 """Newest builds of an image that stay on the node: pods of a running test may still use one."""
 BASE_DOCKERFILE = 'FROM scratch\nADD base.tar /\nCMD ["python3"]\n'
@@ -115,7 +113,7 @@ def _build_one(places: Places, builder: Builder, build: Build, context: Path) ->
     try:
         builder.build(image, dockerfile, context, based)
     except CommandFailedError:
-        if not recipe.extras or any((context / WHEELS).iterdir()):
+        if not recipe.extras or any((context / wheels_folder(recipe)).iterdir()):
             raise
         say(f"the builder has no layer of packages any more: the {recipe.name} gets them again")
         _add_wheels(places, recipe, context)
@@ -125,10 +123,14 @@ def _build_one(places: Places, builder: Builder, build: Build, context: Path) ->
         forget_wheels(places, recipe)
 
 
+def wheels_folder(recipe: Recipe) -> Path:
+    """Return the folder of a build context, next to the Dockerfile, whose wheels replace the package index."""
+    return Path(recipe.dockerfile).parent / "wheels"
+
+
 def _add_wheels(places: Places, recipe: Recipe, context: Path) -> None:
-    shutil.copytree(
-        wheelhouse(places, recipe), context / WHEELS, copy_function=os.link, dirs_exist_ok=True
-    )
+    folder = context / wheels_folder(recipe)
+    shutil.copytree(wheelhouse(places, recipe), folder, copy_function=os.link, dirs_exist_ok=True)
 
 
 def _has_packages(places: Places, builder: Builder, recipe: Recipe, based: str) -> bool:
@@ -181,7 +183,7 @@ def _context(places: Places, recipe: Recipe, *, with_wheels: bool) -> Path:
         shutil.copy(envoy_binary(places), context / "envoy")
     if recipe.extras:
         (context / "pyproject.toml").write_text(project_file(recipe))
-        (context / WHEELS).mkdir()
+        (context / wheels_folder(recipe)).mkdir(parents=True)
     for path in [context, *context.rglob("*")]:
         os.utime(path, (0, 0))
     if with_wheels:
