@@ -18,6 +18,8 @@ GATEWAY_KINDS = ("ServiceAccount", "RoleBinding", "Deployment", "PodDisruptionBu
 DRAIN_SECONDS = 600
 """Time that requests in flight have to end when a gateway's pod is deleted."""
 GRACE_SECONDS = DRAIN_SECONDS + 30
+START_SECONDS = 10
+"""Time in which the controller starts, before its first liveness probe: one before would be an Unhealthy event."""
 CERTIFICATE_KEYS = ("tls.crt", "tls.key", "ca.crt")
 USER_ID = 65532
 MAX_OWNERS = 64
@@ -153,7 +155,10 @@ def _pod(namespace: str, config: GatewayConfig, certificates: list[Manifest]) ->
         {"name": "PENSTOCK_HEAP_BYTES", "value": str(config.heap_bytes)},
     ]
     controller["ports"] = [{"name": "status", "containerPort": names.GATEWAY_STATUS_PORT}]
-    controller["livenessProbe"] = _probe("/healthz", names.GATEWAY_STATUS_PORT)
+    controller["livenessProbe"] = {
+        **_probe("/healthz", names.GATEWAY_STATUS_PORT),
+        "initialDelaySeconds": START_SECONDS,
+    }
     bootstrap = {**_container("bootstrap", config, ["bootstrap"]), "env": controller["env"]}
     envoy = {
         **_container("envoy", config, [*envoy_arguments(SOCKET_FOLDER, DRAIN_SECONDS)]),

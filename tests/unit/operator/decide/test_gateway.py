@@ -180,6 +180,13 @@ def test_a_changed_object_of_the_gateway_is_repaired() -> None:
     ]
 
 
+def test_a_controller_has_ten_seconds_to_start_before_its_liveness_is_probed() -> None:
+    """The kubelet would end it after three failed probes, six seconds after a slow start began."""
+    pod = begun().gateway["Deployment", names.GATEWAY_NAME].manifest["spec"]["template"]["spec"]
+    (controller,) = pod["containers"]
+    assert controller["livenessProbe"]["initialDelaySeconds"] == 10
+
+
 def certificates(world: RoutedWorld) -> list[Mapping[str, Any]]:
     pod = world.gateway["Deployment", names.GATEWAY_NAME].manifest["spec"]["template"]["spec"]
     (mounts,) = (container["volumeMounts"] for container in pod["containers"])
