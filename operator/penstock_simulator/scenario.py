@@ -48,6 +48,8 @@ class ClientBehavior:
     connections: int = 256
     connection_seconds: float = 20.0
     """The runtime closes a connection at this age, +- 50 %."""
+    connection_requests: int = 10
+    """The runtime closes a connection after so many requests of 5 ms of device time or more."""
     timeout_seconds: float = 30.0
     """A client gives up after this long; its request then leaves the queue."""
 

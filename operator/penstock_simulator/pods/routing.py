@@ -83,6 +83,7 @@ class PerConnection(PodQueues):
         count = scenario.clients.connections
         self._pod = np.full(count, -1, dtype=np.int64)
         self._closes = np.zeros(count)
+        self._requests = np.zeros(count, dtype=np.int64)
         self._known = -inf
 
     def advance(self, times: Times, start: float, end: float) -> None:
@@ -95,7 +96,9 @@ class PerConnection(PodQueues):
 
     def _choose(self, number: int, now: float) -> NDArray[np.int64]:
         self._reopen(now)
-        return self._pod[self._random.integers(len(self._pod), size=number)]
+        used = self._random.integers(len(self._pod), size=number)
+        self._requests += np.bincount(used, minlength=len(self._pod))
+        return self._pod[used]
 
     def _push(self, times: Times, chosen: NDArray[np.int64]) -> None:
         order = np.argsort(chosen.astype(np.int16), kind="stable")  # small integers: radix sort
@@ -114,7 +117,10 @@ class PerConnection(PodQueues):
         ready = [pod.index for pod in self._fleet.live if pod.accepts(now)]
         accepting = np.zeros(len(self._fleet.all) + 1, dtype=bool)  # the last: no pod
         accepting[ready] = True
-        closed = np.flatnonzero((self._closes <= now) | ~accepting[self._pod])
+        ended = (self._closes <= now) | (
+            self._requests >= self._scenario.clients.connection_requests
+        )
+        closed = np.flatnonzero(ended | ~accepting[self._pod])
         if not len(closed):
             return
         self._pod[closed] = (
@@ -123,6 +129,7 @@ class PerConnection(PodQueues):
         first = self._known == -inf
         ages = self._random.uniform(0.0 if first else 0.5, 1.5, size=len(closed))
         self._closes[closed] = now + self._scenario.clients.connection_seconds * ages
+        self._requests[closed] = 0
         self._known = now
 
 

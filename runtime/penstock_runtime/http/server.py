@@ -16,7 +16,7 @@ from penstock_runtime.errors import BadInput, Defect, RequestRejected, Unrouted,
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.aiohttp_seam import ClientsRunner
 from penstock_runtime.http.client_throttle import ClientThrottle
-from penstock_runtime.http.connection_age import AgingConnections
+from penstock_runtime.http.connection_age import AgingConnections, requests_of_connection
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
 from penstock_runtime.http.fast_path.connection import FastConnection
 from penstock_runtime.http.fast_path.exchange import FastPath
@@ -65,7 +65,7 @@ class ClientServer:
         self._exposition = exposition
         self._tls = tls
         self._connections = AgingConnections(
-            pod.config.http.connection_age_seconds, pod.config.http.connection_requests
+            pod.config.http.connection_age_seconds, self._requests_of_connection
         )
         self._ids = RequestIds()
         self.traffic = AnswersOwed()
@@ -97,6 +97,10 @@ class ClientServer:
         return await _listen(
             self._runner, (config.http.host, config.http.client_port), limit, self._tls
         )
+
+    def _requests_of_connection(self) -> int:
+        pod = self._pod
+        return requests_of_connection(pod.request_seconds(), pod.config.http.connection_requests)
 
     def _max_connections(self) -> int:
         depth = self._pod.live.accepted.max_queue_depth

@@ -14,7 +14,7 @@ from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import UnknownModel, shown
-from penstock_runtime.request import Failed
+from penstock_runtime.request import Failed, RequestOutcome
 from penstock_runtime.serving.admission.base import Admission
 from penstock_runtime.serving.auth.callers import Callers
 from penstock_runtime.serving.engine_client import EngineClient
@@ -158,6 +158,11 @@ class Pod(Generic[AdmissionT_co, ClientT_co]):
         reported = self.live.report.busy_seconds if self.live.report else 0.0
         heartbeat = self.link.heartbeat()
         return reported + (max(self.now() - heartbeat.last_step, 0.0) if heartbeat.busy else 0.0)
+
+    def request_seconds(self) -> float:
+        """Return the mean compute time per completed request, in seconds; 0 before the first."""
+        completed = self.counters.ended[RequestOutcome.COMPLETED]
+        return self.busy_seconds() / completed if completed else 0.0
 
     def _die(self, reason: str, retry_after_seconds: float | None = None) -> None:
         log.error("the engine has died: %s", reason)

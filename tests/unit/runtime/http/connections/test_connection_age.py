@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_runtime.http.connection_age import AgingConnections
+from penstock_runtime.http.connection_age import AgingConnections, requests_of_connection
+from penstock_runtime.serving.pod import Pod
 
 
 class Wire(asyncio.Transport):
@@ -16,24 +17,34 @@ class Wire(asyncio.Transport):
 
 def test_a_connection_is_closed_at_its_age_plus_or_minus_half() -> None:
     for drawn, age in ((0.0, 10.0), (0.5, 20.0), (1.0, 30.0)):
-        connections, wire = AgingConnections(20.0, 1000, iter([drawn]).__next__), Wire()
+        connections, wire = AgingConnections(20.0, lambda: 1000, iter([drawn]).__next__), Wire()
         assert not connections.count_request(wire, 100.0)
         assert not connections.count_request(wire, 100.0 + age - 0.1)
         assert connections.count_request(wire, 100.0 + age)
 
 
 def test_a_connection_is_closed_at_its_last_request() -> None:
-    connections, wire, other = AgingConnections(20.0, 3), Wire(), Wire()
+    connections, wire, other = AgingConnections(20.0, lambda: 3), Wire(), Wire()
     assert [connections.count_request(wire, 1.0) for _ in range(3)] == [False, False, True]
     assert not connections.count_request(other, 1.0)
 
 
 def test_connections_that_are_gone_are_forgotten() -> None:
-    connections, wire = AgingConnections(20.0, 3), Wire()
+    connections, wire = AgingConnections(20.0, lambda: 3), Wire()
     connections.count_request(wire, 1.0)
     assert len(connections) == 1
     del wire
     assert len(connections) == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most", "requests"),
+    [(0.0, 1000, 1000), (2e-5, 1000, 1000), (1e-3, 1000, 50), (0.0136, 1000, 10), (60.0, 1000, 10), (60.0, 3, 3)],
+)  # fmt: skip
+def test_a_new_connection_costs_at_most_two_percent_of_the_requests_of_the_last(
+    seconds: float, most: int, requests: int
+) -> None:
+    assert requests_of_connection(seconds, most) == requests
 
 
 async def test_the_last_answer_of_a_connection_says_so(
@@ -45,6 +56,22 @@ async def test_the_last_answer_of_a_connection_says_so(
         async with await pod.infer(call()) as reply:
             said.append(reply.headers.get("Connection"))
     assert said == [None, None, "close", None, None, "close"]
+
+
+async def test_a_connection_to_a_slow_model_ends_after_ten_requests(
+    start: Any, call: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = await start()
+    monkeypatch.setattr(Pod, "busy_seconds", lambda pod: 0.1 * pod.counters.settled())
+    closed = []
+    for number in range(25):
+        # the model's time is unknown when the first connection opens
+        headers = {} if number else {"Connection": "close"}
+        async with await running.infer(call(), headers=headers) as reply:
+            if number and reply.headers.get("Connection") == "close":
+                closed.append(number)
+    assert running.pod.request_seconds() == pytest.approx(0.1)
+    assert closed == [10, 20]
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
