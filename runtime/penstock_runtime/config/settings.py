@@ -89,8 +89,8 @@ class HttpConfig:
     connection_age_seconds: float = 20.0
     """Mean age at which a client connection is closed, so that clients reach new replicas
     (docs/design/control-law.md#connection-balance)."""
-    connection_requests: int = 1000
-    """Requests after which a client connection is closed."""
+    connection_requests: int | None = None
+    """Requests after which a client connection is closed; None: by the device time of a request (`http.connection_age`)."""
     fast_path: bool = True
     """Whether plain inference requests take the fast path; False: aiohttp serves all, for comparison."""
     client_metrics: bool = True

@@ -15,19 +15,19 @@ from math import ceil
 from typing import Final
 from weakref import WeakKeyDictionary
 
-MIN_REQUESTS: Final = 10
+MIN_REQUESTS, MAX_REQUESTS = 10, 1000
 CONNECT_SECONDS: Final = 0.001
 """Processor time of a new connection with a margin: 0.35 ms without TLS."""
 CONNECT_SHARE: Final = 0.02
 """Maximum cost of a new connection, as a share of the device time of the requests that the previous one carried."""
 
 
-def requests_of_connection(request_seconds: float, most: int) -> int:
-    """Return after how many requests, of so many seconds of device time on average, a connection ends; at most `most`."""
+def requests_of_connection(request_seconds: float) -> int:
+    """Return after how many requests, of so many seconds of device time on average, a connection ends."""
     budget = CONNECT_SHARE * request_seconds
-    if budget * most <= CONNECT_SECONDS:
-        return most
-    return min(max(ceil(CONNECT_SECONDS / budget), MIN_REQUESTS), most)
+    if budget * MAX_REQUESTS <= CONNECT_SECONDS:
+        return MAX_REQUESTS
+    return max(ceil(CONNECT_SECONDS / budget), MIN_REQUESTS)
 
 
 @dataclass(slots=True)

@@ -99,8 +99,8 @@ class ClientServer:
         )
 
     def _requests_of_connection(self) -> int:
-        pod = self._pod
-        return requests_of_connection(pod.request_seconds(), pod.config.http.connection_requests)
+        configured = self._pod.config.http.connection_requests
+        return configured or requests_of_connection(self._pod.request_seconds())
 
     def _max_connections(self) -> int:
         depth = self._pod.live.accepted.max_queue_depth

@@ -119,7 +119,7 @@ async def pipelines_are_answered_in_order(fuzz: Fuzz, pods: list[Any]) -> None:
 async def pods(start: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A pod on each path; the fast one stops collecting within the pauses between pieces."""
     monkeypatch.setattr(connection, "COLLECT_SECONDS", 0.005)
-    return [await start(fast_path=fast) for fast in (True, False)]
+    return [await start(fast_path=fast, connection_requests=1000) for fast in (True, False)]
 
 
 async def test_pipelined_requests_cut_anywhere_are_answered_in_order(pods: list[Any]) -> None:
