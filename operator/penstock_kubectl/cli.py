@@ -5,6 +5,8 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from penstock_operator.decide.spec.objectives import Target
+from penstock_simulator.options import step_model
+from penstock_simulator.pods.step_time import StepModel
 from penstock_simulator.scenario import LineBatch
 from penstock_tuner.options import counts, positive, words
 
@@ -60,6 +62,18 @@ def parser() -> argparse.ArgumentParser:
         metavar="A,C",
         help="t(b) = A + C*b in ms; overrides the observed curve",
     )
+    simulate.add_argument(
+        "--steps", type=step_model, metavar="A,P,D,K",
+        help="of a pool that generates text: a step takes A ms, P for 256 prompt tokens, D a row and K for 4096 tokens read; default: observed",
+    )  # fmt: skip
+    simulate.add_argument(
+        "--tokens", type=pair, metavar="PROMPT,ANSWER",
+        help="of a pool that generates text: mean tokens of a request, for arrivals without tokens",
+    )  # fmt: skip
+    simulate.add_argument(
+        "--cache-tokens", type=int, default=StepModel().cache_tokens, metavar="N",
+        help="of a pool that generates text: tokens that the KV cache of a pod holds",
+    )  # fmt: skip
     simulate.add_argument(
         "--startup-p90", type=duration, help="overrides the observed start-up time, e.g. 90s"
     )

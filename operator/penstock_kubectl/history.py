@@ -79,6 +79,16 @@ def curve_queries(namespace: str, pool: str, over: TimeRange) -> Mapping[str, st
     }
 
 
+def step_queries(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
+    """Return PromQL queries for the increase of each sum over steps of generation over the range."""
+    window = f"[{over.end - over.start:.0f}s]"
+    return {
+        term: f"sum(increase({names.METRIC_GENERATION_CURVE}"
+        f"{{namespace={quoted(namespace)},pool={quoted(pool)},term={quoted(term)}}}{window}))"
+        for term in names.GENERATION_TERMS
+    }
+
+
 def series(answer: Mapping[str, Any], over: TimeRange) -> tuple[float, ...]:
     """Return the values of the single series of a range query, one per step."""
     result = answer.get("data", {}).get("result") or []

@@ -7,6 +7,10 @@ from penstock_kubectl import history
 from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.history import History, TimeRange
 from penstock_kubectl.pool_context import PoolContext
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
+    StepSums,
+    parse_steps,
+)
 from penstock_operator.decide.spec.prometheus import metrics_server
 
 WHERE = (
@@ -47,6 +51,23 @@ def curve_sums(
 ) -> CurveSums | None:
     """Return the increase of the service-curve sums over the range; None if any is unknown."""
     queries = history.curve_queries(subject.pool.namespace, subject.pool.name, over)
+    known = _values(cluster, url, queries, over)
+    return None if known is None else CurveSums.model_validate(known)
+
+
+def step_sums(
+    cluster: ClusterClient, url: str, subject: PoolContext, over: TimeRange
+) -> StepSums | None:
+    """Return the increase of the sums over steps of generation over the range; None if any is unknown."""
+    queries = history.step_queries(subject.pool.namespace, subject.pool.name, over)
+    known = _values(cluster, url, queries, over)
+    return None if known is None else parse_steps(list(known.values()))
+
+
+def _values(
+    cluster: ClusterClient, url: str, queries: Mapping[str, str], over: TimeRange
+) -> dict[str, float] | None:
+    """Return the results of instant queries at the end of the range; None if any is unknown."""
     answers = {
         name: history.value(
             cluster.prometheus(url, "/api/v1/query", {"query": query, "time": f"{over.end:.3f}"})
@@ -54,7 +75,7 @@ def curve_sums(
         for name, query in queries.items()
     }
     known = {name: answer for name, answer in answers.items() if answer is not None}
-    return CurveSums.model_validate(known) if len(known) == len(answers) else None
+    return known if len(known) == len(answers) else None
 
 
 def _range(

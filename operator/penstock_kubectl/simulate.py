@@ -4,6 +4,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -48,21 +49,22 @@ from penstock_kubectl.savings import (
     free_scenario,
     lowest_count,
 )
-from penstock_kubectl.scenario import Comparison, RecordedWorld
+from penstock_kubectl.scenario import Comparison, RecordedWorld, generation, steps_of
 from penstock_operator.decide.scaling.law import Law
 from penstock_operator.observed import PolicyObject
 from penstock_simulator.arrivals import steps
+from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.outcome import RunSummary, outcome
+from penstock_simulator.pods.step_time import StepModel, distinct
 from penstock_simulator.scenario import Scenario
 from penstock_simulator.simulation import RunRecord
 from penstock_simulator.simulation import simulate as run_world
 from penstock_simulator.traces import UnreadableTrace, read_trace
 
 AS_IT_IS = "as it is"
-NO_TOKENS = (
-    "spec.model.task is TextGeneration, and the simulator models batches of rows, not steps of generation:"
-    " try the policy as a candidate, in shadow (docs/reference/policies.md)"
-)
+NO_BATCHES = "--batch: the simulated pods of a pool of task TextGeneration take no batch work"
+STEP_TOKENS = 512
+"""Tokens of a step if the pool sets none, as in the runtime."""
 FIXED = "--savings: scaling.mode {} fixes the replica count, so the law saves nothing: simulate the law by --mode Auto"
 WARM_UP_SHARE = 0.1
 """Limit of the warm-up relative to the length, so that attainment covers most of a short history."""
@@ -117,12 +119,13 @@ def read_policies(file: Path) -> list[PolicyObject]:
 def _world(cluster: ClusterClient, subject: PoolContext, args: argparse.Namespace) -> RecordedWorld:
     url, sums = prometheus.url_of(subject, args.prometheus), None
     over = span(time.time(), args.last)
-    if subject.pool.spec.model.task is Task.TEXT_GENERATION:
-        raise NotEnoughData(NO_TOKENS)
+    generates, lengths = subject.pool.spec.model.task is Task.TEXT_GENERATION, None
+    if generates and args.batch:
+        raise NotEnoughData(NO_BATCHES)
     if args.trace is not None:
         try:
-            arrivals, source = read_trace(args.trace).times, f"trace {args.trace.name}"
-            began = over.end
+            trace, source = read_trace(args.trace), f"trace {args.trace.name}"
+            arrivals, lengths, began = trace.times, trace.lengths, over.end
         except UnreadableTrace as error:
             raise NotEnoughData(str(error)) from error
     else:
@@ -135,14 +138,32 @@ def _world(cluster: ClusterClient, subject: PoolContext, args: argparse.Namespac
         raise NotEnoughData(
             f"{source}: {len(arrivals)} rows, expected 2 to {MAX_ARRIVALS}: change --last or --trace"
         )
-    if url is not None and args.curve is None:
-        sums = _sums(cluster, url, subject, args)
+    text = None
+    if generates:
+        arrivals = distinct(arrivals)
+        model = _steps(cluster, url, subject, args)
+        text = generation(model, arrivals, lengths, args.tokens, args.seed)
+        service = ServiceModel(model.a, model.d, overhead=model.overhead)
+    else:
+        if url is not None and args.curve is None:
+            sums = _sums(cluster, url, subject, args)
+        service = service_of(subject, args.curve, sums)
     start = args.start if args.start is not None else subject.pool.status.ready_replicas or 1
     return RecordedWorld(
-        subject, arrivals, source, service_of(subject, args.curve, sums),
-        startup_p90(subject, args.startup_p90), max(start, 1), began, args.seed,
-        tuple(args.batch),
+        subject, arrivals, source, service, startup_p90(subject, args.startup_p90),
+        max(start, 1), began, args.seed, tuple(args.batch), text,
     )  # fmt: skip
+
+
+def _steps(
+    cluster: ClusterClient, url: str | None, subject: PoolContext, args: argparse.Namespace
+) -> StepModel:
+    """Return the time of a step. Raises `NotEnoughData`."""
+    sums = None
+    if url is not None and args.steps is None:
+        with suppress(PluginError):
+            sums = prometheus.step_sums(cluster, url, subject, span(time.time(), args.last))
+    return steps_of(args.steps, sums, args.cache_tokens)
 
 
 def _demand(
@@ -240,12 +261,16 @@ def _baselines(
 
 def _scenario(world: RecordedWorld, subject: PolicyCase) -> Scenario:
     given = scenario(subject, world.service, world.startup_p90, world.start, world.seed)
-    length = float(world.arrivals[-1])
+    length, spec, text = float(world.arrivals[-1]), subject.effective, world.generation
+    if text is not None:
+        tokens = spec.max_batched_tokens or max(STEP_TOKENS, spec.law.size_max)
+        text = replace(text, steps=replace(text.steps, step_tokens=tokens))
     return replace(
         given,
+        generation=text,
         warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length),
         batches=world.batches,
-        batch_work=subject.effective.batch_work,
+        batch_work=spec.batch_work,
     )
 
 

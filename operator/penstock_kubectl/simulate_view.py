@@ -16,8 +16,9 @@ from penstock_kubectl.scenario import Comparison, RecordedWorld
 from penstock_operator.decide.cost.prices import money
 from penstock_simulator import plot as picture
 from penstock_simulator.outcome import RunSummary
+from penstock_simulator.pods.step_time import Generation
 from penstock_simulator.scenario import Routing
-from penstock_simulator.table import FIGURES, batch_line, cells, grid, held_line
+from penstock_simulator.table import FIGURES, batch_line, cells, generation_line, grid, held_line
 
 PICTURES = (".png", ".svg", ".pdf")
 ROUTED: Final[Mapping[Routing, str]] = {
@@ -69,7 +70,7 @@ def savings(compared: Comparison) -> list[str]:
 
 
 def notes(compared: Comparison) -> list[str]:
-    """Return what came at zero replicas, what became of batch work, with its share of the cost, and what the law saved."""
+    """Return the latency of generated text, what came at zero replicas, what became of batch work, with its share of the cost, and what the law saved."""
     each = devices(compared.world.subject)
     met_start = [line for result in compared.outcomes if (line := held_line(result)) is not None]
     work = [
@@ -77,7 +78,8 @@ def notes(compared: Comparison) -> list[str]:
         for result in compared.outcomes
         if (line := batch_line(result, each)) is not None
     ]
-    return met_start + work + savings(compared)
+    text = [line for result in compared.outcomes if (line := generation_line(result)) is not None]
+    return text + met_start + work + savings(compared)
 
 
 def _batch_cost(compared: Comparison, result: RunSummary) -> str:
@@ -98,11 +100,29 @@ def caption(compared: Comparison) -> str:
     """Return the assumptions of the simulation."""
     world, service = compared.world, compared.world.service
     price = "" if compared.price is None else f"; {compared.price}"
+    step, each = (
+        f"t(b) = {1000 * service.a:.4g} + {1000 * service.c:.4g} b ms",
+        "one row per request",
+    )
+    if world.generation is not None:
+        step, each = _generated(world.generation)
     return (
-        f"t(b) = {1000 * service.a:.4g} + {1000 * service.c:.4g} b ms, start-up p90 {world.startup_p90:.0f} s,"
-        f" {world.start} replicas at the start, seed {world.seed}; one row per request,"
+        f"{step}, start-up p90 {world.startup_p90:.0f} s,"
+        f" {world.start} replicas at the start, seed {world.seed}; {each},"
         f" {ROUTED[compared.runs[0].scenario.routing]}; attainment counts all rows received{price}"
     )
+
+
+def _generated(generation: Generation) -> tuple[str, str]:
+    """Return the time of a step, and the mean tokens of the requests."""
+    a, p, d, k = (1000 * getattr(generation.steps, name) for name in "apdk")
+    number = max(len(generation.lengths), 1)
+    prompt, answer = (sum(each) / number for each in zip(*generation.lengths.values(), strict=True))
+    step = (
+        f"a step takes {a:.4g} ms, {p:.4g} for 256 prompt tokens, {d:.3g} a row and {k:.3g} for 4096 tokens read;"
+        f" the cache holds {generation.steps.cache_tokens} tokens"
+    )
+    return step, f"{prompt:.0f} prompt and {answer:.0f} output tokens per request"
 
 
 def row(case: CaseLabels, result: RunSummary, devices_each: int) -> list[str]:

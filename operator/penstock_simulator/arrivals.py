@@ -38,6 +38,12 @@ def scaled_lengths(
     return distinct(moved), lengths[np.clip(near, 0, len(times) - 1)]
 
 
+def random_lengths(count: int, prompt: float, answer: float, seed: int) -> Lengths:
+    """Return geometric tokens of prompts and answers with these means, which are at least 1."""
+    random = np.random.default_rng([seed, 8])
+    return random.geometric((1 / prompt, 1 / answer), size=(count, 2))
+
+
 def _copied(
     times: Times, requests: float, seed: int, jitter: float
 ) -> tuple[Times, NDArray[np.int64]]:

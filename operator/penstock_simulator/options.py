@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     )
     simulate.add_argument(
         "--steps",
-        type=_steps,
+        type=step_model,
         nargs="?",
         default=None,
         const=StepModel(),
@@ -184,7 +184,12 @@ def _percent(text: str) -> int | str:
         raise argparse.ArgumentTypeError(error.errors()[0]["msg"]) from None
 
 
-def _steps(text: str) -> StepModel:
+def step_model(text: str) -> StepModel:
+    """Return the model of `A,P,D,K` in milliseconds.
+
+    Raises:
+        ArgumentTypeError: the text has another form, or a number is negative.
+    """
     try:
         a, p, d, k = (float(part) / 1000 for part in text.split(","))
     except ValueError:
