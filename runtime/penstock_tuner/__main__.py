@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ async def tune(
     seconds = _seconds(args, objective)
     settle = min(max(2 * seconds, SETTLE_SECONDS[0]), SETTLE_SECONDS[1])
     async with aiohttp.ClientSession() as session, Pods(environ, args.folder, session) as pods:
-        pod = await pods.running(_first(args, generates=generates))
+        pod = await first_pod(pods, _starts(args, generates=generates))
         load = await (_text_load(args, pod) if generates else _infer_load(args, pod))
         space = _space(args, await pod.max_batch_size(), args.clients * load.rows, generates=generates)  # fmt: skip
         plan = SearchPlan(space, objective, 60 * args.minutes, args.round_seconds, args.seed)
@@ -132,6 +133,17 @@ async def tune(
         at_rate = None if args.rate is None else measure_at_rate
         await study.run(measure, time.monotonic, report, at_rate)
         return study.ended()
+
+
+async def first_pod(pods: Pods, starts: Iterable[TunedSettings]) -> MeasuredPod:
+    """Return the pod of the first settings with which one serves. Raises the first `PodFailed` if there are none."""
+    failures = list[PodFailed]()
+    for settings in starts:
+        try:
+            return await pods.running(settings)
+        except PodFailed as error:
+            failures.append(error)
+    raise failures[0]
 
 
 def _generates(environ: Mapping[str, str]) -> bool:
@@ -206,11 +218,11 @@ def _space(args: argparse.Namespace, pod_max: int, filled: int, *, generates: bo
     )
 
 
-def _first(args: argparse.Namespace, *, generates: bool) -> TunedSettings:
-    choices = (args.backends, args.threads, args.disciplines, args.dtypes)
-    return TunedSettings(
-        1, None if generates else 0, *(values[0] if values else None for values in choices)
-    )
+def _starts(args: argparse.Namespace, *, generates: bool) -> Iterator[TunedSettings]:
+    """Yield settings for the first pod: those that come first, then other backends and data types."""
+    threads = args.threads[0] if args.threads else None
+    for backend, dtype in product(args.backends or (None,), args.dtypes or (None,)):
+        yield TunedSettings(1, None if generates else 0, backend, threads, dtype=dtype)
 
 
 def _resume(args: argparse.Namespace, study: Search) -> None:

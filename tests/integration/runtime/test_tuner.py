@@ -92,6 +92,15 @@ def test_a_model_that_does_not_load_is_reported_with_the_pods_last_words(tmp_pat
     assert "Traceback (most recent call last)" not in done.stderr.split("error:")[0]
 
 
+def test_a_data_type_with_which_no_pod_serves_may_be_the_first(tmp_path: Path) -> None:
+    words = ["--objective-ms=30000", "--minutes=0.3", "--round-seconds=0.3", "--clients=2"]
+    done = tuner(tmp_path, model(max_rows="64"), *words, "--dtypes=Int8,Float32")
+    assert done.returncode == 0, done.stderr
+    results = read(tmp_path, "result.json")
+    assert {each["dtype"] for each in results["front"]} == {"Float32"}
+    assert {each["dtype"] for each in results["tried"] if each.get("failure")} <= {"Int8"}
+
+
 def test_what_it_lacks_is_said(tmp_path: Path) -> None:
     said = tuner(tmp_path, model(), "--first-token-ms", "500").stderr
     assert "the model generates no text" in said
