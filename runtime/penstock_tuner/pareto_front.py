@@ -26,8 +26,8 @@ def front(tried: Sequence[TriedSettings], objective: TuningObjective) -> list[Tr
 
 
 def nearest(tried: Sequence[TriedSettings]) -> TriedSettings:
-    """Return the settings that miss the objective least. `tried` is not empty."""
-    return max(tried, key=lambda each: (each.attainment, each.measurement.goodput))
+    """Return the settings that miss the objective least, such with which a pod served if there are any. `tried` is not empty."""
+    return max(tried, key=lambda each: (not each.failure, each.attainment, each.measurement.goodput))  # fmt: skip
 
 
 def rows(shown: Sequence[TriedSettings]) -> list[tuple[str, ...]]:

@@ -46,6 +46,12 @@ def test_settings_that_miss_the_objective_are_not_in_the_front() -> None:
     assert shares == [0.75, pytest.approx(300 / 310)]
 
 
+def test_settings_with_which_no_pod_serves_are_not_the_nearest() -> None:
+    failed, late = replace(tried(1, 0, 0), failure="no such type"), tried(2, 0, 900, completed=300)
+    assert nearest([failed, late]) == late
+    assert nearest([failed]) == failed
+
+
 MEASURED = st.lists(
     st.builds(tried, st.integers(1, 64), st.integers(0, 500), st.floats(1, 499)), max_size=12
 )
