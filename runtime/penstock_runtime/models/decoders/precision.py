@@ -154,6 +154,7 @@ def expected_scores(
         scores.append(ExpectedScores(ids, tokens.cpu(), logprobs.cpu()))
     del model
     gc.collect()
+    torch.cuda.empty_cache()  # the cache of the served model is sized by what the device has free
     return scores
 
 

@@ -1,16 +1,19 @@
 """The error of a requested 16-bit type of a generative model: measured once, reported, and stored."""
 
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from transformers import PreTrainedModel
 
 from penstock_api.pod_contract import ModelBackendState
 from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
-from penstock_runtime.models.decoders import precision
+from penstock_runtime.models.decoders import load, precision
 from penstock_runtime.models.decoders.load import read_config
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.precision import ExpectedScores, expected_scores, token_errors
@@ -113,6 +116,24 @@ def test_no_prompt_starts_after_the_time_limit_but_the_first(folder: Path) -> No
     config = read_config(folder)
     scores = expected_scores(folder, config, torch.device("cpu"), lambda: float(next(ticks)))
     assert len(scores) == 1
+
+
+def test_the_device_has_the_memory_of_the_float32_model_again_before_the_served_one_loads(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = list[weakref.ref[torch.nn.Module]]()
+    alive = list[torch.nn.Module | None]()
+    load_model = load.load_model
+
+    def kept(*given: Any) -> PreTrainedModel:
+        model: PreTrainedModel = load_model(*given)
+        loaded.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(load, "load_model", kept)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: alive.append(loaded[-1]()))
+    expected_scores(folder, read_config(folder), torch.device("cpu"))
+    assert alive == [None]
 
 
 def test_errors_are_those_of_known_logits(folder: Path) -> None:
