@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 
 from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import ModelInfo, ModelLoadFailed, describe
-from penstock_runtime.models.device.int8_linear import ON_CPU_ONLY, Int8Linear
+from penstock_runtime.models.device.int8_linear import NO_LINEAR_LAYERS, ON_CPU_ONLY, Int8Linear
 from penstock_runtime.models.device.tensors import TORCH_DATATYPES
 from penstock_runtime.models.torch_model import TorchModel
 
@@ -68,9 +68,7 @@ def narrow_model(
     if device.type != "cpu":
         raise ModelLoadFailed(ON_CPU_ONLY)
     if not int8_linears(graph):
-        raise ModelLoadFailed(
-            "dtype Int8 is for linear layers, and the model has none: set spec.model.dtype to BFloat16 or Float32"
-        )
+        raise ModelLoadFailed(NO_LINEAR_LAYERS)
     return TorchModel(info, call, device)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.device.prepacked_linear import Activation, Affine, Chooser, Use
 from penstock_runtime.models.device.processor import has_int8_products
 
@@ -21,18 +22,16 @@ class Int8Affine(Affine):
     """An affine layer with int8 weights; inputs and outputs are float32."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, act: Activation) -> None:
-        ops: Any = torch.ops.quantized
-        exact = weight.detach().float()
-        scales = (exact.abs().amax(1) / _MAX).clamp_min(_MIN_SCALE).double()
-        zeros = torch.zeros(len(scales), dtype=torch.int64)
-        with warnings.catch_warnings():
-            # torch 2.13, the newest that the package admits, announces another form of integer tensors
-            warnings.filterwarnings("ignore", message="torch.quantize_per_tensor")
-            integers = torch.quantize_per_channel(exact, scales, zeros, 0, torch.qint8)
-        self._packed = ops.linear_prepack(integers, None if bias is None else bias.detach().float())
-        self._linear = ops.linear_dynamic
+        """Raise `ModelLoadFailed` where torch lacks the operators for it."""
         self._in_seven_bits = not has_int8_products()
         self._act = act
+        try:
+            self._packed = _packed(weight, bias)
+            self._linear: Any = torch.ops.quantized.linear_dynamic
+        except (AttributeError, RuntimeError) as error:
+            raise ModelLoadFailed(
+                f"torch cannot compute linear layers in int8 ({describe(error)}): set spec.model.dtype to BFloat16 or Float32"
+            ) from error
 
     @override
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -48,6 +47,18 @@ class Int8Affine(Affine):
         return self(x).add_(residual)
 
 
+def _packed(weight: torch.Tensor, bias: torch.Tensor | None) -> Any:
+    exact = weight.detach().float()
+    scales = (exact.abs().amax(1) / _MAX).clamp_min(_MIN_SCALE).double()
+    zeros = torch.zeros(len(scales), dtype=torch.int64)
+    with warnings.catch_warnings():
+        # torch 2.13, the newest that the package admits, announces another form of integer tensors
+        warnings.filterwarnings("ignore", message="torch.quantize_per_tensor")
+        integers = torch.quantize_per_channel(exact, scales, zeros, 0, torch.qint8)
+    pack: Any = torch.ops.quantized.linear_prepack
+    return pack(integers, None if bias is None else bias.detach().float())
+
+
 class Int8Chooser(Chooser):
     """Takes int8 for every layer."""
 
@@ -57,6 +68,7 @@ class Int8Chooser(Chooser):
 
 
 ON_CPU_ONLY = "dtype Int8 is computed on CPUs only, and this pod has a GPU: set spec.model.dtype to Float16 or BFloat16"
+NO_LINEAR_LAYERS = "dtype Int8 is for linear layers, and the model has none: set spec.model.dtype to BFloat16 or Float32"
 
 
 class Int8Linear(torch.nn.Module):

@@ -16,7 +16,7 @@ from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
 from penstock_runtime.engine.padding import length_buckets
 from penstock_runtime.models.device.device import backend_of, choose_device
-from penstock_runtime.models.device.int8_linear import ON_CPU_ONLY, in_int8
+from penstock_runtime.models.device.int8_linear import NO_LINEAR_LAYERS, ON_CPU_ONLY, in_int8
 from penstock_runtime.models.device.prepacked_linear import prepack
 from penstock_runtime.models.encoders.bert_layers import parts_of
 from penstock_runtime.models.encoders.directory import (
@@ -198,11 +198,12 @@ def _width(model: Any) -> int:
 
 
 def _in_int8(opened: OpenedEncoder) -> Model:
-    """Return the encoder with int8 linear layers, packed if its architecture is known."""
+    """Return the encoder with int8 linear layers, packed if its architecture is known. Raises `ModelLoadFailed` without any."""
     model, info, limits = opened.model, opened.info, opened.limits
     packed = _packed(model, info, opened.head, limits, in_int8=True)
     if packed is None:
-        in_int8(model)
+        if not in_int8(model):
+            raise ModelLoadFailed(NO_LINEAR_LAYERS)
         return opened.padded()
     return packed
 

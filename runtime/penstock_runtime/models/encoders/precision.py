@@ -11,7 +11,7 @@ import torch
 from penstock_api.types.model import Task
 from penstock_runtime.cgroup import free_memory_bytes
 from penstock_runtime.engine.continuous.steps.options import DType
-from penstock_runtime.engine.model import Model
+from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
 from penstock_runtime.models.encoders.load import open_encoder, samples
 from penstock_runtime.models.precision import check_error, is_narrow
 from penstock_runtime.request import Tensor
@@ -28,7 +28,7 @@ def precision_error(folder: Path, task: Task, dtype: DType, model: Model) -> flo
     Returns None where the type is not a requested narrower one, and where memory for the comparison is short.
 
     Raises:
-        ModelLoadFailed: the difference is above the tolerance of the type, or an output is not finite.
+        ModelLoadFailed: the difference is above the tolerance of the type, an output is not finite, or the model does not compute in it.
     """
     if not is_narrow(dtype):
         return None
@@ -38,8 +38,15 @@ def precision_error(folder: Path, task: Task, dtype: DType, model: Model) -> flo
         return None
     exact = open_encoder(folder, task, DType.FLOAT32, torch.device("cpu"))
     plain = exact.padded()
-    errors = [_error(plain.run(sample), model.run(sample)) for sample in samples(exact.limits)]
-    error = float(np.max(errors))
+    drawn = samples(exact.limits)
+    expected = [plain.run(sample) for sample in drawn]
+    try:
+        got = [model.run(sample) for sample in drawn]
+    except Exception as cause:  # a layer may read the weights of another, which int8 packs
+        raise ModelLoadFailed(
+            f"the model does not compute in {dtype} ({describe(cause)}): remove spec.model.dtype"
+        ) from cause
+    error = float(np.max([_error(*pair) for pair in zip(expected, got, strict=True)]))
     check_error(dtype, error)
     return error
 

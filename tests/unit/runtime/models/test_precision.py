@@ -189,6 +189,20 @@ def test_what_int8_does_not_have_is_named(tmp_path: Path) -> None:
         served(file, tmp_path, DType.INT8, ModelBackend.AUTO)
 
 
+def test_a_torch_without_int8_operators_is_named_and_auto_takes_another_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch, "quantize_per_channel")
+    with pytest.raises(ModelLoadFailed, match="torch cannot compute linear layers in int8") as raised:  # fmt: skip
+        served(program(tmp_path), tmp_path, DType.INT8)
+    assert str(raised.value).endswith("set spec.model.dtype to BFloat16 or Float32")
+    state = served(program(tmp_path), tmp_path, DType.INT8, ModelBackend.AUTO).info.model_backend
+    assert state is not None
+    assert state.name == "ONNXRuntime"
+    messages = {each.name: each.message for each in state.candidates}
+    assert "cannot compute linear layers in int8" in str(messages["Eager"])
+
+
 def test_a_model_of_its_own_code_has_its_own_types(tmp_path: Path) -> None:
     spec = spec_of("x", None).model_dump(by_alias=True, mode="json", exclude_none=True)
     spec["source"]["module"]["factory"] = "tests.unit.runtime.models.programs:own"

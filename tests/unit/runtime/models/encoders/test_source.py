@@ -1,10 +1,12 @@
 """Encoders on other backends than eager torch."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import transformers
 
 from penstock_api.types.model import ModelBackend, ModelSpec, Task
 from penstock_runtime.engine.continuous.steps.options import DType
@@ -129,6 +131,29 @@ def test_an_error_above_the_tolerance_of_the_type_is_named_with_the_difference(
     said = rf"outputs in {dtype} differ from float32 by \d\.\de-\d+ .*tolerated are 1e-07: set spec\.model\.dtype to {remedy}"
     with pytest.raises(ModelLoadFailed, match=said):
         served(directories("bert"), None, tmp_path, dtype=dtype)
+
+
+def test_a_model_that_does_not_compute_in_the_type_fails_the_load(
+    directories: Directories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_encoder(directories("bert"), Task.EMBEDDING, DType.BFLOAT16)
+
+    def run(_: dict[str, Tensor]) -> dict[str, Tensor]:
+        raise AttributeError("'Int8Linear' object has no attribute 'weight'")
+
+    monkeypatch.setattr(model, "run", run)
+    with pytest.raises(ModelLoadFailed, match=r"does not compute in bfloat16 .*no attribute 'weight'"):  # fmt: skip
+        precision_of(directories("bert"), model)
+
+
+def test_an_encoder_without_linear_layers_has_no_int8(
+    directories: Directories, tmp_path: Path
+) -> None:
+    config = transformers.OpenAIGPTConfig(vocab_size=1005, n_positions=64, n_embd=32, n_layer=1, n_head=2)  # fmt: skip
+    folder = shutil.copytree(directories("bert"), tmp_path / "gpt")
+    transformers.OpenAIGPTModel(config).save_pretrained(folder)
+    with pytest.raises(ModelLoadFailed, match="Int8 is for linear layers, and the model has none"):
+        load_encoder(folder, Task.EMBEDDING, DType.INT8)
 
 
 def test_an_output_that_is_not_finite_fails_the_load(
