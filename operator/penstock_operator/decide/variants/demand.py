@@ -65,6 +65,8 @@ class PooledState(NamedTuple):
     """Time of the newest measurement."""
     dispersion: float | None = None
     """Variance over mean of the pool's arrivals between two scrapes, in rows, smoothed."""
+    routed: bool | None = None
+    """How requests were sent at the last tick: the price depends on it."""
 
 
 class PoolLoad(NamedTuple):
@@ -109,7 +111,7 @@ def pooled_demand(
     now: float,
 ) -> tuple[PooledState, PooledDemand]:
     """Return the next state and the demand; `shapes` has every variant that may serve."""
-    load = _together(loads)
+    state, load = _spread(state, routed=terms.routed), _together(loads)
     horizon = terms.startup_seconds + TICK_SECONDS
     newest = max((each.time for each in loads.values()), default=None)
     if newest is not None and newest != state.measured:
@@ -120,7 +122,9 @@ def pooled_demand(
             **state.counted,
             **{name: (each.settled, each.on_time) for name, each in loads.items()},
         }
-        state = PooledState(forecaster, lateness, counted, newest, _dispersion(state, forecaster))
+        state = PooledState(
+            forecaster, lateness, counted, newest, _dispersion(state, forecaster), terms.routed
+        )
     else:
         ahead = forecast.outlook(state.forecaster, horizon)
     least = max(load.guarded, _panic(load, terms))
@@ -129,6 +133,18 @@ def pooled_demand(
         for name, shape in shapes.items()
     }
     return state, PooledDemand(ahead.expected, needs)
+
+
+def _spread(state: PooledState, *, routed: bool) -> PooledState:
+    """Return the state for a way to spread requests; a price that was learned with another one does not apply."""
+    if state.routed is routed:
+        return state
+    lateness = state.lateness._replace(lateness_price=_first_price(routed=routed))
+    return state._replace(routed=routed, lateness=lateness)
+
+
+def _first_price(*, routed: bool) -> float:
+    return INITIAL_POOLED_PRICE if routed else INITIAL_PRICE
 
 
 def _together(loads: Mapping[str, VariantLoad]) -> PoolLoad:
@@ -212,8 +228,10 @@ def _priced(
 ) -> Lateness:
     """Return the lateness with its price changed by the requests that were late since the last measurement."""
     before, late_share = state.lateness, terms.settings.late.request
-    if before.time is None or terms.settings.objective_milliseconds is None:
-        return Lateness(INITIAL_POOLED_PRICE if terms.routed else INITIAL_PRICE, time=now)
+    if terms.settings.objective_milliseconds is None:
+        return Lateness(_first_price(routed=terms.routed), time=now)
+    if before.time is None:
+        return before._replace(time=now)
     known = {name: state.counted[name] for name in loads if name in state.counted}
     total = sum(max(loads[name].settled - settled, 0.0) for name, (settled, _) in known.items())
     good = sum(max(loads[name].on_time - on_time, 0.0) for name, (_, on_time) in known.items())

@@ -112,6 +112,19 @@ def test_the_price_begins_as_that_of_the_law_without_a_gateway() -> None:
     assert state.lateness.lateness_price == INITIAL_PRICE
 
 
+def test_a_price_that_was_learned_with_another_way_to_spread_requests_does_not_apply() -> None:
+    loads = [
+        {"fast": load(5.0 * tick, 150.0, settled=750.0 * tick, on_time=600.0 * tick)}
+        for tick in range(TICKS)
+    ]
+    state, _ = after(*loads)
+    assert state.lateness.lateness_price > INITIAL_PRICE
+    for routed, price in ((True, state.lateness.lateness_price), (False, INITIAL_PRICE)):
+        terms = TERMS._replace(routed=routed)
+        other, _ = pooled_demand(state, loads[-1], BOTH, terms, BEGUN + 5.0 * TICKS)
+        assert other.lateness.lateness_price == price
+
+
 def test_late_requests_raise_the_price_and_the_need() -> None:
     calm, late = (
         [{"fast": each["fast"]._replace(settled=750.0 * tick, on_time=share * 750.0 * tick)}
