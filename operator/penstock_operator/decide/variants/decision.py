@@ -133,11 +133,7 @@ def decide_mix(
     all_offers = offers(state, variants, needs)
     offered = tuple(limited(each, offer) for each, offer in zip(variants, all_offers, strict=True))
     mix = steady_mix(settings.max_replicas, demand, offered, running, state.target)
-    wanted = mix.counts
-    serves = any(each.capacity and each.most for each in offered)
-    if not serves:  # no mix serves the demand, so none is smaller
-        wanted = {name: max(count, running[name]) for name, count in wanted.items()}
-    target = bounded(offered, wanted, settings)
+    target = bounded(offered, _wanted(mix, offered, running), settings)
     mix = mix._replace(unmet=max(mix.unmet, unmet_demand(demand, offered, target)))
     recovering = _recovering(state, variants, all_offers, settings, demand)
     state = state._replace(target=target, is_short=mix.unmet > 0)
@@ -154,6 +150,19 @@ def decide_mix(
             before = min(state.first.get(each.name, 0), each.running, each.most)
             counts[each.name] = max(counts[each.name], before)
     return state, MixDecision(counts, target, demand, mix, tuple(all_offers))
+
+
+def _wanted(
+    mix: Mix, offered: Sequence[VariantOffer], running: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Return the counts of the mix; while none serves the demand, replicas that miss the objective stay, which serve some of it."""
+    if not mix.unmet and any(each.capacity and each.most for each in offered):
+        return mix.counts
+    late = {each.name for each in offered if not each.capacity}
+    return {
+        name: max(count, running[name]) if name in late else count
+        for name, count in mix.counts.items()
+    }
 
 
 def _held_needs(

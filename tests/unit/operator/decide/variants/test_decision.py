@@ -114,3 +114,15 @@ def test_replicas_that_miss_the_objective_stay_while_the_others_get_no_pods() ->
     stalled = fast(0.0, running=0)._replace(stuck=0)
     _, decision = decided(late, stalled)
     assert decision.counts["late"] == 4
+
+
+def test_replicas_that_miss_the_objective_stay_while_the_others_do_not_suffice() -> None:
+    load = VariantLoad(NOW, 8.0, 8.0, serving=10.0)
+    late = VariantInput("late", VariantFigures(0.0, load, 0.2, 60.0), 0, 100, 4, 4)
+    small = fast(300.0)._replace(most=1)
+    _, decision = decided(late, small)
+    assert decision.mix.unmet > 0
+    assert decision.counts == {"late": 4, "fast": 1}
+    _, decision = decided(late, small._replace(most=9, running=9, ready=9))
+    assert decision.mix.unmet == 0
+    assert decision.counts["late"] == 0
