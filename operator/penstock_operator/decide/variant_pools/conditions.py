@@ -147,7 +147,10 @@ def _scaling(outcome: VariantsOutcome) -> Condition:
         )
         return condition("Scaling", FALSE, "VariantBounds", message)
     if mode is ScalingMode.AUTO and counts.blind:
-        message = f"no signals of variants {', '.join(counts.blind)}: the replica counts are held"
+        consequence = "the replica counts are held"
+        if counts.mix is not None:
+            consequence = "their Ready replicas stay, and their demand is that measured last"
+        message = f"no signals of variants {', '.join(counts.blind)}: {consequence}"
         return condition("Scaling", FALSE, "SignalsAbsent", message)
     if mode is ScalingMode.AUTO and counts.mix is not None and counts.mix.unmet > 0:
         message = (

@@ -6,7 +6,7 @@ Auto:              the cheapest mix for the demand of all pods together (`decide
                    work (`decide/variants/batch_work.py`).
 
 In mode Auto each variant's own law reports what its pods received and what one replica serves within the objective. A variant
-that has not been measured since the operator started keeps the capacity in the parent's status; while a serving variant has no
+that has not been measured since the operator started keeps the capacity in the parent's status; while no serving variant has
 signals, the counts stay. After another mode the demand before is unknown, as after a start of the operator.
 
 A variant whose pool is stalled, such as by an image that fails or without a node, or limited by a budget, gets no more pods for
@@ -59,7 +59,7 @@ class VariantCounts(NamedTuple):
     """Rows a second; None in modes without a mix, or while it is unknown."""
     mix: Mix | None = None
     blind: tuple[str, ...] = ()
-    """Serving variants whose law has no figures, so that the counts stay."""
+    """Serving variants whose law has no figures, so that their Ready replicas stay."""
     batch: Mapping[str, int] = MappingProxyType({})
     """Replicas of each variant that only batch work needs."""
     batch_work: BatchWorkPlan | None = None
@@ -95,8 +95,8 @@ def decide_counts(
     if mode not in (ScalingMode.AUTO, ScalingMode.RECOMMEND):
         known = state._replace(mix=mixed.without_demand())
         return known, VariantCounts(counts, sum(counts.values()))
-    blind = tuple(name for name, each in pools.items() if _is_blind(each))
-    if blind:
+    blind = tuple(each.name for each in inputs if each.blind)
+    if blind and all(each.blind for each in inputs if each.ready):
         kept_counts = (
             counts
             if mode is ScalingMode.RECOMMEND
@@ -113,6 +113,7 @@ def decide_counts(
         sum(decided.target.values()),
         decided.demand,
         decided.mix,
+        blind,
         batch=decided.batch if acts else {},
         batch_work=decided.batch_work,
     )
@@ -178,8 +179,3 @@ def _edited(state: CountsState, pools: Mapping[str, VariantView]) -> CountsState
     shapes = {name: shape for name, shape in state.mix.shapes.items() if name in kept}
     mix = state.mix._replace(capacities=kept, shapes=shapes)
     return CountsState(mix, {**state.specs, **specs})
-
-
-def _is_blind(variant: VariantView) -> bool:
-    """Return whether pods of the variant serve and its law has no figures of them."""
-    return variant.figures.load is None and bool(variant.pool.status.ready_replicas)

@@ -7,7 +7,7 @@ demand and headroom of all variants together (`demand.py`)
 A need rises at once, and falls to the largest value of the whole hold, as the count of a pool does. After a start of the
 operator the needs before are unknown, so that for one hold no replica leaves. A variant that gets no more pods for now counts
 with those that it has, so that the others serve the rest. If the mix would have more of them, one more stays requested, which
-shows when the variant recovers.
+shows when the variant recovers. Ready replicas of a variant without signals stay, and its part of the demand is what it received last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from penstock_operator.decide.variants.mix import (
     steady_mix,
     unmet_demand,
 )
-from penstock_operator.variants import BatchShape, VariantFigures
+from penstock_operator.variants import BatchShape, VariantFigures, VariantLoad
 
 FIRST_STARTUP_SECONDS = 120.0
 """Start-up that is assumed until one has been measured."""
@@ -57,6 +57,11 @@ class VariantInput(NamedTuple):
     stuck: int | None = None
     """Its pods, if it gets no more for now."""
 
+    @property
+    def blind(self) -> bool:
+        """Return whether its pods serve and its law has no figures of them."""
+        return self.figures.load is None and self.ready > 0
+
 
 class MixState(NamedTuple):
     """State of the decision between ticks. Times are Unix seconds."""
@@ -78,6 +83,8 @@ class MixState(NamedTuple):
     """The mix of the last tick."""
     is_short: bool = False
     """Whether no mix served the demand at the last tick."""
+    loads: Mapping[str, VariantLoad] = MappingProxyType({})
+    """Last load of each variant with Ready replicas."""
 
     def without_demand(self) -> "MixState":
         """Return the state of a pool that no demand is known of."""
@@ -121,6 +128,7 @@ def decide_mix(
 ) -> tuple[MixState, MixDecision]:
     """Return the next state and the counts; `routed`: a gateway splits the requests by capacity."""
     state = with_measured(state, variants)
+    variants = [_with_ready(state, each) for each in variants]
     running = {each.name: each.running for each in variants}
     if state.begun is None:
         begun = now if any(running.values()) else 0.0
@@ -152,6 +160,14 @@ def decide_mix(
     return state, MixDecision(counts, target, demand, mix, tuple(all_offers))
 
 
+def _with_ready(state: MixState, variant: VariantInput) -> VariantInput:
+    """Return a variant without signals with its Ready replicas as its minimum, unless it misses the objective."""
+    if not variant.blind or state.capacities.get(variant.name) == 0:
+        return variant
+    ready = min(variant.ready, variant.running, variant.most)
+    return variant._replace(least=max(variant.least, ready))
+
+
 def _wanted(
     mix: Mix, offered: Sequence[VariantOffer], running: Mapping[str, int]
 ) -> Mapping[str, int]:
@@ -172,7 +188,7 @@ def _held_needs(
 
     A variant whose batches are not known, as after a start of the operator, needs as much as the one that needs most.
     """
-    loads = {each.name: each.figures.load for each in variants if each.figures.load is not None}
+    loads = _loads(state, variants)
     able = [each.name for each in variants if state.capacities.get(each.name)]
     shapes = {name: state.shapes.get(name) for name in able or [each.name for each in variants]}
     pooled, demand = pooled_demand(state.pooled, loads, shapes, terms, now)
@@ -187,7 +203,22 @@ def _held_needs(
         for name, need in present.items()
     }  # fmt: skip
     largest = {name: steps[0][1] for name, steps in stairs.items()}
-    return state._replace(pooled=pooled, needs=stairs), largest
+    return state._replace(pooled=pooled, needs=stairs, loads=loads), largest
+
+
+def _loads(state: MixState, variants: Sequence[VariantInput]) -> dict[str, VariantLoad]:
+    """Return the load of each variant; of one without signals what it received last, if others have signals."""
+    loads = {each.name: each.figures.load for each in variants if each.figures.load is not None}
+    time = max((each.time for each in loads.values()), default=None)
+    if time is None:
+        return loads
+    last = {
+        each.name: state.loads[each.name]
+        for each in variants
+        if each.blind and each.name in state.loads
+    }
+    still = {name: load._replace(time=time, excess=0.0, guarded=0.0) for name, load in last.items()}
+    return {**loads, **still}
 
 
 def _earlier(state: MixState, present: Mapping[str, float], name: str) -> Staircase:

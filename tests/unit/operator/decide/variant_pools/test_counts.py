@@ -162,7 +162,22 @@ def test_a_lower_demand_must_last_before_replicas_leave() -> None:
     assert world.counts() == {"chat-fast": 1, "chat-slow": 0}
 
 
-def test_counts_stay_while_a_serving_variant_has_no_signals() -> None:
+def test_a_variant_without_signals_does_not_keep_the_others_from_growing() -> None:
+    world = parent({**FAST, "minReplicas": 1}, SLOW, objectives=OBJECTIVE, scaling={"mode": "Auto"})
+    world.settle()
+    measured(world, fast=100, slow=50, need=120)
+    world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 1}
+    world.figures["chat-fast"] = VariantFigures(None, None, 4.0, 20.0)
+    world.figures["chat-slow"] = VariantFigures(50.0, load_of(300), 1.0, 20.0)
+    plan = world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
+    scaling = condition_of(plan, "Scaling")
+    assert scaling.reason == "SignalsAbsent"
+    assert "fast: their Ready replicas stay" in scaling.message
+
+
+def test_counts_stay_while_no_serving_variant_has_signals() -> None:
     world = automatic()
     world.settle()
     measured(world, fast=100, slow=0, need=250)

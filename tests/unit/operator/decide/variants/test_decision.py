@@ -126,3 +126,30 @@ def test_replicas_that_miss_the_objective_stay_while_the_others_do_not_suffice()
     _, decision = decided(late, small._replace(most=9, running=9, ready=9))
     assert decision.mix.unmet == 0
     assert decision.counts["late"] == 0
+
+
+def blind(variant: VariantInput) -> VariantInput:
+    return variant._replace(figures=variant.figures._replace(load=None))
+
+
+def test_a_variant_without_signals_has_the_demand_that_was_measured_last() -> None:
+    other = fast(150.0, price=9.0)._replace(name="other")
+    state, both = decided(fast(150.0), other)
+    later = NOW + 2 * MIN_HOLD_SECONDS
+    _, same = decided(fast(150.0, time=later), blind(other), state=state, now=later)
+    assert same.demand == pytest.approx(both.demand, rel=0.01)
+    _, more = decided(fast(450.0, time=later), blind(other), state=state, now=later)
+    assert more.counts["fast"] > both.counts["fast"]
+
+
+def test_a_variant_that_starts_again_has_no_demand_from_before() -> None:
+    other = fast(150.0)._replace(name="other")
+    state, _ = decided(fast(150.0), other)
+    state, _ = decided(fast(300.0, time=NOW + 5), blind(other)._replace(ready=0), state=state, now=NOW + 5)  # fmt: skip
+    assert state.loads.keys() == {"fast"}
+
+
+def test_ready_replicas_without_signals_stay_and_starting_ones_may_leave() -> None:
+    dark = blind(fast(0.0, running=5)._replace(name="dark", ready=2))
+    _, decision = decided(dark, fast(10.0, price=0.1))
+    assert decision.counts["dark"] == decision.target["dark"] == 2
