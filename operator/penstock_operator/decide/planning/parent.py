@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from penstock_api.types.scaling import ScalingAlgorithm
 from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.gateway import GatewayPlan, gateway_plan
 from penstock_operator.decide.manifests.metadata import variant_name
@@ -13,6 +14,7 @@ from penstock_operator.decide.planning import memoized
 from penstock_operator.decide.planning.memoized import AppliedPolicies, Memo
 from penstock_operator.decide.planning.pool_draft import PassContext
 from penstock_operator.decide.route import RouteStep
+from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.spec.scaling_mode import with_unset_mode
 from penstock_operator.decide.variant_pools.conditions import variants_conditions
@@ -30,7 +32,10 @@ from penstock_operator.decide.variant_pools.weights import (
 )
 from penstock_operator.decide.variant_pools.writes import pool_writes, variant_pools
 from penstock_operator.decide.variants.decision import MixState
+from penstock_operator.decide.variants.serialize import pooled_checkpoint, pooled_state
 from penstock_operator.observed import PoolView
+
+ALGORITHM = ScalingAlgorithm.CAPACITY_AT_OBJECTIVE.value
 
 
 class ParentState(NamedTuple):
@@ -38,13 +43,15 @@ class ParentState(NamedTuple):
 
     counts: CountsState
     policies: Memo[AppliedPolicies] | None = None
+    checkpointed_at: float | None = None
+    """Time of the last checkpoint decision; None at the pool's first pass."""
 
 
 def plan_parent(view: PoolView, state: object | None, context: PassContext) -> PoolPlan:
     """Return the plan of a pool with variants; `state` is the `law_state` of its last plan."""
     observed, config, now = context.observed, context.config, context.now
     view = with_unset_mode(view, observed.pool_schema)
-    before = state if isinstance(state, ParentState) else ParentState(_first_state(view))
+    before = state if isinstance(state, ParentState) else ParentState(_first_state(view, now))
     applied = memoized.applied_policies(before.policies, view, observed, context.open_now)
     spec = applied.value.effective
     pools = {variant_name(name, view.pool.name): each for name, each in variant_pools(view).items()}
@@ -56,6 +63,7 @@ def plan_parent(view: PoolView, state: object | None, context: PassContext) -> P
     outcome = VariantsOutcome(view, spec, counts, capacities, pools, gateway, weighed)
     writes = _writes(outcome, spec, gateway)
     conditions = variants_conditions(outcome)
+    checkpointed_at, stored = _checkpoint(view, before.checkpointed_at, counts_state, now)
     return PoolPlan(
         uid=view.pool.uid,
         namespace=view.pool.namespace,
@@ -65,9 +73,10 @@ def plan_parent(view: PoolView, state: object | None, context: PassContext) -> P
         pushes=(),
         status=variants_status(outcome, conditions, now),
         events=tuple(variants_events(outcome, conditions)),
-        law_state=ParentState(counts_state, applied),
+        law_state=ParentState(counts_state, applied, checkpointed_at),
         active=True,
         figures=variants_figures(outcome, conditions),
+        checkpoint=stored,
     )
 
 
@@ -93,11 +102,24 @@ def _annotations(view: PoolView) -> Mapping[str, str]:
     return {} if live is None else live.manifest["metadata"].get("annotations") or {}
 
 
-def _first_state(view: PoolView) -> CountsState:
-    """Return the state after a start of the operator: the capacities in the status."""
+def _checkpoint(
+    view: PoolView, last: float | None, state: CountsState, now: float
+) -> tuple[float, ChildWrite | None]:
+    """Return the time of the last checkpoint decision, and the checkpoint to write if one is due."""
+    if last is None or now - last < checkpoint.INTERVAL_SECONDS:
+        return (now if last is None else last), None
+    data = pooled_checkpoint(state.mix.pooled)
+    return now, checkpoint.checkpoint_write(view, ALGORITHM, data, now) if data else None
+
+
+def _first_state(view: PoolView, now: float) -> CountsState:
+    """Return the state after a start of the operator: the capacities in the status, and the demand in the checkpoint."""
     capacities = {
         each.name: float(each.rows_per_second_per_replica)
         for each in view.pool.status.variants or ()
         if each.rows_per_second_per_replica is not None
     }
-    return CountsState(MixState(capacities))
+    known = checkpoint.stored_checkpoint(view)
+    if known is None or known.algorithm != ALGORITHM:
+        return CountsState(MixState(capacities))
+    return CountsState(MixState(capacities, pooled=pooled_state(known.data, known.written, now)))

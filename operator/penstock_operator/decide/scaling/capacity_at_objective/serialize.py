@@ -119,11 +119,11 @@ def to_checkpoint(state: CapacityState) -> dict[str, Any]:
     return data
 
 
-def _traffic(state: CapacityState) -> Traffic:
-    forecaster, errors = state.forecaster, state.forecaster.errors.latest
+def demand_traffic(forecaster: Forecaster, lateness: Lateness) -> Traffic:
+    """Return what a checkpoint stores of a forecaster and of lateness."""
+    errors = forecaster.errors.latest
     step = max(len(errors) // MAX_SAVED_ERRORS, 1)
     return Traffic(
-        starts=[round(seconds, 1) for seconds in state.startup.finished],
         level=_short(min(forecaster.level, MEASURED_MAX)),
         mean=_short(min(forecaster.mean, MEASURED_MAX)),
         trend=_short(forecaster.trend),
@@ -133,12 +133,18 @@ def _traffic(state: CapacityState) -> Traffic:
         noise=None if forecaster.noise is None else _short(forecaster.noise),
         misses=[(_short(error.expected), _short(error.by)) for error in errors[::step]],
         judged=len(errors),
-        price=round(state.lateness.lateness_price, 2),
-        imbalance=_short(state.imbalance),
-        dispersion=_short(state.dispersion),
-        unevenness=_short(state.unevenness),
-        spread=state.spread,
+        price=round(lateness.lateness_price, 2),
     )
+
+
+def _traffic(state: CapacityState) -> Traffic:
+    traffic = demand_traffic(state.forecaster, state.lateness)
+    traffic.starts = [round(seconds, 1) for seconds in state.startup.finished]
+    traffic.imbalance = _short(state.imbalance)
+    traffic.dispersion = _short(state.dispersion)
+    traffic.unevenness = _short(state.unevenness)
+    traffic.spread = state.spread
+    return traffic
 
 
 def _short(value: float, digits: int = DIGITS) -> float:
@@ -150,13 +156,13 @@ def from_checkpoint(
     initial: CapacityState, data: Mapping[str, Any], written: float, now: float
 ) -> CapacityState:
     """Return `initial` with what `data` stores since `written` (Unix seconds), unless it is too old."""
-    if not 0 <= now - written <= MAX_CHECKPOINT_AGE_SECONDS:
+    traffic = stored_traffic(data, written, now)
+    if traffic is None:
         return initial
-    traffic = _valid(Traffic, data)
     return initial._replace(
         startup=startup.Startup(finished=tuple(traffic.starts)),
-        forecaster=_forecaster(traffic, written, now),
-        lateness=Lateness(min(max(traffic.price, MIN_PRICE), MAX_PRICE)),
+        forecaster=stored_forecaster(traffic, written, now),
+        lateness=stored_lateness(traffic),
         spread=traffic.spread,
         curves=_batch_curves(_valid(Batches, data), written),
         step_curves=_step_curves(_valid(Steps, data), written),
@@ -167,6 +173,17 @@ def from_checkpoint(
     )
 
 
+def stored_traffic(data: Mapping[str, Any], written: float, now: float) -> Traffic | None:
+    """Return the traffic that a checkpoint stores since `written` (Unix seconds); None if it is too old."""
+    usable = 0 <= now - written <= MAX_CHECKPOINT_AGE_SECONDS
+    return _valid(Traffic, data) if usable else None
+
+
+def stored_lateness(stored: Traffic) -> Lateness:
+    """Return the stored price of lateness, without counts."""
+    return Lateness(min(max(stored.price, MIN_PRICE), MAX_PRICE))
+
+
 def _valid(kind: type[Fields], data: Mapping[str, Any]) -> Fields:
     """Return these fields of the data; their initial values if any is out of its range."""
     try:
@@ -175,7 +192,8 @@ def _valid(kind: type[Fields], data: Mapping[str, Any]) -> Fields:
         return kind()
 
 
-def _forecaster(stored: Traffic, written: float, now: float) -> Forecaster:
+def stored_forecaster(stored: Traffic, written: float, now: float) -> Forecaster:
+    """Return the stored forecaster; only its errors if the demand is too old."""
     errors = ForecastErrors.of(ForecastError(*pair) for pair in stored.misses)
     level = stored.level
     if level is None or now - written > LEVEL_SECONDS:
