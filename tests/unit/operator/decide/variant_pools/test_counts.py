@@ -289,6 +289,33 @@ def test_without_demand_the_cheapest_variant_has_the_minimum() -> None:
     assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
 
 
+def test_every_variant_may_be_at_zero_while_the_pool_keeps_one_replica() -> None:
+    world = parent(
+        {**FAST, "minReplicas": 0},
+        {**SLOW, "minReplicas": 0},
+        objectives=OBJECTIVE,
+        scaling={"mode": "Auto", "maxReplicas": 8},
+    )
+    world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 0}
+    measured(world, fast=100, slow=50, need=0)
+    for _ in range(3):
+        world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 1}
+    assert condition_of(world.run(), "Ready").reason == "AllReplicasReady"
+    measured(world, fast=100, slow=5, need=80)
+    for _ in range(3):
+        world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 0}, "a variant at zero serves again"
+
+
+def test_in_mode_manual_a_pool_at_zero_says_that_it_serves_nothing() -> None:
+    world = manual(0, {**FAST, "minReplicas": 0}, {**SLOW})
+    ready = condition_of(world.settle(), "Ready")
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 0}
+    assert (ready.status, ready.reason) == ("False", "ScaledToZero")
+
+
 def test_a_variant_that_misses_the_objective_has_no_part_of_the_minimum() -> None:
     world = automatic(minReplicas=2)
     world.settle()
