@@ -18,8 +18,12 @@ from penstock_gateway.objects import WatchedPod, WatchedService
 
 log = logging.getLogger(__name__)
 
-BACKOFF_SECONDS: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Delays after failures in a row, each up to half as long again, so that gateways do not return in step."""
+BACKOFF_SECONDS: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0)
+"""Delays after failures in a row, each up to half as long again, so that gateways do not return in step.
+
+The last stays below the 5 s for which a pod accepts requests after its deletion timestamp: pods that are deleted as
+soon as the API server has returned are known before they refuse any.
+"""
 
 FAILURES_BEFORE_LIST: Final = 4
 """Failures in a row after which the objects are listed again."""
@@ -70,6 +74,7 @@ class Reflector(Generic[T]):
             except VersionExpired as error:
                 log.info("%s: listing again: %s", self.plural, error)
                 self._version = None
+                self._failures = 0  # the API server is there: what came before it is over
                 await self._back_off()
             except WatchError as error:
                 log.warning("%s: %s; the objects known stay in force", self.plural, error)
