@@ -11,6 +11,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.losses.events import KINDS, OF_GENERATING_PODS, name_of
 from tests.bench.losses.run import Outcome, Scale, run
 from tests.bench.losses.world import Front
 
@@ -30,12 +31,14 @@ def main() -> None:
         type=Front,
         choices=list(Front),
         default=Front.GATEWAY,
-        help="Service: clients reach the pods as by kube-proxy, and only pods change",
+        help="Service: clients reach the pods as by kube-proxy; HAProxy: by one; only pods change",
     )
     parser.add_argument(
         "--streams", type=int, default=3, help="clients of generated text; only by the gateway"
     )
     parser.add_argument("--each", action="store_true", help="every kind of event equally often")
+    kinds = [name_of(kind) for kind in (*KINDS[Front.GATEWAY], *OF_GENERATING_PODS)]
+    parser.add_argument("--only", choices=kinds, action="append", help="a kind of event")
     options = parser.parse_args()
     scale = Scale(
         options.requests,
@@ -44,6 +47,7 @@ def main() -> None:
         options.clients,
         front=options.front,
         each=options.each,
+        only=tuple(options.only or ()),
         streams=options.streams if options.front is Front.GATEWAY else 0,
     )
     console.print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {scale}")

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -92,7 +92,7 @@ async def stall_endpoints(world: World) -> None:
 
 async def lose_api_server(world: World) -> None:
     """The API server goes away, and has forgotten old versions when it returns."""
-    async with world.api_server:
+    async with world.objects.away:
         await world.api.stop()
         await asyncio.sleep(world.random.uniform(*STALL_SECONDS))
         await world.api.start()
@@ -136,6 +136,7 @@ Kinds = Mapping[Callable[[World], Awaitable[None]], int]
 OF_PODS: Final[Kinds] = {scale_up: 15, scale_down: 15, roll_pods: 5, kill_pod: 20, evict_pod: 5}
 KINDS: Final[Mapping[Front, Kinds]] = {
     Front.SERVICE: OF_PODS,
+    Front.HAPROXY: OF_PODS,
     Front.GATEWAY: {
         **OF_PODS,
         to_zero_and_back: 3,
@@ -156,12 +157,15 @@ OF_GENERATING_PODS: Final[Kinds] = {
 AT_A_TIME: Final = 3
 
 
-def kinds_of(world: World) -> Kinds:
-    """Return the kinds of events of `world`, with their weights."""
-    return {
-        **KINDS[world.front],
-        **({} if world.generating is None else OF_GENERATING_PODS),
-    }
+def name_of(kind: Callable[[World], Awaitable[None]]) -> str:
+    """Return what an event is called: `kill pod`."""
+    return getattr(kind, "__name__", "").replace("_", " ")
+
+
+def kinds_of(world: World, only: Collection[str] = ()) -> Kinds:
+    """Return the kinds of events of `world`, with their weights; `only` those of these names, if there are any."""
+    kinds = {**KINDS[world.front], **({} if world.generating is None else OF_GENERATING_PODS)}
+    return {kind: weight for kind, weight in kinds.items() if not only or name_of(kind) in only}
 
 
 @dataclass(slots=True)
@@ -170,6 +174,8 @@ class Events:
 
     world: World
     progress: Callable[[], int]
+    only: Collection[str] = ()
+    """Names of the kinds; empty: all."""
     happened: Counter[str] = field(default_factory=Counter)
     timeline: list[tuple[float, float, str]] = field(default_factory=list)
     """(begin, end, kind) of each event, in seconds from the first call of `run`, by their ends."""
@@ -182,7 +188,7 @@ class Events:
         self._begin = time.monotonic()
         random = self.world.random
         moments = sorted(random.uniform(0, requests) for _ in range(count))
-        known = kinds_of(self.world)
+        known = kinds_of(self.world, self.only)
         kinds = random.choices(list(known), list(known.values()), k=count)
         if each:
             kinds = list(islice(cycle(random.sample(list(known), len(known))), count))
@@ -197,7 +203,7 @@ class Events:
             self.done = True
 
     async def _one(self, kind: Callable[[World], Awaitable[None]]) -> None:
-        name, begin = getattr(kind, "__name__", "").replace("_", " "), time.monotonic()
+        name, begin = name_of(kind), time.monotonic()
         try:
             await kind(self.world)
             self.happened[name] += 1

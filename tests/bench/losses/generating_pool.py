@@ -15,8 +15,8 @@ from penstock_api import names
 from penstock_api.hold import HoldLimits
 from tests.bench.losses import generating_pods
 from tests.bench.losses.generating_pods import GeneratingPod
+from tests.bench.losses.pod_objects import PodObjects
 from tests.support.gateway import api_server
-from tests.support.gateway.api_server import ApiServer
 from tests.support.gateway.stack import own_network
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
@@ -36,7 +36,7 @@ class GeneratingPool:
     """The pods, and the address of their Service, which leads each connection to a gateway."""
 
     random: random.Random
-    api: ApiServer
+    objects: PodObjects
     gateway: Callable[[], str]
     """Address of the gateway that a new connection reaches."""
     hold: HoldLimits
@@ -64,7 +64,7 @@ class GeneratingPool:
         service["metadata"]["annotations"][names.ANNOTATION_GATEWAY_HOLD] = (
             self.hold.as_annotation()
         )
-        await self.api.put("services", service)
+        await self.objects.api.put("services", service)
         await self.scale(PODS)
 
     async def stop(self) -> None:
@@ -90,7 +90,7 @@ class GeneratingPool:
         """Publish the deletion timestamp and send SIGTERM at the same time."""
         pod = self.pods.pop(name)
         self.taken_over += await pod.taken_over(self._session)
-        await self.api.put("pods", api_server.pod(name, POOL, pod.address, deleting=True))
+        await self.objects.put(api_server.pod(name, POOL, pod.address, deleting=True))
         pod.terminate()
         self._ends[asyncio.create_task(self._forget(name, pod))] = pod
 
@@ -111,11 +111,11 @@ class GeneratingPool:
         pod = generating_pods.start(address, url, self.folder / "model", self.folder / name)
         await pod.until_ready(self._session)
         self.pods[name] = pod
-        await self.api.put("pods", api_server.pod(name, POOL, address))
+        await self.objects.put(api_server.pod(name, POOL, address))
 
     async def _forget(self, name: str, pod: GeneratingPod) -> None:
         await pod.wait()
-        await self.api.delete("pods", name)
+        await self.objects.delete(name)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Lead a connection to a gateway, as kube-proxy does."""

@@ -32,6 +32,8 @@ class Scale:
     front: Front = Front.GATEWAY
     each: bool = False
     """Whether each kind of event happens equally often, instead of by its weight."""
+    only: tuple[str, ...] = ()
+    """Names of the kinds of events; empty: all."""
     streams: int = 0
     """Clients of generated text; with any there is a pool of pods that generate."""
 
@@ -63,7 +65,7 @@ async def run(scale: Scale, watch: Callable[[Outcome], None] | None = None) -> O
             await world.start(scale.gateways)
             pool = await world.start_generating() if scale.streams else None
             tally = Tally()
-            events = Events(world, lambda: tally.right)
+            events = Events(world, lambda: tally.right, scale.only)
             clients = Clients(
                 world.target, scale.requests, lambda: not events.done, tally, is_down=world.is_down
             )

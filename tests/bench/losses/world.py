@@ -13,6 +13,8 @@ from penstock_api import names
 from penstock_api.hold import HoldLimits
 from tests.bench.losses.generating_pool import POOL as POOL_OF_TEXT
 from tests.bench.losses.generating_pool import GeneratingPool
+from tests.bench.losses.haproxy import HAProxy
+from tests.bench.losses.pod_objects import PodObjects
 from tests.support.gateway import api_server
 from tests.support.gateway.api_server import ApiServer
 from tests.support.gateway.stack import Process, Stack, own_network, stack
@@ -37,6 +39,7 @@ class Front(StrEnum):
 
     GATEWAY = "Gateway"
     SERVICE = "Service"
+    HAPROXY = "HAProxy"
 
 
 @dataclass(slots=True)
@@ -67,14 +70,17 @@ class World:
     """Addresses of the pods by name, which a plain Service leads new connections to; kube-proxy follows later."""
     down: set[str] = field(default_factory=set)
     """Addresses of gateways whose Envoy was killed and is not ready again."""
-    api_server: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the event that takes the API server away."""
     generating: GeneratingPool | None = None
     """A second pool, whose pods generate text."""
+    objects: PodObjects = field(init=False)
+    haproxy: HAProxy | None = None
     _started: int = 0
     _ends: dict[asyncio.Task[None], Process] = field(default_factory=dict)
     """Pods that are being deleted."""
     _pool: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.objects = PodObjects(self.api)
 
     async def start(self, gateways: int) -> None:
         """Start gateways and pods."""
@@ -83,6 +89,10 @@ class World:
         await self.api.put("services", service)
         for _ in range(gateways if self.front is Front.GATEWAY else 0):
             self.gateways.append(await self.new_gateway())
+        if self.front is Front.HAPROXY:
+            addresses = [f"{self.network}.{10 + number}" for number in range(ADDRESSES)]
+            self.haproxy = HAProxy(f"{self.network}.1", PORT, addresses)
+            await self.haproxy.start()
         await self.scale(self.replicas)
 
     async def stop(self) -> None:
@@ -96,6 +106,8 @@ class World:
             await process.wait()
         if self.generating is not None:
             await self.generating.stop()
+        if self.haproxy is not None:
+            await self.haproxy.stop()
         for gateway in self.gateways:
             await gateway.life.aclose()
 
@@ -104,7 +116,7 @@ class World:
         if self.front is Front.SERVICE:
             addresses = list(self.endpoints.values()) or [f"{self.network}.{NOWHERE}"]
             return self.random.choice(addresses), names.CLIENT_PORT
-        return self.gateway(), PORT
+        return (self.haproxy.host if self.haproxy else self.gateway()), PORT
 
     def is_down(self, address: str) -> bool:
         """Return whether the Envoy at an address was killed and is not ready again."""
@@ -116,7 +128,7 @@ class World:
 
     async def start_generating(self) -> GeneratingPool:
         """Start the pool of pods that generate text, and return it once every gateway listens for it."""
-        self.generating = pool = GeneratingPool(self.random, self.api, self.gateway, HOLD)
+        self.generating = pool = GeneratingPool(self.random, self.objects, self.gateway, HOLD)
         await pool.start()
         for gateway in self.gateways:
             await gateway.stack.until_endpoints(len(pool.pods), POOL_OF_TEXT)
@@ -161,7 +173,8 @@ class World:
         process.kill()
         await process.wait()
         await asyncio.sleep(self.random.uniform(0, UNREADY_SECONDS))
-        await self.api.delete("pods", name)
+        await self._follow(name, "maint")
+        await self.objects.delete(name)
         self._leave_service(name)
         await self.scale(self.replicas)
 
@@ -185,18 +198,25 @@ class World:
         assert await process.stdout.readline() == b"listening\n"
         self.pods[name] = process
         self.endpoints[name] = address
-        await self.api.put("pods", api_server.pod(name, POOL, address))
+        await self.objects.put(api_server.pod(name, POOL, address))
+        await self._follow(name, "ready")
 
     async def _delete_pod(self, name: str) -> None:
         """Publish the deletion timestamp and send SIGTERM at the same time, as the API server and the kubelet do."""
         process = self.pods.pop(name)
         number = int(name.rpartition("-")[2])
         address = f"{self.network}.{10 + number}"
-        await self.api.put("pods", api_server.pod(name, POOL, address, deleting=True))
+        await self.objects.put(api_server.pod(name, POOL, address, deleting=True))
+        await self._follow(name, "drain")
         process.terminate()
         self._leave_service(name)
         task = asyncio.create_task(self._forget(name, process))
         self._ends[task] = process
+
+    async def _follow(self, name: str, state: str) -> None:
+        """Let HAProxy follow a pod at once, if it is the front."""
+        if self.haproxy is not None:
+            await self.haproxy.set(int(name.rpartition("-")[2]), state)
 
     def _leave_service(self, name: str) -> None:
         """Let kube-proxy forget a pod some time later."""
@@ -205,4 +225,4 @@ class World:
 
     async def _forget(self, name: str, process: Process) -> None:
         await process.wait()
-        await self.api.delete("pods", name)
+        await self.objects.delete(name)

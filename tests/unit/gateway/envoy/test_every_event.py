@@ -12,8 +12,10 @@ import pytest
 from tests.bench.losses.clients import Clients, Tally
 from tests.bench.losses.events import KINDS, OF_GENERATING_PODS
 from tests.bench.losses.pod import answer
+from tests.bench.losses.pod_objects import PodObjects
 from tests.bench.losses.run import Scale, run
 from tests.bench.losses.world import Front
+from tests.support.gateway import api_server
 
 
 async def test_every_request_has_one_right_answer_whatever_happens() -> None:
@@ -43,6 +45,18 @@ async def test_a_service_loses_the_requests_of_a_killed_pod() -> None:
     )
     assert outcome.tally.lost.total > 0
     assert outcome.tally.wrong.total == outcome.tally.twice.total == 0
+
+
+async def test_no_pod_is_deleted_while_the_api_server_is_away() -> None:
+    async with api_server.serving() as api:
+        objects = PodObjects(api)
+        await objects.put(api_server.pod("a-1", "a", "10.0.0.1"))
+        async with objects.away:
+            deleting = asyncio.create_task(objects.delete("a-1"))
+            await asyncio.sleep(0.05)
+            assert list(api.objects["pods"]) == ["a-1"]
+        await deleting
+        assert not api.objects["pods"]
 
 
 @asynccontextmanager
