@@ -26,16 +26,17 @@ from tests.bench.gateway.clients import (
 )
 from tests.bench.gateway.emulated_pods import PATH, REQUESTS_PER_SECOND, PodKind
 from tests.bench.gateway.rivals import RIVALS, Rival
+from tests.bench.gateway.streams import STREAMS, stream_tokens
 from tests.support.gateway import api_server
 from tests.support.gateway.stack import Stack, stack
 
 PODS = 8
 LOADS = (0.80, 0.88)
-COST_LOADS: tuple[float | int, ...] = (100.0, 400.0, 16)
+COST_LOADS: tuple[float | int, ...] = (100.0, 600.0, 16)
 """Requests a second, or (an integer) connections in a closed loop."""
 PORT = 10001
 POOLS = 500
-PARTS = (PodKind.BATCHING, PodKind.CONTINUOUS, "Cost", "Pools")
+PARTS = (PodKind.BATCHING, PodKind.CONTINUOUS, "Cost", "Streams", "Pools")
 console = Console(width=120)
 
 
@@ -61,8 +62,11 @@ async def _run(seconds: float, parts: Sequence[str]) -> None:
             async with _gateway(kind, PODS, rivals) as gateway:
                 console.print(await _balance(gateway, kind, seconds, rivals))
     if "Cost" in parts:
-        async with _gateway(PodKind.INSTANT, 1, rivals) as gateway:
+        async with _gateway(PodKind.INSTANT, 2, rivals) as gateway:
             console.print(await _cost(gateway, seconds / 4, rivals))
+    if "Streams" in parts:
+        async with _gateway(PodKind.INSTANT, 2, rivals) as gateway:
+            console.print(await _streams(gateway, seconds / 2, rivals))
     if "Pools" in parts:
         async with _gateway(PodKind.INSTANT, 1) as gateway:
             console.print(await _many_pools(gateway))
@@ -124,7 +128,7 @@ async def _balance(gateway: Stack, kind: PodKind, seconds: float, rivals: Sequen
 async def _cost(gateway: Stack, seconds: float, rivals: Sequence[Rival]) -> Table:
     table = Table(
         "body", "load", "path", "requests/s", "lost", "p50, ms", "p99, ms", "CPU a request", "memory",
-        title="Cost, one pod that answers at once",
+        title="Cost, two pods that answer at once",
     )  # fmt: skip
     direct = ByGateway(f"{gateway.network}.10", names.CLIENT_PORT)
     ways: dict[str, tuple[Client, int | None]] = {
@@ -146,6 +150,30 @@ async def _cost(gateway: Stack, seconds: float, rivals: Sequence[Rival]) -> Tabl
                     f"{size // 1024} KiB", f"{load} connections" if isinstance(load, int) else f"{load:.0f}/s", path, f"{len(latencies) / seconds:.0f}", str(sent.lost),
                     f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}", *cost,
                 )  # fmt: skip
+    return table
+
+
+async def _streams(gateway: Stack, seconds: float, rivals: Sequence[Rival]) -> Table:
+    table = Table(
+        "path", "tokens", "streams lost", "mean, ms", "p50, ms", "p99, ms", "CPU a token",
+        title=f"Delay of a token, {STREAMS} streams at a time, a token every 20 ms",
+    )  # fmt: skip
+    ways: dict[str, tuple[str, int, int | None]] = {
+        "direct": (f"{gateway.network}.10", names.CLIENT_PORT, None),
+        "gateway": (gateway.host, PORT, _pid(gateway)),
+    }
+    for rival in rivals:
+        ways[rival.name] = gateway.host, rival.port, gateway.pods[rival.name].pid
+    for path, (host, port, pid) in ways.items():
+        before = 0.0 if pid is None else _cpu_seconds(pid)
+        tokens = await stream_tokens(host, port, seconds)
+        count = len(tokens.delays)
+        cost = "" if pid is None else f"{1e6 * (_cpu_seconds(pid) - before) / count:.1f} us"
+        cuts = quantiles(tokens.delays, n=100)
+        milliseconds = (
+            f"{1000 * value:.2f}" for value in (mean(tokens.delays), cuts[49], cuts[98])
+        )
+        table.add_row(path, str(count), str(tokens.lost), *milliseconds, cost)
     return table
 
 

@@ -1,13 +1,16 @@
 """Pods with a known service time, in one process: `python -m tests.bench.gateway.emulated_pods KIND NETWORK COUNT`.
 
 `Batching`: a batch of b requests takes 200 + 25 b ms, b at most 8. `Continuous`: a step of n sequences takes
-20 + 2.5 n ms, n at most 8, and a request needs 5 to 15 steps. Either serves 20 requests/s at most. `Instant` answers at once.
+20 + 2.5 n ms, n at most 8, and a request needs 5 to 15 steps. Either serves 20 requests/s at most. `Instant` answers at once,
+and a request with `"stream": true` by a token every 20 ms that says when it was sent.
 Sleeping pods share a core without slowing each other, so the differences between balancers remain.
 """
 
 import asyncio
 import random
+import re
 import sys
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,6 +24,12 @@ PATH = "/v1/completions"
 CAP = 8
 REQUESTS_PER_SECOND = 20.0
 """Capacity of a pod of either kind."""
+TOKENS = 100
+TOKEN_SECONDS = 0.02
+_STREAMED = re.compile(rb'"stream": *true')
+STREAM_SECONDS = TOKENS * TOKEN_SECONDS
+STREAM_MARK = b'data: {"choices": [{"index": 0, "text": "'
+"""What precedes a token's text: the time at which it was sent, in seconds of the monotonic clock."""
 
 
 class PodKind(StrEnum):
@@ -46,9 +55,11 @@ class WatchedPod:
         self._waiting: deque[_Request] = deque()
         self._arrived = asyncio.Event()
 
-    async def serve(self, request: web.Request) -> web.Response:
+    async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer once the engine has computed the request."""
-        await request.read()
+        body = await request.read()
+        if self._kind is PodKind.INSTANT and len(body) < 1000 and _STREAMED.search(body):
+            return await _stream(request)
         if self._kind is not PodKind.INSTANT:
             own = _Request(self._random.randint(5, 15))
             self._waiting.append(own)
@@ -77,6 +88,18 @@ class WatchedPod:
                 if not request.steps:
                     request.done.set()
             running = [request for request in running if request.steps]
+
+
+async def _stream(request: web.Request) -> web.StreamResponse:
+    """Send a token at a time."""
+    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await answer.prepare(request)
+    begin = time.monotonic()
+    for number in range(TOKENS):
+        await asyncio.sleep(begin + number * TOKEN_SECONDS - time.monotonic())
+        await answer.write(b'%b%.6f"}]}\n\n' % (STREAM_MARK, time.monotonic()))
+    await answer.write(b"data: [DONE]\n\n")
+    return answer
 
 
 async def healthy(_: web.Request) -> web.Response:

@@ -24,6 +24,7 @@ defaults
   timeout connect 5s
   timeout client 1h
   timeout server 1h
+  option http-no-delay
   option redispatch
   retries 3
   retry-on conn-failure empty-response
