@@ -16,6 +16,8 @@ from penstock_runtime.models.device.processor import has_int8_products
 
 _MAX = 127.0
 _MIN_SCALE = 1e-12
+_INSTRUCTIONS = "avx512_vnni"
+"""Those that torch's kernels (FBGEMM) use; on a processor that only has AVX-VNNI they add pairs in 16 bits."""
 
 
 class Int8Affine(Affine):
@@ -23,7 +25,7 @@ class Int8Affine(Affine):
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, act: Activation) -> None:
         """Raise `ModelLoadFailed` where torch lacks the operators for it."""
-        self._in_seven_bits = not has_int8_products()
+        self._in_seven_bits = not has_int8_products(_INSTRUCTIONS)
         self._act = act
         try:
             self._packed = _packed(weight, bias)

@@ -18,6 +18,6 @@ def this_processor(cpuinfo: Path = _CPUINFO) -> str:
     )
 
 
-def has_int8_products() -> bool:
-    """Return whether sums of products of 8 bits do not overflow: without VNNI instructions, x86 adds pairs in 16 bits."""
-    return "vnni" in this_processor() or platform.machine() not in ("x86_64", "AMD64")
+def has_int8_products(instructions: str = "vnni") -> bool:
+    """Return whether sums of products of 8 bits do not overflow: without VNNI `instructions`, x86 adds pairs in 16 bits."""
+    return instructions in this_processor() or platform.machine() not in ("x86_64", "AMD64")

@@ -1,5 +1,6 @@
 """Models of tensors in a requested narrower type: compared with float32, reported, and refused with the difference."""
 
+import platform
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,6 +15,7 @@ from penstock_runtime.engine.continuous.steps.options import DType
 from penstock_runtime.engine.model import Model, ModelLoadFailed
 from penstock_runtime.models import precision
 from penstock_runtime.models.backends import openvino_backend
+from penstock_runtime.models.device import processor
 from penstock_runtime.models.device.int8_linear import Int8Affine
 from penstock_runtime.models.export_program import ProgramSource
 from penstock_runtime.models.load import ModelOptions, load
@@ -109,6 +111,20 @@ def test_int8_rounds_weights_by_row_and_inputs_by_their_range() -> None:
     assert float(((layer(x) - wanted).abs().amax((0, 1)) / scale).max()) < 0.03
     torch.testing.assert_close(layer.activated(x), layer(x).relu())
     torch.testing.assert_close(layer.added(x, wanted), layer(x) + wanted)
+
+
+@pytest.mark.parametrize(
+    ("flags", "onnx_runtime", "own"),
+    [("avx512_vnni avx_vnni", 8, 8), ("avx2 avx_vnni", 8, 7), ("avx2 avx512f", 7, 7)],
+)
+def test_inputs_have_the_bits_whose_products_the_kernels_add_without_overflow(
+    monkeypatch: pytest.MonkeyPatch, flags: str, onnx_runtime: int, own: int
+) -> None:
+    monkeypatch.setattr(processor, "this_processor", lambda: f"x86_64\nflags\t\t: fpu {flags}")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    layer = Int8Affine(torch.ones(2, 4), None, torch.nn.functional.relu)
+    assert layer._in_seven_bits == (own == 7)
+    assert processor.has_int8_products() == (onnx_runtime == 8)
 
 
 def test_an_onnx_file_computes_in_int8_and_its_files_are_kept(
