@@ -65,20 +65,19 @@ def late_beyond(late: float, total: float, late_share: float) -> float:
 def count_late(
     before: Lateness,
     signals: PoolSignals,
-    objective_milliseconds: int | None,
+    objectives: Objectives,
     now: float,
-    late_share: float = LATE_SHARE,
 ) -> tuple[Lateness, float | None]:
     """Return the counts after this round, and the requests `late_beyond` the allowed share, in seconds' worth of requests.
 
     The latter is negative if fewer were late, and None if the pods publish no counts or there is no objective.
     """
-    if objective_milliseconds is None:
+    if not objectives.any:
         return Lateness(INITIAL_PRICE), None
     samples = [
         sample for sample in signals.samples if is_new(before.counted, sample) and _sound(sample)
     ]
-    counted = advance(before.counted, samples, Objectives(objective_milliseconds))
+    counted = advance(before.counted, samples, objectives)
     total = counted.total - before.counted.total
     if before.time is None or now <= before.time or total <= 0:
         time = now if before.time is None else before.time
@@ -88,7 +87,7 @@ def count_late(
     typical = rate if before.typical is None else before.typical + share * (rate - before.typical)
     late = total - (counted.good - before.counted.good)
     after = before._replace(counted=counted, typical=typical, time=now)
-    return after, late_beyond(late, total, late_share) / typical
+    return after, late_beyond(late, total, objectives.late_share) / typical
 
 
 def _sound(sample: PodSample) -> bool:

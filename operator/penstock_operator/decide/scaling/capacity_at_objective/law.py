@@ -207,7 +207,7 @@ def _count_input(
         forecast=0.0,
         capacity_each=each,
         capacity_ready=ready_capacity(tick, curve, cap),
-        utilization_target=UTILIZATION,
+        utilization_target=UTILIZATION if curve.steps is None else _unpredicted(state),
         spread=tick.observed.spread,
         startup_seconds=tick.startup_seconds,
         next_batch=curve.completed(cap) * len(tick.observed.ready),
@@ -231,6 +231,12 @@ def _count_input(
     price = state.lateness.lateness_price * strictness(settings.late.request)
     target = ahead.expected / each / cheapest_count(demands, minimum, price, late)
     return state, inputs._replace(forecast=ahead.expected, utilization_target=target)
+
+
+def _unpredicted(state: CapacityState) -> float:
+    """Return the utilization target where late requests are counted but not predicted: its spare share is proportional to their price."""
+    spare = (1 - UTILIZATION) * state.lateness.lateness_price / INITIAL_PRICE
+    return min(1 - spare, max_utilization(state.spread))
 
 
 def _priced(state: CapacityState, tick: Tick) -> Lateness:

@@ -26,6 +26,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
 from penstock_operator.decide.scaling.law import LawInput, PoolTraffic, RequestSpread
 from penstock_operator.decide.scaling.signals.aggregates import PoolHistory
+from penstock_operator.decide.scaling.signals.attainment import Objectives
 
 SMOOTHING_SECONDS = 120.0
 """Smoothing time of imbalance, dispersion and unevenness."""
@@ -72,13 +73,7 @@ def with_samples(state: CapacityState, observed: LawInput, now: float) -> Capaci
     state = _spread(state, observed.spread)
     history, settings = state.history.after(observed, now), observed.settings
     windows = history.windows.pods
-    lateness, late = count_late(
-        state.lateness,
-        observed.signals,
-        settings.objective_milliseconds,
-        now,
-        settings.late.request,
-    )
+    lateness, late = count_late(state.lateness, observed.signals, Objectives.of(settings), now)
     return state._replace(
         lateness=lateness,
         late=late,

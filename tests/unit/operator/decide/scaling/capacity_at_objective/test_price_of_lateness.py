@@ -1,6 +1,7 @@
 """The price of late requests is learned from counts, and the cheapest count follows from it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     late_beyond,
     reprice,
 )
-from penstock_operator.observed import PodSample, PoolSignals, SignalSource
+from penstock_operator.decide.scaling.signals.attainment import Objectives
+from penstock_operator.observed import GenerationSample, PodSample, PoolSignals, SignalSource
 
 INF = float("inf")
 
@@ -26,13 +28,31 @@ def sample(time: float, settled: float, good: float, uid: str = "a") -> PodSampl
 
 
 def looked(before: Lateness, *samples: PodSample, now: float) -> tuple[Lateness, float | None]:
-    return count_late(before, PoolSignals(SignalSource.PODS, samples), 1000, now)
+    return count_late(before, PoolSignals(SignalSource.PODS, samples), Objectives(1000), now)
 
 
 def test_lateness_beyond_the_allowed_share_is_in_seconds_of_traffic() -> None:
     first, late = looked(Lateness(INITIAL_PRICE), sample(1.0, 100.0, 100.0), now=5.0)
     assert late == 0.0, "nothing can be said of one sample"
     _, late = looked(first, sample(6.0, 600.0, 550.0), now=10.0)
+    assert late == pytest.approx(0.5 - 5 * ALLOWED_SHARE)
+
+
+def test_of_the_first_and_the_other_tokens_those_that_are_late_more_often_count() -> None:
+    def tokens(time: float, settled: float, first: float, each: float) -> PodSample:
+        generation = GenerationSample(
+            1,
+            (0.0,) * 15,
+            first_token_buckets=((2.0, first), (INF, settled)),
+            output_token_buckets=((0.05, each), (INF, settled)),
+        )
+        return replace(sample(time, settled, settled), generation=generation)
+
+    objectives = Objectives(first_token=2000, output_token=50)
+    known, late = Lateness(INITIAL_PRICE), None
+    for time, pod in ((1.0, tokens(1.0, 100, 100, 100)), (6.0, tokens(6.0, 600, 550, 590))):
+        signals = PoolSignals(SignalSource.PODS, (pod,))
+        known, late = count_late(known, signals, objectives, time + 4)
     assert late == pytest.approx(0.5 - 5 * ALLOWED_SHARE)
 
 
@@ -54,7 +74,7 @@ def test_the_same_samples_twice_say_nothing_new() -> None:
 def test_pods_without_counts_and_pools_without_objective_have_no_lateness() -> None:
     assert looked(Lateness(INITIAL_PRICE), PodSample("a", 1.0), now=5.0)[1] is None
     signals = PoolSignals(SignalSource.PODS, (sample(1.0, 1.0, 0.0),))
-    assert count_late(Lateness(lateness_price=50.0), signals, None, 5.0) == (
+    assert count_late(Lateness(lateness_price=50.0), signals, Objectives(), 5.0) == (
         Lateness(INITIAL_PRICE),
         None,
     )

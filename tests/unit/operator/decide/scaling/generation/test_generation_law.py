@@ -8,11 +8,25 @@ import pytest
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import (
     decode_capacity,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
+    INITIAL_PRICE,
+    MAX_PRICE,
+    MIN_PRICE,
+    Lateness,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.law import (
+    CapacityAtObjective,
+    _unpredicted,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
+    SPREAD_UTILIZATION,
+    UTILIZATION,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
     from_checkpoint,
     to_checkpoint,
 )
+from penstock_operator.decide.scaling.law import RequestSpread
 from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
 
 from .world import BOUNDS, SETTINGS, Device, Pool, Replica
@@ -158,6 +172,24 @@ def test_a_prompt_queue_longer_than_the_first_token_may_wait_is_a_panic() -> Non
     pool.run(20)
     terms = {demand.term for decision in pool.decisions[-4:] for demand in decision.demands}
     assert ReplicasReason.PANIC in terms
+
+
+def test_what_is_spared_follows_the_price_of_late_tokens() -> None:
+    """70 % are planned at the highest price; at the lowest, where a router spreads requests, 95 %."""
+    pool = Pool(rate=12.0, replicas=4).run(600)
+    price, need = pool.state.lateness.lateness_price, pool.last.demands[0].replicas
+    assert price < INITIAL_PRICE
+    assert pool.last.observations.utilization_target == UTILIZATION
+    routed = pool.state._replace(spread=RequestSpread.LEAST_REQUEST)
+    assert UTILIZATION < _unpredicted(routed) < SPREAD_UTILIZATION
+    cheap = routed._replace(lateness=Lateness(MIN_PRICE))
+    assert _unpredicted(cheap) == SPREAD_UTILIZATION
+    pool.state = pool.state._replace(
+        lateness=pool.state.lateness._replace(lateness_price=MAX_PRICE)
+    )
+    pool.run(5)
+    assert pool.last.observations.utilization_target == pytest.approx(0.7, abs=0.01)
+    assert pool.last.demands[0].replicas > 1.1 * need
 
 
 def test_latency_is_not_predicted_for_generation() -> None:

@@ -31,6 +31,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_erro
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.aggregates import demand, service
+from penstock_operator.decide.scaling.signals.attainment import Objectives
 from penstock_operator.decide.scaling.signals.counters import Counters, Point
 from penstock_operator.decide.scaling.signals.windows import WINDOW_SCRAPES, recent_windows
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
@@ -223,7 +224,7 @@ def test_the_price_of_lateness_stays_inside_its_bounds(
         )
         sample = PodSample("a", now, requests_settled=settled, request_duration_buckets=buckets)
         signals = PoolSignals(SignalSource.PODS, (sample,))
-        known, late = lateness_price.count_late(known, signals, objective, now)
+        known, late = lateness_price.count_late(known, signals, Objectives(objective), now)
         if late is not None:
             assert isfinite(late)
             before, known = known.lateness_price, lateness_price.reprice(known, late)
