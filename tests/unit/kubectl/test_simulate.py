@@ -8,37 +8,19 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
 
-from penstock_api import names
 from penstock_kubectl.__main__ import main
 from penstock_operator.decide.cost.prices import money
-from penstock_simulator.pods.step_time import StepModel
-from tests.unit.kubectl.stage import PROMETHEUS, Object, Stage, kubeconfig, policy, pool
+from tests.unit.kubectl.simulated import cases, proposed, run
+from tests.unit.kubectl.stage import PROMETHEUS, Object, Stage, policy, pool
 
 RISING = [20.0] * 20 + [150.0] * 20
 """Rows a second, a quarter of a minute each."""
 
 
-def run(stage: Stage, folder: Path, *words: str) -> int:
-    with kubeconfig(stage, folder) as file:
-        return main(["simulate", "chat", "--kubeconfig", str(file), *words])
-
-
-def proposed(folder: Path, **spec: object) -> str:
-    file = folder / "proposed.yaml"
-    file.write_text(yaml.safe_dump(policy("prod", **spec)))
-    return str(file)
-
-
 def known(rates: list[float] | None = None, **spec: object) -> Stage:
     here = {"prometheus": {"url": PROMETHEUS}}
     return Stage(pool(**spec), [policy(metrics=here)], rates or RISING)
-
-
-def cases(folder: Path) -> dict[str, Object]:
-    written = json.loads((folder / "out.json").read_text())
-    return {case["case"]: case for case in written["cases"]}
 
 
 def test_a_bound_on_replicas_is_cheaper_and_attains_less(
@@ -247,81 +229,6 @@ def test_a_bar_shows_the_progress_of_each_run_and_leaves_nothing_behind(
     assert shown == sorted(shown)
     assert shown[-1] == 100
     assert "team-a/chat" in page
-
-
-CLAIM = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": {"claimName": "c", "path": "m"}}
-TOKENS = [
-    {"metric": "TimeToFirstToken", "percentile": "P99", "milliseconds": 2000},
-    {"metric": "TimePerOutputToken", "percentile": "P99", "milliseconds": 50},
-]
-STEPS = StepModel(0.009, 0.008, 0.0001, 0.0003)
-
-
-class GeneratingStage(Stage):
-    """Has the sums over steps of a history too."""
-
-    def _series(self, parameters: dict[str, str]) -> list[Object]:
-        for index, term in enumerate(names.GENERATION_TERMS):
-            if f'term="{term}"' in parameters["query"]:
-                return [{"metric": {}, "value": [0, f"{history_sums()[index]}"]}]
-        return super()._series(parameters)
-
-
-def history_sums() -> list[float]:
-    """Return the sums over steps of 1 to 32 rows, some with a chunk of a prompt."""
-    total = [0.0] * len(names.GENERATION_TERMS)
-    for rows in range(1, 33):
-        for prefill, each in ((0, 300), (512, 900), (0, 1500)):
-            read = rows * each
-            x = (1.0, prefill / 256, rows, read / 4096, STEPS.seconds(prefill, rows, read))
-            products = [x[i] * x[j] for i in range(5) for j in range(i, 5)]
-            total = [old + new for old, new in zip(total, products, strict=True)]
-    return total
-
-
-def generating(stage: type[Stage] = Stage) -> Stage:
-    model = {"task": "TextGeneration", "source": CLAIM}
-    here = {"prometheus": {"url": PROMETHEUS}}
-    subject = pool(model=model, objectives=TOKENS, batching={"size": {"max": 64}})
-    return stage(subject, [policy(metrics=here)], [2.0] * 20 + [20.0] * 20)
-
-
-def test_a_pool_that_generates_text_runs_with_the_steps_of_its_history(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--last", "10m", "--tokens", "800,100", "--json", str(tmp_path / "out.json")]
-    bound = proposed(
-        tmp_path, bounds={"replicas": {"max": 1}}, metrics={"prometheus": {"url": PROMETHEUS}}
-    )
-    assert run(generating(GeneratingStage), tmp_path, *words, "--policy", bound) == 0
-    free, bounded = (case["generation"] for case in cases(tmp_path).values())
-    assert free["first_token_attainment"] > bounded["first_token_attainment"]
-    said = " ".join(capsys.readouterr().out.split())
-    assert "a step takes 9 ms, 8 for 256 prompt tokens, 0.1 a row and 0.3 for 4096" in said
-    assert "as it is: first token on time" in said
-
-
-def test_of_a_pool_that_generates_text_steps_and_tokens_are_needed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for words, missing in (
-        (["--tokens", "800,100"], "--steps A,P,D,K"),
-        (["--steps", "9,8,0.1,0.3"], "--tokens PROMPT,ANSWER"),
-        (["--batch", "5,1h"], "--batch"),
-    ):
-        assert run(generating(), tmp_path, "--last", "10m", *words) == 1
-        assert missing in capsys.readouterr().err.replace("\n", " ")
-
-
-def test_a_trace_brings_its_tokens(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.jsonl"
-    lines = [{"timestamp": 400 * index, "input_length": 3000, "output_length": 30} for index in range(500)]  # fmt: skip
-    trace.write_text("\n".join(map(json.dumps, lines)))
-    words = ["--trace", str(trace), "--steps", "9,8,0.1,0.3", "--json", str(tmp_path / "out.json")]
-    assert run(generating(), tmp_path, *words) == 0
-    figures = json.loads((tmp_path / "out.json").read_text())
-    assert "3000 prompt and 30 output tokens per request" in figures["assumptions"]
-    assert figures["cases"][0]["requests"] > 400
 
 
 def test_the_cost_is_replica_hours_at_the_price_and_a_share_of_all_rows(
