@@ -28,6 +28,9 @@ class GatewayPlan:
     wanted: bool = False
     """Whether the spec selects mode Gateway."""
     route: PoolRoute = DIRECT
+    """The route to bring the Service to."""
+    live: PoolRoute = DIRECT
+    """The route that the Service is on."""
     obstacle: str = ""
     """Why a wanted route cannot be opened, with the remedy; empty if it can."""
     conflicts: tuple[ChildObject, ...] = ()
@@ -36,6 +39,12 @@ class GatewayPlan:
     """How the gateway holds requests that find no pod; None: it answers 503."""
     writes: tuple[ChildWrite, ...] = ()
     """Writes of the gateway's objects; empty for all pools of a namespace but the one that writes them."""
+
+    @property
+    def settled(self) -> bool:
+        """Return whether the Service is on its route, and no step of it is left."""
+        step = self.route.step
+        return self.live.step is step and step not in (RouteStep.OPENING, RouteStep.LEAVING)
 
 
 NOT_INSTALLED = "this installation has no gateway: set gateway.image.repository in the chart, or use routing.mode Service"
@@ -80,7 +89,7 @@ def gateway_plan(
         announced = port if wanted and (not obstacle or live.port) else None
         route = next_route(live, announced, listening=listening, now=now)
     writes = tuple(_writes(view, neighbors, config)) if not conflicts else ()
-    return GatewayPlan(wanted, route, obstacle, conflicts, hold, writes)
+    return GatewayPlan(wanted, route, live, obstacle, conflicts, hold, writes)
 
 
 def _kept(view: PoolView, service: ChildObject | None) -> HoldLimits | None:

@@ -28,7 +28,6 @@ from penstock_operator.decide.planning.pool_draft import PassContext, PoolDraft,
 from penstock_operator.decide.planning.shadow import Shadow, record_step
 from penstock_operator.decide.pool_outcome import PoolOutcome, own_deployment
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaLedger, QuotaRequest
-from penstock_operator.decide.route import RouteStep
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import (
@@ -269,7 +268,7 @@ def _settled(outcome: PoolOutcome) -> bool:
     return (
         all_ready
         and granted
-        and outcome.gateway.route.step not in (RouteStep.OPENING, RouteStep.LEAVING)
+        and outcome.gateway.settled
         and limits is not None
         and all(acknowledged(view, pod, limits) for pod in outcome.ready)
     )

@@ -105,6 +105,18 @@ def test_the_service_selects_the_gateway_once_it_listens() -> None:
     assert plan.writes == ()
 
 
+def test_a_pool_is_routed_once_its_service_selects_the_gateway_and_not_before() -> None:
+    """The status is written while the Service is, and the Service may be rejected."""
+    world = begun()
+    world.listening = True
+    plan = world.run()
+    assert [write.kind for write in plan.writes] == ["Service"]
+    assert reason(plan, "Routed") == "False/GatewayNotReady"
+    assert plan.active
+    world.settle()
+    assert reason(world.settle(), "Routed") == "True/ThroughGateway"
+
+
 def test_a_routed_pool_stays_routed_while_a_gateway_fails_and_says_why() -> None:
     world = begun(listening=True)
     world.settle()

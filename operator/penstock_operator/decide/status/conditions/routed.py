@@ -26,7 +26,7 @@ def routed(plan: GatewayPlan, gateway: GatewayView) -> Iterator[Condition]:
             else "clients reach the pods directly"
         )
         yield condition(ROUTED, FALSE, "GatewayUnavailable", f"{plan.obstacle}; {how}")
-    elif step is RouteStep.ROUTED:
+    elif step is plan.live.step is RouteStep.ROUTED:
         if problem:
             message = f"requests go through the gateway, but {problem}; the last valid configuration stays in force"
             yield condition(ROUTED, TRUE, "GatewayDegraded", message)
@@ -36,4 +36,8 @@ def routed(plan: GatewayPlan, gateway: GatewayView) -> Iterator[Condition]:
     else:
         why = problem or "no pod of the gateway is ready yet"
         message = f"clients reach the pods directly until the gateway listens: {why}"
+        if step is RouteStep.ROUTED:
+            message = (
+                "the gateway listens; clients reach the pods directly until the Service selects it"
+            )
         yield condition(ROUTED, FALSE, "GatewayNotReady", message)
