@@ -29,7 +29,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
 from penstock_operator.decide.scaling.law import RequestSpread
 from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
 
-from .world import BOUNDS, SETTINGS, Device, Pool, Replica
+from .world import BOUNDS, DEVICE, SETTINGS, Pool, Replica
 
 
 def share_within(pods: list[Replica], name: str, seconds: float) -> float:
@@ -140,7 +140,7 @@ def test_pauses_between_steps_are_part_of_what_a_replica_can_do() -> None:
 def test_a_small_cache_bounds_what_a_replica_can_do() -> None:
     """20 sequences of 300 tokens fill the cache: more places would be of no use, so more replicas are."""
     roomy = Pool(rate=10.0, replicas=3).run(500)
-    tight = Pool(rate=10.0, replicas=3, device=Device(cache=4_000)).run(500)
+    tight = Pool(rate=10.0, replicas=3, device=replace(DEVICE, cache_tokens=4_000)).run(500)
     model = decode_capacity(tuple(tight.state.step_curves.pods.values()))
     assert model is not None
     assert model.max_rows < 25

@@ -14,9 +14,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums i
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit, solve
 
-from .world import Device, sums_of
+from .world import DEVICE, sums_of
 
-DEVICE = Device()
 Shape = tuple[float, float, float]
 
 

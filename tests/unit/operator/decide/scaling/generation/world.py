@@ -16,6 +16,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityA
 from penstock_operator.decide.scaling.law import Decision, LawInput, LawPod
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import GenerationSample, PodSample, PoolSignals, SignalSource
+from penstock_simulator.pods.step_time import StepModel
 
 TICK = 5.0
 BUDGET = 512
@@ -37,20 +38,7 @@ SETTINGS = LawSettings(
 )
 
 
-@dataclass(frozen=True)
-class Device:
-    """What a step costs, in seconds."""
-
-    a: float = 0.015
-    p: float = 0.010
-    d: float = 0.0006
-    k: float = 0.004
-    cache: int = 60_000
-    """Tokens."""
-
-    def seconds(self, prefill: float, rows: float, context: float) -> float:
-        """Return the time of a step."""
-        return self.a + self.p * prefill / 256 + self.d * rows + self.k * context / 4096
+DEVICE = StepModel(a=0.015, p=0.010, d=0.0006, k=0.004, cache_tokens=60_000)
 
 
 @dataclass
@@ -79,7 +67,7 @@ class Replica:
     created: float
     ready_at: float
     cap: int
-    device: Device
+    device: StepModel
     pause: float = 0.0
     """Between steps, as a share of a step."""
     warm_up: tuple[float, ...] | None = None
@@ -123,7 +111,7 @@ class Replica:
         tokens = self.held()
         while self.waiting and len(self.running) < self.cap:
             size = self.waiting[0].prompt + self.waiting[0].left
-            if tokens + size > self.device.cache:
+            if tokens + size > self.device.cache_tokens:
                 return
             tokens += size
             self.running.append(self.waiting.pop(0))
@@ -182,7 +170,7 @@ class Replica:
                 sums=tuple(self.sums),
                 warm_up=self.warm_up,
                 generated_tokens=self.generated,
-                cache_usage=self.held() / self.device.cache,
+                cache_usage=self.held() / self.device.cache_tokens,
                 first_token_buckets=cumulative(self.first_tokens),
                 output_token_buckets=cumulative(self.tokens),
             ),
@@ -204,7 +192,7 @@ class Pool:
     prompt: int = 200
     answer: int = 100
     replicas: int = 1
-    device: Device = field(default_factory=Device)
+    device: StepModel = DEVICE
     cold_start: float = 30.0
     warms_up: bool = True
     stalls: float = 0.0
