@@ -2,9 +2,9 @@
 
 With the FOLDER of a certificate it serves TLS.
 
-`POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS, with `tenant=a` for that tenant; `/events?count=3&ms=100` streams; `/headers`, or a POST of `/echo`,
-returns the request's headers; `/status/503` any status; `/seen` the number of requests by path, `/peak` the most in flight at a time. It prints
-`listening` once it does. At SIGTERM requests in flight end first, as a runtime's do.
+`POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS, with `tenant=a` for that tenant, and its place in the order of arrival
+as `X-Place`; `/events?count=3&ms=100` streams; `/headers`, or a POST of `/echo`, returns the request's headers; `/status/503` any status; `/seen` the number
+of requests by path, `/peak` the most in flight at a time. It prints `listening` once it does. At SIGTERM requests in flight end first, as a runtime's do.
 """
 
 import asyncio
@@ -27,11 +27,13 @@ DRAIN_SECONDS = 60.0
 
 async def infer(request: web.Request) -> web.Response:
     """Answer after `ms` milliseconds."""
+    place = request.app[SEEN][request.path]
     body = await request.read()
     await asyncio.sleep(request.app[SLOWNESS] * float(request.query.get("ms", "0")) / 1000)
     tenant = request.query.get("tenant")
     answer = {"pod": request.app[NAME], "bytes": len(body)}
-    return web.json_response(answer, headers={"X-Penstock-Tenant": tenant} if tenant else None)
+    of_tenant = {"X-Penstock-Tenant": tenant} if tenant else {}
+    return web.json_response(answer, headers={"X-Place": str(place), **of_tenant})
 
 
 async def events(request: web.Request) -> web.StreamResponse:
