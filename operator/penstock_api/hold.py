@@ -1,7 +1,8 @@
-"""`HoldLimits`: how a gateway holds requests of a pool without ready pods; the operator writes it on the pool's Service."""
+"""How a gateway holds requests of a pool without ready pods (`HoldLimits`, which the operator writes on the pool's Service), and the parts of its starts."""
 
 import json
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +29,20 @@ class HoldLimits:
             return None
         values = asdict(limits).values()
         return limits if all(type(value) is int and value >= 1 for value in values) else None
+
+
+class StartPart(StrEnum):
+    """The parts of a start from zero, in order, each with its end, as a gateway knows it."""
+
+    DECISION = "Decision"
+    """A pod of the pool exists."""
+    SCHEDULING = "Scheduling"
+    """It has a node."""
+    CONTAINER = "Container"
+    """Its image is there, and a container runs."""
+    MODEL = "Model"
+    """It is Ready."""
+    ENDPOINT = "Endpoint"
+    """Envoy acknowledged it as an endpoint."""
+    FIRST_BYTE = "FirstByte"
+    """The first byte of a successful answer was on its way to a client."""

@@ -25,6 +25,8 @@ class ClusterLoad:
     """Sent and not ended, held ones included."""
     healthy: int
     """Endpoints that are not ejected, the hold listener included."""
+    answered: int = 0
+    """Answers with 2xx whose first byte was on its way to a client, since Envoy started."""
 
 
 class EnvoyAdmin:
@@ -75,11 +77,13 @@ class EnvoyAdmin:
 
     async def cluster_load(self, pool: str) -> ClusterLoad:
         """Return what Envoy's cluster of a pool does now."""
-        names = rf"^cluster\.{re.escape(pool)}\.(upstream_rq_active|membership_healthy)$"
+        own = re.escape(pool)
+        names = rf"^cluster\.{own}\.(upstream_rq_active|membership_healthy)$|^http\.{own}\.downstream_rq_2xx$"
         text = await self._call("GET", f"/stats?filter={quote(names)}")
         pairs = (line.rpartition(": ") for line in text.splitlines() if line)
         gauges = {name.rpartition(".")[2]: int(value) for name, _, value in pairs}
-        return ClusterLoad(gauges.get("upstream_rq_active", 0), gauges.get("membership_healthy", 0))
+        counts = ("upstream_rq_active", "membership_healthy", "downstream_rq_2xx")
+        return ClusterLoad(*(gauges.get(name, 0) for name in counts))
 
     async def _call(self, method: str, path: str) -> str:
         try:

@@ -15,12 +15,13 @@ from penstock_gateway.config import GatewaySettings
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.hold.holder import Holder
 from penstock_gateway.hold.server import holding
+from penstock_gateway.hold.starts import progress
 from penstock_gateway.kube.api_server import ApiServer, WatchedResource
 from penstock_gateway.kube.reflector import Reflector
 from penstock_gateway.objects import WatchedPod, WatchedService
 from penstock_gateway.resources.pools import Configuration, Kind, configuration
 from penstock_gateway.signals import ListenerSignals
-from penstock_gateway.snapshot import Snapshot, draining, snapshot
+from penstock_gateway.snapshot import Snapshot, draining, pools_of, snapshot
 from penstock_gateway.xds.server import AdsServer
 from penstock_gateway.xds.session import DeliveryState, RejectedVersion
 
@@ -62,7 +63,7 @@ class Gateway:
         self._pods = Reflector(api, PODS, self._changed.set, now)
         self._certificates = CertificateStore(Path(settings.tls_folder))
         self._configuration: Configuration | None = None
-        self.holder = Holder(admin, self._pods_in_force, time.time)
+        self.holder = Holder(admin, self._pods_in_force, self._progress, time.time)
         self._ads = AdsServer(settings.ads_socket, self.holder.wake)
         self._leaving: Mapping[str, float] = {}
         """Time at which the cluster of a pool without a listener is removed, by pool."""
@@ -94,6 +95,7 @@ class Gateway:
     def status(self, signals: ListenerSignals | None) -> dict[str, Any]:
         """Return the state of every pool, for people and for the operator; None: Envoy does not answer."""
         rejections, demand = self.rejections(), self.holder.held()
+        last = self.holder.starts.last
         return {
             "ready": self.ready,
             "envoyConnected": self.connected,
@@ -104,6 +106,7 @@ class Gateway:
                     "endpoints": [f"{pod.address}:{pod.port}" for pod in route.endpoints],
                     "holds": route.hold is not None,
                     "held": demand.get(route.pool),
+                    "lastStart": last[route.pool].as_json() if route.pool in last else None,
                     "offered": None if signals is None else signals.offered.get(route.pool, 0),
                     "inFlight": None if signals is None else signals.in_flight.get(route.pool, 0),
                     "resources": {
@@ -154,6 +157,8 @@ class Gateway:
             services, pods = self._services.objects, self._pods.objects
             if services is None or pods is None:
                 continue  # nothing is in force that a half-read cluster could contradict
+            for pool in self.holder.starts.under_way:
+                self.holder.starts.reach(pool, self._progress(pool), self.holder.now())
             fresh = snapshot(services, pods, self._settings, self._certificates.known)
             self._leaving = leaving(
                 self._leaving,
@@ -179,6 +184,10 @@ class Gateway:
             async with asyncio.timeout(None if end is None else max(0.0, end - self._now())):
                 await self._changed.wait()
         self._changed.clear()
+
+    def _progress(self, pool: str) -> int:
+        """Return how many parts of a start are over, by the pool's pods as the API server last reported them."""
+        return progress(pod for pod in self._pods.objects or () if pool in pools_of(pod))
 
     def _pods_in_force(self, pool: str) -> int:
         """Return the pods of a pool that Envoy acknowledged as its endpoints."""

@@ -51,12 +51,25 @@ class PodCondition(Struct, frozen=True):
     status: str
 
 
+class ContainerState(Struct, frozen=True):
+    """State of a container."""
+
+    running: dict[str, str] | UnsetType = UNSET
+
+
+class ContainerStatus(Struct, frozen=True):
+    """Status of a container."""
+
+    state: ContainerState = ContainerState()
+
+
 class PodStatus(Struct, frozen=True):
     """Status of a pod."""
 
     ip: str = field(name="podIP", default="")
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
+    containers: tuple[ContainerStatus, ...] = field(name="containerStatuses", default=())
 
 
 class WatchedPod(Struct, frozen=True):
@@ -73,12 +86,27 @@ class WatchedPod(Struct, frozen=True):
     @property
     def serves(self) -> bool:
         """Whether requests may go to the pod: Ready, with an address, and not being deleted."""
-        ready = any(
-            condition.type == "Ready" and condition.status == "True"
-            for condition in self.status.conditions
+        return self._is("Ready") and bool(self.status.ip) and not self.leaves
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it is being deleted, or has ended."""
+        return self.metadata.deletion is not UNSET or self.status.phase in ENDED
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether it has a node."""
+        return self._is("PodScheduled")
+
+    @property
+    def runs(self) -> bool:
+        """Whether one of its containers runs."""
+        return any(container.state.running is not UNSET for container in self.status.containers)
+
+    def _is(self, condition: str) -> bool:
+        return any(
+            each.type == condition and each.status == "True" for each in self.status.conditions
         )
-        running = self.status.phase not in ENDED and bool(self.status.ip)
-        return ready and running and self.metadata.deletion is UNSET
 
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})

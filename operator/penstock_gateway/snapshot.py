@@ -97,12 +97,12 @@ def draining(pools: Iterable[str], pods: Iterable[WatchedPod]) -> dict[str, Rout
     routes = {}
     known = list(pods)
     for pool in pools:
-        own = (pod for pod in known if pool in _pools_of(pod))
+        own = (pod for pod in known if pool in pools_of(pod))
         routes[pool] = Route(pool, 0, _endpoints(own))
     return routes
 
 
-def _pools_of(pod: WatchedPod) -> tuple[str | None, ...]:
+def pools_of(pod: WatchedPod) -> tuple[str | None, ...]:
     """Return the pool of a pod, and the pool with variants of which that one is."""
     labels = pod.metadata.labels
     return labels.get(names.LABEL_POOL), labels.get(names.LABEL_VARIANT_OF)

@@ -1,13 +1,20 @@
 """Metrics of the gateway's controller, computed at each scrape from its state."""
 
 from collections.abc import Iterable
+from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from penstock_gateway.gateway import Gateway
 from penstock_gateway.hold.holder import Holder
+from penstock_gateway.hold.starts import BOUNDS, StartTimes
 from penstock_gateway.signals import ListenerSignals
 
 PREFIX = "penstock_gateway"
@@ -56,6 +63,7 @@ class GatewayCollector(Collector):
                 ages.add_metric([plural], age)
         yield ages
         yield from _holding(gateway.holder)
+        yield _starts(gateway.holder.starts)
         yield from self._signals.families(gateway.snapshot.routes)
 
 
@@ -79,6 +87,19 @@ def _holding(holder: Holder) -> Iterable[Metric]:
     for (pool, reason), count in holder.refused.items():
         ends.add_metric([pool, reason.value], count)
     yield from (requests, oldest, ends)
+
+
+def _starts(starts: StartTimes) -> Metric:
+    family = HistogramMetricFamily(
+        f"{PREFIX}_start_seconds",
+        "Parts of starts from zero, for the first request that waited: they add up to its wait for the first byte",
+        labels=["pool", "part"],
+    )
+    bounds = [*(repr(float(bound)) for bound in BOUNDS), "+Inf"]
+    for (pool, part), durations in starts.durations.items():
+        buckets = list(zip(bounds, accumulate(durations.counts), strict=True))
+        family.add_metric([pool, part.value], buckets, durations.seconds)
+    return family
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

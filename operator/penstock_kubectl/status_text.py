@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from penstock_api.types.decision import ScalingStatus
+from penstock_api.types.decision import ScalingStatus, StartStatus
 from penstock_api.types.model import Task
 from penstock_api.types.scaling import ScalingMode
 from penstock_kubectl.pool_context import PoolContext
@@ -67,6 +67,8 @@ def demand(subject: PoolContext) -> Iterator[Fact]:
         yield "demand from", scaling.demand_source, DEMAND_SOURCES.get(scaling.demand_source, "")
     if scaling.held_requests:
         yield "held", f"{scaling.held_requests} requests", "at the gateway, until a pod is ready"
+    if scaling.last_start is not None:
+        yield "last start", *_start(scaling.last_start)
     yield (
         "demand now",
         _unit(scaling.rows_per_second, "rows/s"),
@@ -77,6 +79,20 @@ def demand(subject: PoolContext) -> Iterator[Fact]:
     yield "waiting", _unit(scaling.waiting, "requests"), "over all Ready pods"
     yield from _batch_work(scaling)
     yield "imbalance", scaling.imbalance or UNKNOWN, "demand of the busiest pod divided by the mean"
+
+
+def _start(start: StartStatus) -> tuple[str, str]:
+    """Return the whole time of a start from zero, and its parts."""
+    parts = {
+        "decision": start.decision_seconds,
+        "scheduling": start.scheduling_seconds,
+        "container": start.container_seconds,
+        "model": start.model_seconds,
+        "endpoint": start.endpoint_seconds,
+        "first byte": start.first_byte_seconds,
+    }
+    whole = f"{sum(map(float, parts.values())):.1f} s"
+    return whole, ", ".join(f"{part} {seconds}" for part, seconds in parts.items())
 
 
 def _batch_work(scaling: ScalingStatus) -> Iterator[Fact]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from penstock_api.hold import StartPart
 from penstock_api.pod_contract import CurveSums, Loading, ModelBackendState
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
@@ -291,6 +292,8 @@ class GatewayView:
     """Whether there are such pods, and each of them holds requests that find no pod."""
     held_requests: int = 0
     """Requests that they hold for the pool."""
+    last_start: Mapping[StartPart, float] = field(default_factory=dict)
+    """Seconds of each part of the last start from zero; empty if none of them saw one."""
     offered: OfferedDemand | None = None
     """Demand that they counted; None if one of them did not answer, or before the first few reads."""
 

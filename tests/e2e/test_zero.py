@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import aiohttp
 import pytest
@@ -87,6 +88,16 @@ async def await_a_ready_pod(pool: PoolHandle) -> float:
     return looks[-2]
 
 
+def last_start(pool: PoolHandle) -> dict[str, float]:
+    """Return the parts of the pool's last start, in seconds, once its status has them."""
+
+    def parts() -> Any:
+        return pool.status().get("scaling", {}).get("lastStart")
+
+    until("the start is reported", parts, seconds=120)
+    return {part: float(seconds) for part, seconds in parts().items()}
+
+
 @pytest.mark.own_cluster
 async def test_requests_at_zero_start_a_replica_and_are_all_answered(
     make_pool: MakePool, api: Api, operator: InstalledOperator, figure: Figure
@@ -132,8 +143,10 @@ async def test_a_thousand_requests_at_zero_are_answered_in_the_order_of_their_pr
     answers = Counter(await asyncio.gather(*waiting))
     assert answers == {"right": MANY_REQUESTS}
     assert max(ends["1"]) < median(ends["10"])
+    first, parts = min(*ends["1"], *ends["10"]), await asyncio.to_thread(last_start, pool)
+    assert sum(parts.values()) == pytest.approx(first - began, abs=2)
     figure(
         f"zero: {MANY_REQUESTS} held, all answered; ready after {ready - began:.1f} s, first answer"
-        f" {(min(*ends['1'], *ends['10']) - ready) * 1000:.0f} ms later, the urgent half by"
-        f" {max(ends['1']) - ready:.1f} s, the other by {max(ends['10']) - ready:.1f} s"
+        f" {(first - ready) * 1000:.0f} ms later, the urgent half by {max(ends['1']) - ready:.1f} s,"
+        f" the other by {max(ends['10']) - ready:.1f} s; parts of the start: {parts}"
     )

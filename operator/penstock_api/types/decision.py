@@ -36,6 +36,23 @@ class BatchWorkStatus(ApiModel):
     """Replicas beyond those that other demand and minReplicas need."""
 
 
+class StartStatus(ApiModel):
+    """Parts of a start from zero, in seconds, for the first request that waited: they add up to its wait."""
+
+    decision_seconds: Decimal
+    """From the arrival of the first request until a pod existed."""
+    scheduling_seconds: Decimal
+    """From then until a pod had a node."""
+    container_seconds: Decimal
+    """From then until its image was there, and a container ran."""
+    model_seconds: Decimal
+    """From then until it was Ready."""
+    endpoint_seconds: Decimal
+    """From then until Envoy had it in force."""
+    first_byte_seconds: Decimal
+    """From then until the first byte of an answer was on its way."""
+
+
 class ScalingStatus(ApiModel):
     """Observations of the control law, updated on significant changes (at most every 60 s)."""
 
@@ -55,6 +72,8 @@ class ScalingStatus(ApiModel):
     """Waiting requests of all Ready pods."""
     held_requests: Count | None = None
     """Requests that the gateway holds because no pod is ready; absent without any."""
+    last_start: StartStatus | None = None
+    """The last start from zero that a gateway saw from its first request to its first answer."""
     rows_per_second: Decimal | None = None
     """Rows received by all pods, before admission."""
     forecast_rows_per_second: Decimal | None = None

@@ -9,9 +9,11 @@ from itertools import count
 from secrets import token_hex
 from typing import Final
 
+from penstock_api.hold import StartPart
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.errors import EnvoyUnavailable
 from penstock_gateway.hold.queue import HeldQueue, HeldRequest, Refusal
+from penstock_gateway.hold.starts import ORDER, StartTimes
 from penstock_gateway.snapshot import Route
 
 log = logging.getLogger(__name__)
@@ -20,6 +22,10 @@ RELEASE_SECONDS: Final = 0.05
 """Time between two releases while requests are held and pods are in force."""
 EXPIRY_SECONDS: Final = 0.5
 """Time between two checks of the ages of held requests."""
+ANSWER_SECONDS: Final = 600.0
+"""Time after the release for which a first answer is waited for."""
+ACKNOWLEDGED: Final = ORDER.index(StartPart.ENDPOINT) + 1
+"""Parts of a start that are over once Envoy has a pod in force."""
 
 
 @dataclass(slots=True)
@@ -39,17 +45,22 @@ class Holder:
     admin: EnvoyAdmin
     pods_in_force: Callable[[str], int]
     """Pods of a pool that Envoy acknowledged."""
+    progress: Callable[[str], int]
+    """Parts of a pool's start that are over already when the first request comes."""
     now: Callable[[], float]
     refused: dict[tuple[str, Refusal], int] = field(default_factory=dict)
     """Refusals by pool and reason."""
     released: dict[str, int] = field(default_factory=dict)
     """Releases by pool."""
+    starts: StartTimes = field(default_factory=StartTimes)
     _pools: dict[str, _Pool] = field(default_factory=dict)
     _numbers: Iterable[int] = field(default_factory=count)
     _run: str = field(default_factory=lambda: token_hex(4))
     _demands: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _demanded: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _timers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """What waits for the first answer after a release, by pool."""
 
     @property
     def version(self) -> str:
@@ -94,6 +105,9 @@ class Holder:
         pool.waits[arrival.number] = asyncio.get_running_loop().create_future()
         try:
             if first:
+                if not self.pods_in_force(name):
+                    self.starts.begin(name, arrival.arrived, arrival.entered)
+                    self.starts.reach(name, self.progress(name), arrival.entered)
                 await self._announce()
             return self._counted(name, await pool.waits[arrival.number])
         finally:
@@ -145,24 +159,48 @@ class Holder:
         queue.set_pods(self.pods_in_force(name), self.now())
         for request, reason in queue.expired(self.now()):
             self._end(pool, request, reason)
-        if queue.pods and queue.requests:
-            at_pods = await self._requests_at_pods(name, pool)
-            for request in [] if at_pods is None else queue.releasable(at_pods, self.now()):
-                self._end(pool, request, None)
+        if not queue.pods:
+            return
+        self.starts.reach(name, ACKNOWLEDGED, self.now())
+        if queue.requests:
+            await self._release(name, pool)
+        elif name not in self._timers:
+            self.starts.drop(name)
+
+    async def _release(self, name: str, pool: _Pool) -> None:
+        """Release what the pods have room for; nothing while all are ejected, since a release would only lead back here."""
+        queue = pool.queue
+        try:
+            load = await self.admin.cluster_load(name)
+        except EnvoyUnavailable as error:
+            log.warning("releasing held requests of %s without Envoy's count: %s", name, error)
+            load = None
+        if load is not None and load.healthy <= pool.hold_endpoints:
+            return
+        at_pods = 0 if load is None else max(load.requests - len(queue.requests), 0)
+        for request in queue.releasable(at_pods, self.now()):
+            self._end(pool, request, None)
+        if load is not None and name not in self._timers:
+            timer = self._time_first_byte(name, load.answered)
+            self._timers[name] = asyncio.create_task(timer, name=f"first byte of {name}")
+
+    async def _time_first_byte(self, name: str, answered: int) -> None:
+        """End the start when Envoy counts a further successful answer, within 10 ms or a tenth of the time since the release."""
+        start, released = self.starts.under_way.get(name), self.now()
+        try:
+            while start is not None and self.starts.under_way.get(name) is start:
+                waited = self.now() - released
+                if waited > ANSWER_SECONDS:
+                    self.starts.drop(name)
+                await asyncio.sleep(max(waited / 10, 0.01))
+                with suppress(EnvoyUnavailable):
+                    if (await self.admin.cluster_load(name)).answered > answered:
+                        self.starts.reach(name, len(ORDER), self.now())
+        finally:
+            del self._timers[name]
 
     def _end(self, pool: _Pool, request: HeldRequest, reason: Refusal | None) -> None:
         pool.queue.remove(request.number)
         wait = pool.waits.get(request.number)
         if wait is not None and not wait.done():
             wait.set_result(reason)
-
-    async def _requests_at_pods(self, name: str, pool: _Pool) -> int | None:
-        """Return the requests at the pods; None while all pods are ejected, since a release would only lead back here."""
-        try:
-            load = await self.admin.cluster_load(name)
-        except EnvoyUnavailable as error:
-            log.warning("releasing held requests of %s without Envoy's count: %s", name, error)
-            return 0
-        if load.healthy <= pool.hold_endpoints:
-            return None
-        return max(load.requests - len(pool.queue.requests), 0)

@@ -225,6 +225,14 @@ POOL_STATUS: Object = {
         "source": "Prometheus",
         "demandSource": "Gateway",
         "heldRequests": 3,
+        "lastStart": {
+            "decisionSeconds": "0.26",
+            "schedulingSeconds": "0.05",
+            "containerSeconds": "1.90",
+            "modelSeconds": "9.31",
+            "endpointSeconds": "0.01",
+            "firstByteSeconds": "0.06",
+        },
         "batchWork": {
             "linesLeft": 5000,
             "linesPerSecond": "20.50",

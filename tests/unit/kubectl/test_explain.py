@@ -116,11 +116,19 @@ def test_the_page_says_where_demand_was_counted_and_what_the_gateway_holds(
     stored = deepcopy(pool())
     run(Stage(stored, [], []), tmp_path)
     assert "at the gateway" not in capsys.readouterr().out
-    stored["status"]["scaling"] |= {"demandSource": "Gateway", "heldRequests": 7}
+    parts = ("decision", "scheduling", "container", "model", "endpoint", "firstByte")
+    start = {f"{part}Seconds": f"0.{number}5" for number, part in enumerate(parts)}
+    stored["status"]["scaling"] |= {
+        "demandSource": "Gateway",
+        "heldRequests": 7,
+        "lastStart": start,
+    }
     run(Stage(stored, [], []), tmp_path)
     page = capsys.readouterr().out
     assert "counted at the pool's listeners" in page
     assert "7 requests" in page
+    assert "1.8 s" in page
+    assert "decision 0.05, scheduling 0.15" in " ".join(page.split())
 
 
 def test_a_pool_with_variants_shows_them_and_its_batch_work(

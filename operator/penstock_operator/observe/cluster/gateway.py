@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from penstock_api import names
+from penstock_api.hold import StartPart
 from penstock_api.types.service import RoutingMode
 from penstock_operator.decide.route import live_route
 from penstock_operator.kube import kinds
@@ -97,6 +99,7 @@ def gateway_view(
         failing[0] if failing else "",
         holding=bool(states) and all(state.get("holds") is True for state in states),
         held_requests=sum(map(_held, states)),
+        last_start=max(map(_last_start, states), default=(0.0, {}), key=itemgetter(0))[1],
         offered=answers.offered.get(pool.name),
     )
 
@@ -124,6 +127,15 @@ def _held(state: Mapping[str, Any]) -> int:
     demand = state.get("held")
     requests = demand.get("requests") if isinstance(demand, dict) else 0
     return requests if isinstance(requests, int) and requests > 0 else 0
+
+
+def _last_start(state: Mapping[str, Any]) -> tuple[float, Mapping[StartPart, float]]:
+    """Return when the last start ended, in Unix seconds, and its parts; (0, {}) without one."""
+    try:
+        start = state["lastStart"]
+        return float(start["ended"]), {part: float(start["seconds"][part]) for part in StartPart}
+    except (LookupError, TypeError, ValueError):
+        return 0.0, {}
 
 
 def _problem(answer: Mapping[str, Any] | str, pool: PoolObject, port: int | None) -> str:

@@ -96,6 +96,36 @@ async def test_held_requests_are_answered_when_a_pod_comes() -> None:
         assert await clients.end() == [200] * 200
 
 
+async def test_the_parts_of_a_start_add_up_to_the_wait_of_the_first_request() -> None:
+    async with at_zero() as gateway:
+        clients = Clients(gateway)
+        began = time.monotonic()
+        clients.send(0, ms=300)
+        await clients.held(1)
+        assert (await gateway.status())["pools"]["demo"]["lastStart"] is None
+        item = api_server.pod("pod-0", "demo", gateway.address("pod-0"), ready=False)
+        await gateway.api.put("pods", item)
+        await gateway.start_pod("pod-0")
+        assert await clients.end() == [200]
+        waited = clients.answers[0][2] - began
+        status = await gateway.until_status(lambda known: known["pools"]["demo"]["lastStart"])
+        seconds = status["pools"]["demo"]["lastStart"]["seconds"]
+        assert list(seconds) == [
+            "Decision",
+            "Scheduling",
+            "Container",
+            "Model",
+            "Endpoint",
+            "FirstByte",
+        ]
+        assert seconds["FirstByte"] >= 0.3
+        assert sum(seconds.values()) == pytest.approx(waited, abs=0.5)
+        assert (
+            'penstock_gateway_start_seconds_count{part="FirstByte",pool="demo"} 1.0'
+            in await gateway.metrics()
+        )
+
+
 async def test_held_requests_are_released_by_class_and_arrival() -> None:
     async with at_zero(per_pod=4) as gateway:
         clients = Clients(gateway)

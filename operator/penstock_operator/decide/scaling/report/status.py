@@ -4,14 +4,17 @@ A text is unchanged while its cause is unchanged, so that an unchanged pool writ
 for a new decision.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from penstock_api.hold import StartPart
 from penstock_api.types.decision import (
     AlternativeStatus,
     BatchWorkStatus,
     CurveStatus,
     LastDecision,
     ScalingStatus,
+    StartStatus,
     TermCount,
 )
 from penstock_api.types.scaling import ScalingMode
@@ -20,7 +23,7 @@ from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.report.alternatives import alternatives
 from penstock_operator.decide.scaling.report.conditions import rfc3339
 from penstock_operator.decide.spec.effective import EffectiveSpec
-from penstock_operator.observed import PoolSignals
+from penstock_operator.observed import NO_GATEWAY, GatewayView, PoolSignals
 
 MAX_MESSAGE, MAX_ASKED, MAX_ALTERNATIVES = 1024, 8, 8
 """The schema's own bounds."""
@@ -88,11 +91,15 @@ def last_decision(
 
 
 def scaling_status(
-    reported: ReportedDecision, signals: PoolSignals, on_time: float | None, held_requests: int = 0
+    reported: ReportedDecision,
+    signals: PoolSignals,
+    on_time: float | None,
+    gateway: GatewayView = NO_GATEWAY,
+    before: ScalingStatus | None = None,
 ) -> ScalingStatus:
     """Return the law's observations as decimal strings, without absent ones.
 
-    `on_time` is the share of requests, and `held_requests` the number that the gateway holds.
+    `on_time` is the share of requests. The last start of `before` stays when the gateway that saw it is gone.
     """
     decision = reported.decision
     observations = decision.observations
@@ -104,7 +111,8 @@ def scaling_status(
         signal_age_seconds=decimal(observations.signal_age_seconds),
         gpu_utilization_percent=decimal(observations.duty, 100.0),
         waiting=decimal(observations.waiting),
-        held_requests=held_requests or None,
+        held_requests=gateway.held_requests or None,
+        last_start=_last_start(gateway.last_start) or (before.last_start if before else None),
         rows_per_second=decimal(observations.rows_per_second),
         forecast_rows_per_second=decimal(observations.forecast_rows_per_second),
         batch_p99_milliseconds=decimal(observations.batch_p99_seconds, 1000.0),
@@ -123,6 +131,20 @@ def scaling_status(
         replicas_term=decision.replicas_term,
         bound_by=bound_by(reported),
         hold_until=None if decision.hold_until is None else rfc3339(decision.hold_until),
+    )
+
+
+def _last_start(seconds: Mapping[StartPart, float]) -> StartStatus | None:
+    figures = {part: f"{min(max(taken, 0.0), MAX_FIGURE):.2f}" for part, taken in seconds.items()}
+    if not figures:
+        return None
+    return StartStatus(
+        decision_seconds=figures[StartPart.DECISION],
+        scheduling_seconds=figures[StartPart.SCHEDULING],
+        container_seconds=figures[StartPart.CONTAINER],
+        model_seconds=figures[StartPart.MODEL],
+        endpoint_seconds=figures[StartPart.ENDPOINT],
+        first_byte_seconds=figures[StartPart.FIRST_BYTE],
     )
 
 

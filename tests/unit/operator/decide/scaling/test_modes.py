@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_api.hold import StartPart
 from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_api.types.batching import BatchingMode
 from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.scaling.decision import ScalingOutcome, law_input
 from penstock_operator.decide.scaling.report.status import scaling_status
-from penstock_operator.observed import PoolSignals, SignalSource
+from penstock_operator.observed import GatewayView, PoolSignals, SignalSource
 from tests.unit.operator.decide.scaling.views import Pool, deployment
 from tests.unit.operator.decide.scaling.world import SETTINGS
 
@@ -331,6 +332,18 @@ def test_the_status_holds_decimal_strings_and_leaves_out_what_is_absent() -> Non
     assert status.rows_per_second == "10.0"
     assert status.batch_time_target_milliseconds == "447.8"
     assert status.batch_p99_milliseconds is None
+
+
+def test_the_last_start_stays_in_the_status_when_the_gateway_that_saw_it_is_gone() -> None:
+    pool = Pool(waiting=2.0, rows_per_second=10.0)
+    pool.tick(8)
+    reported, signals = pool.outcomes[-1].reported, PoolSignals(SignalSource.PODS)
+    seen = GatewayView(last_start=dict.fromkeys(StartPart, 1.25))
+    first = scaling_status(reported, signals, None, seen)
+    assert first.last_start is not None
+    assert first.last_start.model_seconds == "1.25"
+    assert scaling_status(reported, signals, None, before=first).last_start == first.last_start
+    assert scaling_status(reported, signals, None).last_start is None
 
 
 def test_the_algorithm_is_chosen_live_and_the_count_stays_where_it_is() -> None:

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from penstock_api import names
+from penstock_api.hold import StartPart
 from penstock_operator.kube import kinds
 from penstock_operator.net.http import new_session
 from penstock_operator.observe.cluster.cache import ObjectStore
@@ -181,6 +182,24 @@ def test_a_gateway_holds_when_each_of_its_pods_does_and_their_requests_add_up() 
     assert seen(a=holding, b=accepted()) == (False, 0)
     assert seen(a=holding, b="/status is unreachable") == (False, 0)
     assert seen(a=accepted(holds=True, held="many")) == (True, 0)
+
+
+def test_the_last_start_is_the_one_that_ended_last_of_those_reported_whole() -> None:
+    store = store_with()
+
+    def seen(**by_pod: Any) -> list[float]:
+        view = gateway_view(store, chat(store), {}, GatewayAnswers(by_pod))
+        return list(view.last_start.values())
+
+    def start(ended: float, seconds: float) -> dict[str, Any]:
+        parts = dict.fromkeys(StartPart, seconds)
+        return accepted(lastStart={"ended": ended, "seconds": parts})
+
+    assert seen(a=accepted(lastStart=None), b="/status is unreachable") == []
+    assert seen(a=start(20, 2), b=start(10, 1)) == [2.0] * len(StartPart)
+    part = accepted(lastStart={"ended": 30, "seconds": {"Model": 1}})
+    assert seen(a=part, b=start(10, 1)) == [1.0] * len(StartPart)
+    assert seen(a=accepted(lastStart={"ended": "soon"})) == []
 
 
 @asynccontextmanager
