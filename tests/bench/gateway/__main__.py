@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from statistics import mean, quantiles
 
 from rich.console import Console
@@ -19,11 +18,10 @@ from tests.bench.gateway.clients import (
     ByGateway,
     ByOracle,
     Client,
-    Sent,
     body_of,
-    closed_loop,
     open_loop,
 )
+from tests.bench.gateway.cost import Way, cost, cpu_seconds, memory_bytes
 from tests.bench.gateway.emulated_pods import PATH, REQUESTS_PER_SECOND, PodKind
 from tests.bench.gateway.rivals import RIVALS, Rival
 from tests.bench.gateway.streams import STREAMS, stream_tokens
@@ -32,12 +30,10 @@ from tests.support.gateway.stack import Stack, stack
 
 PODS = 8
 LOADS = (0.80, 0.88)
-COST_LOADS: tuple[float | int, ...] = (100.0, 600.0, 16)
-"""Requests a second, or (an integer) connections in a closed loop."""
 PORT = 10001
 POOLS = 500
 PARTS = (PodKind.BATCHING, PodKind.CONTINUOUS, "Cost", "Streams", "Pools")
-console = Console(width=120)
+console = Console(width=150)
 
 
 def main() -> None:
@@ -63,7 +59,7 @@ async def _run(seconds: float, parts: Sequence[str]) -> None:
                 console.print(await _balance(gateway, kind, seconds, rivals))
     if "Cost" in parts:
         async with _gateway(PodKind.INSTANT, 2, rivals) as gateway:
-            console.print(await _cost(gateway, seconds / 4, rivals))
+            console.print(await cost(_ways(gateway, rivals), seconds / 2))
     if "Streams" in parts:
         async with _gateway(PodKind.INSTANT, 2, rivals) as gateway:
             console.print(await _streams(gateway, seconds / 2, rivals))
@@ -125,32 +121,16 @@ async def _balance(gateway: Stack, kind: PodKind, seconds: float, rivals: Sequen
     return table
 
 
-async def _cost(gateway: Stack, seconds: float, rivals: Sequence[Rival]) -> Table:
-    table = Table(
-        "body", "load", "path", "requests/s", "lost", "p50, ms", "p99, ms", "CPU a request", "memory",
-        title="Cost, two pods that answer at once",
-    )  # fmt: skip
-    direct = ByGateway(f"{gateway.network}.10", names.CLIENT_PORT)
-    ways: dict[str, tuple[Client, int | None]] = {
-        "direct": (direct, None),
-        "gateway": (ByGateway(gateway.host, PORT), _pid(gateway)),
+def _ways(gateway: Stack, rivals: Sequence[Rival]) -> dict[str, Way]:
+    """Return the ways to two pods, straight to one of them first."""
+    ways = {
+        "direct": Way(ByGateway(f"{gateway.network}.10", names.CLIENT_PORT)),
+        "gateway": Way(ByGateway(gateway.host, PORT), _pid(gateway)),
     }
     for rival in rivals:
-        ways[rival.name] = ByGateway(gateway.host, rival.port), gateway.pods[rival.name].pid
-    for size in (1024, 65536):
-        body = body_of(size)
-        for load in COST_LOADS:
-            for path, (client, pid) in ways.items():
-                before = 0.0 if pid is None else _cpu_seconds(pid)
-                sent = await _send(client, load, seconds, body)
-                latencies = sent.latencies
-                cost = ("", "") if pid is None else _cost_of(pid, before, len(latencies))
-                cuts = quantiles(latencies, n=100)
-                table.add_row(
-                    f"{size // 1024} KiB", f"{load} connections" if isinstance(load, int) else f"{load:.0f}/s", path, f"{len(latencies) / seconds:.0f}", str(sent.lost),
-                    f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}", *cost,
-                )  # fmt: skip
-    return table
+        client = ByGateway(gateway.host, rival.port)
+        ways[rival.name] = Way(client, gateway.pods[rival.name].pid)
+    return ways
 
 
 async def _streams(gateway: Stack, seconds: float, rivals: Sequence[Rival]) -> Table:
@@ -165,28 +145,16 @@ async def _streams(gateway: Stack, seconds: float, rivals: Sequence[Rival]) -> T
     for rival in rivals:
         ways[rival.name] = gateway.host, rival.port, gateway.pods[rival.name].pid
     for path, (host, port, pid) in ways.items():
-        before = 0.0 if pid is None else _cpu_seconds(pid)
+        before = 0.0 if pid is None else cpu_seconds(pid)
         tokens = await stream_tokens(host, port, seconds)
         count = len(tokens.delays)
-        cost = "" if pid is None else f"{1e6 * (_cpu_seconds(pid) - before) / count:.1f} us"
+        cost = "" if pid is None else f"{1e6 * (cpu_seconds(pid) - before) / count:.1f} us"
         cuts = quantiles(tokens.delays, n=100)
         milliseconds = (
             f"{1000 * value:.2f}" for value in (mean(tokens.delays), cuts[49], cuts[98])
         )
         table.add_row(path, str(count), str(tokens.lost), *milliseconds, cost)
     return table
-
-
-def _cost_of(pid: int, before: float, requests: int) -> tuple[str, str]:
-    """Return CPU a request, and memory."""
-    used = (_cpu_seconds(pid) - before) / requests
-    return f"{1e6 * used:.0f} us", f"{_memory_bytes(pid) / 2**20:.0f} MiB"
-
-
-async def _send(client: Client, load: float | int, seconds: float, body: bytes) -> Sent:
-    if isinstance(load, int):
-        return await closed_loop(client, load, seconds, body)
-    return await open_loop(client, load, seconds, seed=2, body=body)
 
 
 async def _many_pools(gateway: Stack) -> Table:
@@ -210,7 +178,7 @@ async def _many_pools(gateway: Stack) -> Table:
             if answer.status == 200:
                 break
     in_force = time.monotonic() - begin
-    memory = _memory_bytes(_pid(gateway)) / 2**20
+    memory = memory_bytes(_pid(gateway)) / 2**20
     table.add_row(str(POOLS), f"{whole:.2f}", f"{1000 * in_force:.0f}", f"{memory:.0f} MiB")
     return table
 
@@ -227,16 +195,6 @@ def _p99(latencies: Iterable[float]) -> float:
 def _pid(gateway: Stack) -> int:
     assert gateway.envoy is not None
     return gateway.envoy.pid
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
-
-
-def _memory_bytes(pid: int) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":
