@@ -31,7 +31,7 @@ def main() -> None:
         type=Front,
         choices=list(Front),
         default=Front.GATEWAY,
-        help="Service: clients reach the pods as by kube-proxy; HAProxy: by one; only pods change",
+        help="Service: clients reach the pods as by kube-proxy; HAProxy, vllm-router: by one; only pods change",
     )
     parser.add_argument(
         "--streams", type=int, default=3, help="clients of generated text; only by the gateway"

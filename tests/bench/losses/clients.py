@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tests.bench.losses.pod import answer
 
+PATH: Final = b"/v1/completions"
 REQUEST_SECONDS: Final = 60.0
 PADDING: Final = 200
 """Digits of a small body; each `LARGE_EVERY`th has `LARGE_PADDING`."""
@@ -102,15 +103,25 @@ class _Connection(asyncio.Protocol):
         if not end:
             return
         fields = head.lower()
-        begin = fields.index(b"content-length: ") + 16
-        length = int(fields[begin:].partition(b"\r\n")[0])
-        if len(body) < length:
+        known = _body(fields, body)
+        if known is None:
             return
         self._data = b""
-        if len(body) > length:
-            self._tally.twice.add(f"{body[length:][:80]!r} came after an answer")
+        own, rest = known
+        if rest:
+            self._tally.twice.add(f"{rest[:80]!r} came after an answer")
         self.usable = b"connection: close" not in fields
-        waiting.set_result((head, body[:length]))
+        waiting.set_result((head, own))
+
+
+def _body(fields: bytes, data: bytes) -> tuple[bytes, bytes] | None:
+    """Return an answer's body, of a length or of one chunk, and what comes after it; None until it is there."""
+    if b"transfer-encoding: chunked" in fields:
+        chunk, end, rest = data.partition(b"0\r\n\r\n")
+        return (chunk.partition(b"\r\n")[2].removesuffix(b"\r\n"), rest) if end else None
+    begin = fields.index(b"content-length: ") + 16
+    length = int(fields[begin:].partition(b"\r\n")[0])
+    return (data[:length], data[length:]) if len(data) >= length else None
 
 
 @dataclass(slots=True)
@@ -194,10 +205,8 @@ class Clients:
 
 
 def _request(number: int) -> bytes:
+    """Return a request of the OpenAI API, since routers of others route no other, with the number as its prompt."""
     padding = LARGE_PADDING if number % LARGE_EVERY == 0 else PADDING
-    body = b"%d" % number
-    body = body.rjust(padding)
-    return b"POST /infer HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n%b" % (
-        len(body),
-        body,
-    )
+    body = b'{"model": "demo", "prompt": "%b"}' % (b"%d" % number).rjust(padding)
+    head = b"POST %b HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n" % PATH
+    return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)

@@ -137,6 +137,7 @@ OF_PODS: Final[Kinds] = {scale_up: 15, scale_down: 15, roll_pods: 5, kill_pod: 2
 KINDS: Final[Mapping[Front, Kinds]] = {
     Front.SERVICE: OF_PODS,
     Front.HAPROXY: OF_PODS,
+    Front.VLLM_ROUTER: OF_PODS,
     Front.GATEWAY: {
         **OF_PODS,
         to_zero_and_back: 3,

@@ -1,11 +1,12 @@
 """A pod that answers right or not at all, as a process: `python -m tests.bench.losses.pod ADDRESS PORT SEED ACCEPT`.
 
-A POST of a number is answered with `answer(number)` after up to 20 ms. At SIGTERM the pod goes on serving, as a runtime
+A POST with a number as its prompt is answered with `answer(number)` after up to 20 ms, and a GET, a probe of health, at once. At SIGTERM the pod goes on serving, as a runtime
 does, for ACCEPT seconds at least, closes each connection with its next answer, and ends half a second after the last request.
 """
 
 import asyncio
 import random
+import re
 import signal
 import sys
 import time
@@ -18,6 +19,7 @@ QUIET_SECONDS: Final = 0.5
 """Time without a request after which a pod that ends does so."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _LENGTH: Final = b"content-length: "
+_PROMPT: Final = re.compile(rb'"prompt": *" *([0-9]+)"')
 
 
 def answer(number: int) -> int:
@@ -67,6 +69,11 @@ class Connection(asyncio.Protocol):
         head, end, body = self._data.partition(_END_OF_HEAD)
         if not end:
             return
+        if head.startswith(b"GET "):
+            assert self._transport is not None
+            self._data = b""
+            self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            return
         begin = head.lower().index(_LENGTH) + len(_LENGTH)
         if len(body) < int(head[begin:].partition(b"\r\n")[0]):
             return
@@ -75,7 +82,9 @@ class Connection(asyncio.Protocol):
         pod.in_flight += 1
         pod.last = time.monotonic()
         delay = pod.random.uniform(0, MAX_SECONDS)
-        asyncio.get_running_loop().call_later(delay, self._answer, int(body))
+        prompt = _PROMPT.search(body)
+        assert prompt is not None
+        asyncio.get_running_loop().call_later(delay, self._answer, int(prompt[1]))
 
     def _answer(self, number: int) -> None:
         pod, transport = self._pod, self._transport

@@ -15,6 +15,7 @@ from tests.bench.losses.generating_pool import POOL as POOL_OF_TEXT
 from tests.bench.losses.generating_pool import GeneratingPool
 from tests.bench.losses.haproxy import HAProxy
 from tests.bench.losses.pod_objects import PodObjects
+from tests.bench.losses.vllm_router import VllmRouter
 from tests.support.gateway import api_server
 from tests.support.gateway.api_server import ApiServer
 from tests.support.gateway.stack import Process, Stack, own_network, stack
@@ -40,6 +41,11 @@ class Front(StrEnum):
     GATEWAY = "Gateway"
     SERVICE = "Service"
     HAPROXY = "HAProxy"
+    VLLM_ROUTER = "vllm-router"
+
+
+RIVALS: Final = {Front.HAPROXY: HAProxy, Front.VLLM_ROUTER: VllmRouter}
+"""Programs of others in front of the pods."""
 
 
 @dataclass(slots=True)
@@ -73,7 +79,7 @@ class World:
     generating: GeneratingPool | None = None
     """A second pool, whose pods generate text."""
     objects: PodObjects = field(init=False)
-    haproxy: HAProxy | None = None
+    rival: HAProxy | VllmRouter | None = None
     _started: int = 0
     _ends: dict[asyncio.Task[None], Process] = field(default_factory=dict)
     """Pods that are being deleted."""
@@ -89,10 +95,10 @@ class World:
         await self.api.put("services", service)
         for _ in range(gateways if self.front is Front.GATEWAY else 0):
             self.gateways.append(await self.new_gateway())
-        if self.front is Front.HAPROXY:
+        if self.front in RIVALS:
             addresses = [f"{self.network}.{10 + number}" for number in range(ADDRESSES)]
-            self.haproxy = HAProxy(f"{self.network}.1", PORT, addresses)
-            await self.haproxy.start()
+            self.rival = RIVALS[self.front](f"{self.network}.1", PORT, addresses)
+            await self.rival.start()
         await self.scale(self.replicas)
 
     async def stop(self) -> None:
@@ -106,8 +112,8 @@ class World:
             await process.wait()
         if self.generating is not None:
             await self.generating.stop()
-        if self.haproxy is not None:
-            await self.haproxy.stop()
+        if self.rival is not None:
+            await self.rival.stop()
         for gateway in self.gateways:
             await gateway.life.aclose()
 
@@ -116,7 +122,7 @@ class World:
         if self.front is Front.SERVICE:
             addresses = list(self.endpoints.values()) or [f"{self.network}.{NOWHERE}"]
             return self.random.choice(addresses), names.CLIENT_PORT
-        return (self.haproxy.host if self.haproxy else self.gateway()), PORT
+        return (self.rival.host if self.rival else self.gateway()), PORT
 
     def is_down(self, address: str) -> bool:
         """Return whether the Envoy at an address was killed and is not ready again."""
@@ -214,9 +220,9 @@ class World:
         self._ends[task] = process
 
     async def _follow(self, name: str, state: str) -> None:
-        """Let HAProxy follow a pod at once, if it is the front."""
-        if self.haproxy is not None:
-            await self.haproxy.set(int(name.rpartition("-")[2]), state)
+        """Let a rival that is the front follow a pod at once."""
+        if self.rival is not None:
+            await self.rival.set(int(name.rpartition("-")[2]), state)
 
     def _leave_service(self, name: str) -> None:
         """Let kube-proxy forget a pod some time later."""
