@@ -9,7 +9,7 @@ from penstock_kubectl.batches import batches
 from penstock_kubectl.cli import parser
 from penstock_kubectl.errors import PluginError
 from penstock_kubectl.explain import explain
-from penstock_kubectl.simulate import simulate
+from penstock_kubectl.simulate.command import simulate
 from penstock_kubectl.tune.command import tune
 
 MIN_WIDTH = 160

@@ -1,8 +1,10 @@
 """Argument parser of `kubectl penstock`."""
 
 import argparse
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import TypeVar
 
 from penstock_operator.decide.spec.objectives import Target
 from penstock_simulator.options import step_model
@@ -14,6 +16,7 @@ MAX_DIGITS = 8
 """Digits of the lines of a simulated batch."""
 MAX_MILLISECONDS = 3_600_000
 MAX_LATE_SHARE = 0.5
+Value = TypeVar("Value")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 EPILOG = """examples:
   kubectl penstock batches -n team-a
@@ -57,11 +60,9 @@ def parser() -> argparse.ArgumentParser:
         "--mode", choices=["Auto", "Manual"], help="overrides the pool's scaling.mode"
     )
     simulate.add_argument(
-        "--curve",
-        type=pair,
-        metavar="A,C",
-        help="t(b) = A + C*b in ms; overrides the observed curve",
-    )
+        "--curve", type=of_variant(pair), action="append", default=[], metavar="[NAME=]A,C",
+        help="t(b) = A + C*b in ms, of a pool with variants each NAME; overrides the observed curve",
+    )  # fmt: skip
     simulate.add_argument(
         "--steps", type=step_model, metavar="A,P,D,K",
         help="of a pool that generates text: a step takes A ms, P for 256 prompt tokens, D a row and K for 4096 tokens read; default: observed",
@@ -89,14 +90,12 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument(
         "--savings",
         action="store_true",
-        help="also simulate the lowest fixed count that attains and an HPA at 70 %% GPU utilization",
+        help="also simulate the lowest fixed count, or a fixed mix of variants, that attains, and an HPA at 70 %% GPU utilization",
     )
     simulate.add_argument(
-        "--price",
-        type=price,
-        metavar="AMOUNT",
-        help="price of an hour of a replica; default: status.cost.perReplicaHour",
-    )
+        "--price", type=of_variant(price), action="append", default=[], metavar="[NAME=]AMOUNT",
+        help="price of an hour of a replica, of a pool with variants each NAME; default: that of the status",
+    )  # fmt: skip
     simulate.add_argument("--seed", type=int, default=1)
     simulate.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a plot as .png, .svg, .pdf or .html"
@@ -252,6 +251,16 @@ def price(text: str) -> Decimal:
             f"invalid price {text!r}: expected a number that is not negative, e.g. 2.50"
         )
     return amount
+
+
+def of_variant(read: Callable[[str], Value]) -> Callable[[str], tuple[str, Value]]:
+    """Return a parser of `NAME=VALUE` or `VALUE`: the name of a variant, empty without one, and the value."""
+
+    def parse(text: str) -> tuple[str, Value]:
+        name, _, value = text.rpartition("=")
+        return name, read(value)
+
+    return parse
 
 
 def pair(text: str) -> tuple[float, float]:

@@ -1,17 +1,30 @@
 """Text of a pool's cost: amounts of the status, and of alternatives at the mean price of a replica. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 
 from penstock_api.types.status import CostStatus
 from penstock_kubectl.pool_context import PoolContext
-from penstock_kubectl.savings import ReplicaPrice
-from penstock_operator.decide.cost.prices import money
+from penstock_operator.decide.cost.prices import money, plain
 
 NO_PRICES = "no policy that selects the pool has spec.pricing"
 UNKNOWN = "unknown"
 Fact = tuple[str, str, str]
 """(name, value, note)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPrice:
+    """Price of an hour of one replica with all its devices."""
+
+    per_hour: Decimal
+    currency: str
+
+    def __str__(self) -> str:
+        """Return amount and unit."""
+        unit = f" {self.currency}" if self.currency else ""
+        return f"{plain(self.per_hour)}{unit} an hour of a replica"
 
 
 def cost(subject: PoolContext) -> Iterator[Fact]:

@@ -55,9 +55,10 @@ def span(now: float, seconds: float, points: int = POINTS) -> TimeRange:
     return TimeRange(now - seconds, now, step)
 
 
-def queries(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
-    """Return PromQL queries by series; relabelling adds `namespace` and `pool`."""
-    which = f"{{namespace={quoted(namespace)},pool={quoted(pool)}}}"
+def queries(namespace: str, pools: Sequence[str], over: TimeRange) -> Mapping[str, str]:
+    """Return PromQL queries by series, over the pods of all pools; relabelling adds `namespace` and `pool`."""
+    names_match = f"=~{quoted('|'.join(pools))}" if len(pools) > 1 else f"={quoted(pools[0])}"
+    which = f"{{namespace={quoted(namespace)},pool{names_match}}}"
     window = f"[{max(WINDOW_SECONDS, over.step):.0f}s]"
     seconds = f"rate({names.METRIC_REQUEST_DURATION}_bucket{which}{window})"
     return {

@@ -39,17 +39,23 @@ class PoolContext:
     """Events, newest first."""
 
 
+def pool_names(subject: PoolContext) -> tuple[str, ...]:
+    """Return the names of the pools that have the pods: its own, or those of its variants."""
+    pool = subject.pool
+    variants = [names.variant_pool(pool.name, each.name) for each in pool.spec.variants or ()]
+    return tuple(variants) or (pool.name,)
+
+
 def without_variants(subject: PoolContext) -> PoolContext:
     """Return a pool whose pods are alike.
 
     Raises:
         NotEnoughData: it has variants, each with its own pool.
     """
-    variants, name = subject.pool.spec.variants, subject.pool.name
-    if variants:
-        pools = ", ".join(names.variant_pool(name, each.name) for each in variants)
+    if subject.pool.spec.variants:
+        pools = ", ".join(pool_names(subject))
         raise NotEnoughData(
-            f"pool {name} has variants, whose replicas differ: use one of their pools {pools}"
+            f"pool {subject.pool.name} has variants, whose replicas differ: use one of their pools {pools}"
         )
     return subject
 

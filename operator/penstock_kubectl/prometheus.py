@@ -6,7 +6,7 @@ from penstock_api.pod_contract import CurveSums
 from penstock_kubectl import history
 from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.history import History, TimeRange
-from penstock_kubectl.pool_context import PoolContext
+from penstock_kubectl.pool_context import PoolContext, pool_names
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     StepSums,
     parse_steps,
@@ -34,8 +34,7 @@ def url_of(subject: PoolContext, requested: str | None) -> str | None:
 
 def read(cluster: ClusterClient, url: str, subject: PoolContext, over: TimeRange) -> History:
     """Return the history of the pool. Raises `Unreachable`."""
-    pool = subject.pool
-    queries = history.queries(pool.namespace, pool.name, over)
+    queries = history.queries(subject.pool.namespace, pool_names(subject), over)
     bounds = {"start": f"{over.start:.3f}", "end": f"{over.end:.3f}", "step": f"{over.step:.0f}"}
     return History(
         over,

@@ -33,7 +33,8 @@ class TickRecord:
     ready: int
     devices: int
     """Pods with a GPU, including loading and draining ones."""
-    cap: int
+    cap: float
+    """Of unlike pods the mean of the Ready ones."""
     waiting: float
     replicas_term: str
     cap_term: str
@@ -100,7 +101,7 @@ def _tick(run: RunRecord, law: Law[Any], state: object, scraper: Scraper, now: f
     run.moments.append(
         TickRecord(
             time=now,
-            demand=_demand(run.arrivals, now),
+            demand=demand(run.arrivals, now),
             wanted=wanted,
             ready=len(fleet.ready(now)),
             devices=len(fleet.live),
@@ -113,7 +114,8 @@ def _tick(run: RunRecord, law: Law[Any], state: object, scraper: Scraper, now: f
     return state
 
 
-def _demand(arrivals: Times, now: float) -> float:
+def demand(arrivals: Times, now: float) -> float:
+    """Return the rows a second of the tick that ends."""
     first, last = np.searchsorted(arrivals, [now - TICK_SECONDS, now])
     return float(last - first) / TICK_SECONDS
 

@@ -22,7 +22,7 @@ def table(title: str, outcomes: Sequence[RunSummary], fluid_gpu_hours: float) ->
     return grid(title, caption, ("law", *FIGURES, "x fluid"), rows, outcomes)
 
 
-def batch_line(run: RunSummary, devices: int = 1) -> str | None:
+def batch_line(run: RunSummary, devices: float = 1) -> str | None:
     """Return a line about the batch work of a run; None without any."""
     work = run.batch_work
     if work is None:
@@ -74,7 +74,7 @@ def grid(
     return view
 
 
-def cells(result: RunSummary, devices: int = 1) -> list[str]:
+def cells(result: RunSummary, devices: float = 1) -> list[str]:
     """Return the cells of `FIGURES` for a run whose replicas have this many devices each."""
     return [
         f"{100 * result.attainment:.2f} %",

@@ -10,11 +10,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from penstock_api import names
 from penstock_kubectl.cluster import RESOURCES, ClusterClient
-from penstock_kubectl.cost_text import replica_price
+from penstock_kubectl.cost_text import ReplicaPrice, replica_price
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.explain import read
 from penstock_kubectl.pool_context import PoolContext, without_variants
-from penstock_kubectl.savings import ReplicaPrice
 from penstock_kubectl.tune import inputs, view
 from penstock_kubectl.tune.follow import JobFollower
 from penstock_kubectl.tune.job import Manifest, TuneOptions, job_name, record_config_map

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 from rich.table import Table
 
+from penstock_kubectl.cost_text import ReplicaPrice
 from penstock_kubectl.pool_context import PoolContext
-from penstock_kubectl.savings import ReplicaPrice
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_operator.decide.cost.prices import money
 from penstock_operator.decide.spec.live_fields import (

@@ -4,9 +4,10 @@ As `simulation.py`: a decision every 5 s, and requests routed in slices of half 
 and the decision on the mix are those of the operator.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,12 +31,13 @@ from penstock_simulator.outcome import RunSummary, outcome
 from penstock_simulator.pods.routing import Times
 from penstock_simulator.pods.scrape import Scraper, law_pod
 from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Routing
-from penstock_simulator.simulation import RunRecord, TickRecord
+from penstock_simulator.simulation import RunRecord, TickRecord, demand
 from penstock_simulator.variants.fleet import VariantFleet
 from penstock_simulator.variants.routing import variant_router
 from penstock_simulator.variants.scenario import VariantsScenario
 
 LAW = CapacityAtObjective()
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +65,43 @@ class LawPolicy:
 
     name = "CapacityAtObjective"
 
-    def __init__(self, scenario: VariantsScenario) -> None:
+    def __init__(
+        self,
+        scenario: VariantsScenario,
+        capacities: Mapping[str, float] = NONE,
+        caps: Mapping[str, int] = NONE,
+        floor: Callable[[float], int] | None = None,
+    ) -> None:
+        """`capacities` have been measured before, as those in a status, and `caps` are in force whatever a law plans.
+
+        `floor` returns the minimum of all replicas by the seconds since the start.
+        """
         self._variants = scenario.variants
         self._batch_work = scenario.world.batch_work
         self._routed = scenario.world.routing is Routing.LEAST_REQUEST
-        most = sum(variant.most for variant in scenario.variants)
-        self._settings = replace(scenario.world.settings, max_replicas=most)
+        self._settings = scenario.world.settings
+        self._floor = floor
         self._laws: dict[str, CapacityState] = {
             variant.name: LAW.initial(EPOCH) for variant in scenario.variants
         }
-        self._caps: dict[str, int] = {}
-        self._state = MixState({})
+        self._frozen = caps
+        self.caps: dict[str, int] = {}
+        """Caps in force."""
+        self._state = MixState(capacities)
         self.decided: MixDecision | None = None
         """The last decision."""
+
+    @property
+    def capacities(self) -> Mapping[str, float]:
+        """Return the rows a second of one replica within the objective, as measured last, by variant."""
+        return self._state.capacities
 
     def decide(
         self, observed: Mapping[str, LawInput], batches: tuple[BatchLoad, ...], now: float
     ) -> MixMoment:
         """Return the decision of a tick."""
+        if self._floor is not None:
+            self._settings = replace(self._settings, min_replicas=self._floor(now))
         inputs = []
         for variant in self._variants:
             seen = observed[variant.name]
@@ -100,7 +121,7 @@ class LawPolicy:
         batch = batch_demand(self._batch_work, batches, EPOCH + now)
         decided = with_batch_work(decided, batch, self._state, inputs, self._settings)
         self.decided = decided
-        return MixMoment(decided.counts, self._caps, self._weights())
+        return MixMoment(decided.counts, self.caps, self._weights())
 
     def _measured(
         self, name: str, seen: LawInput, per_hour: float | None, now: float
@@ -110,9 +131,9 @@ class LawPolicy:
             return NO_FIGURES._replace(per_hour=per_hour)
         most = max(seen.settings.max_replicas, 1)
         settings = replace(self._settings, min_replicas=1, max_replicas=most)
-        seen = seen._replace(settings=settings, cap=self._caps.get(name))
+        seen = seen._replace(settings=settings, cap=self.caps.get(name))
         self._laws[name], decision = LAW.step(self._laws[name], seen, now)
-        self._caps[name] = decision.cap
+        self.caps[name] = self._frozen.get(name, decision.cap)
         return variant_figures(self._laws[name], seen, decision, per_hour, now)
 
     def _weights(self) -> dict[str, float]:
@@ -144,8 +165,9 @@ class VariantsSummary:
     cost: float
     """Price of all replicas, from decision to release."""
     replica_hours: Mapping[str, float]
-    batch_cost: float = 0.0
+    batch_cost: float
     """The part of the cost that batch work has by its share of each variant's rows."""
+    run: RunRecord
 
 
 def simulate_variants(
@@ -163,7 +185,7 @@ def simulate_variants(
         if not is_fixed or not index:
             _decide(run, policy, fleet, scraper, now)
         backlog.ready = len(fleet.ready(now))
-        run.moments.append(_moment(fleet, now))
+        run.moments.append(_moment(fleet, demand(arrivals, now), now))
         index += 1
         until = index * TICK_SECONDS
         upto = int(np.searchsorted(arrivals, until, side="left"))
@@ -172,7 +194,7 @@ def simulate_variants(
         now, seen = until, upto
     run.end = max([horizon, *(pod.engine.free_at for pod in fleet.all)])
     cost, hours = fleet.cost(run.end), fleet.hours(run.end)
-    return VariantsSummary(outcome(run), cost, hours, fleet.batch_cost(run.end))
+    return VariantsSummary(outcome(run), cost, hours, fleet.batch_cost(run.end), run)
 
 
 def _decide(
@@ -198,6 +220,16 @@ def _of_pods(signals: PoolSignals, uids: set[str]) -> PoolSignals:
     )
 
 
-def _moment(fleet: VariantFleet, now: float) -> TickRecord:
-    staying = len(fleet.staying(now))
-    return TickRecord(now, 0.0, staying, len(fleet.ready(now)), len(fleet.live), 0, 0.0, "", "")
+def _moment(fleet: VariantFleet, demand: float, now: float) -> TickRecord:
+    ready = fleet.ready(now)
+    return TickRecord(
+        time=now,
+        demand=demand,
+        wanted=len(fleet.staying(now)),
+        ready=len(ready),
+        devices=len(fleet.live),
+        cap=sum(pod.cap for pod in ready) / max(len(ready), 1),
+        waiting=sum(pod.waiting() for pod in fleet.live),
+        replicas_term="",
+        cap_term="",
+    )

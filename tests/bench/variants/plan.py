@@ -31,10 +31,11 @@ COST_TARGET = 1.10
 def scenario(prices: str, seed: int = 1, routing: Routing = Routing.LEAST_REQUEST, large: int = 2) -> VariantsScenario:  # fmt: skip
     """Return the pool at a price list; `large` replicas are Ready at the start."""
     world = plan.scenario(seed, 60.0, routing)
+    settings = replace(world.settings, max_replicas=sum(MOST.values()))
     cold = ColdStarts(median_seconds=60.0)
     variants = tuple(
         PoolVariant(name, curve, PRICES[prices][name], 0, MOST[name], cold=cold)
         for name, curve in CURVES.items()
     )
     first = replace(variants[0], start_replicas=large)
-    return VariantsScenario(world, (first, *variants[1:]))
+    return VariantsScenario(replace(world, settings=settings), (first, *variants[1:]))

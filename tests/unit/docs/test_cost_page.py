@@ -16,9 +16,11 @@ from penstock_operator.decide.cost.prices import money
 from penstock_operator.observed import NodeView, PolicyObject
 from tests.support.pages.blocks import DOCS, ROOT, blocks
 from tests.unit.alerts.test_rules import promtool
+from tests.unit.kubectl.simulated import run
 from tests.unit.kubectl.stage import PROMETHEUS, Stage, kubeconfig
 from tests.unit.kubectl.stage import policy as stage_policy
 from tests.unit.kubectl.stage import pool as stage_pool
+from tests.unit.kubectl.test_simulate_variants import stage as stage_with_variants
 from tests.unit.operator.decide.cost.test_pool_cost import NodeWorld, served
 from tests.unit.operator.decide.world import known, policy, pool, settled
 
@@ -112,6 +114,22 @@ def test_the_simulator_computes_the_savings_of_the_page(tmp_path: Path) -> None:
     shown = {"as it is": float(said()[0][0])}
     shown |= {baseline: float(cost) for _, baseline, cost, _ in said()}
     assert costs == pytest.approx(shown, rel=0.1)  # the law may change a little
+
+
+@pytest.mark.long
+def test_the_simulator_computes_the_savings_of_the_mix_of_the_page(tmp_path: Path) -> None:
+    mixed, out = stage_with_variants(prices={"gpu": "2.66", "cpu": "0.16"}), tmp_path / "out.json"
+    mixed.rates = [20 + 100 * sin(pi * step / 120) ** 2 for step in range(121)]
+    assert run(mixed, tmp_path, "--last", "30m", "--savings", "--json", str(out)) == 0
+    own, fixed, hpa = (case["cost"] for case in json.loads(out.read_text())["cases"])
+    sentence = r"^as it is costs ([0-9.]+) EUR, (?:fixed: 14|hpa-70 on) cpu ([0-9.]+) EUR: ([0-9.]+) % less$"
+    shown = [tuple(map(float, each)) for each in re.findall(sentence, TEXT, re.MULTILINE)]
+    assert [each[:2] for each in shown] == [
+        pytest.approx((own, other), rel=0.1)
+        for other in (fixed, hpa)  # the law may change a little
+    ]
+    for _, _, percent in shown:
+        assert f"= {percent} %" in TEXT
 
 
 POOL = 'namespace="team-a",pool="chat"'

@@ -52,7 +52,11 @@ def test_a_demand_of_which_nothing_is_known_has_no_rates() -> None:
 
 
 def test_names_are_quoted_in_promql() -> None:
-    assert 'pool="a\\"b"' in queries("n", 'a"b', span(0, 60))["demand"]
+    assert 'pool="a\\"b"' in queries("n", ['a"b'], span(0, 60))["demand"]
+
+
+def test_the_history_of_a_pool_with_variants_is_that_of_their_pools() -> None:
+    assert 'pool=~"chat-gpu|chat-cpu"' in queries("n", ["chat-gpu", "chat-cpu"], span(0, 60))["p99"]  # fmt: skip
 
 
 @pytest.mark.parametrize(

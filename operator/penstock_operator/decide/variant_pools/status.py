@@ -50,6 +50,9 @@ def variants_status(
         conditions=merge(pool.status.conditions or (), conditions, pool.generation, rfc3339(now)),
         variants=_variants(outcome),
         variant_replicas=replicas_text(outcome)[:MAX_TEXT],
+        prometheus_url=next(
+            filter(None, (each.pool.status.prometheus_url for each in outcome.pools.values())), None
+        ),
         scaling=None if batch_work is None else ScalingStatus(batch_work=batch_work),
         cost=_cost(outcome),
     )

@@ -67,6 +67,16 @@ def test_the_status_sums_the_variants_and_lists_them() -> None:
     assert (slow.rows_per_second_per_replica, slow.per_replica_hour) == (None, None)
 
 
+def test_the_status_names_the_prometheus_of_the_variants_for_the_plugin() -> None:
+    world = manual(2)
+    world.settle()
+    assert world.run().status.prometheus_url is None
+    slow = world.pools["chat-slow"]
+    known = slow.status.model_copy(update={"prometheus_url": "http://prometheus:9090"})
+    world.pools["chat-slow"] = replace(slow, status=known)
+    assert world.run().status.prometheus_url == "http://prometheus:9090"
+
+
 def test_a_pool_is_ready_while_one_variant_serves() -> None:
     world = manual(2, {**FAST, "maxReplicas": 1}, {**SLOW})
     world.settle(ready=False)

@@ -181,7 +181,7 @@ def case(
 ) -> PolicyCase:
     """Return the pool under `policies`."""
     spec = effective(subject.pool, subject.namespace_labels, policies)
-    if not _may_be_at_zero(spec, policies):
+    if subject.pool.spec.variants or not _may_be_at_zero(spec, policies):
         spec = never_at_zero(spec)
     spec = spec if options.mode is None else replace(spec, scaling_mode=options.mode)
     return PolicyCase(name, subject, tuple(policies), spec, options.began)

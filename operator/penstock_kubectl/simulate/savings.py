@@ -1,73 +1,69 @@
 """What the law saved on a pool's history: against the lowest fixed count that attains, and against an HPA at 70 %. Pure.
 
 The fixed count is the best that anyone could have chosen in hindsight. Both baselines run batches up to the cap that the law
-published for the pool, so that only the replica count is compared.
+published for the pool, so that only the replica count is compared. Of a pool with variants the fixed count is a fixed mix
+(`fixed_mix.py`), and the HPA scales the variant with which it is cheapest, alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from math import ceil
 
-from penstock_kubectl.cases import PolicyCase
-from penstock_operator.decide.cost.prices import plain
+from penstock_kubectl.simulate.cases import PolicyCase
+from penstock_kubectl.simulate.scenario import Comparison, Result
+from penstock_operator.decide.cost.prices import money
 from penstock_operator.decide.scaling.law import Law
 from penstock_operator.decide.scaling.zero import never_at_zero
 from penstock_simulator.law_registry import law_named
-from penstock_simulator.outcome import RunSummary
 from penstock_simulator.scenario import Scenario
 
 HPA = "hpa-70"
-THOUSAND = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaPrice:
-    """Price of an hour of one replica with all its devices."""
-
-    per_hour: Decimal
-    currency: str
-
-    def of(self, result: RunSummary) -> Decimal:
-        """Return the cost of a run."""
-        return Decimal(result.gpu_hours) * self.per_hour
-
-    def per_thousand(self, result: RunSummary, rows: int) -> Decimal:
-        """Return the cost of 1,000 of the rows that a run received."""
-        return self.of(result) * THOUSAND / rows
-
-    def __str__(self) -> str:
-        """Return amount and unit."""
-        unit = f" {self.currency}" if self.currency else ""
-        return f"{plain(self.per_hour)}{unit} an hour of a replica"
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
     """The law compared with one baseline on the same arrivals."""
 
-    own: RunSummary
-    other: RunSummary
+    own: Result
+    other: Result
+    currency: str | None
+    """None: costs are device hours."""
 
     @property
     def share(self) -> float | None:
         """Share of the baseline's cost that was saved, negative if the law cost more; None unless both attain the objective."""
-        if not (self.own.attains and self.other.attains):
+        if not (self.own.outcome.attains and self.other.outcome.attains):
             return None
-        return 1 - self.own.gpu_hours / self.other.gpu_hours
+        own, other = self.own.device_hours, self.other.device_hours
+        if self.own.cost is not None and self.other.cost:
+            own, other = float(self.own.cost), float(self.other.cost)
+        return 1 - own / other
 
-    def sentence(self, amount: Callable[[RunSummary], str]) -> str:
-        """Return the comparison; `amount` is the text of a run's cost."""
-        costs = f"{self.own.law} costs {amount(self.own)}, {self.other.law} {amount(self.other)}"
-        missing = [run for run in (self.own, self.other) if not run.attains]
+    def sentence(self) -> str:
+        """Return the comparison."""
+        costs = f"{self._costs(self.own)[0]} costs {self._costs(self.own)[1]}, {' '.join(self._costs(self.other))}"
+        missing = [each for each in (self.own, self.other) if not each.outcome.attains]
         if missing:
             late = " and ".join(
-                f"{run.law} attains {100 * run.attainment:.2f} % of {100 * run.target:g} %"
-                for run in missing
+                f"{each.labels.name} attains {100 * each.outcome.attainment:.2f} % of {100 * each.outcome.target:g} %"
+                for each in missing
             )
             return f"{costs}: not comparable, because {late}"
         share = self.share or 0.0
         return f"{costs}: {abs(100 * share):.1f} % {'less' if share >= 0 else 'more'}"
+
+    def _costs(self, result: Result) -> tuple[str, str]:
+        amount = f"{result.device_hours:.2f} device hours"
+        if result.cost is not None and self.currency is not None:
+            amount = f"{money(result.cost)} {self.currency}".strip()
+        return result.labels.name, amount
+
+
+def savings(compared: Comparison) -> Iterator[Saving]:
+    """Yield what the pool as it is saved against each baseline."""
+    own, *others = compared.results
+    for other in others[len(others) - compared.baselines :]:
+        yield Saving(own, other, compared.pods.currency)
 
 
 def baseline_cap(case: PolicyCase) -> int:

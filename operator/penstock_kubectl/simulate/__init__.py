@@ -1,0 +1,1 @@
+"""`kubectl penstock simulate`: the pool as it is, under other policies, and against baselines, in the simulator."""
