@@ -15,7 +15,11 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
-from penstock_operator.decide.scaling.capacity_at_objective.replicas import hold_seconds
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
+    Staircase,
+    hold_seconds,
+    staircase,
+)
 from penstock_operator.decide.scaling.law import BatchWorkPlan
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.decide.variants.demand import (
@@ -36,9 +40,6 @@ FIRST_STARTUP_SECONDS = 120.0
 """Start-up that is assumed until one has been measured."""
 ROUTED_SECONDS = 5.0
 """Time in which every node routes to a pod that has become Ready; a replica that it replaces leaves later."""
-
-Staircase = tuple[tuple[float, float], ...]
-"""(time, need), falling: the maximum since any time."""
 
 
 class VariantInput(NamedTuple):
@@ -196,12 +197,9 @@ def _held_needs(
     most = max(known.values(), default=0.0)
     present = {name: need if name in known or not known else most for name, need in demand.needs.items()}  # fmt: skip
     stairs = {
-        name: (
-            *((when, value) for when, value in _earlier(state, present, name) if value > need and now - when <= hold),
-            (now, need),
-        )
+        name: staircase(_earlier(state, present, name), need, hold, now)
         for name, need in present.items()
-    }  # fmt: skip
+    }
     largest = {name: steps[0][1] for name, steps in stairs.items()}
     return state._replace(pooled=pooled, needs=stairs, loads=loads), largest
 

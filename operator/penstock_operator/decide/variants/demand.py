@@ -32,10 +32,9 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.predict impo
 )
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
     INITIAL_PRICE,
-    TYPICAL_SECONDS,
     Lateness,
     cheapest_count,
-    late_beyond,
+    late_seconds,
     reprice,
     strictness,
 )
@@ -237,11 +236,8 @@ def _priced(
     good = sum(max(loads[name].on_time - on_time, 0.0) for name, (_, on_time) in known.items())
     if now <= before.time or total <= 0:
         return before
-    passed = now - before.time
-    rate, share = total / passed, 1 - exp(-passed / TYPICAL_SECONDS)
-    typical = rate if before.typical is None else before.typical + share * (rate - before.typical)
-    after = before._replace(typical=typical, time=now)
+    after, beyond = late_seconds(before, max(total - good, 0.0), total, late_share, now)
     begun = state.forecaster.begun
     if not terms.free or begun is None or now - begun <= terms.startup_seconds:
         return after
-    return reprice(after, late_beyond(max(total - good, 0.0), total, late_share) / typical)
+    return reprice(after, beyond)

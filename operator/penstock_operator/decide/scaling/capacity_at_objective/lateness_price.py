@@ -58,8 +58,18 @@ def strictness(late_share: float) -> float:
 
 def late_beyond(late: float, total: float, late_share: float) -> float:
     """Return how many of `late` requests exceed the allowed share of `total`, as under an objective of 99 percent."""
-    strict = strictness(late_share)
-    return late * strict - ALLOWED_SHARE * total
+    return late * strictness(late_share) - ALLOWED_SHARE * total
+
+
+def late_seconds(
+    before: Lateness, late: float, total: float, late_share: float, now: float
+) -> tuple[Lateness, float]:
+    """Return the lateness at `now`, later than `before`, and `late_beyond` in seconds' worth of requests."""
+    passed = now - (before.time or 0.0)
+    rate, share = total / passed, 1 - exp(-passed / TYPICAL_SECONDS)
+    typical = rate if before.typical is None else before.typical + share * (rate - before.typical)
+    beyond = late_beyond(late, total, late_share)
+    return before._replace(typical=typical, time=now), beyond / typical
 
 
 def count_late(
@@ -68,10 +78,7 @@ def count_late(
     objectives: Objectives,
     now: float,
 ) -> tuple[Lateness, float | None]:
-    """Return the counts after this round, and the requests `late_beyond` the allowed share, in seconds' worth of requests.
-
-    The latter is negative if fewer were late, and None if the pods publish no counts or there is no objective.
-    """
+    """Return the counts after this round, and its `late_seconds`; None if the pods publish no counts or there is no objective."""
     if not objectives.any:
         return Lateness(INITIAL_PRICE), None
     samples = [
@@ -82,12 +89,9 @@ def count_late(
     if before.time is None or now <= before.time or total <= 0:
         time = now if before.time is None else before.time
         return before._replace(counted=counted, time=time), 0.0 if counted.last else None
-    passed = now - before.time
-    rate, share = total / passed, 1 - exp(-passed / TYPICAL_SECONDS)
-    typical = rate if before.typical is None else before.typical + share * (rate - before.typical)
     late = total - (counted.good - before.counted.good)
-    after = before._replace(counted=counted, typical=typical, time=now)
-    return after, late_beyond(late, total, objectives.late_share) / typical
+    after, beyond = late_seconds(before, late, total, objectives.late_share, now)
+    return after._replace(counted=counted), beyond
 
 
 def _sound(sample: PodSample) -> bool:
@@ -102,9 +106,9 @@ def _sound(sample: PodSample) -> bool:
     return all(map(is_measured, counts)) and not any(map(isnan, bounds))
 
 
-def reprice(before: Lateness, late_seconds: float) -> Lateness:
+def reprice(before: Lateness, late: float) -> Lateness:
     """Return the lateness with its price changed by requests late beyond `ALLOWED_SHARE`, in seconds' worth."""
-    moved = before.lateness_price * exp(PRICE_STEP * min(late_seconds, MAX_LATE_SECONDS))
+    moved = before.lateness_price * exp(PRICE_STEP * min(late, MAX_LATE_SECONDS))
     return before._replace(lateness_price=min(max(moved, MIN_PRICE), MAX_PRICE))
 
 

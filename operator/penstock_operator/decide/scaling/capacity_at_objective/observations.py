@@ -1,6 +1,5 @@
 """Measurements and models at one tick, from the pool's samples, curves and starts. Pure."""
 
-from collections import Counter
 from math import inf
 from typing import NamedTuple
 
@@ -25,12 +24,13 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.predict impo
     TrafficShape,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
-from penstock_operator.decide.scaling.law import LawInput, LawPod
+from penstock_operator.decide.scaling.law import LawInput
 from penstock_operator.decide.scaling.signals.aggregates import (
     MeasuredDemand,
     MeasuredService,
     measure,
 )
+from penstock_operator.decide.scaling.signals.per_revision import main_revision
 from penstock_operator.decide.spec.law_settings import LawSettings
 
 
@@ -51,7 +51,7 @@ class Tick(NamedTuple):
 
 def observe_tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
     """Return the measurements from a state that includes this round's samples."""
-    revision = _revision(observed.pods)
+    revision = main_revision(pod.revision for pod in observed.ready)
     steps = state.step_curves.of_revision(revision)
     settings = observed.settings
     beyond = settings.batch_late_share if steps else settings.late.request
@@ -75,12 +75,6 @@ def revision_model(
     if steps:
         return decode_capacity(steps, settings.batch_late_share)
     return model(state.curves.of_revision(revision), settings.late.request)
-
-
-def _revision(pods: tuple[LawPod, ...]) -> str | None:
-    """Return the revision that most Ready pods run; of a tie the greater name, for a stable choice."""
-    ready = Counter(pod.revision for pod in pods if pod.ready and not pod.terminating)
-    return max(ready, key=lambda revision: (ready[revision], revision or ""), default=None)
 
 
 def ready_capacity(tick: Tick, curve: CapacityModel, cap: int) -> float:

@@ -4,6 +4,7 @@ Up at once, to the largest need; down only to the largest need of the whole hold
 busy as the busiest.
 """
 
+from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from penstock_operator.decide.scaling.law import RequestSpread
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason, counted
 from penstock_operator.decide.scaling.utilization_band.replicas import (
     bounds_only,
-    clamp_replicas,
+    raised,
     rate_limit,
 )
 from penstock_operator.decide.spec.law_settings import LawSettings
@@ -38,7 +39,6 @@ class CountInput(NamedTuple):
 
     settings: LawSettings
     replicas: int
-    ready: int
     unmeasured: int
     """Ready pods without a full window, which count as 100 % busy."""
     waiting: float
@@ -83,13 +83,16 @@ class Need(NamedTuple):
         return ceil(self.exact * (1 + DEAD_BAND) - 1e-9)
 
 
+Staircase = tuple[tuple[float, float], ...]
+"""(time, need), falling: the largest need since any time."""
+
+
 class Count(NamedTuple):
     """State of the count."""
 
     begun: float
     """Time since which needs are known without interruption."""
-    needs: tuple[tuple[float, int], ...] = ()
-    """(time, largest need), a falling staircase of the maximum since any time."""
+    needs: Staircase = ()
 
 
 def hold_seconds(settings: LawSettings, startup_seconds: float) -> float:
@@ -108,31 +111,30 @@ def utilization(seen: CountInput) -> float:
     return demand / seen.capacity_ready if seen.capacity_ready > 0 else float(demand > 0)
 
 
-def largest_need(seen: CountInput) -> Need:
+def largest_need(needs: Sequence[Need]) -> Need:
     """Return the largest of all needs; of a tie the first."""
-    return max(needs(seen), key=lambda need: need.exact)
+    return max(needs, key=lambda need: need.exact)
+
+
+def staircase(before: Staircase, need: float, hold: float, now: float) -> Staircase:
+    """Return the needs of the hold with the present one; the first is the largest."""
+    higher = ((when, value) for when, value in before if value > need and now - when <= hold)
+    return (*higher, (now, need))
 
 
 def record_need(count: Count, need: int, hold: float, now: float) -> Count:
     """Return the count's state with the present need."""
-    kept = tuple(
-        (when, needed) for when, needed in count.needs if needed > need and now - when <= hold
-    )
-    return count._replace(needs=(*kept, (now, need)))
+    return count._replace(needs=staircase(count.needs, need, hold, now))
 
 
 def next_count(count: Count, seen: CountInput, need: Need, now: float) -> ReplicasMove:
-    """Return the new count and its reason."""
+    """Return the new count and its reason; `count` has the present need."""
     settings, n = seen.settings, seen.replicas
     bounded = bounds_only(settings, n)
     if bounded is not None:
         return bounded
     if need.replicas > n:
-        granted = clamp_replicas(need.replicas, settings)
-        if granted > n:
-            return ReplicasMove(granted, need.term, need.why)
-        why = f"{need.why}, but maxReplicas is {settings.max_replicas}"
-        return ReplicasMove(n, ReplicasReason.MAX_REPLICAS, why)
+        return raised(settings, n, need.replicas, need.term, need.why)
     return _down(count, seen, need, now)
 
 
@@ -159,10 +161,8 @@ def _busy(seen: CountInput) -> ReplicasMove | None:
 def _released(count: Count, seen: CountInput, need: Need, now: float) -> ReplicasMove:
     settings, n = seen.settings, seen.replicas
     hold = hold_seconds(settings, seen.startup_seconds)
-    target = max([needed for when, needed in count.needs if now - when <= hold], default=n)
-    target = max(target + seen.unmeasured, settings.min_replicas)
-    since = max([when for when, needed in count.needs if needed >= n], default=count.begun)
-    since = max(since, count.begun)
+    target = max(int(count.needs[0][1]) + seen.unmeasured, settings.min_replicas)
+    since = max([count.begun, *(when for when, needed in count.needs if needed >= n)])
     if target >= n or now - since < hold:
         why = (
             f"{counted(need.replicas, 'suffice')}; scaling down after {hold:.0f} s of stabilization"

@@ -1,7 +1,7 @@
 """Knowledge about pods by revision: per pod while it lives, merged by revision afterwards. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -17,6 +17,12 @@ class RevisionSample(Protocol):
 
 
 T = TypeVar("T", bound=RevisionSample)
+
+
+def main_revision(of_pods: Iterable[str | None]) -> str | None:
+    """Return the revision of most pods; of a tie the greater name, for a stable choice. None without pods."""
+    counts = Counter(of_pods)
+    return max(counts, key=lambda revision: (counts[revision], revision or ""), default=None)
 
 
 @dataclass(frozen=True)
@@ -35,9 +41,8 @@ class RevisionKnowledge(Generic[T]):
 
     def of_main_revision(self) -> tuple[str | None, tuple[T, ...]]:
         """Return the revision of most pods and the knowledge of it; (None, ()) without pods."""
-        counts = Counter(sample.revision for sample in self.pods.values())
-        revision = max(counts, key=lambda name: (counts[name], name or ""), default=None)
-        return revision, self.of_revision(revision) if counts else ()
+        revision = main_revision(sample.revision for sample in self.pods.values())
+        return revision, self.of_revision(revision) if self.pods else ()
 
     def updated(
         self,

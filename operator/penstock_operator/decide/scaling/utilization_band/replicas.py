@@ -76,9 +76,8 @@ def next_replicas(seen: ReplicasInput, now: float) -> ReplicasMove:
     target = target_per_replica(seen.settings, seen.cap)
     needed = ceil(waiting / target)
     if needed > seen.replicas:
-        return _up(
-            seen, needed, f"{waiting:.0f} requests are waiting, over {target:.1f} per replica"
-        )
+        why = f"{waiting:.0f} requests are waiting, over {target:.1f} per replica"
+        return raised(seen.settings, seen.replicas, needed, ReplicasReason.QUEUE_DEPTH, why)
     return _down(seen, now)
 
 
@@ -107,12 +106,15 @@ def rate_limit(
     return 0, ReplicasMove(replicas, ReplicasReason.RATE_LIMITED, why, hold_until=until)
 
 
-def _up(seen: ReplicasInput, needed: int, why: str) -> ReplicasMove:
-    granted = clamp_replicas(needed, seen.settings)
-    if granted <= seen.replicas:
-        why = f"{why}, but maxReplicas is {seen.settings.max_replicas}"
-        return ReplicasMove(seen.replicas, ReplicasReason.MAX_REPLICAS, why)
-    return ReplicasMove(granted, ReplicasReason.QUEUE_DEPTH, why)
+def raised(
+    settings: LawSettings, replicas: int, needed: int, term: ReplicasReason, why: str
+) -> ReplicasMove:
+    """Return the count raised to what is needed, at most to its maximum."""
+    granted = clamp_replicas(needed, settings)
+    if granted > replicas:
+        return ReplicasMove(granted, term, why)
+    why = f"{why}, but maxReplicas is {settings.max_replicas}"
+    return ReplicasMove(replicas, ReplicasReason.MAX_REPLICAS, why)
 
 
 def _down(seen: ReplicasInput, now: float) -> ReplicasMove:
