@@ -1,7 +1,6 @@
 """Everything that a pass decided about one pool, from which conditions, status, Events and child writes follow."""
 
 from dataclasses import dataclass
-from decimal import Decimal
 
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.status import BoundedField, CandidateDecision, CostStatus
@@ -62,8 +61,6 @@ class PoolOutcome:
     """Share of the last minutes' requests that met the objectives; None without an objective or requests."""
     cost: CostStatus | None = None
     """Cost of the pool; None while no policy has prices for it."""
-    replica_price: Decimal | None = None
-    """Price of an hour of one replica; None while it is unknown."""
     pods: tuple[PodObject, ...] = ()
     """Pods that are not terminating."""
     ready: tuple[PodObject, ...] = ()

@@ -171,7 +171,6 @@ def decide_pool(
         contested=contested.backs_off,
         on_time=on_time.share if objectives.any else None,
         cost=None if drafted.price is None else drafted.price.cost(on_time.throughput),
-        replica_price=None if drafted.price is None else drafted.price.per_replica,
         pods=staying,
         ready=tuple(pod for pod in staying if pod.ready),
         variant=_variant_figures(drafted, scaling_state, now),

@@ -167,8 +167,6 @@ class LawObservations(NamedTuple):
     batch_p99_seconds: float | None = None
     batch_target_seconds: float | None = None
     """T = 0.45 * (D - window); None without an objective."""
-    predicted_next_seconds: float | None = None
-    """t(cap + 1) by the fitted service curve."""
     signal_age_seconds: float | None = None
     forecast_rows_per_second: float | None = None
     """Demand at the time when a replica requested now is Ready, with headroom."""

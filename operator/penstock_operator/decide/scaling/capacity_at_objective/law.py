@@ -161,14 +161,14 @@ def _decided(
         return state, Decision.of(
             cap, _held_count(tick, ReplicasReason.STEADY, why), _observations(tick)
         )
-    need = largest_need(inputs)
+    terms = needs(inputs)
+    need = largest_need(terms)
     hold = hold_seconds(tick.observed.settings, tick.startup_seconds)
     state = state._replace(counting=record_need(state.counting, need.with_margin, hold, tick.now))
     move = next_count(state.counting, inputs, need, tick.now)
-    decision = Decision.of(cap, move, _observations(tick))
+    decision = Decision.of(cap, move, _with_plan(state, tick, curve, inputs))
     return state, decision._replace(
-        observations=_with_plan(state, tick, curve, inputs),
-        demands=tuple(ReplicaDemand(need.term, need.exact) for need in needs(inputs)),
+        demands=tuple(ReplicaDemand(term.term, term.exact) for term in terms),
         outlook=_outlook(state, curve, inputs),
     )
 
@@ -199,7 +199,6 @@ def _count_input(
         settings=settings,
         replicas=tick.observed.replicas,
         downs=state.history.downs,
-        ready=tick.demand.ready,
         unmeasured=tick.demand.unmeasured,
         waiting=tick.demand.waiting or 0.0,
         load=tick.load,
@@ -265,7 +264,6 @@ def _observations(tick: Tick) -> LawObservations:
         rows_per_second=tick.demand.rows_per_second,
         batch_p99_seconds=tick.settled.batch_p99_seconds,
         batch_target_seconds=_batch_target_seconds(tick),
-        predicted_next_seconds=None if tick.model is None else tick.model.seconds(cap + 1),
         curve=None if tick.model is None else curve_in_use(tick.model, cap),
         signal_age_seconds=tick.demand.age_seconds,
         startup_seconds=tick.startup_seconds,

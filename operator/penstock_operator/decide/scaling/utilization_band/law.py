@@ -185,7 +185,6 @@ def _observations(tick: _Tick) -> LawObservations:
         rows_per_second=tick.demand.rows_per_second,
         batch_p99_seconds=tick.service.batch_p99_seconds,
         batch_target_seconds=batch_target_seconds(settings),
-        predicted_next_seconds=predicted_seconds(whole, cap + 1),
         signal_age_seconds=tick.demand.age_seconds,
         capacity_per_replica=each,
         utilization=rate / (ready * each) if each and ready and rate is not None else None,

@@ -7,7 +7,7 @@ time. So a constant cap does not hide the slope of the curve, and drift is follo
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from math import sqrt
-from operator import lt
+from operator import add, lt
 from typing import NamedTuple
 
 from penstock_operator.decide.scaling.law import LawPod
@@ -192,14 +192,16 @@ def _merged(earlier: PodCurve, other: PodCurve) -> PodCurve:
 
 def _combine(parts: Iterable[tuple[CurveSumsTuple, float]]) -> CurveSumsTuple:
     """Return the weighted sum, with elements of at least 0: the innermost loop of every tick of every pool."""
-    total: list[float] = []
+    total: Sequence[float] = ()
     for sums, weight in parts:
-        flat = (*sums[1:-1], *sums.by_size)
-        if len(flat) == len(total):
-            total = [old + weight * new for old, new in zip(total, flat, strict=True)]
+        flat: Sequence[float] = (*sums[1:-1], *sums.by_size)
+        weighted = flat if weight == 1 else [weight * value for value in flat]
+        if not total:
+            total = weighted
+        elif len(flat) == len(total):
+            total = list(map(add, total, weighted))
         else:
-            both = zip_longest(total, flat, fillvalue=0.0)
-            total = [old + weight * new for old, new in both]
+            total = [old + new for old, new in zip_longest(total, weighted, fillvalue=0.0)]
     total = [value if value > 0 else 0.0 for value in total]
     width = len(SUMS)
     return sums_of(total[:width], tuple(total[width:])) if total else CurveSumsTuple()

@@ -1,6 +1,6 @@
 """Demand of the pool, counted before admission, over windows of several lengths. Pure. None is absent."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
@@ -50,20 +50,22 @@ def load(seen: RecentWindows, slack_rows: float) -> PoolDemand:
 
     `slack_rows` per pod may be received and not yet admitted between two reads of the counters.
     """
-    full, past = list(seen.full.values()), seen.past
-    ready = [seen.fresh[uid] for uid in seen.ready if uid in seen.fresh]
+    past, ready = seen.past, [seen.fresh[uid] for uid in seen.ready if uid in seen.fresh]
     dispersion = _dispersion(ready)
-    ready_whole = [seen.full[uid] for uid in seen.ready if uid in seen.full]
-    recents = [tail(window, RECENT_SECONDS) for window in full]
+    recents = {uid: tail(window, RECENT_SECONDS) for uid, window in seen.full.items()}
+    received = {uid: per_second(window, "rows_received") for uid, window in recents.items()}
+    clamped = [_clamped(window, received[uid], slack_rows) for uid, window in recents.items()]
+    newest = [per_second(window[-2:], "rows_received") for window in seen.full.values()]
+    measured = [uid for uid in seen.ready if uid in seen.full]
     return PoolDemand(
-        recent=_total([_clamped(window, slack_rows) for window in recents], past),
-        newest=_total([per_second(window[-2:], "rows_received") for window in full], past),
+        recent=_total(clamped, past),
+        newest=_total(newest, past),
         overlapping=_spread([window[-1].time for window in ready]) > AT_ONCE_SECONDS,
         backlog=sum((window[-1].waiting or 0.0) * rows_per_request(window) for window in ready),
-        imbalance=_imbalance(ready_whole, dispersion),
-        unevenness=_unevenness(ready_whole, dispersion),
+        imbalance=_imbalance([seen.full[uid] for uid in measured], dispersion),
+        unevenness=_unevenness([recents[uid] for uid in measured], dispersion),
         dispersion=dispersion,
-        received=_total([per_second(window, "rows_received") for window in recents], past),
+        received=_total(received.values(), past),
     )
 
 
@@ -104,9 +106,8 @@ def rows_per_request(window: Sequence[Point]) -> float:
     return max(rows / requests, 1.0)
 
 
-def _clamped(window: Window, slack_rows: float) -> float | None:
+def _clamped(window: Window, received: float | None, slack_rows: float) -> float | None:
     """Return the received rate, in rows a second, at most twice the admitted rate (served rows plus growth of the queue)."""
-    received = per_second(window, "rows_received")
     served = per_second(window, "completed" if window[-1].generation is not None else "cost_units")
     if received is None or served is None:
         return received
@@ -120,7 +121,7 @@ def _clamped(window: Window, slack_rows: float) -> float | None:
     return min(received, MAX_OVERLOAD * admitted + slack_rows / span)
 
 
-def _total(rates: Sequence[float | None], past: Sequence[float]) -> float | None:
+def _total(rates: Iterable[float | None], past: Sequence[float]) -> float | None:
     known = [rate for rate in rates if rate is not None]
     return sum(known) + sum(past) if known else None
 
@@ -164,7 +165,7 @@ def _imbalance(windows: Sequence[Window], dispersion: float | None) -> float | N
 
 
 def _unevenness(windows: Sequence[Window], dispersion: float | None) -> float | None:
-    rates = _rates([tail(window, RECENT_SECONDS) for window in windows])
+    rates = _rates(windows)
     if len(rates) < 2:
         return None
     mean, chance = _mean_and_chance(rates, dispersion)

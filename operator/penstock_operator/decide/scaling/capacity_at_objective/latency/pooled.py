@@ -68,9 +68,8 @@ def late_shares(traffic: PoolTraffic, intercept: float, cap: int, limit: float) 
     """Return the share of requests later than `limit` t(cap), by number of pods and utilization in percent."""
     dispersion = traffic.dispersion / cap
     if traffic.spread is RequestSpread.BY_CONNECTION:
-        return lambda pods: predict.late_share(
-            TrafficShape(intercept, dispersion, traffic.unevenness * pods), limit
-        )
+        shares = predict.late_share_by_unevenness(intercept, dispersion, limit)
+        return lambda pods: shares(traffic.unevenness * pods)
     alone = predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit)
     spread, pool_dispersion = traffic.spread, traffic.pool_dispersion
     return lambda pods: PooledQueue(

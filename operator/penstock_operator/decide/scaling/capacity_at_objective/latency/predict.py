@@ -1,7 +1,7 @@
 """Prediction of latency and of the share of late requests, from the table of a Markov chain. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import exp, inf, log, sqrt
 from statistics import NormalDist
@@ -50,15 +50,16 @@ class TrafficShape(NamedTuple):
     """Squared coefficient of variation of the pods' rates."""
 
 
-def _at(curve: Sequence[float], rho: float) -> float:
+def _at(node: Callable[[int], float], rho: float) -> float:
+    """Return the 99th percentile between those at RHOS, which `node` returns by place."""
     if rho >= 1:
         return inf
     if rho <= RHOS[0]:
-        return curve[0]
+        return node(0)
     if rho >= RHOS[-1]:
-        return curve[-1] * (1 - RHOS[-1]) / (1 - rho)
+        return node(len(RHOS) - 1) * (1 - RHOS[-1]) / (1 - rho)
     place, share = _place(RHOS, rho)
-    return _between(curve[place], curve[place + 1], share)
+    return _between(node(place), node(place + 1), share)
 
 
 class LateShares(dict[int, float]):
@@ -97,13 +98,20 @@ def late_share(load: TrafficShape, limit: float) -> LateShares:
     tail, P(latency > L) = 0.01 ^ (L / p99). The share is monotonic in utilization. As unevenness grows without bound it tends to 1 at any utilization; in a pool that is not
     overloaded as a whole it is also monotonic in unevenness, up to the quadrature's error of a few percent below `SKEWED`.
     """
-    intercept, dispersion = round(load.intercept, 2), _steps(load.dispersion)
-    return _late_shares(intercept, dispersion, _steps(load.unevenness), _steps(limit))
+    return late_share_by_unevenness(load.intercept, load.dispersion, limit)(load.unevenness)
+
+
+def late_share_by_unevenness(
+    intercept: float, dispersion: float, limit: float
+) -> Callable[[float], LateShares]:
+    """Return `late_share` by unevenness, for the other parts of `TrafficShape`."""
+    known = round(intercept, 2), _steps(dispersion), _steps(limit)
+    return lambda unevenness: _late_shares(*known, _steps(unevenness))
 
 
 @lru_cache(maxsize=16384)
 def _late_shares(
-    intercept: float, dispersion: float, unevenness: float, limit: float
+    intercept: float, dispersion: float, limit: float, unevenness: float
 ) -> LateShares:
     return LateShares(_late_alone(intercept, dispersion, limit), unevenness)
 
@@ -111,8 +119,10 @@ def _late_shares(
 @lru_cache(maxsize=1024)
 def _late_alone(intercept: float, dispersion: float, limit: float) -> tuple[float, ...]:
     """Return the share of one pod's requests that are late, by its own utilization in percent; 1 from 100 on."""
-    curve = _curve(intercept, dispersion)
-    return tuple(BEYOND_P99 ** (limit / _at(curve, percent / 100)) for percent in range(101))
+    curve = tuple(map(_curve(intercept, dispersion), range(len(RHOS))))
+    return tuple(
+        BEYOND_P99 ** (limit / _at(curve.__getitem__, percent / 100)) for percent in range(101)
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -154,20 +164,17 @@ def _steps(value: float) -> float:
     return exp(round(log(value) / STEP) * STEP) if value > 0 else 0.0
 
 
-@lru_cache(maxsize=1024)
-def _curve(intercept: float, dispersion: float) -> tuple[float, ...]:
-    """Return the 99th percentiles at all of RHOS, between the tabulated curves."""
+def _curve(intercept: float, dispersion: float) -> Callable[[int], float]:
+    """Return the 99th percentiles by place in RHOS, between the tabulated curves."""
     i, across = _place(INTERCEPTS, intercept)
     j, along = _place(LOG_DISPERSIONS, log(max(dispersion, DISPERSIONS[0])))
     near, far = TABLE[i], TABLE[i + 1]
-    return tuple(
-        _between(
-            _between(near[j][k], near[j + 1][k], along),
-            _between(far[j][k], far[j + 1][k], along),
-            across,
-        )
-        for k in range(len(RHOS))
-    )
+
+    def node(k: int) -> float:
+        low = _between(near[j][k], near[j + 1][k], along)
+        return _between(low, _between(far[j][k], far[j + 1][k], along), across)
+
+    return node
 
 
 def _place(grid: Sequence[float], value: float) -> tuple[int, float]:
