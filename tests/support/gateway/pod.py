@@ -4,7 +4,7 @@ With the FOLDER of a certificate it serves TLS.
 
 `POST /infer?ms=20` answers `{"pod": NAME, "bytes": N}` after a delay, times SLOWNESS, with `tenant=a` for that tenant, and its place in the order of arrival
 as `X-Place`; `/events?count=3&ms=100` streams; `/headers`, or a POST of `/echo`, returns the request's headers; `/status/503` any status; `/seen` the number
-of requests by path, `/peak` the most in flight at a time. It prints `listening` once it does. At SIGTERM requests in flight end first, as a runtime's do.
+of requests by path, `/peak` the most in flight at a time since the last such query. It prints `listening` once it does. At SIGTERM requests in flight end first, as a runtime's do.
 """
 
 import asyncio
@@ -64,9 +64,11 @@ async def seen(request: web.Request) -> web.Response:
 
 
 async def peak(request: web.Request) -> web.Response:
-    """Return the most requests that were in flight at a time."""
+    """Return the most requests that were in flight at a time since the last such query."""
     in_flight = request.app[IN_FLIGHT]
-    return web.json_response(max(in_flight))
+    most = max(in_flight)
+    del in_flight[:-1]
+    return web.json_response(most)
 
 
 @web.middleware
