@@ -6,6 +6,7 @@ import uuid
 from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -57,7 +58,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
 @pytest.fixture(scope="session", autouse=True)
 def _transports_end_with_their_loop() -> Iterator[None]:
     """Abort the transports of each loop that closes: one that still flushes would fail the test that runs when it is collected."""
-    close = BaseSelectorEventLoop.close
+    init, close = BaseSelectorEventLoop.__init__, BaseSelectorEventLoop.close
+
+    def hold_transports(loop: BaseSelectorEventLoop, *selector: Any) -> None:
+        init(loop, *selector)
+        loop._transports = {}  # type: ignore[attr-defined]  # asyncio's is weak: one that is not read could go first
 
     def close_all(loop: BaseSelectorEventLoop) -> None:
         if not loop.is_closed() and not loop.is_running():
@@ -69,6 +74,7 @@ def _transports_end_with_their_loop() -> Iterator[None]:
         close(loop)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseSelectorEventLoop, "__init__", hold_transports)
         patch.setattr(BaseSelectorEventLoop, "close", close_all)
         yield
 

@@ -71,3 +71,16 @@ def test_a_task_that_connects_while_its_loop_closes_leaves_no_connection(rounds:
         assert task.done()
         del task
         assert not leaked()
+
+
+def test_a_connection_that_is_not_read_ends_with_its_loop() -> None:
+    here, there = socket.socketpair()
+    loop = asyncio.new_event_loop()
+    transport, _ = loop.run_until_complete(loop.create_connection(asyncio.Protocol, sock=here))
+    loop.run_until_complete(asyncio.sleep(0))
+    transport.pause_reading()  # the selector knows it no longer
+    del transport
+    with there:
+        assert not leaked()
+        loop.close()
+        assert not leaked()
