@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 RELEASE_SECONDS: Final = 0.05
 """Time between two releases while requests are held and pods are in force."""
+OPENING_STEP_SECONDS: Final = 0.01
+"""The same of a pool that just got its first pod, whose first steps are small."""
 EXPIRY_SECONDS: Final = 0.5
 """Time between two checks of the ages of held requests."""
 ANSWER_SECONDS: Final = 600.0
@@ -133,8 +135,10 @@ class Holder:
 
     async def _pause(self) -> None:
         waiting = [pool.queue for pool in self._pools.values() if pool.waits]
-        if any(queue.pods for queue in waiting):
-            await asyncio.sleep(RELEASE_SECONDS)
+        served = [queue for queue in waiting if queue.pods]
+        if served:
+            opens = any(queue.opens(self.now()) for queue in served)
+            await asyncio.sleep(OPENING_STEP_SECONDS if opens else RELEASE_SECONDS)
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(EXPIRY_SECONDS if waiting else None):
@@ -180,15 +184,16 @@ class Holder:
         at_pods = 0 if load is None else max(load.requests - len(queue.requests), 0)
         for request in queue.releasable(at_pods, self.now()):
             self._end(pool, request, None)
-        if load is not None and name not in self._timers:
-            timer = self._time_first_byte(name, load.answered)
+        start = self.starts.under_way.get(name)
+        if load is not None and start is not None and name not in self._timers:
+            timer = self._time_first_byte(name, start, load.answered)
             self._timers[name] = asyncio.create_task(timer, name=f"first byte of {name}")
 
-    async def _time_first_byte(self, name: str, answered: int) -> None:
+    async def _time_first_byte(self, name: str, start: list[float], answered: int) -> None:
         """End the start when Envoy counts a further successful answer, within 10 ms or a tenth of the time since the release."""
-        start, released = self.starts.under_way.get(name), self.now()
+        released = self.now()
         try:
-            while start is not None and self.starts.under_way.get(name) is start:
+            while self.starts.under_way.get(name) is start:
                 waited = self.now() - released
                 if waited > ANSWER_SECONDS:
                     self.starts.drop(name)

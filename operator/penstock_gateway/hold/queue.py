@@ -14,6 +14,14 @@ from penstock_api.hold import HoldLimits
 RECHECK_SECONDS: Final = 1.0
 FIRST_GUESS_SECONDS: Final = 30.0
 """Assumed time to the first ready pod before one start was seen."""
+FIRST_RELEASES: Final = 8
+"""Requests to each pod in the first step after it came into force; each further step allows `RELEASE_GROWTH` times as many.
+
+Hundreds at once pass Envoy and the pod together, so even the first answer would wait until both have handled them all.
+"""
+RELEASE_GROWTH: Final = 4
+OPENING_SECONDS: Final = 0.25
+"""Time after the first pod came into force for which steps follow fast."""
 LOWEST_CLASS: Final = 10**9
 """Rank of a request without a priority class."""
 
@@ -52,7 +60,13 @@ class HeldQueue:
     """Time at which the first pod came into force; None while there is none."""
     start_seconds: float | None = None
     """Time from the first held request to the first pod, when that was last seen."""
+    step: int = FIRST_RELEASES
+    """Requests to each pod in the next step."""
     requests: dict[int, HeldRequest] = field(default_factory=dict)
+
+    def opens(self, now: float) -> bool:
+        """Return whether the first pod came into force a moment ago, so that steps are small and follow fast."""
+        return self.opened_at is not None and now - self.opened_at < OPENING_SECONDS
 
     @property
     def since(self) -> float | None:
@@ -73,7 +87,7 @@ class HeldQueue:
     def set_pods(self, pods: int, now: float) -> None:
         """Record the pods that Envoy has in force."""
         if pods and not self.pods:
-            self.opened_at = now
+            self.opened_at, self.step = now, FIRST_RELEASES
             if self.since is not None:
                 self.start_seconds = max(now - self.since, 0.0)
         elif not pods:
@@ -92,7 +106,7 @@ class HeldQueue:
         return over
 
     def releasable(self, at_pods: int, now: float) -> list[HeldRequest]:
-        """Return the requests to release now, in order, if pods have `at_pods` requests in flight.
+        """Return the requests to release now, in order, if pods have `at_pods` requests in flight; the next step has more.
 
         One is released in any case: new requests reach the pods directly, and could keep them full.
         """
@@ -104,7 +118,8 @@ class HeldQueue:
             for request in self.requests.values()
             if request.entered <= opened or now - request.entered >= RECHECK_SECONDS
         )
-        free = self.limits.per_pod * self.pods - at_pods
+        free = min(self.limits.per_pod * self.pods - at_pods, self.step * self.pods)
+        self.step = min(self.step * RELEASE_GROWTH, self.limits.per_pod)
         return heapq.nsmallest(max(free, 1), ripe)
 
     def retry_seconds(self, now: float) -> float:

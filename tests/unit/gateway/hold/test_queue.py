@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from penstock_api.hold import HoldLimits
 from penstock_gateway.hold.queue import (
     FIRST_GUESS_SECONDS,
+    FIRST_RELEASES,
     LOWEST_CLASS,
+    OPENING_SECONDS,
     RECHECK_SECONDS,
+    RELEASE_GROWTH,
     HeldQueue,
     HeldRequest,
     Refusal,
@@ -55,6 +58,27 @@ def test_pods_get_as_many_as_they_have_room_for_and_one_in_any_case() -> None:
     assert numbers(waiting.releasable(0, NOW)) == [0, 1]
     assert numbers(waiting.releasable(1, NOW)) == [0]
     assert numbers(waiting.releasable(99, NOW)) == [0]
+
+
+def test_few_are_released_at_first_so_that_the_first_answer_waits_for_few() -> None:
+    waiting = queue(*map(request, range(300)), limits=HoldLimits(60, 1000, per_pod=100))
+    waiting.set_pods(2, NOW)
+    steps = []
+    while waiting.requests:
+        batch = waiting.releasable(0, NOW)
+        steps.append(len(batch))
+        for item in batch:
+            waiting.remove(item.number)
+    few = 2 * FIRST_RELEASES
+    assert steps == [few, few * RELEASE_GROWTH, 200, 300 - few - few * RELEASE_GROWTH - 200]
+    assert waiting.opens(NOW)
+    assert not waiting.opens(NOW + OPENING_SECONDS)
+    waiting.set_pods(0, NOW + 9)
+    assert not waiting.opens(NOW + 9)
+    waiting.set_pods(1, NOW + 10)
+    waiting.add(request(301))
+    assert waiting.opens(NOW + 10)
+    assert waiting.step == FIRST_RELEASES
 
 
 def test_a_request_that_comes_while_pods_are_in_force_waits_a_moment() -> None:
