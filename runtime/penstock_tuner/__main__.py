@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _write(args.folder / RESULT, as_json(tried, objective))
     if best:
         _write(args.folder / POLICY, candidate_policy(best[0].settings, "tuned"))
-        text = f"{table(best)}\n{len(tried)} settings tried; results in {args.folder}"
+        text = f"{table(best)}\n{len(tried)} trials; results in {args.folder}"
     else:
         text = f"{table([nearest(tried)])}\nno settings of {len(tried)} meet the objective; the nearest are shown"  # fmt: skip
     text = "\n".join([text, *failures(tried)])

@@ -1,7 +1,8 @@
 """The result of a search: the Pareto front, as a table, as JSON, and as a policy whose candidate has the best settings. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import reduce
 from typing import Any
 
 from penstock_api import names
@@ -14,15 +15,46 @@ CHOICES = ("backend", "threads", "discipline", "dtype", "batched_tokens")
 
 def front(tried: Sequence[TriedSettings], objective: TuningObjective) -> list[TriedSettings]:
     """Return the settings that meet the objective and that no others surpass in goodput and p99, best goodput first."""
-    meeting = [each for each in tried if each.meets(objective)]
-    ranked = sorted(
-        meeting, key=lambda each: (-each.measurement.goodput, each.measurement.p99_milliseconds)
-    )
     chosen: list[TriedSettings] = []
-    for each in ranked:
+    for each in ranked(tried, objective):
         if not chosen or each.measurement.p99_milliseconds < chosen[-1].measurement.p99_milliseconds:  # fmt: skip
             chosen.append(each)
     return chosen
+
+
+def ranked(tried: Sequence[TriedSettings], objective: TuningObjective) -> list[TriedSettings]:
+    """Return the settings that meet the objective, best goodput first.
+
+    Those of which no trial was complete only count if there are no others: the best of many short measurements is luck.
+    """
+    meeting = [each for each in joined(tried) if each.meets(objective)]
+    complete = [each for each in meeting if each.is_complete]
+    return sorted(
+        complete or meeting,
+        key=lambda each: (-each.measurement.goodput, each.measurement.p99_milliseconds),
+    )
+
+
+def joined(tried: Sequence[TriedSettings]) -> list[TriedSettings]:
+    """Return the trials of the same settings as one: the failed one, or else all complete ones together, or else all."""
+    by_settings: dict[TunedSettings, list[TriedSettings]] = {}
+    for each in tried:
+        by_settings.setdefault(each.settings, []).append(each)
+    return [_one(trials) for trials in by_settings.values()]
+
+
+def _one(trials: Sequence[TriedSettings]) -> TriedSettings:
+    failed = next((each for each in trials if each.failure), None)
+    return failed or reduce(_joined, [each for each in trials if each.is_complete] or trials)
+
+
+def _joined(first: TriedSettings, second: TriedSettings) -> TriedSettings:
+    rates = [each for each in (first.at_rate, second.at_rate) if each is not None]
+    return replace(
+        first,
+        measurement=first.measurement.joined(second.measurement),
+        at_rate=reduce(LoadMeasurement.joined, rates) if rates else None,
+    )
 
 
 def nearest(tried: Sequence[TriedSettings]) -> TriedSettings:

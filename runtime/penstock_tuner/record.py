@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from penstock_tuner.settings import LoadMeasurement, TunedSettings, TuningObjective
+from penstock_tuner.settings import ROUNDS, LoadMeasurement, TunedSettings, TuningObjective
 
 MARK = "tuner"
 """Key of the kind in every line, by which a reader knows it from other output."""
@@ -28,6 +28,13 @@ class TriedSettings:
     """Under the open loop; None: not measured."""
     failure: str = ""
     """Why no pod serves with these settings; empty: one did."""
+    again: bool = False
+    """Whether it is a further measurement of settings that were among the best, of the length of a last round."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the settings were measured for the length of a last round."""
+        return self.again or len(self.rounds) == ROUNDS
 
     @property
     def attainment(self) -> float:
@@ -47,6 +54,7 @@ class TriedSettings:
             "rounds": list(self.rounds),
             "at_rate": None if self.at_rate is None else asdict(self.at_rate),
             "failure": self.failure,
+            "again": self.again,
         }
 
     @classmethod
@@ -59,6 +67,7 @@ class TriedSettings:
             tuple(map(float, given["rounds"])),
             None if at_rate is None else LoadMeasurement(**at_rate),
             str(given.get("failure", "")),
+            bool(given.get("again", False)),
         )
 
 

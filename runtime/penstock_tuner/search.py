@@ -1,14 +1,15 @@
 """`Search`: an Optuna study over the settings, with successive halving, that a killed tuner resumes.
 
 Settings with which no pod serves are a trial without goodput, and the search goes on. Each trial is measured in rounds of doubling length. After each round the pruner ends the trials that are not among the better
-half of those that came as far. How much a trial misses the objective is a constraint of the sampler (TPE). The study is a journal file
-next to the results, and the time that was spent is part of it.
+half of those that came as far. How much a trial misses the objective is a constraint of the sampler (TPE). The last part of the time
+measures the best settings again, in turns. The study is a journal file next to the results, and the time that was spent is part of it.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import optuna
 from optuna.pruners import SuccessiveHalvingPruner
@@ -18,12 +19,22 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from penstock_tuner.errors import NoTrial, PodFailed
+from penstock_tuner.pareto_front import ranked
 from penstock_tuner.record import StudyRecord, TriedSettings
-from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings, TuningObjective
+from penstock_tuner.settings import (
+    ROUNDS,
+    LoadMeasurement,
+    SearchSpace,
+    TunedSettings,
+    TuningObjective,
+)
 
-ROUNDS = 3
 FIRST_TRIALS = 8
 """Trials at random, before the sampler uses what it has learnt."""
+FINAL_SHARE = 0.4
+"""Share of the time, at its end, in which the best settings are measured again: the best of many noisy measurements is partly luck."""
+FINALISTS = 4
+"""Settings that are measured again: the best so far, so that others move up where measuring again shows luck."""
 DEFAULT_BATCH_SIZE, DEFAULT_QUEUE_DELAY_MILLISECONDS = 64, 5
 """`batching` of a pool that does not set it, so that a short search is not worse than no search."""
 SPENT, TRIED = "spent_seconds", "tried"
@@ -37,6 +48,13 @@ Measure = Callable[[TunedSettings, float], Awaitable[LoadMeasurement]]
 """Measures settings for some seconds. Raises `PodFailed` where no pod serves with them."""
 MeasureAtRate = Callable[[TunedSettings, float, float], Awaitable[LoadMeasurement]]
 """Measures settings for some seconds under an open loop that is no faster than the goodput given last."""
+
+
+class _Loads(NamedTuple):
+    """How settings are measured."""
+
+    closed: Measure
+    offered: MeasureAtRate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +102,7 @@ class Search:
             trial = self._study.ask()
             suggested(trial, self._plan.space)
             for number, goodput in enumerate(tried.rounds):
-                trial.report(goodput, number + 1)
+                trial.report(goodput, ROUNDS if tried.again else number + 1)
             self._end(trial, tried)
         self._study.set_user_attr(SPENT, record.spent_seconds)
         return True
@@ -101,7 +119,7 @@ class Search:
             self._study.enqueue_trial(defaults(self._plan.space))
         before, began = self.spent_seconds, clock()
         while self.spent_seconds < self._plan.seconds:
-            tried = await self._try(measure, measure_at_rate)
+            tried = await self._try(_Loads(measure, measure_at_rate), self._finalist())
             self._study.set_user_attr(SPENT, before + clock() - began)
             report(tried, self.spent_seconds)
 
@@ -127,14 +145,32 @@ class Search:
             )
         return tried
 
-    async def _try(self, measure: Measure, measure_at_rate: MeasureAtRate | None) -> TriedSettings:
+    def _finalist(self) -> TunedSettings | None:
+        """Return that of the best settings which has been measured least, if there is a choice one that the last pod can run.
+
+        None before the last part of the time, or if no settings meet the objective.
+        """
+        if self.spent_seconds < (1 - FINAL_SHARE) * self._plan.seconds:
+            return None
+        tried = self.tried()
+        best = [each.settings for each in ranked(tried, self._plan.objective)[:FINALISTS]]
+        counts = Counter(each.settings for each in tried)
+        pod = tried[-1].settings.process if tried else None
+        return min(best, key=lambda each: (counts[each], each.process != pod), default=None)
+
+    async def _try(self, loads: _Loads, finalist: TunedSettings | None) -> TriedSettings:
+        """Measure a finalist once more, or what the sampler suggests."""
+        if finalist is not None:
+            self._study.enqueue_trial(finalist.as_json())
         trial = self._study.ask()
         settings = suggested(trial, self._plan.space)
+        rounds = range(ROUNDS) if finalist is None else range(ROUNDS - 1, ROUNDS)
+        goodputs: list[float] = []
         try:
-            tried = await self._measured(trial, settings, measure, measure_at_rate)
+            tried = await self._measured(trial, settings, rounds, goodputs, loads)
         except PodFailed as error:
             tried = TriedSettings(settings, NOTHING_SERVED, (0.0,), failure=str(error))
-            trial.report(0.0, 1)
+            trial.report(0.0, rounds.start + len(goodputs) + 1)
         self._end(trial, tried)
         return tried
 
@@ -142,34 +178,32 @@ class Search:
         self,
         trial: Any,
         settings: TunedSettings,
-        measure: Measure,
-        measure_at_rate: MeasureAtRate | None,
+        rounds: range,
+        goodputs: list[float],
+        loads: _Loads,
     ) -> TriedSettings:
-        """Measure round after round, until the trial is pruned. Raises `PodFailed`."""
-        goodputs: list[float] = []
-        for number in range(ROUNDS):
+        """Measure round after round, until the trial is pruned; `goodputs` gets that of each. Raises `PodFailed`."""
+        for number in rounds:
             length = self._plan.round_seconds * 2**number
-            measured = await measure(settings, length)
+            measured = await loads.closed(settings, length)
             goodputs.append(measured.goodput)
             trial.report(measured.goodput, number + 1)
             if number + 1 < ROUNDS and trial.should_prune():
                 break
-        tried = TriedSettings(settings, measured, tuple(goodputs))
-        complete = len(goodputs) == ROUNDS
-        if measure_at_rate is not None and complete and tried.meets(self._plan.objective):
-            at_rate = await measure_at_rate(settings, length, measured.goodput)
+        tried = TriedSettings(settings, measured, tuple(goodputs), again=rounds.start > 0)
+        if loads.offered is not None and tried.is_complete and tried.meets(self._plan.objective):
+            at_rate = await loads.offered(settings, length, measured.goodput)
             tried = replace(tried, at_rate=at_rate)
         return tried
 
     def _end(self, trial: Any, tried: TriedSettings) -> None:
         """End a trial: one that did not reach the last round was pruned."""
-        complete = len(tried.rounds) == ROUNDS
         trial.set_user_attr(TRIED, tried.as_json())
         trial.set_constraint(MISSED, self._plan.objective.percent - 100 * tried.attainment)
         self._study.tell(
             trial,
-            tried.measurement.goodput if complete else None,
-            state=TrialState.COMPLETE if complete else TrialState.PRUNED,
+            tried.measurement.goodput if tried.is_complete else None,
+            state=TrialState.COMPLETE if tried.is_complete else TrialState.PRUNED,
         )
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from penstock_api.types.objectives import ObjectiveMetric
 
+ROUNDS = 3
+"""Rounds of a trial, each twice as long as the one before."""
 PROMPT_TOKENS, OUTPUT_TOKENS = (128,), (64,)
 """Lengths of prompts and answers that are assumed without a history."""
 MAX_DELAY_SHARE = 0.5
@@ -154,3 +156,19 @@ class LoadMeasurement:
     def meets(self, objective: TuningObjective) -> bool:
         """Return whether enough requests were on time."""
         return 100 * self.attainment >= objective.percent
+
+    def joined(self, other: "LoadMeasurement") -> "LoadMeasurement":
+        """Return both as one measurement; its percentiles are means by requests, since no latencies are kept."""
+        ended = max(self.completed + other.completed, 1)
+
+        def mean(mine: float, others: float) -> float:
+            return (mine * self.completed + others * other.completed) / ended
+
+        return LoadMeasurement(
+            self.seconds + other.seconds,
+            self.completed + other.completed,
+            self.on_time + other.on_time,
+            self.failed + other.failed,
+            mean(self.p50_milliseconds, other.p50_milliseconds),
+            mean(self.p99_milliseconds, other.p99_milliseconds),
+        )

@@ -101,7 +101,7 @@ class Display:
             self._state = state
             self._progress.console.print(state, soft_wrap=True, markup=False)
         best = front(record.tried, self._options.objective)[:1]
-        text = f"{len(record.tried)} settings"
+        text = f"{len(record.tried)} trials"
         if best:
             settings, measured = best[0].settings, best[0].measurement
             window = settings.queue_delay_milliseconds
@@ -138,7 +138,7 @@ def _report(
     policy = view.policy(result)
     if args.plot is not None:
         pool = result.subject.pool
-        title = f"{pool.namespace}/{pool.name}: {len(result.tried)} settings"
+        title = f"{pool.namespace}/{pool.name}: {len(result.tried)} trials"
         args.plot.write_text(svg(title, result.tried, result.objective), encoding="utf-8")
     if args.apply and policy is not None:
         _apply(cluster, policy)
@@ -159,7 +159,7 @@ def _print(
     args: argparse.Namespace, result: view.TuneResult, policy: Manifest | None, console: Console
 ) -> None:
     console.print(view.table(result))
-    console.print(f"{len(result.tried)} settings tried")
+    console.print(f"{len(result.tried)} trials")
     for note in view.notes(result):
         console.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
     if args.plot is not None:

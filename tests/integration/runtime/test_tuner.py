@@ -69,7 +69,7 @@ def test_terminated_it_ends_and_another_continues_from_its_lines_to_a_front_and_
     assert_front_and_candidate(tmp_path)
     third = tuner(tmp_path, spec, *words[:-1])
     assert third.returncode == 0, third.stderr
-    assert f"{len(results['tried'])} settings tried" in third.stdout
+    assert f"{len(results['tried'])} trials" in third.stdout
     assert "batch_size" not in third.stderr
     assert read(tmp_path, "result.json") == results
 

@@ -20,7 +20,7 @@ from penstock_tuner.errors import NoObjective, NoRequest
 from penstock_tuner.generation_load import TextShape, generation_sender, shapes
 from penstock_tuner.load import Tally, quantile, sample_request
 from penstock_tuner.options import objective, parser
-from penstock_tuner.pareto_front import as_json, candidate_policy, front, nearest, table
+from penstock_tuner.pareto_front import as_json, candidate_policy, front, joined, nearest, table
 from penstock_tuner.pod import pod_environment
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
 from penstock_tuner.settings import Latencies, LoadMeasurement, TunedSettings, TuningObjective
@@ -57,12 +57,34 @@ MEASURED = st.lists(
 )
 
 
+def test_trials_of_the_same_settings_count_together() -> None:
+    once = replace(tried(8, 300, 100), rounds=(30.0, 30.0, 30.0))
+    again = replace(tried(8, 100, 200), again=True)
+    other = replace(tried(4, 250, 50), again=True)
+    assert front([once, other, again], OBJECTIVE) == [other]
+    (both,) = front([once, again], OBJECTIVE)
+    assert (both.measurement.goodput, both.measurement.seconds) == (20.0, 20.0)
+    assert both.measurement.p99_milliseconds == pytest.approx((300 * 100 + 100 * 200) / 400)
+    late = replace(again, at_rate=LoadMeasurement(10.0, 100, 10, 0, 400.0, 900.0))
+    assert front([once, late], OBJECTIVE) == []
+
+
+def test_settings_whose_trials_were_pruned_only_count_without_others() -> None:
+    complete = replace(tried(8, 200, 100), rounds=(20.0, 20.0, 20.0))
+    pruned = replace(tried(16, 300, 100), rounds=(30.0,))
+    assert front([complete, pruned], OBJECTIVE) == [complete]
+    assert front([pruned, replace(complete, settings=TunedSettings(16, 5))], OBJECTIVE)[0].measurement.goodput == 20.0  # fmt: skip
+    assert front([pruned], OBJECTIVE) == [pruned]
+    late = replace(tried(4, 100, 900, completed=300), again=True)
+    assert front([pruned, late], OBJECTIVE) == [pruned]
+
+
 @given(MEASURED)
 def test_everything_outside_the_front_is_surpassed_by_something_inside(
     measured: list[TriedSettings],
 ) -> None:
     best = front(measured, OBJECTIVE)
-    for each in measured:
+    for each in joined(measured):
         mine = each.measurement
         if mine.meets(OBJECTIVE):
             assert any(
@@ -119,7 +141,7 @@ def test_a_discipline_is_part_of_the_candidate_and_the_policy_selects_pools() ->
 
 def test_a_record_and_its_lines_are_read_as_they_were_written() -> None:
     first, second = tried(4, 100, 50), replace(tried(8, 200, 70), rounds=(19.0, 20.0))
-    second = replace(second, at_rate=first.measurement)
+    second = replace(second, at_rate=first.measurement, again=True)
     record = StudyRecord().with_trial("a", first, 4.0).with_trial("a", second, 9.5)
     assert StudyRecord.read(record.text()) == record
     assert record.with_trial("b", first, 3.0) == StudyRecord("b", 3.0, (first,))

@@ -1,17 +1,25 @@
 """The search: near the best of an exhaustive sweep, pruned early where that is clear, and resumed after a kill."""
 
 import asyncio
+import random
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from penstock_tuner.errors import NoTrial, PodFailed
-from penstock_tuner.pareto_front import failures, front
+from penstock_tuner.pareto_front import failures, front, ranked
 from penstock_tuner.record import StudyRecord, TriedSettings
-from penstock_tuner.search import ROUNDS, Search, SearchPlan
-from penstock_tuner.settings import LoadMeasurement, SearchSpace, TunedSettings, TuningObjective
+from penstock_tuner.search import FINAL_SHARE, FINALISTS, Search, SearchPlan
+from penstock_tuner.settings import (
+    ROUNDS,
+    LoadMeasurement,
+    SearchSpace,
+    TunedSettings,
+    TuningObjective,
+)
 
 OBJECTIVE = TuningObjective(500)
 SPACE = SearchSpace(256, 50)
@@ -89,6 +97,48 @@ def test_settings_that_are_clearly_worse_get_less_time(tmp_path: Path) -> None:
     full = sum(2.0**number for number in range(ROUNDS))
     assert len(tried) > 200 / full
     assert {seconds for _, seconds in pod.measured} == {1.0, 2.0, 4.0}
+
+
+def test_the_last_part_of_the_time_measures_the_best_settings_again_in_turns(
+    tmp_path: Path,
+) -> None:
+    tried = search(tmp_path, ModelledPod(), seconds=200)
+    again = [each for each in tried if each.again]
+    searched = tried[: len(tried) - len(again)]
+    assert [each.again for each in tried] == [False] * len(searched) + [True] * len(again)
+    lasted = [each.measurement.seconds for each in again]
+    assert lasted == [4.0] * len(again)
+    assert sum(lasted) == pytest.approx(FINAL_SHARE * 200, abs=8)
+    best = [each.settings for each in ranked(searched, OBJECTIVE)[:FINALISTS]]
+    assert {each.settings for each in again} == set(best)
+    measured = Counter(each.settings for each in again)
+    assert measured.total() >= 3 * FINALISTS
+
+
+def test_measuring_again_shows_which_of_the_best_was_luck(tmp_path: Path) -> None:
+    """Other load takes up to a half of some measurements, so that a single one says little."""
+    noise, pod = random.Random(1), ModelledPod()  # noqa: S311  noise, not secrets
+
+    async def noisy(settings: TunedSettings, seconds: float) -> LoadMeasurement:
+        true = await pod.measure(settings, seconds)
+        done = int(true.completed * noise.uniform(0.5, 1.0))
+        return replace(true, completed=done, on_time=min(true.on_time, done))
+
+    plan = SearchPlan(SPACE, OBJECTIVE, 600, round_seconds=1.0)
+    study = Search(tmp_path / "j", "m", plan)
+    asyncio.run(study.run(noisy, lambda: pod.now, lambda _tried, _spent: None))
+    chosen = front(study.tried(), OBJECTIVE)[0]
+    assert modelled(chosen.settings, 7.0).goodput >= 0.95 * sweep()
+    assert chosen.measurement.seconds > 3 * 4.0
+
+
+def test_settings_that_fail_when_they_are_measured_again_are_not_the_result(tmp_path: Path) -> None:
+    pod = ModelledPod()
+    pod.loads = lambda settings: pod.now < 120 or settings.batch_size < 32
+    tried = search(tmp_path, pod, seconds=200)
+    failed = [each for each in tried if each.failure]
+    assert failed
+    assert front(tried, OBJECTIVE)[0].settings not in {each.settings for each in failed}
 
 
 def test_a_killed_search_continues_with_the_time_that_is_left(tmp_path: Path) -> None:
@@ -191,5 +241,5 @@ def test_complete_trials_are_measured_at_the_rate_too_and_that_counts(tmp_path: 
     asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None, at_rate))
     measured = [each for each in study.tried() if each.at_rate is not None]
     assert len(measured) == len(offered) > 0
-    assert all(len(each.rounds) == ROUNDS for each in measured)
+    assert all(each.is_complete for each in measured)
     assert all(each.meets(OBJECTIVE) == (each.settings.batch_size <= 8) for each in measured)
