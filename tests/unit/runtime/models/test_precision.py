@@ -20,6 +20,7 @@ from penstock_runtime.models.device.int8_linear import Int8Affine
 from penstock_runtime.models.export_program import ProgramSource
 from penstock_runtime.models.load import ModelOptions, load
 from penstock_runtime.models.python_factory import open_factory
+from penstock_runtime.request import Tensor
 from tests.unit.runtime.models.backends.conftest import (
     HERE,
     Network,
@@ -39,9 +40,10 @@ def program(folder: Path) -> Path:
     )
 
 
-def write_product(folder: Path) -> Path:
-    """Write an `.onnx` file of y = x W, with W of 6 x 3."""
-    weight = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+def write_product(folder: Path, weight: Tensor | None = None) -> Path:
+    """Write an `.onnx` file of y = x W, with W of 6 x 3, by default random."""
+    if weight is None:
+        weight = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
         "product",
@@ -127,17 +129,36 @@ def test_inputs_have_the_bits_whose_products_the_kernels_add_without_overflow(
     assert processor.has_int8_products() == (onnx_runtime == 8)
 
 
+def test_openvino_rounds_weights_by_output_and_leaves_other_constants(tmp_path: Path) -> None:
+    weight = np.linspace(-3, 5, 18, dtype=np.float32).reshape(6, 3) * np.array(
+        [1, 1e-3, 1e3], np.float32
+    )
+    graph = openvino_backend.read(write_product(tmp_path, weight))
+    assert openvino_backend.int8_weights(graph) == 1
+    (product,) = (each for each in graph.get_ordered_ops() if each.get_type_name() == "MatMul")
+    integers, scale = (
+        product.input_value(1).get_node().input_value(index).get_node() for index in (0, 1)
+    )
+    stored = integers.input_value(0).get_node().data
+    assert (stored.dtype, np.abs(stored).max(0).tolist()) == (np.int8, [127, 127, 127])
+    step = np.abs(weight).max(0) / 127
+    assert (np.abs(stored * scale.data - weight) <= 0.501 * step).all()
+    assert openvino_backend.int8_weights(graph) == 0
+
+
+@pytest.mark.parametrize("backend", [None, ModelBackend.OPENVINO])
 def test_an_onnx_file_computes_in_int8_and_its_files_are_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, backend: ModelBackend | None
 ) -> None:
+    name = str(backend or ModelBackend.ONNX_RUNTIME)
     file = write_product(tmp_path)
     exact = served(file, tmp_path, DType.AUTO)
     inputs = rows(9)
     for cached in (False, True):
-        model = served(file, tmp_path, DType.INT8)
+        model = served(file, tmp_path, DType.INT8, backend)
         assert model.info.model_backend is not None
-        assert (model.info.model_backend.name, model.info.model_backend.cached) == ("ONNXRuntime", cached)  # fmt: skip
-        assert 1e-5 < (errors(model)["ONNXRuntime"] or 0.0) <= 1e-1
+        assert (model.info.model_backend.name, model.info.model_backend.cached) == (name, cached)
+        assert 1e-5 < (errors(model)[name] or 0.0) <= 1e-1
         difference = np.abs(np.subtract(model.run(inputs)["y"], exact.run(inputs)["y"])).max()
         assert 0 < difference <= 0.1 * np.abs(exact.run(inputs)["y"]).max()
     assert "pre-processing" not in caplog.text
@@ -153,8 +174,10 @@ def test_auto_takes_a_backend_that_computes_in_the_type(tmp_path: Path, dtype: D
         known = {each.name: each for each in state.candidates}
         assert 1e-5 < (known[state.name].greatest_error or 0.0) <= precision.TOLERANCES[dtype]
         assert f"spec.model.dtype is {dtype}" in str(known["Compile"].message)
-        wider = "ONNXRuntime" if dtype is DType.BFLOAT16 else "OpenVINO"
-        assert str(dtype) in str(known[wider].message) or "NNCF" in str(known[wider].message)
+        if dtype is DType.BFLOAT16:
+            assert str(dtype) in str(known["ONNXRuntime"].message)
+        else:
+            assert len(known["OpenVINO"].rows_per_second) == len(state.batch_sizes)
 
 
 def test_auto_takes_no_narrower_type_by_itself(tmp_path: Path) -> None:
@@ -166,7 +189,7 @@ def test_auto_takes_no_narrower_type_by_itself(tmp_path: Path) -> None:
     ("dtype", "backend", "words"),
     [
         (DType.BFLOAT16, ModelBackend.ONNX_RUNTIME, "it computes in float32 and int8 on CPUs"),
-        (DType.INT8, ModelBackend.OPENVINO, "OpenVINO quantizes by NNCF, which the image does not"),
+        (DType.INT8, ModelBackend.COMPILE, "it computes in float32 only"),
         (DType.FLOAT16, ModelBackend.COMPILE, "it computes in float32 only"),
     ],
 )
@@ -197,8 +220,9 @@ def test_what_int8_does_not_have_is_named(tmp_path: Path) -> None:
     file = export(tmp_path / "a.pt2", Affine(), torch.ones(3, 6), dynamic={"x": {0: batch(64)}})
     with pytest.raises(ModelLoadFailed, match="Int8 is for linear layers, and the model has none"):
         served(file, tmp_path, DType.INT8)
-    with pytest.raises(ModelLoadFailed, match="it has no product with a constant matrix"):
-        served(file, tmp_path, DType.INT8, ModelBackend.ONNX_RUNTIME)
+    for backend in (ModelBackend.ONNX_RUNTIME, ModelBackend.OPENVINO):
+        with pytest.raises(ModelLoadFailed, match="it has no product with a constant matrix"):
+            served(file, tmp_path, DType.INT8, backend)
     with pytest.raises(ModelLoadFailed, match=r"does not compute in int8: torch\.export does not"):
         served("branching", tmp_path, DType.INT8)
     with pytest.raises(ModelLoadFailed, match="no backend computes the model in int8: OpenVINO: "):
@@ -214,7 +238,7 @@ def test_a_torch_without_int8_operators_is_named_and_auto_takes_another_backend(
     assert str(raised.value).endswith("set spec.model.dtype to BFloat16 or Float32")
     state = served(program(tmp_path), tmp_path, DType.INT8, ModelBackend.AUTO).info.model_backend
     assert state is not None
-    assert state.name == "ONNXRuntime"
+    assert state.name in ("ONNXRuntime", "OpenVINO")
     messages = {each.name: each.message for each in state.candidates}
     assert "cannot compute linear layers in int8" in str(messages["Eager"])
 

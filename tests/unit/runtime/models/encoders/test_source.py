@@ -58,7 +58,7 @@ def test_a_backend_without_the_requested_type_does_not_load(
         served(directories("bert"), ModelBackend.ONNX_RUNTIME, tmp_path, dtype=DType.BFLOAT16)
 
 
-@pytest.mark.parametrize("backend", [None, ModelBackend.ONNX_RUNTIME])
+@pytest.mark.parametrize("backend", [None, ModelBackend.ONNX_RUNTIME, ModelBackend.OPENVINO])
 @pytest.mark.parametrize("family", ["bert", "electra", "roberta"])
 def test_an_encoder_computes_in_int8_and_reports_the_error(
     directories: Directories,
