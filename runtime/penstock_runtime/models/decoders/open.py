@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from penstock_runtime.engine.continuous.limits import GenerationInfo, KVSpec
-from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
+from penstock_runtime.engine.continuous.steps.options import Compute, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders import load
 from penstock_runtime.models.decoders.backends.registry import ComputeBackend, backend_for, checked
@@ -61,11 +61,7 @@ def open_step(
     bound = max_length_of(config, options.max_model_len)
     has_room = partial(fits_float32, folder, options, free_bytes(device))
     selected = select(config, options, device, has_room, measure_candidates)
-    comparison = (
-        None
-        if options.dtype is DType.AUTO
-        else TokenComparison.begin(folder, config, selected, device, options.folders)
-    )
+    comparison = TokenComparison.begin(folder, config, selected, device, options)
     model = load.load_model(folder, config, selected.dtype, device)
     layers = config.get_text_config().num_hidden_layers
     source = DecoderSource(model, options, device, bound, layers)

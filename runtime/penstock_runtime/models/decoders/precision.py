@@ -24,6 +24,7 @@ from transformers import PreTrainedConfig
 from penstock_api.pod_contract import BackendCandidate, ModelBackendState
 from penstock_runtime.cgroup import free_memory_bytes
 from penstock_runtime.engine.continuous.limits import KVSpec
+from penstock_runtime.engine.continuous.steps.options import DType, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.backends.base import installed_version
 from penstock_runtime.models.decoders import load
@@ -93,16 +94,16 @@ class TokenComparison:
         config: PreTrainedConfig,
         selected: StepCandidate,
         device: torch.device,
-        caches: Sequence[Path],
+        options: StepOptions,
     ) -> "TokenComparison | None":
         """Return the comparison of a requested type; None for one that is not narrower, or without memory for float32.
 
-        `caches` are folders for the result, the first that can be written is used.
+        The first of the options' folders that can be written keeps the result.
         """
-        if selected.dtype not in _NARROW:
+        if options.dtype is DType.AUTO or selected.dtype not in _NARROW:
             return None
-        name = f"{_key(folder, selected, device)}.json"
-        files = [cache / name for cache in caches]
+        name = f"{_key(folder, selected, device, options)}.json"
+        files = [cache / name for cache in options.folders]
         known = next((stored for file in files if (stored := _read(file))), None)
         if known is not None:
             return cls(selected, files, known, ())
@@ -199,10 +200,11 @@ def _float32_bytes(folder: Path, config: PreTrainedConfig) -> int:
     return stored * (2 if getattr(config, "dtype", None) in _NARROW else 1)
 
 
-def _key(folder: Path, selected: StepCandidate, device: torch.device) -> str:
+def _key(folder: Path, selected: StepCandidate, device: torch.device, options: StepOptions) -> str:
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else this_processor()
     versions = [f"{package} {installed_version(package)}" for package in _PACKAGES]
-    parts = [f"errors {_FORMAT}", load.revision(folder), str(selected), machine, *versions]
+    ranks = f"{options.tensor_parallel} by {options.pipeline_parallel} ranks"
+    parts = [f"errors {_FORMAT}", load.revision(folder), str(selected), ranks, machine, *versions]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

@@ -8,6 +8,7 @@ from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.continuous.ranks import StepFollower
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
+from penstock_runtime.engine.continuous.steps.options import StepOptions
 from penstock_runtime.engine.link.generation import (
     GenerationLink,
     generation_process_link,
@@ -66,10 +67,7 @@ def open_generation(config: RuntimeConfig, folder: Path, taken: EnginePlacement)
     _prepare(config, taken)
     from penstock_runtime.models.decoders.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
 
-    shared, private = config.shared_compiled_folder, config.files.compiled_folder
-    folders = (private,) if shared is None else (shared, private)
-    options = replace(config.generation.step, folders=folders)
-    return open_step(folder, options, config.model_name)
+    return open_step(folder, _options(config), config.model_name)
 
 
 def lead_ranks(
@@ -83,7 +81,7 @@ def lead_ranks(
     _prepare(config, taken)
     from penstock_runtime.models.decoders.ranks.open import open_leader  # noqa: PLC0415 - as above
 
-    return open_leader(folder, config.generation.step, config.model_name, own)
+    return open_leader(folder, _options(config), config.model_name, own)
 
 
 def follow_ranks(
@@ -98,6 +96,13 @@ def follow_ranks(
     from penstock_runtime.models.decoders.ranks.open import open_follower  # noqa: PLC0415 - as above
 
     return open_follower(folder, config.generation.step, own)
+
+
+def _options(config: RuntimeConfig) -> StepOptions:
+    """Return the options, with the folders that keep what is measured."""
+    shared, private = config.shared_compiled_folder, config.files.compiled_folder
+    folders = (private,) if shared is None else (shared, private)
+    return replace(config.generation.step, folders=folders)
 
 
 def _prepare(config: RuntimeConfig, taken: EnginePlacement) -> None:

@@ -1,6 +1,6 @@
 """`open_leader` and `open_follower`: load one rank of a generative model that is split over several processes."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from penstock_runtime.models.decoders.open import (
     assemble,
     warmed_step,
 )
+from penstock_runtime.models.decoders.precision import TokenComparison
 from penstock_runtime.models.decoders.ranks.group import RankGroup
 from penstock_runtime.models.decoders.ranks.layout import RANKS_VARIABLES, family_of
 from penstock_runtime.models.decoders.ranks.leader import Follower, Leader
@@ -36,10 +37,16 @@ def open_leader(folder: Path, options: StepOptions, name: str, seat: RankSeat) -
     Raises:
         ModelLoadFailed: the message has one line with the reason and the remedy.
     """
-    source, assembled, expected, group = _open_rank(folder, options, seat)
-    leader = Leader(assembled.decoder, assembled.store, group)
-    check(leader, expected, assembled.kv.block_tokens, source.model.dtype)
-    return warmed_step(folder, source, replace(assembled, decoder=leader, store=leader), name)
+    opened = _open_rank(folder, options, seat)
+    source, assembled, comparison = opened.source, opened.assembled, opened.comparison
+    leader = Leader(assembled.decoder, assembled.store, opened.group)
+    check(leader, opened.expected, assembled.kv.block_tokens, source.model.dtype)
+    errors = None
+    if comparison is not None:
+        errors = comparison.end(leader, assembled.kv, assembled.longest, Compute.TORCH)
+    step = warmed_step(folder, source, replace(assembled, decoder=leader, store=leader), name)
+    step.info = replace(step.info, model_backend=errors)
+    return step
 
 
 def open_follower(folder: Path, options: StepOptions, seat: RankSeat) -> Follower:
@@ -48,17 +55,24 @@ def open_follower(folder: Path, options: StepOptions, seat: RankSeat) -> Followe
     Raises:
         ModelLoadFailed: the message has one line with the reason and the remedy.
     """
-    _, assembled, _, group = _open_rank(folder, options, seat)
-    return Follower(assembled.decoder, assembled.store, group)
+    opened = _open_rank(folder, options, seat)
+    return Follower(opened.assembled.decoder, opened.assembled.store, opened.group)
 
 
-def _open_rank(
-    folder: Path, options: StepOptions, seat: RankSeat
-) -> tuple[DecoderSource, AssembledDecoder, Expected, RankGroup]:
-    """Load a shard, its cache and its decoder, with the logits that transformers' attention gives on rank 0.
+@dataclass(frozen=True, slots=True)
+class _OpenedRank:
+    """A shard with its cache and its decoder."""
 
-    All ranks decide the same.
-    """
+    source: DecoderSource
+    assembled: AssembledDecoder
+    expected: Expected
+    """The logits that transformers' attention gives, on rank 0."""
+    comparison: TokenComparison | None
+    group: RankGroup
+
+
+def _open_rank(folder: Path, options: StepOptions, seat: RankSeat) -> _OpenedRank:
+    """Load a shard. All ranks decide the same; before they load, rank 0 computes in float32 what a requested type is compared with."""
     pin_threads()
     device = _device_of(seat)
     config = load.read_config(folder)
@@ -79,10 +93,14 @@ def _open_rank(
             measure_steps,
         )
     )
+    comparison = group.from_first(
+        lambda: TokenComparison.begin(folder, config, selected, device, options)
+    )
     model = load_shard(folder, config, selected.dtype, device, group)
     source = DecoderSource(model, options, device, bound, layers, group.smallest)
     expected = reference(model)
-    return source, assemble(source, Compute.TORCH, None), expected, group
+    assembled = assemble(source, Compute.TORCH, None)
+    return _OpenedRank(source, assembled, expected, comparison, group)
 
 
 def rank_options(options: StepOptions, device: torch.device, share: Fraction) -> StepOptions:
