@@ -22,6 +22,8 @@ RELEASE_SECONDS: Final = 0.05
 """Time between two releases while requests are held and pods are in force."""
 OPENING_STEP_SECONDS: Final = 0.01
 """The same of a pool that just got its first pod, whose first steps are small."""
+UNCOUNTED_SECONDS: Final = 0.03
+"""Time after its release in which Envoy may not count a request: its retry backs off for up to 25 ms."""
 EXPIRY_SECONDS: Final = 0.5
 """Time between two checks of the ages of held requests."""
 ANSWER_SECONDS: Final = 600.0
@@ -36,6 +38,8 @@ class _Pool:
 
     queue: HeldQueue
     waits: dict[int, asyncio.Future[Refusal | None]] = field(default_factory=dict)
+    uncounted: tuple[tuple[float, int], ...] = ()
+    """Times and numbers of the releases that Envoy may not count yet."""
     hold_endpoints: int = 1
     """Endpoints that are no pods: the hold listener, and none once the pool is not held any longer."""
 
@@ -182,12 +186,22 @@ class Holder:
         if load is not None and load.healthy <= pool.hold_endpoints:
             return
         at_pods = 0 if load is None else max(load.requests - len(queue.requests), 0)
-        for request in queue.releasable(at_pods, self.now()):
-            self._end(pool, request, None)
+        self._release_within(pool, at_pods, self.now())
         start = self.starts.under_way.get(name)
         if load is not None and start is not None and name not in self._timers:
             timer = self._time_first_byte(name, start, load.answered)
             self._timers[name] = asyncio.create_task(timer, name=f"first byte of {name}")
+
+    def _release_within(self, pool: _Pool, at_pods: int, now: float) -> None:
+        """Release what fits next to the requests that Envoy counts, and those that it does not count yet."""
+        queue = pool.queue
+        recent = tuple(each for each in pool.uncounted if now - each[0] < UNCOUNTED_SECONDS)
+        at_pods += sum(number for _, number in recent)
+        full = at_pods >= queue.limits.per_pod * queue.pods
+        released = [] if recent and full else queue.releasable(at_pods, now)
+        pool.uncounted = (*recent, (now, len(released))) if released else recent
+        for request in released:
+            self._end(pool, request, None)
 
     async def _time_first_byte(self, name: str, start: list[float], answered: int) -> None:
         """End the start when Envoy counts a further successful answer, within 10 ms or a tenth of the time since the release."""
