@@ -105,6 +105,8 @@ def int8_weights(graph: Any) -> int:
         scale = np.maximum(np.abs(weight).max(inner, keepdims=True) / _MAX_INT8, _MIN_SCALE)
         integers = ops.constant(np.round(weight / scale).astype(np.int8))
         widened = ops.multiply(ops.convert(integers, "f32"), ops.constant(scale))
+        if (kind := node.get_input_element_type(1).to_string()) != "f32":
+            widened = ops.convert(widened, kind)
         node.input(1).replace_source_output(widened.output(0))
         count += 1
     return count
@@ -116,7 +118,7 @@ def _constant(node: Any) -> Tensor | None:
         node = node.input_value(0).get_node()
     if node.get_type_name() != "Constant" or not node.get_element_type().is_real():
         return None
-    return np.asarray(node.data, np.float32)
+    return np.asarray(node.get_data(dtype=np.float32))  # `data` has the bits of bfloat16 as float16
 
 
 def reason(error: BaseException) -> str:
