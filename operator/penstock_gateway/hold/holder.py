@@ -112,6 +112,8 @@ class Holder:
         try:
             if first:
                 if not self.pods_in_force(name):
+                    if (timer := self._timers.pop(name, None)) is not None:
+                        timer.cancel()  # of a former start
                     self.starts.begin(name, arrival.arrived, arrival.entered)
                     self.starts.reach(name, self.progress(name), arrival.entered)
                 await self._announce()
@@ -216,7 +218,8 @@ class Holder:
                     if (await self.admin.cluster_load(name)).answered > answered:
                         self.starts.reach(name, len(ORDER), self.now())
         finally:
-            del self._timers[name]
+            if self._timers.get(name) is asyncio.current_task():
+                del self._timers[name]
 
     def _end(self, pool: _Pool, request: HeldRequest, reason: Refusal | None) -> None:
         pool.queue.remove(request.number)
