@@ -96,6 +96,7 @@ class Holder:
             self._pools[name].hold_endpoints = 0
             if not self._pools[name].waits:
                 del self._pools[name]
+        self.starts.keep(routes.keys())
         self._changed.set()
 
     def wake(self) -> None:

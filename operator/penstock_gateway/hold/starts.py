@@ -4,7 +4,7 @@ A part ends when this gateway knows its end, so all are times of one clock, and 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -82,6 +82,15 @@ class StartTimes:
     def drop(self, pool: str) -> None:
         """Forget a start that no request waits for any longer."""
         self.under_way.pop(pool, None)
+
+    def keep(self, pools: Set[str]) -> None:
+        """Forget all other pools: a later one of the same name is another pool."""
+        for gone in self.last.keys() - pools:
+            del self.last[gone]
+        for gone in self.under_way.keys() - pools:
+            del self.under_way[gone]
+        for key in [key for key in self.durations if key[0] not in pools]:
+            del self.durations[key]
 
     def reach(self, pool: str, parts: int, now: float) -> None:
         """Record that so many parts are over; those not seen to end before it took no time of their own."""
