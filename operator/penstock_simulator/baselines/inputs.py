@@ -27,12 +27,12 @@ def in_flight(sample: PodSample) -> float | None:
 
 
 def per_pod(observed: LawInput, metric: Metric) -> Mapping[str, float]:
-    """Return the newest value of every pod that has one, excluding terminating pods."""
-    staying = {pod.uid for pod in observed.pods if not pod.terminating}
+    """Return the newest value since Ready of every pod that has one, excluding terminating pods."""
+    since = {pod.uid: pod.ready_since for pod in observed.pods if not pod.terminating}
     values = {}
     for sample in sorted(observed.signals.samples, key=lambda sample: sample.time):
-        value = metric(sample)
-        if sample.uid in staying and value is not None:
+        value, ready = metric(sample), since.get(sample.uid)
+        if ready is not None and ready <= sample.time and value is not None:
             values[sample.uid] = value
     return values
 

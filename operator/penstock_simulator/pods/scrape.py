@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.law import LawInput, LawPod, RequestSpread
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource, UtilizationSource
 from penstock_simulator.pods.fleet import SimulatedFleet
@@ -14,6 +15,8 @@ SPREAD = {
     Routing.LEAST_REQUEST: RequestSpread.LEAST_REQUEST,
     Routing.CENTRAL_QUEUE: RequestSpread.CENTRAL_QUEUE,
 }
+LISTENING_SECONDS = 5.0
+"""Time from the creation of a pod until it answers scrapes: the runtime listens before it loads the model."""
 
 
 class Scraper:
@@ -36,10 +39,16 @@ class Scraper:
         return self._loss.source is SignalSource.PODS
 
     def scrape(self, fleet: SimulatedFleet, now: float) -> None:
-        """Take a sample of every pod that serves, draining ones too, if its scrape is due."""
-        serving = [pod for pod in fleet.live if pod.ready_at <= now]
-        self._pending += [self._sample(pod, now) for pod in serving if self._due(pod, now)]
-        live = {pod.uid for pod in serving}
+        """Take a sample of every pod that listens, loading and draining ones too, if its scrape is due."""
+        listening = [
+            pod for pod in fleet.live if min(pod.ready_at, pod.created + LISTENING_SECONDS) <= now
+        ]
+        self._pending += [
+            self._sample(pod, now) if pod.ready_at <= now else self._of_loading(pod, now)
+            for pod in listening
+            if self._due(pod, now)
+        ]
+        live = {pod.uid for pod in listening}
         self._busy = {uid: known for uid, known in self._busy.items() if uid in live}
         self._next = {uid: known for uid, known in self._next.items() if uid in live}
 
@@ -68,6 +77,23 @@ class Scraper:
             lost = self._random.random(len(kept)) < self._loss.share
             kept = tuple(sample for sample, gone in zip(kept, lost, strict=True) if not gone)
         return PoolSignals(self._loss.source, kept, queried_at=EPOCH + now)
+
+    def _of_loading(self, pod: SimulatedPod, now: float) -> PodSample:
+        """Return the sample of a pod without a model: its counters are 0, and it has no duty and no bound on the cap."""
+        return PodSample(
+            uid=pod.uid,
+            time=EPOCH + now,
+            waiting=0.0,
+            running=0.0,
+            requests_received=0.0,
+            rows_received=0.0,
+            curve=CurveSums(),
+            batch_duration_buckets=pod.engine.buckets(),
+            out_of_memory_splits=0.0,
+            batch_cap=float(pod.cap),
+            requests_settled=0.0,
+            request_duration_buckets=pod.engine.durations(),
+        )
 
     def _sample(self, pod: SimulatedPod, now: float) -> PodSample:
         busy = pod.engine.busy_seconds(now)

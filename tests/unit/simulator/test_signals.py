@@ -5,14 +5,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
 from penstock_operator.decide.scaling.law import Decision, LawInput
+from penstock_operator.decide.scaling.signals.aggregates import PoolHistory
 from penstock_operator.decide.scaling.signals.service_curve import fit
+from penstock_operator.decide.scaling.signals.windows import recent_windows
 from penstock_operator.observed import SignalSource
 from penstock_simulator.arrivals import steps
 from penstock_simulator.baselines.inputs import decided
 from penstock_simulator.law_registry import OWN, VENDOR_DEFAULTS, UnknownLaw, law_named
 from penstock_simulator.outcome import outcome
-from penstock_simulator.scenario import EPOCH, Loss
+from penstock_simulator.scenario import EPOCH, ColdStarts, Loss, Routing
 from penstock_simulator.simulation import TickRecord, reversals, simulate
 from tests.unit.simulator.scenarios import EXACT, world
 
@@ -103,6 +106,31 @@ def test_an_outage_shows_no_source_at_all() -> None:
     simulate(world(1, loss=Loss(outages=((20.0, 40.0),))), law, steps([(20.0, 60.0)], seed=1))
     blind = [now for now, seen in law.seen if seen.signals.source is SignalSource.NONE]
     assert blind == [20.0, 25.0, 30.0, 35.0]
+
+
+@dataclass
+class Growth(Witness):
+    """Requests four replicas from 30 s on."""
+
+    def step(self, state: float, observed: LawInput, now: float) -> tuple[float, Decision]:
+        self.seen.append((now - EPOCH, observed))
+        return state, decided(observed, 4 if now - EPOCH >= 30.0 else 1, None)
+
+
+@pytest.mark.parametrize("source", [SignalSource.PODS, SignalSource.PROMETHEUS])
+def test_pods_answer_while_they_load_so_that_their_first_requests_count(source: SignalSource) -> None:  # fmt: skip
+    """The runtime listens before it loads, so that a pod has a rate from its first scrape as a Ready one on."""
+    law = Growth()
+    starts = ColdStarts(median_seconds=40.0, sigma=0.0, failing_share=0.0)
+    more = {"routing": Routing.LEAST_REQUEST, "cold": starts, "loss": Loss(source)}
+    simulate(world(1, **more), law, steps([(80.0, 150.0)], seed=1))  # type: ignore[arg-type]
+    history, rates = PoolHistory(), {}
+    for now, seen in law.seen:
+        history = history.after(seen, EPOCH + now)
+        recent = recent_windows(seen.pods, history.windows.pods, history.windows.gone, EPOCH + now)
+        if now >= 30.0:
+            rates[now] = load(recent, 1.0).newest or 0.0
+    assert min(rates.values()) > 0.7 * 80.0
 
 
 def test_lost_samples_are_lost() -> None:
