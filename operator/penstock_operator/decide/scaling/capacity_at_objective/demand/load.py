@@ -12,6 +12,7 @@ from penstock_operator.decide.scaling.signals.windows import (
     WINDOW_SCRAPES,
     RecentWindows,
     Window,
+    full_window,
 )
 
 RECENT_SECONDS = 15.0
@@ -51,22 +52,35 @@ def load(seen: RecentWindows, slack_rows: float) -> PoolDemand:
     `slack_rows` per pod may be received and not yet admitted between two reads of the counters.
     """
     past, ready = seen.past, [seen.fresh[uid] for uid in seen.ready if uid in seen.fresh]
-    dispersion = _dispersion(ready)
+    serving = _serving(seen)
+    dispersion = _dispersion(serving)
     recents = {uid: tail(window, RECENT_SECONDS) for uid, window in seen.full.items()}
     received = {uid: per_second(window, "rows_received") for uid, window in recents.items()}
     clamped = [_clamped(window, received[uid], slack_rows) for uid, window in recents.items()]
     newest = [per_second(window[-2:], "rows_received") for window in seen.full.values()]
-    measured = [uid for uid in seen.ready if uid in seen.full]
     return PoolDemand(
         recent=_total(clamped, past),
         newest=_total(newest, past),
         overlapping=_spread([window[-1].time for window in ready]) > AT_ONCE_SECONDS,
         backlog=sum((window[-1].waiting or 0.0) * rows_per_request(window) for window in ready),
-        imbalance=_imbalance([seen.full[uid] for uid in measured], dispersion),
-        unevenness=_unevenness([recents[uid] for uid in measured], dispersion),
+        imbalance=_imbalance(serving, dispersion),
+        unevenness=_unevenness([tail(window, RECENT_SECONDS) for window in serving], dispersion),
         dispersion=dispersion,
         received=_total(received.values(), past),
     )
+
+
+def _serving(seen: RecentWindows) -> list[Window]:
+    """Return the windows of the Ready pods since they became Ready, if they suffice for a rate.
+
+    A pod that loads receives nothing, which does not show how requests spread.
+    """
+    windows = [
+        full_window(seen.full[uid], pod.ready_since or 0.0)
+        for uid, pod in seen.ready.items()
+        if uid in seen.full
+    ]
+    return [window for window in windows if window]
 
 
 def at_gateway(demand: PoolDemand, rows: OfferedRows | None) -> PoolDemand:

@@ -48,6 +48,18 @@ def seen(
     return at_gateway(demand, offered_rows(offered, windows.values()))
 
 
+def test_pods_that_loaded_until_now_count_in_demand_and_not_in_unevenness() -> None:
+    """They answer while they load, so that their windows begin with zeros."""
+    windows = {"old": lived([40.0] * 6), "new": lived([0.0] * 5 + [40.0])}
+    pods = [pod("old")._replace(ready_since=0.0), pod("new")._replace(ready_since=1025.0)]
+    demand = load(recent_windows(pods, windows, {}, 1030.0), slack_rows=1e9)
+    assert demand.newest == pytest.approx(80)
+    assert (demand.imbalance, demand.unevenness) == (1, None)
+    later = {"old": lived([40.0] * 9), "new": lived([0.0] * 5 + [40.0] * 4)}
+    demand = load(recent_windows(pods, later, {}, 1045.0), slack_rows=1e9)
+    assert (demand.imbalance, demand.unevenness) == (1, 0)
+
+
 def test_demand_is_what_arrives_over_all_pods() -> None:
     demand = seen({"a": lived([10.0] * 6, served=10), "b": lived([20.0] * 6, served=20)})
     assert (demand.recent, demand.newest) == (30, 30)
