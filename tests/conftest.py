@@ -1,10 +1,14 @@
 """Shared pytest fixtures (kubeconfig, kubectl, namespace) and the scheduling of cluster tests under xdist."""
 
 import asyncio
+import os
+import socket
+import stat
 import subprocess
 import uuid
 from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +92,15 @@ def _abort_transports(loop: BaseSelectorEventLoop) -> None:
 
 def _stop_accepting(loop: BaseSelectorEventLoop) -> None:
     """Take the listening sockets from a loop: a client that connects while the loop closes would be accepted."""
-    for fd, key in list(loop._selector.get_map().items()):  # type: ignore[attr-defined]
-        reader = key.data[0]
-        if reader and reader._callback == loop._accept_connection:  # type: ignore[attr-defined]
-            loop.remove_reader(fd)
+    for fd in list(loop._selector.get_map()):  # type: ignore[attr-defined]
+        with suppress(OSError):  # closed meanwhile
+            if stat.S_ISSOCK(os.fstat(fd).st_mode) and _listens(fd):
+                loop.remove_reader(fd)
+
+
+def _listens(fd: int) -> bool:
+    with socket.socket(fileno=os.dup(fd)) as copy:
+        return bool(copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 @pytest.fixture(scope="session")

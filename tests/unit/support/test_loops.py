@@ -84,3 +84,27 @@ def test_a_connection_that_is_not_read_ends_with_its_loop() -> None:
         assert not leaked()
         loop.close()
         assert not leaked()
+
+
+@pytest.mark.parametrize("rounds", range(12))
+def test_a_listener_of_its_own_accepts_no_client_while_its_loop_closes(rounds: int) -> None:
+    loop = asyncio.new_event_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        accepting = []
+
+        def accept() -> None:
+            accepted, _ = listener.accept()
+            connect = loop.connect_accepted_socket(asyncio.Protocol, accepted)
+            accepting.append(loop.create_task(connect))
+
+        def connect_after(rounds: int) -> None:
+            if rounds:
+                loop.call_soon(connect_after, rounds - 1)
+            else:
+                client.connect(listener.getsockname())
+
+        loop.add_reader(listener, accept)
+        connect_after(rounds)
+        loop.close()
+        accepting.clear()
+        assert not leaked()
