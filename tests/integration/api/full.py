@@ -341,10 +341,7 @@ POLICY_SPEC: Object = {
             "runtimeClassNames": ["nvidia"],
             "schedulerNames": [],
         },
-        "service": {
-            "allowedTypes": ["LoadBalancer"],
-            "allowedAnnotations": ["service.beta.kubernetes.io/"],
-        },
+        "service": {"allowedTypes": ["LoadBalancer"], "allowedAnnotations": ["cloud.google.com/"]},
     },
     "gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": 64}],
     "rollback": {"mode": "OnObjectiveMiss", "windowSeconds": 600},
