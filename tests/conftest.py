@@ -30,6 +30,8 @@ CLUSTER_FIXTURES = frozenset({"kubeconfig", "target", "api", "operator"})
 """Fixtures that require a cluster."""
 CLUSTER_FOLDERS = ("tests/integration/", "tests/e2e/")
 WITHOUT_CLUSTER = ("tests/integration/runtime/", "tests/integration/signals/")
+ACCEPT_ROUNDS = 3
+"""Rounds of a loop in which a connection that its listener has accepted becomes a transport."""
 
 
 class FileScheduling(LoadScopeScheduling):
@@ -71,11 +73,12 @@ def _transports_end_with_their_loop() -> Iterator[None]:
     def close_all(loop: BaseSelectorEventLoop) -> None:
         if not loop.is_closed() and not loop.is_running():
             _stop_accepting(loop)
-            _abort_transports(loop)
-            for task in asyncio.all_tasks(loop):  # one that connects would make a transport later
-                task.cancel()
-            _abort_transports(loop)
+            _end_connections(loop)
         close(loop)
+        for transport in loop._transports.values():  # type: ignore[attr-defined]
+            if transport._sock is not None:  # made in the last round of all
+                transport._sock.close()
+                transport._sock = None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BaseSelectorEventLoop, "__init__", hold_transports)
@@ -83,10 +86,19 @@ def _transports_end_with_their_loop() -> Iterator[None]:
         yield
 
 
-def _abort_transports(loop: BaseSelectorEventLoop) -> None:
-    for _ in range(3):  # a round may still make transports of accepted connections
-        for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
+def _end_connections(loop: BaseSelectorEventLoop) -> None:
+    """Abort transports and cancel tasks until none is left: one that ends, or that accepts, may make another."""
+    cancelled: set[asyncio.Task[Any]] = set()
+    for round_ in range(100):
+        transports = [each for each in loop._transports.values() if each._sock]  # type: ignore[attr-defined]
+        tasks = asyncio.all_tasks(loop) if round_ >= ACCEPT_ROUNDS else cancelled
+        if round_ > ACCEPT_ROUNDS and not transports and not tasks:
+            return
+        for transport in transports:
             transport.abort()
+        for task in tasks - cancelled:
+            task.cancel()
+        cancelled |= tasks
         loop.run_until_complete(asyncio.sleep(0))
 
 

@@ -108,3 +108,25 @@ def test_a_listener_of_its_own_accepts_no_client_while_its_loop_closes(rounds: i
         loop.close()
         accepting.clear()
         assert not leaked()
+
+
+@pytest.mark.parametrize("rounds", range(12))
+def test_a_task_that_connects_when_it_is_cancelled_leaves_no_connection(rounds: int) -> None:
+    loop = asyncio.new_event_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        async def say_goodbye() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(rounds):
+                    await asyncio.sleep(0)
+                _, writer = await asyncio.open_connection(*listener.getsockname())
+                await writer.wait_closed()
+
+        task = loop.create_task(say_goodbye())
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        assert task.done()
+        del task
+        assert not leaked()
