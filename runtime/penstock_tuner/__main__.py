@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _write(args.folder / POLICY, candidate_policy(best[0].settings, "tuned"))
         text = f"{table(best)}\n{len(tried)} trials; results in {args.folder}"
     else:
-        text = f"{table([nearest(tried)])}\nno settings of {len(tried)} meet the objective; the nearest are shown"  # fmt: skip
+        text = f"{table([nearest(tried)])}\nnone of {len(tried)} trials meets the objective; the nearest is shown"  # fmt: skip
     text = "\n".join([text, *failures(tried)])
     if args.events:  # its reader judges the trials
         _event(args, Event(EventKind.DONE))

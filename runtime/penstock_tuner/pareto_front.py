@@ -79,7 +79,7 @@ def failures(tried: Sequence[TriedSettings]) -> list[str]:
     if not failed:
         return []
     settings = ", ".join(f"{key} {value}" for key, value in failed[-1].settings.as_json().items())
-    return [f"no pod served with {len(failed)} of {len(tried)} settings; the last were {settings}: {failed[-1].failure}"]  # fmt: skip
+    return [f"no pod served in {len(failed)} of {len(tried)} trials; the last settings were {settings}: {failed[-1].failure}"]  # fmt: skip
 
 
 def table(shown: Sequence[TriedSettings]) -> str:

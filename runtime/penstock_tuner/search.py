@@ -137,7 +137,7 @@ class Search:
         """
         tried = self.tried()
         if tried and all(each.failure for each in tried):
-            raise PodFailed(f"no pod served with any of {len(tried)} settings: {tried[-1].failure}")
+            raise PodFailed(f"no pod served in any of {len(tried)} trials: {tried[-1].failure}")
         if not tried:
             raise NoTrial(
                 f"no trial has ended, and {self.spent_seconds:.0f} of {self._plan.seconds:.0f} s are spent:"

@@ -125,7 +125,7 @@ def notes(result: TuneResult) -> Iterator[str]:
     pool = result.subject.pool
     yield from failures(result.tried)
     if not result.front:
-        yield f"none of {len(result.tried)} settings meets the objective; the nearest is shown, and there is no policy"
+        yield f"none of {len(result.tried)} trials meets the objective; the nearest is shown, and there is no policy"
         return
     best = result.front[0].settings
     generates = best.queue_delay_milliseconds is None

@@ -171,7 +171,7 @@ def test_settings_that_all_miss_the_objective_make_no_policy(
 ) -> None:
     assert run(Cluster(pool(), log(LATE)), tmp_path) == 1
     out = capsys.readouterr().out
-    assert "none of 1 settings meets the objective" in out
+    assert "none of 1 trials meets the objective" in out
     assert "---" not in out
 
 

@@ -182,7 +182,7 @@ def test_settings_with_which_no_pod_serves_are_a_trial_and_the_search_goes_on(
     assert TriedSettings.from_json(failed[0].as_json()) == failed[0]
     (sentence,) = failures(tried)
     assert sentence.startswith(
-        f"no pod served with {len(failed)} of {len(tried)} settings; the last were batch_size"
+        f"no pod served in {len(failed)} of {len(tried)} trials; the last settings were batch_size"
     )
     assert sentence.endswith("backend OpenVINO: the pod ended with 1: no such operator")
 
@@ -191,7 +191,7 @@ def test_a_search_in_which_no_pod_serves_ends_with_its_last_words(tmp_path: Path
     study = Search(tmp_path / "j", "m", SearchPlan(SPACE, OBJECTIVE, 5, round_seconds=1.0))
     pod = ModelledPod(loads=lambda _settings: False)
     asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
-    with pytest.raises(PodFailed, match=r"no pod served with any of 5 settings: the pod ended"):
+    with pytest.raises(PodFailed, match=r"no pod served in any of 5 trials: the pod ended"):
         study.ended()
 
 
