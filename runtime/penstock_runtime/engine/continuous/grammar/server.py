@@ -66,6 +66,8 @@ class ForkServerHandle:
         """By worker number; closing the writer ends the worker."""
         self._codes: dict[int, asyncio.Future[int]] = {}
         """Exit code of each live worker."""
+        self._compiling: set[int] = set()
+        """Workers whose replies are awaited: one that has exited may have sent its last."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(control, self._receive)
 
@@ -103,22 +105,17 @@ class ForkServerHandle:
         with theirs:
             socket.send_fds(self._control, [FORK.pack(number)], [theirs.fileno()])
         ended = self._codes[number] = self._loop.create_future()
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
-        self._lines[number] = writer
-        job = {"kind": spec.kind, "text": spec.text}
-        with suppress(OSError):
-            writer.write(json.dumps(job).encode() + b"\n")
-        compiled = False
-        while True:
-            line = await _line(reader)
-            if not line:
-                _raise_exit(await ended, compiled=compiled)
-            reply = json.loads(line)
-            if "rejected" in reply:
-                raise GrammarRejected(reply["rejected"])
-            if "address" in reply:
-                return str(reply["address"])
-            compiled = True
+        self._compiling.add(number)
+        try:
+            reader, self._lines[number] = await asyncio.open_unix_connection(sock=ours)
+            job = {"kind": spec.kind, "text": spec.text}
+            with suppress(OSError):
+                self._lines[number].write(json.dumps(job).encode() + b"\n")
+            return await _address(reader, ended)
+        finally:
+            self._compiling.discard(number)
+            if ended.done():
+                self._close_line(number)
 
     def end(self, number: int) -> None:
         """Kill a worker; a worker that has exited is ignored."""
@@ -164,10 +161,29 @@ class ForkServerHandle:
         ended = self._codes.pop(number, None)
         if ended is not None and not ended.done():
             ended.set_result(code)
+        if number not in self._compiling:
+            self._close_line(number)
+        self._changed(number, None)
+
+    def _close_line(self, number: int) -> None:
         writer = self._lines.pop(number, None)
         if writer is not None:
             writer.close()
-        self._changed(number, None)
+
+
+async def _address(reader: asyncio.StreamReader, ended: asyncio.Future[int]) -> str:
+    """Return the address that a worker sends; raise as `compile` does if it sends a rejection or exits."""
+    compiled = False
+    while True:
+        line = await _line(reader)
+        if not line:
+            _raise_exit(await ended, compiled=compiled)
+        reply = json.loads(line)
+        if "rejected" in reply:
+            raise GrammarRejected(reply["rejected"])
+        if "address" in reply:
+            return str(reply["address"])
+        compiled = True
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

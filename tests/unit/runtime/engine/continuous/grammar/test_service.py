@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -210,6 +211,21 @@ async def test_a_grammar_that_is_compiled_as_the_fork_server_ends_may_be_tried_a
     os.kill(service._server._process.pid, signal.SIGKILL)
     with pytest.raises((NotServing, GrammarRejected)):
         await asking
+
+
+async def test_a_rejection_is_read_though_the_exit_of_its_worker_is_known_first(
+    service: GrammarService,
+) -> None:
+    handle = service._server
+    assert handle is not None
+    compiling = asyncio.create_task(service.lease(regex("[")))
+    await until(lambda: bool(handle._lines))
+    while handle._codes:  # the loop reads nothing meanwhile
+        select.select([handle._control], [], [], SECONDS)
+        handle._receive()
+    with pytest.raises(GrammarRejected, match="regex parse error"):
+        await compiling
+    assert not handle._lines
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process(
