@@ -6,7 +6,10 @@ import socket
 import stat
 import subprocess
 import uuid
-from asyncio.selector_events import BaseSelectorEventLoop
+from asyncio.selector_events import (  # type: ignore[attr-defined]  # the transport is private
+    BaseSelectorEventLoop,
+    _SelectorTransport,
+)
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -65,6 +68,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
 def _transports_end_with_their_loop() -> Iterator[None]:
     """Abort the transports of each loop that closes: one that still flushes would fail the test that runs when it is collected."""
     init, close = BaseSelectorEventLoop.__init__, BaseSelectorEventLoop.close
+    init_transport = _SelectorTransport.__init__
 
     def hold_transports(loop: BaseSelectorEventLoop, *selector: Any) -> None:
         init(loop, *selector)
@@ -75,12 +79,17 @@ def _transports_end_with_their_loop() -> Iterator[None]:
             _stop_accepting(loop)
             _end_connections(loop)
         close(loop)
-        for transport in loop._transports.values():  # type: ignore[attr-defined]
-            if transport._sock is not None:  # made in the last round of all
-                transport._sock.close()
-                transport._sock = None
+
+    def init_or_close(transport: Any, loop: Any, sock: socket.socket, *more: Any) -> None:
+        try:
+            init_transport(transport, loop, sock, *more)
+        except AssertionError:  # the server closed after it had accepted this client
+            sock.close()
+            transport._sock = None
+            raise
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_SelectorTransport, "__init__", init_or_close)
         patch.setattr(BaseSelectorEventLoop, "__init__", hold_transports)
         patch.setattr(BaseSelectorEventLoop, "close", close_all)
         yield

@@ -130,3 +130,25 @@ def test_a_task_that_connects_when_it_is_cancelled_leaves_no_connection(rounds: 
         assert task.done()
         del task
         assert not leaked()
+
+
+@pytest.mark.parametrize("rounds", range(6))
+def test_a_client_that_is_accepted_as_its_server_closes_leaves_no_connection(rounds: int) -> None:
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        address = listener.getsockname()
+
+        async def close_after(rounds: int) -> None:
+            server = await loop.create_server(asyncio.Protocol, sock=listener)
+            await asyncio.sleep(0)
+            client.connect(address)
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            server.close()
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+        loop.run_until_complete(close_after(rounds))
+        loop.close()
+        assert not leaked()
