@@ -24,7 +24,7 @@ from penstock_runtime.errors import ConfigError
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.http.tls import certificate_of, context_of, watch_certificate
-from penstock_runtime.logs import configure
+from penstock_runtime.logs import configure, write_termination_log
 from penstock_runtime.serving.health import Stage
 from penstock_runtime.serving.limits import first_limits, watch_limits
 from penstock_runtime.serving.pod import Pod
@@ -57,13 +57,17 @@ async def run(config: RuntimeConfig) -> int:
     """Serve until SIGTERM, SIGINT or the engine's death; return the exit code."""
     stop = asyncio.Event()
     on_stop(asyncio.get_running_loop().add_signal_handler, stop.set)
+    if config.group.index > 0:
+        from penstock_runtime.worker_pod import run_worker  # noqa: PLC0415 - other pods do without
+
+        return await run_worker(config, stop)
     first = await asyncio.to_thread(first_limits, config.files.limits_file)
     pod = make_pod(config, first)
     exposition = Exposition(pod)
     try:
         certificate = certificate_of(config)
     except CertificateUnusable as error:
-        _write_termination_log(config, "CertificateUnusable", str(error))
+        write_termination_log(config.files.termination_log, "CertificateUnusable", str(error))
         return 1
     tls = context_of(certificate)
     clients, cluster = ClientServer(pod, exposition, tls), ClusterServer(pod, exposition, tls)
@@ -105,7 +109,7 @@ async def _loaded(pod: Pod, stop: asyncio.Event) -> bool:
             )
         await loading
     except ModelLoadFailed as error:
-        _write_termination_log(pod.config, error.reason, str(error))
+        write_termination_log(pod.config.files.termination_log, error.reason, str(error))
         return False
     return True
 
@@ -119,7 +123,9 @@ async def _serve(pod: Pod, clients: ClientServer, stop: asyncio.Event) -> int:
         await drain(pod, clients)
     if pod.died.is_set():
         await asyncio.sleep(LAST_ANSWERS_SECONDS)
-        _write_termination_log(pod.config, "EngineDied", pod.health.death or "")
+        write_termination_log(
+            pod.config.files.termination_log, "EngineDied", pod.health.death or ""
+        )
         return 1
     await pod.close()
     await await_probe(pod)
@@ -141,11 +147,3 @@ def _in_background(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> No
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         log.error("background task failed", exc_info=task.exception())
-
-
-def _write_termination_log(config: RuntimeConfig, reason: str, message: str) -> None:
-    """Report the reason to the operator: the kubelet copies this file to the container's status."""
-    line = " ".join(f"{reason}: {message}".split())
-    log.error("%s", line)
-    if config.files.termination_log.exists():  # the kubelet creates the file
-        config.files.termination_log.write_text(line, encoding="utf-8")

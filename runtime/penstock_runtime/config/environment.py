@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from penstock_api import names
 from penstock_api.pod_contract import MAX_BATCH_SIZE, MAX_RANKS
 from penstock_api.types.model import ModelSpec, Task
+from penstock_runtime.config.pod_group import check_group, pod_group
 from penstock_runtime.config.settings import (
     RANKS_STUCK_SECONDS,
     AuthConfig,
@@ -35,7 +36,7 @@ from penstock_runtime.config.settings import (
     RuntimeConfig,
 )
 from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
-from penstock_runtime.engine.placement import Placement
+from penstock_runtime.engine.placement import Placement, PodSeat
 from penstock_runtime.errors import ConfigError
 
 E = TypeVar("E", bound=StrEnum)
@@ -73,8 +74,11 @@ def read_config(environ: Mapping[str, str]) -> RuntimeConfig:
     if step := values.pop("generation.step", None):
         values["generation"]["step"] = StepOptions(**step)
         _apply_ranks(values["generation"]["step"], values["engine"])
+    values["group"].update(pod_group(environ))
     groups = {name: group(**values[name]) for name, group in _GROUPS.items()}
-    return RuntimeConfig(**values[""], **groups)
+    config = RuntimeConfig(**values[""], **groups)
+    check_group(config.group, config.model, config.generation.step.ranks)
+    return config
 
 
 def _check_dtype(model: ModelSpec, dtype: DType) -> None:
@@ -217,6 +221,7 @@ def _networks(value: str) -> tuple[Network, ...]:
 
 _GROUPS: Final[dict[str, Callable[..., Any]]] = {
     "pod": PodConfig,
+    "group": PodSeat,
     "files": FilesConfig,
     "engine": EngineConfig,
     "http": HttpConfig,
@@ -298,6 +303,7 @@ _READERS: Final[dict[str, _Reader]] = {
         "generation.step.pipeline_parallel", _integer(1, MAX_RANKS)
     ),
     names.ENV_DATA_PARALLEL: _Reader("engine.data_parallel", _integer(1, MAX_RANKS)),
+    "PENSTOCK_RENDEZVOUS_PORT": _Reader("group.port", _integer(1, 65_535)),
     "PENSTOCK_BATCH_INVARIANT": _Reader("generation.step.batch_invariant", _boolean),
     "PENSTOCK_OVERLAP_SCHEDULING": _Reader("generation.step.depth", _integer(0, 1)),
     names.ENV_MAX_RUN_SECONDS: _Reader("generation.max_run_seconds", _at_least(0.001)),

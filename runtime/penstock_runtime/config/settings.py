@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock_api import names
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.engine.continuous.steps.options import DType, StepOptions
-from penstock_runtime.engine.placement import Placement
+from penstock_runtime.engine.placement import Placement, PodSeat
 
 RANKS_STUCK_SECONDS = 8.0
 """`stuck_seconds` of a model that is split over several ranks, unless it is set: a hung rank stops the others in the
@@ -157,6 +157,8 @@ class RuntimeConfig:
 
     model: ModelSpec
     pod: PodConfig = field(default_factory=PodConfig)
+    group: PodSeat = field(default_factory=PodSeat)
+    """Place of the pod among those that the model is split over."""
     files: FilesConfig = field(default_factory=FilesConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     http: HttpConfig = field(default_factory=HttpConfig)

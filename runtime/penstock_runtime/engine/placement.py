@@ -3,6 +3,10 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
+
+RENDEZVOUS_PORT: Final = 29500
+"""The default of torch.distributed."""
 
 
 class Placement(StrEnum):
@@ -43,6 +47,24 @@ class EnginePlacement:
 
 
 @dataclass(frozen=True, slots=True)
+class PodSeat:
+    """The place of this pod among those that a model is split over (LeaderWorkerSet: one group)."""
+
+    index: int = 0
+    """0 is the leader, which has rank 0 and serves; the others are workers."""
+    pods: int = 1
+    leader: str = ""
+    """Name or address of the leader."""
+    port: int = RENDEZVOUS_PORT
+    """Port at which the leader's HTTP process meets those of the workers."""
+
+    def ranks_here(self, ranks: int) -> range:
+        """Return the ranks of this pod, of `ranks` in all."""
+        share = ranks // self.pods
+        return range(self.index * share, (self.index + 1) * share)
+
+
+@dataclass(frozen=True, slots=True)
 class RankSeat:
     """The place of one process among those that a model is split over.
 
@@ -56,12 +78,24 @@ class RankSeat:
     stages: int
     """Groups of consecutive layers."""
     folder: Path
-    """Where the ranks find each other; empty at the start."""
+    """Where the ranks of this pod find the others; empty at the start."""
+    pods: int = 1
+    """Pods that the ranks are divided over, in their order."""
 
     @property
     def ranks(self) -> int:
         """Return the number of ranks."""
         return self.tensor * self.stages
+
+    @property
+    def pod(self) -> int:
+        """Return the index of the pod of this rank."""
+        return self.rank // (self.ranks // self.pods)
+
+    @property
+    def device(self) -> int:
+        """Return the number of this rank, and of its device, within its pod."""
+        return self.rank % (self.ranks // self.pods)
 
     @property
     def part(self) -> int:

@@ -94,7 +94,7 @@ class ClientServer:
         }
         limit = ConnectionLimit(self._max_connections, self._surplus_answer)
         self._runner = ClientsRunner(self.app(), self._connection_maker(limit), **settings)
-        return await _listen(
+        return await listen(
             self._runner, (config.http.host, config.http.client_port), limit, self._tls
         )
 
@@ -218,7 +218,7 @@ class ClusterServer:
             auto_decompress=False,  # as on the client port
             shutdown_timeout=1.0,
         )
-        return await _listen(
+        return await listen(
             self._runner, (config.http.host, config.http.cluster_port), limit, self._tls
         )
 
@@ -243,7 +243,7 @@ class ClusterServer:
         With `waitSeconds`, a pod that loads its model answers when it is warm, at the latest after that time.
         """
         health = self._pod.health
-        seconds = _wait_seconds(request)
+        seconds = wait_seconds(request)
         with suppress(TimeoutError):
             await asyncio.wait_for(health.loaded.wait(), seconds)
         by_kubelet = request.headers.get(hdrs.USER_AGENT, "").startswith(KUBELET)
@@ -254,7 +254,7 @@ class ClusterServer:
         return web.Response(status=503, text=f"{health.stage}\n")
 
 
-def _wait_seconds(request: web.Request) -> float:
+def wait_seconds(request: web.Request) -> float:
     """Return the time for which the response may wait for the model.
 
     Raises:
@@ -267,7 +267,7 @@ def _wait_seconds(request: web.Request) -> float:
     return float(text)
 
 
-async def _listen(
+async def listen(
     runner: web.AppRunner,
     address: tuple[str, int],
     limit: ConnectionLimit,

@@ -1,17 +1,16 @@
 """`RankedLink`: a link to a generation engine that is split over several processes, the ranks of one model.
 
-Each rank is the child of a `ProcessLink`. The ranks end together: if one dies or is silent, the others are killed.
+Each rank is the child of a `ProcessLink`, of this pod or of another pod of its group. The ranks end together: if one
+dies or is silent, the others are killed.
 """
 
 import asyncio
-import contextlib
-import shutil
 import tempfile
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -26,19 +25,17 @@ from penstock_runtime.engine.continuous.ranks import (
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.steps.options import StepOptions
 from penstock_runtime.engine.link.base import EngineLink, Heartbeat
-from penstock_runtime.engine.link.group import start_together
+from penstock_runtime.engine.link.local_ranks import LocalRanks
+from penstock_runtime.engine.link.pods.leader import WorkerPods
 from penstock_runtime.engine.link.process.link import ProcessLink
 from penstock_runtime.engine.messages import EngineDied
-from penstock_runtime.engine.placement import RankSeat
+from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.engine.placement import PodSeat, RankSeat
 
-SILENT_SECONDS: Final = 6.0
-"""Time without a pulse after which a rank counts as hung; a rank pulses every second."""
-LOOK_SECONDS: Final = 0.5
-"""Interval of the checks for silent ranks."""
-ASLEEP_SECONDS: Final = 3.0
-"""Interval between two checks above which this process was suspended, and perhaps the ranks too."""
 LAST_WORDS_SECONDS: Final = 0.5
 """Time after the first death for which the other ranks may report what happened to them."""
+LAST_WORDS_OF_PODS_SECONDS: Final = 1.0
+"""The same where they are on several pods."""
 
 
 class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
@@ -47,32 +44,54 @@ class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
     def __init__(
         self,
         leader: ProcessLink[ToGeneration, Stepped, GenerationInfo],
-        followers: Sequence[ProcessLink[Any, None, None]],
-        folder: Path,
-        clock: Callable[[], float] = time.monotonic,
+        local: LocalRanks,
+        workers: WorkerPods | None = None,
     ) -> None:
-        """`folder`, in which the ranks meet, is removed at the end."""
+        """`local` are the ranks of this pod, with `leader`; `workers` are the other pods."""
         self._leader = leader
-        self._links: list[ProcessLink[Any, Any, Any]] = [leader, *followers]
-        self._folder = folder
-        self._clock = clock
+        self._local = local
+        self._workers = workers
         self._words: list[str] = []
         """What is known of the ranks that were lost, in order of time."""
         self._ended = False
         """Whether the link is closed, or was killed."""
         self._deliver: Callable[[Stepped | EngineDied], None]
-        self._watching: asyncio.Task[None] | None = None
 
     @override
     async def start(self, deliver: Callable[[Stepped | EngineDied], None]) -> GenerationInfo:
         self._deliver = deliver
         try:
-            infos = await start_together(self._links, self._receive, self._named)
-        except BaseException:
-            self.kill()
+            if self._workers is None:
+                info: GenerationInfo = (await self._local.start(self._receive, self._lose))[0]
+            else:
+                info = await self._start_pods(self._workers)
+        except BaseException as error:
+            self._end_all(str(error) or "the leader has stopped while the model was loading")
             raise
-        info: GenerationInfo = infos[0]
-        self._watching = asyncio.create_task(self._watch())
+        return info
+
+    async def _start_pods(self, workers: WorkerPods) -> GenerationInfo:
+        """Start the ranks of all pods.
+
+        Raises:
+            ModelLoadFailed: with the words of all ranks that failed within a moment.
+        """
+        await workers.join(self._lose)
+        loads: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(self._local.start(self._receive, self._lose)),
+            asyncio.ensure_future(workers.load(self._local.folder)),
+        ]
+        try:
+            await asyncio.wait(loads, return_when=asyncio.FIRST_EXCEPTION)
+            if any(load.done() and load.exception() for load in loads):
+                await asyncio.wait(loads, timeout=LAST_WORDS_OF_PODS_SECONDS)
+            failed = [load.exception() for load in loads if load.done() and load.exception()]
+            if failed:
+                raise ModelLoadFailed("; ".join(str(error) for error in failed)) from failed[0]
+        finally:
+            for load in loads:
+                load.cancel()
+        info: GenerationInfo = loads[0].result()[0]
         return info
 
     @override
@@ -89,75 +108,94 @@ class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
 
     @override
     def kill(self) -> None:
+        self._end_all("; ".join(self._words) or "the leader has ended its engine, which was stuck")
+
+    def _end_all(self, words: str) -> None:
+        """Kill the ranks of this pod, and report the reason to the other pods."""
         self._ended = True
-        for link in self._links:
-            link.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._local.kill()
+        if self._workers is not None:
+            self._workers.end(words)
 
     @override
     async def close(self) -> None:
         self._ended = True
-        if self._watching is not None:
-            self._watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
-        await asyncio.gather(*(link.close() for link in self._links))
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._workers is not None:
+            await self._workers.close()
+        await self._local.close()
 
-    def _receive(self, rank: int, message: Stepped | EngineDied | None) -> None:
-        if isinstance(message, EngineDied):
-            self._lose(rank, message.reason)
-        elif message is not None and not self._ended:
+    def _receive(self, message: Stepped) -> None:
+        if not self._ended:
             self._deliver(message)
 
-    def _lose(self, rank: int, reason: str) -> None:
+    def _lose(self, words: str) -> None:
         """Record the end of a rank, and end the others after the first."""
         if self._ended:
             return
-        self._words.append(self._named(rank, reason))
+        self._words.append(words)
         if len(self._words) == 1:
-            asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self._end)
+            seconds = LAST_WORDS_SECONDS if self._workers is None else LAST_WORDS_OF_PODS_SECONDS
+            asyncio.get_running_loop().call_later(seconds, self._end)
 
     def _end(self) -> None:
         if not self._ended:
             self.kill()
             self._deliver(EngineDied("; ".join(self._words)))
 
-    def _named(self, rank: int, text: str) -> str:
-        return f"rank {rank} of {len(self._links)}: {text}"
 
-    async def _watch(self) -> None:
-        """Check the pulse of every rank until one is silent."""
-        looked_at = awake_since = self._clock()
-        while not self._ended:
-            now = self._clock()
-            if now - looked_at > ASLEEP_SECONDS:
-                awake_since = now
-            looked_at = now
-            for rank, link in enumerate(self._links):
-                silent = now - max(link.heartbeat().alive_at, awake_since)
-                if silent > SILENT_SECONDS:
-                    self._lose(rank, f"it hangs: no sign of life for {silent:.0f} s")
-                    return
-            await asyncio.sleep(LOOK_SECONDS)
+class RankLoads(NamedTuple):
+    """Load a rank in its process; both are picklable."""
+
+    lead: Callable[[RankSeat], StepExecutor]
+    follow: Callable[[RankSeat], StepFollower]
+
+
+@dataclass(frozen=True, slots=True)
+class LeadingPod:
+    """The pod of rank 0, and the others."""
+
+    group: PodSeat
+    label: str
+    """Name of this pod in messages."""
+    workers: WorkerPods | None
+    """None: there are no others."""
 
 
 def ranked_link(
-    lead: Callable[[RankSeat], StepExecutor],
-    follow: Callable[[RankSeat], StepFollower],
+    loads: RankLoads,
     options: StepOptions,
     limits: LimitsUpdate,
+    pod: LeadingPod,
     *,
     depth: int = 0,
 ) -> RankedLink:
-    """Return a link to an engine of several ranks; `lead` and `follow` load a rank in its process, and are picklable."""
+    """Return a link to an engine of several ranks."""
+    leader, *others = own_seats(options, pod.group)
+    opener = partial(open_leading_engine, partial(loads.lead, leader), limits, depth)
+    first: ProcessLink[ToGeneration, Stepped, GenerationInfo] = ProcessLink(opener)
+    links: list[ProcessLink[Any, Any, Any]] = [first, *following_links(loads.follow, others)]
+    local = LocalRanks(links, partial(named, [leader, *others], pod.label), leader.folder)
+    return RankedLink(first, local, pod.workers)
+
+
+def own_seats(options: StepOptions, group: PodSeat) -> list[RankSeat]:
+    """Return the seats of the ranks of this pod, with a new folder to meet in."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-ranks-"))
-    leader, *others = (
-        RankSeat(rank, options.tensor_parallel, options.pipeline_parallel, folder)
-        for rank in range(options.ranks)
-    )
-    opener = partial(open_leading_engine, partial(lead, leader), limits, depth)
-    followers: list[ProcessLink[Any, None, None]] = [
-        ProcessLink(partial(open_following_engine, partial(follow, seat))) for seat in others
+    return [
+        RankSeat(rank, options.tensor_parallel, options.pipeline_parallel, folder, group.pods)
+        for rank in group.ranks_here(options.ranks)
     ]
-    return RankedLink(ProcessLink(opener), followers, folder)
+
+
+def following_links(
+    follow: Callable[[RankSeat], StepFollower], seats: Sequence[RankSeat]
+) -> list[ProcessLink[Any, None, None]]:
+    """Return a link to each rank that follows."""
+    return [ProcessLink(partial(open_following_engine, partial(follow, seat))) for seat in seats]
+
+
+def named(seats: Sequence[RankSeat], pod: str, index: int, text: str) -> str:
+    """Return what is known of the rank of `seats[index]`, with its pod where there are several."""
+    seat = seats[index]
+    where = f" on {pod}" if seat.pods > 1 else ""
+    return f"rank {seat.rank} of {seat.ranks}{where}: {text}"

@@ -1,7 +1,5 @@
 """Loads a transformers model from a local directory to its device; rejects unsupported models by name."""
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +10,6 @@ from transformers.utils import logging as transformers_logging
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
-_HASHED_BYTES = 1 << 20
-_SAMPLES = 64
-_SAMPLE_BYTES = 4096
-"""Bytes hashed at the start of each weight file, in addition to its size: enough to distinguish checkpoints."""
 
 
 def load_model(
@@ -89,20 +83,3 @@ def stop_ids(model: PreTrainedModel) -> tuple[int, ...]:
         if ids is not None:
             return tuple(ids) if isinstance(ids, list) else (int(ids),)
     return ()
-
-
-def revision(folder: Path) -> str:
-    """Return an identifier of the weights: a hash of the config, and of the size, beginning and samples of each weight file.
-
-    The beginning of a file with many tensors lists them and holds no weight.
-    """
-    digest = hashlib.sha256(json.dumps(json.loads((folder / "config.json").read_text())).encode())
-    for file in sorted(folder.glob("*.safetensors")):
-        size = file.stat().st_size
-        digest.update(f"{file.name} {size}".encode())
-        with file.open("rb") as opened:
-            digest.update(opened.read(_HASHED_BYTES))
-            for sample in range(_SAMPLES):
-                opened.seek(size * sample // _SAMPLES)
-                digest.update(opened.read(_SAMPLE_BYTES))
-    return digest.hexdigest()[:16]

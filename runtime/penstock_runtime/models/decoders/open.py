@@ -24,6 +24,7 @@ from penstock_runtime.models.decoders.capacity import (
 )
 from penstock_runtime.models.decoders.kv_store import BlockStore, KvStore
 from penstock_runtime.models.decoders.precision import TokenComparison
+from penstock_runtime.models.decoders.revision import revision
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.decoders.torch_decoders.one_token import OneTokenDecoder
 from penstock_runtime.models.decoders.torch_decoders.self_check import Expected, reference
@@ -120,7 +121,7 @@ def warmed_step(
         kv=kv,
         stop_ids=load.stop_ids(model),
         max_running=options.max_running,
-        revision=load.revision(folder),
+        revision=revision(folder),
         prefill_token_seconds=costs.prefill_token,
         copied_block_seconds=costs.copied_block,
         warm_up=timed,

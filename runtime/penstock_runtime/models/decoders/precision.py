@@ -31,6 +31,7 @@ from penstock_runtime.models.decoders import load
 from penstock_runtime.models.decoders.backends.step_times import StepCandidate
 from penstock_runtime.models.decoders.capacity import free_bytes
 from penstock_runtime.models.decoders.packing import positions_of
+from penstock_runtime.models.decoders.revision import revision
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
 from penstock_runtime.models.device.processor import this_processor
 
@@ -204,7 +205,7 @@ def _key(folder: Path, selected: StepCandidate, device: torch.device, options: S
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else this_processor()
     versions = [f"{package} {installed_version(package)}" for package in _PACKAGES]
     ranks = f"{options.tensor_parallel} by {options.pipeline_parallel} ranks"
-    parts = [f"errors {_FORMAT}", load.revision(folder), str(selected), ranks, machine, *versions]
+    parts = [f"errors {_FORMAT}", revision(folder), str(selected), ranks, machine, *versions]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

@@ -12,15 +12,25 @@ import torch.distributed as dist
 
 from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed, describe
 from penstock_runtime.engine.placement import RankSeat
+from penstock_runtime.engine.rendezvous import (
+    WAIT_SECONDS,
+    StoreAddress,
+    await_store_address,
+    write_store_address,
+)
 from penstock_runtime.models.decoders.packing import Table
 
 T = TypeVar("T")
+_stores: Any = dist
+"""torch.distributed, which exports its stores without types."""
 
 FIRST_WORDS: Final = 4096
 """Words of an order in its first broadcast, whose size all ranks know."""
 _TIMEOUT: Final = timedelta(days=365)
 """The HTTP process watches the ranks; an idle follower waits for its next order."""
 _LOOPBACK: Final = "lo"
+_HERE: Final = "127.0.0.1"
+"""Where ranks of its own pod reach rank 0; its store listens on all interfaces."""
 
 
 class RankGroup:
@@ -33,12 +43,11 @@ class RankGroup:
             ModelLoadFailed: they cannot be reached.
         """
         self.seat = seat
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)
         backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         try:
             dist.init_process_group(
                 backends,
-                init_method=f"file://{seat.folder / 'rendezvous'}",
+                store=_store(seat),
                 rank=seat.rank,
                 world_size=seat.ranks,
                 timeout=_TIMEOUT,
@@ -122,6 +131,24 @@ class RankGroup:
     def leave(self) -> None:
         """Close the connections: the next collective of every other rank raises DeviceLost."""
         dist.destroy_process_group()
+
+
+def _store(seat: RankSeat) -> Any:
+    """Return the store in which the ranks find each other: a file of the pod, or over TCP at rank 0 of several pods."""
+    if seat.pods == 1:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)
+        file = _stores.FileStore(str(seat.folder / "rendezvous"), seat.ranks)
+        file.set_timeout(_TIMEOUT)
+        return file
+    wait = timedelta(seconds=WAIT_SECONDS)
+    if seat.rank == 0:
+        store = _stores.TCPStore(
+            _HERE, 0, seat.ranks, is_master=True, timeout=wait, wait_for_workers=False
+        )
+        write_store_address(seat.folder, StoreAddress(_HERE, store.port))
+        return store
+    host, port = await_store_address(seat.folder)
+    return _stores.TCPStore(host, port, seat.ranks, timeout=wait, wait_for_workers=False)
 
 
 def _stage_group(seat: RankSeat) -> dist.ProcessGroup | None:

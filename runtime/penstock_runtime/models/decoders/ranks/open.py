@@ -132,11 +132,12 @@ def _device_of(seat: RankSeat) -> torch.device:
     """Return the CUDA device of this rank, or the CPU in a container without devices."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    devices = torch.cuda.device_count()
-    if devices < seat.ranks:
+    devices, needed = torch.cuda.device_count(), seat.ranks // seat.pods
+    if devices < needed:
+        where = f", {needed} in each of {seat.pods} pods" if seat.pods > 1 else ""
         raise ModelLoadFailed(
-            f"this model is split over {seat.ranks} ranks ({RANKS_VARIABLES}), but this container has {devices} CUDA"
+            f"this model is split over {seat.ranks} ranks ({RANKS_VARIABLES}){where}, but this container has {devices} CUDA"
             " devices: raise spec.accelerator.count, or use fewer ranks"
         )
-    torch.cuda.set_device(seat.rank)
-    return torch.device("cuda", seat.rank)
+    torch.cuda.set_device(seat.device)
+    return torch.device("cuda", seat.device)

@@ -1,0 +1,216 @@
+"""`WorkerPods`: the leader's connections to the other pods of its group."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from penstock_runtime.engine.link.pods.connection import PodConnection
+from penstock_runtime.engine.link.pods.interfaces import use_interface_of
+from penstock_runtime.engine.link.pods.messages import (
+    MAX_LINE_BYTES,
+    Close,
+    Closing,
+    Hello,
+    Lost,
+    Meet,
+    PodMessage,
+    RanksLoaded,
+    Refused,
+    Stopping,
+    pod_label,
+    refusal,
+)
+from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.engine.placement import PodSeat
+from penstock_runtime.engine.rendezvous import store_address
+
+log = logging.getLogger(__name__)
+
+JOIN_SECONDS: Final = 1800.0
+"""Time for all workers to be scheduled, to fetch the model and to join."""
+REMIND_SECONDS: Final = 30.0
+"""Interval of the log lines about workers that have not joined."""
+LOOK_SECONDS: Final = 0.05
+CLOSE_SECONDS: Final = 2.0
+"""Time for the workers to acknowledge the end."""
+
+
+class WorkerPods:
+    """Admits the workers, starts their ranks, and reports those that are lost."""
+
+    def __init__(
+        self,
+        group: PodSeat,
+        host: str,
+        settings: Callable[[], Mapping[str, str]],
+        stop: Callable[[], None],
+    ) -> None:
+        """`settings` are those that all pods must share; `stop` is called when a worker receives SIGTERM."""
+        self._group = group
+        self._host = host
+        self._read_settings = settings
+        self._settings: Mapping[str, str] = {}
+        self._stop = stop
+        self._joined: dict[int, PodConnection] = {}
+        self._labels: dict[int, str] = {}
+        self._loaded: set[int] = set()
+        self._closing: set[int] = set()
+        self._changed = asyncio.Event()
+        self._failure: str | None = None
+        """Why the group cannot start."""
+        self._started = False
+        """Whether the ranks were started: from now on the loss of a worker ends the group."""
+        self._lose: Callable[[str], None]
+        self._server: asyncio.Server | None = None
+
+    async def join(self, lose: Callable[[str], None]) -> None:
+        """Wait until all workers have joined; `lose` gets the words of each that is lost after its ranks were started.
+
+        Raises:
+            ModelLoadFailed: the port is taken, a worker differs from the leader, or one has not joined in time.
+        """
+        self._lose = lose
+        self._settings = await asyncio.to_thread(self._read_settings)
+        port = self._group.port
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, self._host, port, limit=MAX_LINE_BYTES
+            )
+        except OSError as error:
+            raise ModelLoadFailed(
+                f"port {port}, at which the pods of the group meet, cannot be opened: {error.strerror or error}"
+            ) from error
+        try:
+            async with asyncio.timeout(JOIN_SECONDS):
+                while missing := self._missing():
+                    log.info("waiting for pods %s of %d", missing, self._group.pods)
+                    await self._changes(lambda: not self._missing(), REMIND_SECONDS)
+        except TimeoutError:
+            raise ModelLoadFailed(
+                f"pods {self._missing()} of {self._group.pods} have not joined within {JOIN_SECONDS:.0f} s:"
+                " look at their events and logs"
+            ) from None
+        use_interface_of(next(iter(self._joined.values())).own_address)
+
+    async def load(self, folder: Path) -> None:
+        """Start the ranks of the workers as soon as rank 0 has written its address to `folder`; wait until they are loaded.
+
+        Raises:
+            ModelLoadFailed: a worker is lost.
+        """
+        while (address := store_address(folder)) is None:
+            await self._changes(lambda: False, LOOK_SECONDS)
+        self._started = True
+        if self._missing():
+            raise ModelLoadFailed(f"pods {self._missing()} of {self._group.pods} have left")
+        self._send_all(Meet(address.port))
+        while len(self._loaded) < self._group.pods - 1:
+            await self._changes(lambda: len(self._loaded) == self._group.pods - 1, REMIND_SECONDS)
+
+    def end(self, words: str) -> None:
+        """Report to the workers that the group ends."""
+        self._send_all(Lost(words))
+        self._disconnect()
+
+    async def close(self) -> None:
+        """Report to the workers that no step follows, and wait until they know it."""
+        self._send_all(Close())
+        expected = set(self._joined)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while not expected <= self._closing:
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    def _missing(self) -> str:
+        """Return the indices of the workers that have not joined, for messages."""
+        return ", ".join(str(n) for n in range(1, self._group.pods) if n not in self._joined)
+
+    async def _changes(self, done: Callable[[], bool], seconds: float) -> None:
+        """Wait until `done`, at most `seconds`.
+
+        Raises:
+            ModelLoadFailed: the group cannot start.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not done() and self._failure is None:
+                    self._changed.clear()
+                    await self._changed.wait()
+        if self._failure is not None:
+            raise ModelLoadFailed(self._failure)
+
+    def _send_all(self, message: PodMessage) -> None:
+        for connection in self._joined.values():
+            connection.send(message)
+
+    def _disconnect(self) -> None:
+        for connection in self._joined.values():
+            connection.close()
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve the connection of a worker, until it is gone."""
+        connection, index = PodConnection(reader, writer), 0
+
+        def deliver(message: PodMessage) -> None:
+            nonlocal index
+            if index:
+                self._receive(index, message)
+            elif isinstance(message, Hello):
+                index = self._admit(message, connection)
+
+        how = await connection.listen(deliver)
+        connection.close()
+        if index:
+            self._left(index, how)
+
+    def _admit(self, hello: Hello, connection: PodConnection) -> int:
+        """Return the index of a worker that joins; 0 for one that is refused."""
+        label = pod_label(hello.index, hello.name)
+        if hello.index in self._joined or self._started:
+            connection.send(Refused(f"{label} has joined already: the group must start again"))
+            return 0
+        reason = refusal(hello, self._group.pods, self._settings)
+        if reason is not None:
+            connection.send(Refused(reason))
+            self._fail(reason)
+            return 0
+        log.info("%s has joined from %s", label, connection.other_address)
+        self._joined[hello.index], self._labels[hello.index] = connection, label
+        self._changed.set()
+        return hello.index
+
+    def _receive(self, index: int, message: PodMessage) -> None:
+        match message:
+            case RanksLoaded():
+                self._loaded.add(index)
+                self._changed.set()
+            case Lost(words):
+                self._closing.add(index)  # its end is no news
+                self._fail(words)
+            case Stopping():
+                log.info("%s has received SIGTERM", self._labels[index])
+                self._stop()
+            case Closing():
+                self._closing.add(index)
+                self._changed.set()
+
+    def _left(self, index: int, how: str) -> None:
+        del self._joined[index]
+        if not self._started:
+            log.warning("%s has left: %s", self._labels[index], how)
+        elif index not in self._closing:
+            self._closing.add(index)
+            self._fail(f"{self._labels[index]}: {how}")
+
+    def _fail(self, words: str) -> None:
+        """Record why the group ends, and report it where it had started."""
+        self._failure = self._failure or words
+        self._changed.set()
+        if self._started:
+            self._lose(words)
