@@ -122,3 +122,16 @@ class Listener(web.BaseSite):
         elif not isinstance(error, OSError):
             log.error("defect while accepting a connection", exc_info=error)
         self._limit.closed(connection)
+
+
+async def listen(
+    runner: web.AppRunner,
+    address: tuple[str, int],
+    limit: ConnectionLimit,
+    tls: ssl.SSLContext | None,
+) -> int:
+    """Start `runner` on a port, 0 for any free one; return the port."""
+    await runner.setup()
+    listener = Listener(runner, address, limit, tls)
+    await listener.start()
+    return listener.port

@@ -11,17 +11,17 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from penstock_api import names
-from penstock_api.pod_contract import MAX_LOAD_SECONDS
-from penstock_runtime.errors import BadInput, Defect, RequestRejected, Unrouted, shown
+from penstock_runtime.errors import Defect, RequestRejected, Unrouted, shown
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.aiohttp_seam import ClientsRunner
 from penstock_runtime.http.client_throttle import ClientThrottle
+from penstock_runtime.http.cluster_port import ClusterPort, healthz, wait_seconds
 from penstock_runtime.http.connection_age import AgingConnections, requests_of_connection
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
 from penstock_runtime.http.fast_path.connection import FastConnection
 from penstock_runtime.http.fast_path.exchange import FastPath
 from penstock_runtime.http.fast_path.response import ResponseWriter
-from penstock_runtime.http.listener import Listener
+from penstock_runtime.http.listener import listen
 from penstock_runtime.http.routing import authenticate, routes_of
 from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
 from penstock_runtime.protocols.common.access_log import CLIENT_GONE, AnswersOwed
@@ -186,7 +186,7 @@ class ClusterServer:
         self._pod = pod
         self._exposition = exposition
         self._tls = tls
-        self._runner: web.AppRunner | None = None
+        self._port: ClusterPort | None = None
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -208,34 +208,16 @@ class ClusterServer:
     async def start(self) -> int:
         """Listen; return the port."""
         config = self._pod.config
-        limit = ConnectionLimit(lambda: descriptors.CLUSTER_CONNECTIONS, self._surplus_answer)
-        self._runner = ClientsRunner(
-            self.app(),
-            partial(BoundedConnection, limit=limit),
-            handler_cancellation=True,
-            keepalive_timeout=config.http.keep_alive_seconds,
-            access_log=None,
-            auto_decompress=False,  # as on the client port
-            shutdown_timeout=1.0,
-        )
-        return await listen(
-            self._runner, (config.http.host, config.http.cluster_port), limit, self._tls
-        )
-
-    def _surplus_answer(self, rejection: RequestRejected) -> bytes:
-        wire = ResponseWriter(self._pod.config.pod.name)
-        return wire.write(of_rejection(rejection), "", closes=True)
+        self._port = ClusterPort(config.http, config.pod.name, self.app(), self._tls)
+        return await self._port.start()
 
     async def stop(self) -> None:
         """Stop listening and close open connections."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._port is not None:
+            await self._port.stop()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        death = self._pod.health.death
-        if death is not None:
-            return web.Response(status=500, text=f"EngineDied: {death}\n")
-        return web.Response(text="ok\n")
+        return healthz(self._pod.health.death)
 
     async def _readyz(self, request: web.Request) -> web.Response:
         """Answer 200 while the pod serves, and to the kubelet also while it drains quietly (docs/design/runtime.md#drain).
@@ -252,32 +234,6 @@ class ClusterServer:
         if health.ready or (by_kubelet and self._pod.drains_quietly()):
             return web.Response(text="ok\n")
         return web.Response(status=503, text=f"{health.stage}\n")
-
-
-def wait_seconds(request: web.Request) -> float:
-    """Return the time for which the response may wait for the model.
-
-    Raises:
-        BadInput: the parameter is not a number of seconds from 0 to `MAX_LOAD_SECONDS`.
-    """
-    text = request.query.get(names.QUERY_WAIT_SECONDS, "0")
-    if not (text.isascii() and text.isdigit() and int(text[:9]) <= MAX_LOAD_SECONDS):
-        name, limits = names.QUERY_WAIT_SECONDS, f"from 0 to {MAX_LOAD_SECONDS}"
-        raise BadInput(f"{name} must be an integer {limits}, got {shown(text)}", field=name)
-    return float(text)
-
-
-async def listen(
-    runner: web.AppRunner,
-    address: tuple[str, int],
-    limit: ConnectionLimit,
-    tls: ssl.SSLContext | None,
-) -> int:
-    """Start `runner` on a port, 0 for any free one; return the port."""
-    await runner.setup()
-    listener = Listener(runner, address, limit, tls)
-    await listener.start()
-    return listener.port
 
 
 def metrics_handler(exposition: Exposition) -> Callable[[web.Request], Awaitable[web.Response]]:

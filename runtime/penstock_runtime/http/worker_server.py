@@ -4,19 +4,13 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from aiohttp import web
 
 from penstock_api import names
 from penstock_runtime.config import HttpConfig
-from penstock_runtime.errors import RequestRejected
-from penstock_runtime.http import descriptors
-from penstock_runtime.http.aiohttp_seam import ClientsRunner
-from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
-from penstock_runtime.http.fast_path.response import ResponseWriter
-from penstock_runtime.http.server import errors_as_json, listen, wait_seconds
-from penstock_runtime.protocols.common.replies import of_rejection
+from penstock_runtime.http.cluster_port import ClusterPort, healthz, wait_seconds
+from penstock_runtime.http.server import errors_as_json
 from penstock_runtime.serving.health import Health
 
 
@@ -37,7 +31,7 @@ class WorkerServer:
         self._health = health
         self._status = status
         self._tls = tls
-        self._runner: web.AppRunner | None = None
+        self._port: ClusterPort | None = None
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -52,31 +46,16 @@ class WorkerServer:
 
     async def start(self) -> int:
         """Listen; return the port."""
-        limit = ConnectionLimit(lambda: descriptors.CLUSTER_CONNECTIONS, self._surplus_answer)
-        self._runner = ClientsRunner(
-            self.app(),
-            partial(BoundedConnection, limit=limit),
-            handler_cancellation=True,
-            keepalive_timeout=self._config.keep_alive_seconds,
-            access_log=None,
-            shutdown_timeout=1.0,
-        )
-        return await listen(
-            self._runner, (self._config.host, self._config.cluster_port), limit, self._tls
-        )
+        self._port = ClusterPort(self._config, self._name, self.app(), self._tls)
+        return await self._port.start()
 
     async def stop(self) -> None:
         """Stop listening and close open connections."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    def _surplus_answer(self, rejection: RequestRejected) -> bytes:
-        return ResponseWriter(self._name).write(of_rejection(rejection), "", closes=True)
+        if self._port is not None:
+            await self._port.stop()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        if self._health.death is not None:
-            return web.Response(status=500, text=f"EngineDied: {self._health.death}\n")
-        return web.Response(text=f"ok: {self._status()}\n")
+        return healthz(self._health.death, f"ok: {self._status()}")
 
     async def _readyz(self, request: web.Request) -> web.Response:
         """Answer 200 while the ranks of this pod are loaded and follow; `waitSeconds` is that of other pods."""

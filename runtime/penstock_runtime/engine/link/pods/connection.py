@@ -5,13 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from penstock_runtime.engine.link.local_ranks import ASLEEP_SECONDS, SILENT_SECONDS
 from penstock_runtime.engine.link.pods.messages import Beat, PodMessage, decode, encode
 
 BEAT_SECONDS: Final = 1.0
-SILENT_SECONDS: Final = 6.0
-"""Time without a message after which the other pod counts as hung or unreachable."""
-ASLEEP_SECONDS: Final = 3.0
-"""Delay of a timer above which this process was suspended, and perhaps the other too."""
 
 
 class PodConnection:
@@ -47,7 +44,7 @@ class PodConnection:
         self._writer.close()
 
     async def listen(self, deliver: Callable[[PodMessage], None]) -> str:
-        """Deliver messages until the other end is gone, and return how that was noticed."""
+        """Deliver messages until the connection ends, and return why it ended."""
         beating = asyncio.create_task(self._beat())
         try:
             while True:
@@ -64,7 +61,7 @@ class PodConnection:
                 except OSError as error:
                     return f"its connection broke: {error.strerror or error}"
                 except ValueError:
-                    return "it sent something that is no message of a group of pods"
+                    return "it sent data that is not a pod-group message"
                 if message is None:
                     return "it has closed its connection: its process ended"
                 if not isinstance(message, Beat):

@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +40,24 @@ CLOSE_SECONDS: Final = 2.0
 """Time for the workers to acknowledge the end."""
 
 
+class WorkerPhase(Enum):
+    """Phase of a worker that has joined."""
+
+    JOINED = auto()
+    LOADED = auto()
+    CLOSING = auto()
+    """Its disconnect is expected."""
+
+
+@dataclass(slots=True)
+class JoinedWorker:
+    """A connected worker."""
+
+    connection: PodConnection
+    label: str
+    phase: WorkerPhase = WorkerPhase.JOINED
+
+
 class WorkerPods:
     """Admits the workers, starts their ranks, and reports those that are lost."""
 
@@ -54,10 +74,8 @@ class WorkerPods:
         self._read_settings = settings
         self._settings: Mapping[str, str] = {}
         self._stop = stop
-        self._joined: dict[int, PodConnection] = {}
-        self._labels: dict[int, str] = {}
-        self._loaded: set[int] = set()
-        self._closing: set[int] = set()
+        self._workers: dict[int, JoinedWorker] = {}
+        """Those that are connected, by index."""
         self._changed = asyncio.Event()
         self._failure: str | None = None
         """Why the group cannot start."""
@@ -93,7 +111,7 @@ class WorkerPods:
                 f"pods {self._missing()} of {self._group.pods} have not joined within {JOIN_SECONDS:.0f} s:"
                 " look at their events and logs"
             ) from None
-        use_interface_of(next(iter(self._joined.values())).own_address)
+        use_interface_of(next(iter(self._workers.values())).connection.own_address)
 
     async def load(self, folder: Path) -> None:
         """Start the ranks of the workers as soon as rank 0 has written its address to `folder`; wait until they are loaded.
@@ -107,8 +125,8 @@ class WorkerPods:
         if self._missing():
             raise ModelLoadFailed(f"pods {self._missing()} of {self._group.pods} have left")
         self._send_all(Meet(address.port))
-        while len(self._loaded) < self._group.pods - 1:
-            await self._changes(lambda: len(self._loaded) == self._group.pods - 1, REMIND_SECONDS)
+        while not self._all_in(WorkerPhase.LOADED):
+            await self._changes(lambda: self._all_in(WorkerPhase.LOADED), REMIND_SECONDS)
 
     def end(self, words: str) -> None:
         """Report to the workers that the group ends."""
@@ -118,16 +136,18 @@ class WorkerPods:
     async def close(self) -> None:
         """Report to the workers that no step follows, and wait until they know it."""
         self._send_all(Close())
-        expected = set(self._joined)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                while not expected <= self._closing:
+                while not self._all_in(WorkerPhase.CLOSING):
                     self._changed.clear()
                     await self._changed.wait()
 
+    def _all_in(self, phase: WorkerPhase) -> bool:
+        return all(worker.phase is phase for worker in self._workers.values())
+
     def _missing(self) -> str:
         """Return the indices of the workers that have not joined, for messages."""
-        return ", ".join(str(n) for n in range(1, self._group.pods) if n not in self._joined)
+        return ", ".join(str(n) for n in range(1, self._group.pods) if n not in self._workers)
 
     async def _changes(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done`, at most `seconds`.
@@ -144,12 +164,12 @@ class WorkerPods:
             raise ModelLoadFailed(self._failure)
 
     def _send_all(self, message: PodMessage) -> None:
-        for connection in self._joined.values():
-            connection.send(message)
+        for worker in self._workers.values():
+            worker.connection.send(message)
 
     def _disconnect(self) -> None:
-        for connection in self._joined.values():
-            connection.close()
+        for worker in self._workers.values():
+            worker.connection.close()
         if self._server is not None:
             self._server.close()
 
@@ -172,7 +192,7 @@ class WorkerPods:
     def _admit(self, hello: Hello, connection: PodConnection) -> int:
         """Return the index of a worker that joins; 0 for one that is refused."""
         label = pod_label(hello.index, hello.name)
-        if hello.index in self._joined or self._started:
+        if hello.index in self._workers or self._started:
             connection.send(Refused(f"{label} has joined already: the group must start again"))
             return 0
         reason = refusal(hello, self._group.pods, self._settings)
@@ -181,32 +201,32 @@ class WorkerPods:
             self._fail(reason)
             return 0
         log.info("%s has joined from %s", label, connection.other_address)
-        self._joined[hello.index], self._labels[hello.index] = connection, label
+        self._workers[hello.index] = JoinedWorker(connection, label)
         self._changed.set()
         return hello.index
 
     def _receive(self, index: int, message: PodMessage) -> None:
+        worker = self._workers[index]
         match message:
             case RanksLoaded():
-                self._loaded.add(index)
+                worker.phase = WorkerPhase.LOADED
                 self._changed.set()
             case Lost(words):
-                self._closing.add(index)  # its end is no news
+                worker.phase = WorkerPhase.CLOSING
                 self._fail(words)
             case Stopping():
-                log.info("%s has received SIGTERM", self._labels[index])
+                log.info("%s has received SIGTERM", worker.label)
                 self._stop()
             case Closing():
-                self._closing.add(index)
+                worker.phase = WorkerPhase.CLOSING
                 self._changed.set()
 
     def _left(self, index: int, how: str) -> None:
-        del self._joined[index]
+        worker = self._workers.pop(index)
         if not self._started:
-            log.warning("%s has left: %s", self._labels[index], how)
-        elif index not in self._closing:
-            self._closing.add(index)
-            self._fail(f"{self._labels[index]}: {how}")
+            log.warning("%s has left: %s", worker.label, how)
+        elif worker.phase is not WorkerPhase.CLOSING:
+            self._fail(f"{worker.label}: {how}")
 
     def _fail(self, words: str) -> None:
         """Record why the group ends, and report it where it had started."""

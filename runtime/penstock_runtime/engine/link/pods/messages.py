@@ -53,7 +53,7 @@ class Close(Struct, frozen=True, tag=True):
 
 
 class Closing(Struct, frozen=True, tag=True):
-    """Worker to leader, in answer: an end of its ranks is no loss any more."""
+    """Worker to leader, acknowledging `Close`: its ranks now exit as planned."""
 
 
 PodMessage = Hello | Refused | Meet | RanksLoaded | Beat | Lost | Stopping | Close | Closing
@@ -84,7 +84,7 @@ def refusal(hello: Hello, pods: int, settings: Mapping[str, str]) -> str | None:
             f"{label} counts {hello.pods} pods in its group (LWS_GROUP_SIZE), and the leader {pods}"
         )
     if not 0 < hello.index < pods:
-        return f"{label} is no worker of a group of {pods} pods (LWS_WORKER_INDEX)"
+        return f"{label}: LWS_WORKER_INDEX must be from 1 to {pods - 1} in a group of {pods} pods"
     for name in sorted(settings.keys() | hello.settings.keys()):
         own, other = settings.get(name, "unset"), hello.settings.get(name, "unset")
         if own != other:

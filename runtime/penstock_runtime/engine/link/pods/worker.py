@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Coroutine, Mapping
+from enum import Enum, auto
 from functools import partial
 from typing import Any, Final
 
@@ -34,6 +35,16 @@ REMIND_SECONDS: Final = 30.0
 """Interval of the log lines about a leader that cannot be reached."""
 
 
+class WorkerRanksPhase(Enum):
+    """Phase of the ranks of a worker."""
+
+    JOINING = auto()
+    LOADING = auto()
+    LOADED = auto()
+    CLOSING = auto()
+    """The leader has ended without a loss."""
+
+
 class WorkerRanks:
     """Waits for the leader without limit; then the ranks of this pod live as long as the group."""
 
@@ -46,17 +57,14 @@ class WorkerRanks:
         loaded: Callable[[], None],
     ) -> None:
         """`name` is that of this pod, `settings` reads those that all pods must share; `loaded` is called when the ranks are."""
-        self.status = "its model is fetched"
+        self.status = "its model is being fetched"
         """What the pod waits for."""
         self._group = group
         self._name = name
         self._settings = settings
         self._local = local
         self._on_loaded = loaded
-        self._started = False
-        self._is_loaded = False
-        self._closing = False
-        """Whether the leader has ended without a loss."""
+        self._phase = WorkerRanksPhase.JOINING
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the group has ended: with the error that ended it, if it was one."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +80,10 @@ class WorkerRanks:
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not following.done() and self._is_loaded:
+            if not following.done() and self._phase in (
+                WorkerRanksPhase.LOADED,
+                WorkerRanksPhase.CLOSING,
+            ):
                 await asyncio.wait({following}, timeout=stop_seconds)
             if following.done() and not stop.is_set():
                 following.result()
@@ -94,9 +105,9 @@ class WorkerRanks:
             try:
                 either: set[asyncio.Future[Any]] = {listening, self._ended}
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                if self._closing:
+                if self._phase is WorkerRanksPhase.CLOSING:
                     await asyncio.wait({self._ended})
-                elif listening.done() and self._started:
+                elif listening.done() and self._phase is not WorkerRanksPhase.JOINING:
                     self._fail(f"the leader, pod 0 ({self._group.leader}): {listening.result()}")
             finally:
                 listening.cancel()
@@ -131,12 +142,12 @@ class WorkerRanks:
             case Lost(words):
                 self._fail(words)
             case Close():
-                self._closing = True
+                self._phase = WorkerRanksPhase.CLOSING
                 self._run(self._close(connection))
 
     async def _start(self, port: int, connection: PodConnection) -> None:
         """Load the ranks, and report it."""
-        self._started = True
+        self._phase = WorkerRanksPhase.LOADING
         self.status = "its ranks are loading"
         use_interface_of(connection.own_address)
         write_store_address(self._local.folder, StoreAddress(connection.other_address, port))
@@ -145,12 +156,14 @@ class WorkerRanks:
         except ModelLoadFailed as error:
             self._lose(str(error), connection)
             return
-        self._is_loaded = True
+        if self._phase is WorkerRanksPhase.CLOSING:
+            return
+        self._phase = WorkerRanksPhase.LOADED
         self._on_loaded()
         connection.send(RanksLoaded())
 
     async def _close(self, connection: PodConnection) -> None:
-        """Let the ranks end with the leader's, which is no loss any more."""
+        """Close the ranks, and acknowledge first: from then on their exit is not a loss."""
         closing = asyncio.create_task(self._local.close())
         await asyncio.sleep(0)
         connection.send(Closing())
@@ -163,13 +176,17 @@ class WorkerRanks:
 
     def _lose(self, words: str, connection: PodConnection) -> None:
         """Report to the leader that a rank is lost; it ends the group."""
-        if self._closing:
+        if self._phase is WorkerRanksPhase.CLOSING:
             return
         connection.send(Lost(words))
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._fail, words)
 
     def _fail(self, words: str) -> None:
-        self._finish(GroupLost(words) if self._is_loaded else ModelLoadFailed(words))
+        self._finish(
+            ModelLoadFailed(words)
+            if self._phase in (WorkerRanksPhase.JOINING, WorkerRanksPhase.LOADING)
+            else GroupLost(words)
+        )
 
     def _finish(self, error: Exception | None) -> None:
         if self._ended.done():

@@ -61,9 +61,12 @@ async def test_messages_arrive_in_order_and_beats_are_not_delivered(
         (lambda _: None, "no sign of life"),
         (lambda writer: writer.close(), "closed its connection"),
         (lambda writer: writer.transport.abort(), "closed its connection"),
-        (lambda writer: writer.write(b"GET / HTTP/1.1\r\n\r\n"), "no message"),
-        (lambda writer: writer.write(bytes(MAX_LINE_BYTES + 2)), "no message"),
-        (lambda writer: (writer.write(encode(Close())[:4]), writer.close()), "no message"),
+        (lambda writer: writer.write(b"GET / HTTP/1.1\r\n\r\n"), "not a pod-group message"),
+        (lambda writer: writer.write(bytes(MAX_LINE_BYTES + 2)), "not a pod-group message"),
+        (
+            lambda writer: (writer.write(encode(Close())[:4]), writer.close()),
+            "not a pod-group message",
+        ),
     ],
     ids=["silent", "closed", "aborted", "another protocol", "a line without an end", "cut off"],
 )
