@@ -194,7 +194,8 @@ def _build(
     statuses = Statuses(writer, store, schemas)
     acts = PoolActs(Children(writer, store), statuses, Events(writer), records)
     decide = _decide_config(config)
-    named = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN
+    guarded = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN
+    named = (*guarded, kinds.LEADER_WORKER_SET) if decide.groups else guarded
     gateways = GatewayReader(sessions[1], store) if decide.gateway is not None else None
     observer = Observer(
         store,
@@ -238,6 +239,7 @@ def _decide_config(config: OperatorConfig) -> DecideConfig:
         pool_ids=IdSource(config.pool_ids),
         peers=config.pool_network_policy,
         gateway=gateway if config.gateway_image else None,
+        groups=config.groups,
     )
 
 

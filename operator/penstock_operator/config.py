@@ -19,6 +19,7 @@ from penstock_operator.errors import OperatorConfigError
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 POOL_IDS = tuple(IdSource)
 SCOPES = ("Cluster", "Namespaces")
+ENABLED = "Enabled"
 ARGUMENT = re.compile(r"^--([a-z-]+)=(.*)$")
 MAX_GATEWAY_REPLICAS = 100
 READER = SettingsReader(OperatorConfigError, ("namespace", "default_runtime_image"))
@@ -65,10 +66,17 @@ class OperatorConfig:
     """ClusterRole of the gateways' ServiceAccounts; required with `gateway_image`."""
     gateway_replicas: int = 2
     """Pods of each namespace's gateway."""
+    leader_worker_sets: str = "Disabled"
+    """Enabled | Disabled: whether pools may have replicas of several pods, which needs that kind in the cluster."""
     tls_folder: str = ""
     """Folder with `tls.crt` and `tls.key` for this port; empty: plain HTTP."""
     pod_ca_file: str = ""
     """PEM file with the CAs of the pods' certificates; empty: they are not verified."""
+
+    @property
+    def groups(self) -> bool:
+        """Whether this installation creates LeaderWorkerSets."""
+        return self.leader_worker_sets == ENABLED
 
     @property
     def served(self) -> tuple[str, ...]:
@@ -117,6 +125,7 @@ def _checked(config: OperatorConfig) -> OperatorConfig:
     _check_choice("log_format", config.log_format, LOG_FORMATS)
     _check_choice("log_level", config.log_level, LOG_LEVELS)
     _check_choice("scope", config.scope, SCOPES)
+    _check_choice("leader_worker_sets", config.leader_worker_sets, (ENABLED, "Disabled"))
     _check_namespaces(config)
     gateway = ("gateway_image", "gateway_envoy_image", "gateway_cluster_role")
     if len({bool(getattr(config, name)) for name in gateway}) > 1:

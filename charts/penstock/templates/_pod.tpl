@@ -125,6 +125,10 @@ containers:
 - name: PENSTOCK_GATEWAY_REPLICAS
   value: {{ .Values.gateway.replicas | quote }}
 {{- end }}
+{{- if .Values.leaderWorkerSets.enabled }}
+- name: PENSTOCK_LEADER_WORKER_SETS
+  value: Enabled
+{{- end }}
 {{- if .Values.tls.secretName }}
 - name: PENSTOCK_TLS_FOLDER
   value: /etc/penstock-tls

@@ -29,6 +29,15 @@
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, update, delete]
+{{- if .Values.leaderWorkerSets.enabled }}
+- apiGroups: [leaderworkerset.x-k8s.io]
+  resources: [leaderworkersets]
+  verbs: [get, list, watch, create, patch, update, delete]
+# Those that the controller of LeaderWorkerSets creates, between them and their pods.
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch]
+{{- end }}
 {{- if .Values.gateway.image.repository }}
 # The gateway of a namespace watches Services and pods there: the operator binds this one ClusterRole, whose rules it has.
 - apiGroups: [rbac.authorization.k8s.io]

@@ -24,7 +24,7 @@ class Accelerator(ApiModel):
     resource_name: Resource | None = None
     """Resource of the device plugin; defaults to nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=16)] | None = None
-    """Devices per replica: 1, the default, 0 for the CPU, or parallelism.tensor times pipeline times data; a pool stored with more uses one of them."""
+    """Devices of each pod: 1, the default, 0 for the CPU, or parallelism.tensor times pipeline times data, divided by nodes; a pool stored with more uses one of them."""
 
 
 class Parallelism(ApiModel):
@@ -34,6 +34,8 @@ class Parallelism(ApiModel):
     """Ranks that each layer is split over, each a process with one device; must divide the model's attention heads and its vocabulary. Defaults to 1."""
     pipeline: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Stages that the model's layers are divided into, each of `tensor` ranks; at most the number of layers. Defaults to 1."""
+    nodes: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
+    """Pods of one replica, each with an equal part of the ranks, which need not be on one node; more than 1 needs LeaderWorkerSets in the cluster. Cannot change between 1 and more. Defaults to 1."""
     data: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Engines of one replica behind one queue, each a process with one device and the whole model, for other tasks than TextGeneration. Defaults to 1."""
 
@@ -44,5 +46,5 @@ class Parallelism(ApiModel):
 
     @property
     def devices(self) -> int:
-        """Return the number of devices that one replica computes on."""
-        return self.ranks * (self.data or 1)
+        """Return the number of devices that one pod computes on."""
+        return self.ranks * (self.data or 1) // (self.nodes or 1)

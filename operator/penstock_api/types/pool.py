@@ -101,7 +101,8 @@ _TENSOR = "has(self.parallelism) && has(self.parallelism.tensor) ? self.parallel
 _STAGES = "has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1"
 _ENGINES = "has(self.parallelism) && has(self.parallelism.data) ? self.parallelism.data : 1"
 _RANKS = f"({_TENSOR}) * ({_STAGES})"
-_USED = f"{_RANKS} * ({_ENGINES})"
+_NODES = "has(self.parallelism) && has(self.parallelism.nodes) ? self.parallelism.nodes : 1"
+_USED = f"{_RANKS} * ({_ENGINES}) / ({_NODES})"
 _STORED_COUNT = (
     "oldSelf.hasValue() && has(oldSelf.value().accelerator) && has(oldSelf.value().accelerator.count)"
     f" && oldSelf.value().accelerator.count == ({_COUNT})"
@@ -109,8 +110,8 @@ _STORED_COUNT = (
 _USED_DEVICES_RULE = {
     **rule(
         f"({_COUNT}) <= 1 || ({_COUNT}) == ({_USED}) || (!has(self.parallelism) && {_STORED_COUNT})",
-        "accelerator.count %s cannot be used: a replica computes on parallelism.tensor times parallelism.pipeline times"
-        " parallelism.data devices, which is %s; set both alike, or set count 1 (0 for the CPU) and more replicas for more"
+        "accelerator.count %s cannot be used: a pod computes on parallelism.tensor times parallelism.pipeline times"
+        " parallelism.data devices, divided by parallelism.nodes, which is %s; set both alike, or set count 1 (0 for the CPU) and more replicas for more"
         " devices",
         _COUNT,
         _USED,
@@ -121,11 +122,12 @@ _USED_DEVICES_RULE = {
 """Pools stored with a higher count remain editable."""
 _RANKS_RULE = rule(
     f"({_USED}) == 1 || ({_COUNT}) == 0 || ({_USED}) <= ({_COUNT})",
-    "parallelism.tensor %s times parallelism.pipeline %s times parallelism.data %s needs as many devices in each replica,"
-    " but accelerator.count is %s: set both alike, or count 0 for the CPU",
+    "parallelism.tensor %s times parallelism.pipeline %s times parallelism.data %s, divided by parallelism.nodes %s, needs as"
+    " many devices in each pod, but accelerator.count is %s: set both alike, or count 0 for the CPU",
     _TENSOR,
     _STAGES,
     _ENGINES,
+    _NODES,
     _COUNT,
     at=".parallelism",
 )
@@ -135,6 +137,21 @@ _MOST_RANKS_RULE = rule(
     _TENSOR,
     _STAGES,
     at=".parallelism",
+)
+_NODES_RULE = rule(
+    f"({_RANKS}) % ({_NODES}) == 0",
+    "parallelism.nodes %s must divide parallelism.tensor %s times parallelism.pipeline %s: each pod has as many ranks",
+    _NODES,
+    _TENSOR,
+    _STAGES,
+    at=".parallelism.nodes",
+)
+_NODES_KEPT_RULE = rule(
+    f"(({_NODES}) > 1) == (({_NODES.replace('self.', 'oldSelf.')}) > 1)",
+    "parallelism.nodes cannot change from %s to %s, since other objects run the pods: create another pool",
+    _NODES.replace("self.", "oldSelf."),
+    _NODES,
+    at=".parallelism.nodes",
 )
 _GATEWAY_HEADLESS_RULE = rule(
     "!has(self.service) || !has(self.service.type) || self.service.type != 'Headless'"
@@ -194,6 +211,8 @@ class PoolSpec(ApiModel):
             _USED_DEVICES_RULE,
             _RANKS_RULE,
             _MOST_RANKS_RULE,
+            _NODES_RULE,
+            _NODES_KEPT_RULE,
             _GATEWAY_HEADLESS_RULE,
             _ZERO_RULE,
             _VARIANTS_KEPT_RULE,
@@ -252,6 +271,11 @@ class PoolSpec(ApiModel):
     """
     weight: Weight | None = None
     """Weight of the pool when a GPU budget or the cluster is short of devices; a policy can bound it. Live; defaults to 100."""
+
+    @property
+    def pods_per_replica(self) -> int:
+        """Return the number of pods of one replica."""
+        return (self.parallelism and self.parallelism.nodes) or 1
 
 
 _TARGET = (

@@ -254,4 +254,4 @@ def startup_p90(subject: PoolContext, requested: float | None) -> float:
 
 def devices(subject: PoolContext) -> int:
     """Return the devices per replica; 1 for a pool on CPUs."""
-    return max(accelerator(subject.pool).count, 1)
+    return max(accelerator(subject.pool).count, 1) * subject.pool.spec.pods_per_replica

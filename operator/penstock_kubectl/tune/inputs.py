@@ -22,8 +22,13 @@ def options(args: argparse.Namespace, subject: PoolContext) -> TuneOptions:
     """Return what is searched.
 
     Raises:
-        NotEnoughData: there is no objective, or tokens of a step are searched of a pool that generates none.
+        NotEnoughData: there is no objective, tokens of a step are searched of a pool that generates none, or a replica has
+            several pods.
     """
+    if subject.pool.spec.pods_per_replica > 1:
+        raise NotEnoughData(
+            "a replica of this pool has several pods (spec.parallelism.nodes), and a tuner has one: tune a pool of one node"
+        )
     if args.batched_tokens and not generates_text(subject):
         raise NotEnoughData("--batched-tokens is for pools of task TextGeneration")
     return TuneOptions(

@@ -52,3 +52,5 @@ class DecideConfig:
     """None: the operator creates no NetworkPolicy for pools."""
     gateway: GatewayConfig | None = None
     """None: this installation has no gateway."""
+    groups: bool = False
+    """Whether this installation creates LeaderWorkerSets."""

@@ -25,7 +25,7 @@ class PlanFigures(NamedTuple):
     signals_absent: bool
     """Whether Ready pods have no signals."""
     contested: bool
-    """Whether another writer keeps changing the Deployment's replicas."""
+    """Whether another writer keeps changing the workload's replicas."""
     stalled: bool
     """Whether the pool cannot reach its spec without help."""
     demand: float | None

@@ -7,9 +7,9 @@ from penstock_api.types.status import BoundedField, CandidateDecision, CostStatu
 from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.gateway import GatewayPlan
 from penstock_operator.decide.manifests.deployment import ReplicaCount
-from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.rollout import RolloutPlan
+from penstock_operator.decide.manifests.workload import own_workload
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec
@@ -32,7 +32,7 @@ class PoolOutcome:
     scaling: ScalingOutcome
     pinned: Pinned
     count: ReplicaCount
-    """Replicas of the Deployment."""
+    """Replicas of the workload."""
     conflicts: tuple[ChildObject, ...]
     """Objects under the children's names that this pool does not control."""
     limits: LimitsUpdate | None
@@ -70,7 +70,7 @@ class PoolOutcome:
 
     @property
     def replicas(self) -> int:
-        """Return the replicas of the Deployment under this plan."""
+        """Return the replicas of the workload under this plan."""
         return self.count.replicas
 
     @property
@@ -90,12 +90,6 @@ class PoolOutcome:
         return (*self.effective.bounded, short)
 
     @property
-    def deployment(self) -> ChildObject | None:
-        """Return the pool's own Deployment, if it exists."""
-        return own_deployment(self.view)
-
-
-def own_deployment(view: PoolView) -> ChildObject | None:
-    """Return the Deployment that the pool controls, if it exists."""
-    live = view.children.get(("Deployment", child_name(view.pool)))
-    return live if live is not None and live.controller_uid == view.pool.uid else None
+    def workload(self) -> ChildObject | None:
+        """Return the pool's own workload, if it exists."""
+        return own_workload(self.view)

@@ -58,17 +58,30 @@ ROLE_BINDING = ResourceKind(
     "RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings", label_selector=POOL_OBJECTS
 )
 """Of gateways only: watched where the installation has a gateway."""
+LEADER_WORKER_SET = ResourceKind(
+    "LeaderWorkerSet",
+    "leaderworkerset.x-k8s.io",
+    "v1",
+    "leaderworkersets",
+    label_selector=POOL_OBJECTS,
+)
+STATEFUL_SET = ResourceKind(
+    "StatefulSet", "apps", "v1", "statefulsets", label_selector=names.LABEL_GROUPS_OF
+)
+"""Those of LeaderWorkerSets, between them and their pods."""
+GROUP_KINDS = (LEADER_WORKER_SET, STATEFUL_SET)
+"""Watched where the installation creates LeaderWorkerSets."""
 POD = ResourceKind("Pod", "", "v1", "pods", label_selector=POOL_OBJECTS)
 
 NAMED_CHILDREN = (DEPLOYMENT, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, SERVICE_ACCOUNT)
 """Children whose names derive from the pool's; a GET confirms that one is absent."""
 GUARDED_CHILDREN = (*NAMED_CHILDREN, NETWORK_POLICY)
 """Named children of pools that have a NetworkPolicy."""
-CHILDREN = (*GUARDED_CHILDREN, REVISION)
-WATCHED = (POOL, POLICY, NAMESPACE, *CHILDREN, REPLICA_SET, POD)
+CHILDREN = (*GUARDED_CHILDREN, REVISION, LEADER_WORKER_SET)
+WATCHED = (POOL, POLICY, NAMESPACE, *GUARDED_CHILDREN, REVISION, REPLICA_SET, POD)
 GATEWAY_CHILDREN = (SERVICE_ACCOUNT, ROLE_BINDING, DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY)
 """Objects of a namespace's gateway, all under the same name."""
-BY_KIND = {kind.kind: kind for kind in (*WATCHED, ROLE_BINDING)}
+BY_KIND = {kind.kind: kind for kind in (*WATCHED, ROLE_BINDING, *GROUP_KINDS)}
 
 
 def child_name(kind: ResourceKind, pool_name: str) -> str:

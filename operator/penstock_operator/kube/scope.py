@@ -14,6 +14,7 @@ from penstock_operator.errors import Rejected
 from penstock_operator.kube.client import ApiClient, ApiRequest
 from penstock_operator.kube.kinds import (
     CONFIG_MAP,
+    GROUP_KINDS,
     NAMESPACE,
     POLICY,
     ROLE_BINDING,
@@ -50,18 +51,21 @@ class Scope:
 
 
 CLUSTER = Scope()
-CLUSTER_WITH_GATEWAYS = Scope((WatchScope(None, (*WATCHED, ROLE_BINDING)),))
 
 
 def namespaces_scope(
-    namespaces: Sequence[str], own: str, *, policies_readable: bool, gateways: bool = False
+    namespaces: Sequence[str],
+    own: str,
+    *,
+    policies_readable: bool,
+    optional: tuple[ResourceKind, ...] = (),
 ) -> Scope:
-    """Return the scope of an installation in namespace `own` that serves `namespaces`.
+    """Return the scope of an installation in namespace `own` that serves `namespaces`; `optional` kinds too.
 
     A Role can grant get on its Namespace object, but neither list nor watch: `Resync` reads it by name.
     """
     within = tuple(kind for kind in WATCHED if kind not in (POLICY, NAMESPACE))
-    within += (ROLE_BINDING,) if gateways else ()
+    within += optional
     watches = [WatchScope(namespace, within) for namespace in namespaces]
     if own not in namespaces:
         watches.append(WatchScope(own, (CONFIG_MAP,)))  # the settings records
@@ -73,22 +77,28 @@ def namespaces_scope(
 log = logging.getLogger(__name__)
 
 
+def optional_kinds(config: OperatorConfig) -> tuple[ResourceKind, ...]:
+    """Return the kinds that only some installations watch."""
+    gateways = (ROLE_BINDING,) if config.gateway_image else ()
+    return (*gateways, *(GROUP_KINDS if config.groups else ()))
+
+
 async def scope_of(config: OperatorConfig, cluster: ApiClient) -> Scope:
     """Return the configured scope, without policies if this operator may not read them.
 
     Raises:
         ClusterError: the API server did not answer whether policies may be read.
     """
-    gateways = bool(config.gateway_image)
+    optional = optional_kinds(config)
     if not config.served:
-        return CLUSTER_WITH_GATEWAYS if gateways else CLUSTER
+        return Scope((WatchScope(None, (*WATCHED, *optional)),))
     readable = await _policies_readable(cluster)
     if not readable:
         log.warning(
             "no permission to read InferencePolicies, so none applies: set rbac.readPolicies"
         )
     return namespaces_scope(
-        config.served, config.namespace, policies_readable=readable, gateways=gateways
+        config.served, config.namespace, policies_readable=readable, optional=optional
     )
 
 

@@ -47,7 +47,7 @@ BY_RULE = [
         (
             "spec.accelerator.count",
             "accelerator.count 4",
-            "parallelism.tensor times parallelism.pipeline times parallelism.data devices, which is 2",
+            "devices, divided by parallelism.nodes, which is 2",
             "set both alike",
         ),
     ),
@@ -73,6 +73,29 @@ BY_RULE = [
             "parallelism": {"tensor": 8, "pipeline": 4},
         },
         ("spec.parallelism", "parallelism.tensor 8 times parallelism.pipeline 4", "exceeds 16"),
+    ),
+    Bad(
+        "nodes-that-do-not-divide-the-ranks",
+        {
+            "model": GENERATING,
+            "accelerator": {"count": 2},
+            "parallelism": {"tensor": 4, "nodes": 3},
+        },
+        ("spec.parallelism.nodes", "parallelism.nodes 3 must divide", "tensor 4"),
+    ),
+    Bad(
+        "more-ranks-than-devices-of-the-nodes",
+        {
+            "model": GENERATING,
+            "accelerator": {"count": 1},
+            "parallelism": {"tensor": 4, "nodes": 2},
+        },
+        ("spec.parallelism", "divided by parallelism.nodes 2", "accelerator.count is 1"),
+    ),
+    Bad(
+        "nodes-of-a-model-that-generates-no-text",
+        {"accelerator": {"count": 1}, "parallelism": {"data": 2, "nodes": 2}},
+        ("spec.parallelism.nodes", "parallelism.nodes 2 must divide", "tensor 1"),
     ),
     Bad(
         "ranks-of-a-model-that-generates-no-text",

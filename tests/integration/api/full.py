@@ -106,8 +106,8 @@ GENERATION_SPEC: Object = {
         "maxRunSeconds": 120,
         "computeBackend": "Torch",
     },
-    "accelerator": {"resourceName": "nvidia.com/gpu", "count": 4},
-    "parallelism": {"tensor": 2, "pipeline": 2},
+    "accelerator": {"resourceName": "nvidia.com/gpu", "count": 2},
+    "parallelism": {"tensor": 2, "pipeline": 2, "nodes": 2},
 }
 SHARE_SPEC: Object = {**GENERATION_SPEC, "generation": {"kvCache": {"freeMemoryPercent": 60}}}
 ZERO_SPEC: Object = {
@@ -128,7 +128,7 @@ VARIANTS_SPEC: Object = {
         {
             "name": "h100",
             "accelerator": {"resourceName": "nvidia.com/gpu", "count": 2},
-            "parallelism": {"tensor": 2, "pipeline": 1},
+            "parallelism": {"tensor": 2, "pipeline": 1, "nodes": 1},
             "minReplicas": 1,
             "maxReplicas": 4,
         },

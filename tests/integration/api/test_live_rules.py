@@ -135,6 +135,16 @@ def _directory() -> dict[str, object]:
     return {"persistentVolumeClaim": {"path": "minilm"}}
 
 
+def test_a_replica_has_one_pod_or_several_for_good(api: Api, make: Make) -> None:
+    generating = {"source": {**CLAIM, "module": None}, "task": "TextGeneration"}
+    ranks = {"tensor": 4, "nodes": 2}
+    path = make({"model": generating, "accelerator": {"count": 0}, "parallelism": ranks})
+    message = rejected(api, path, {"parallelism": {"nodes": None}})
+    for word in ("parallelism.nodes", "cannot change from 2 to 1", "create another pool"):
+        assert word in message
+    api.merge(path, {"spec": {"parallelism": {"nodes": 4}}})
+
+
 def test_the_class_of_a_load_balancer_is_immutable_until_the_type_changes(
     api: Api, make: Make
 ) -> None:

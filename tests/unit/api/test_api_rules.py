@@ -17,6 +17,7 @@ QUANTITIES_BY_NATURE = {
     "batchSizes[]",
     "maxBatchedTokens",
     "pods",
+    "nodes",
     "count",
     "min",
     "max",

@@ -131,6 +131,18 @@ def test_writing_policies_comes_with_no_built_in_role(plain: list[Object]) -> No
     assert aggregated_to(only(opened, "ClusterRole", "-policy-edit")) == set()
 
 
+def test_leader_worker_sets_are_managed_only_where_they_are_enabled(plain: list[Object]) -> None:
+    role = only(render(leaderWorkerSets__enabled="true"), "ClusterRole", "-operator")
+    added = set(grants(role)) - set(grants(only(plain, "ClusterRole", "-operator")))
+    read = {"get", "list", "watch"}
+    written = {*read, "create", "patch", "update", "delete"}
+    group = "leaderworkerset.x-k8s.io"
+    assert added == {
+        *((group, "leaderworkersets", verb) for verb in written),
+        *(("apps", "statefulsets", verb) for verb in read),
+    }
+
+
 def test_without_rbac_nothing_is_granted() -> None:
     kinds = {manifest["kind"] for manifest in render(rbac__create="false")}
     assert not kinds & {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}

@@ -193,6 +193,7 @@ def test_what_it_lacks_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture
             ["--batched-tokens", "256"],
             "--batched-tokens is for pools of task TextGeneration",
         ),
+        (pool(parallelism={"tensor": 2, "nodes": 2}), [], "several pods"),
         (pool(), ["--delete"], "nothing to remove"),
     ]
     for subject, words, said in cases:

@@ -1,4 +1,7 @@
-"""Devices that a pool's pods use: each pod counts from binding, with the devices of its own revision's template."""
+"""Devices that a pool's pods use: each pod counts from binding, with the devices of its own revision's template.
+
+Where a replica has several pods, its leader counts for all of them.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,6 +9,7 @@ from collections.abc import Mapping
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.container import CONTAINER_NAME
 from penstock_operator.decide.manifests.revision import template_of
+from penstock_operator.decide.manifests.workload import pods_in_replica
 from penstock_operator.observed import PoolView
 
 
@@ -16,11 +20,12 @@ def runtime_container(template: Manifest) -> Manifest:
 
 
 def devices(template: Manifest | None) -> Mapping[str, int]:
-    """Return the extended resources that a pod of `template` requests."""
+    """Return the extended resources that a replica of `template` requests."""
     if not template:
         return {}
     limits = runtime_container(template).get("resources", {}).get("limits", {})
-    return {name: int(count) for name, count in limits.items() if "/" in name}
+    pods = pods_in_replica(template)
+    return {name: pods * int(count) for name, count in limits.items() if "/" in name}
 
 
 def devices_in_use(view: PoolView, current: Manifest | None) -> tuple[Counter[str], Counter[str]]:

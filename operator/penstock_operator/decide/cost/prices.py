@@ -14,6 +14,7 @@ from penstock_api.types.fields import amount
 from penstock_api.types.pricing import Pricing, ResourcePrice
 from penstock_operator.decide.budgets.devices import devices, runtime_container
 from penstock_operator.decide.manifests.metadata import Manifest
+from penstock_operator.decide.manifests.workload import pods_in_replica
 from penstock_operator.decide.spec.selectors import matching, priority
 from penstock_operator.observed import PolicyObject
 
@@ -115,16 +116,17 @@ def needs_nodes(
 
 
 def pod_resources(template: Manifest | None) -> PodResources:
-    """Return what a pod of `template` requests; an absent request of cpu or memory equals its limit."""
+    """Return what a replica of `template` requests; an absent request of cpu or memory equals its limit."""
     if not template:
         return PodResources({})
     resources = runtime_container(template).get("resources", {})
     asked = {**resources.get("limits", {}), **resources.get("requests", {})}
+    pods = pods_in_replica(template)
     counts = {name: Decimal(count) for name, count in devices(template).items()}
     if CPU in asked:
-        counts[CPU] = amount(asked[CPU])
+        counts[CPU] = pods * amount(asked[CPU])
     if MEMORY in asked:
-        counts[MEMORY] = amount(asked[MEMORY]) / GIB
+        counts[MEMORY] = pods * amount(asked[MEMORY]) / GIB
     return PodResources(counts, bool(resources.get("claims")))
 
 

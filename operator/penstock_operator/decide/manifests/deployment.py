@@ -16,7 +16,7 @@ REPLICA_SETS_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class ReplicaCount:
-    """The replicas of a Deployment, and the mark that distinguishes the operator's writes from others."""
+    """The replicas of a workload, and the mark that distinguishes the operator's writes from others."""
 
     replicas: int
     mark: str
@@ -27,16 +27,10 @@ def deployment(
     pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount, rolling: RolloutPlan
 ) -> Manifest:
     """Return the Deployment that runs `count` pods of the pinned `template`, rendered from `inputs`."""
-    annotations = {
-        names.ANNOTATION_TEMPLATE_INPUTS: inputs,
-        names.ANNOTATION_REPLICAS: count.mark,
-    }
-    if rolling.gave_up:
-        annotations[names.ANNOTATION_WITHOUT_SURGE] = rolling.gave_up
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(pool, child_name(pool), annotations),
+        "metadata": metadata(pool, child_name(pool), annotations(inputs, count, rolling)),
         "spec": {
             "replicas": count.replicas,
             "selector": {"matchLabels": selector(pool)},
@@ -48,6 +42,12 @@ def deployment(
             **({"paused": True} if rolling.way is RolloutSettings.WAIT else {}),
         },
     }
+
+
+def annotations(inputs: str, count: ReplicaCount, rolling: RolloutPlan) -> dict[str, str]:
+    """Return the annotations of a workload."""
+    own = {names.ANNOTATION_TEMPLATE_INPUTS: inputs, names.ANNOTATION_REPLICAS: count.mark}
+    return own | ({names.ANNOTATION_WITHOUT_SURGE: rolling.gave_up} if rolling.gave_up else {})
 
 
 def _step(way: RolloutSettings) -> dict[str, int]:

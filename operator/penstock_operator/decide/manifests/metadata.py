@@ -25,8 +25,14 @@ def checkpoint_name(pool: PoolObject) -> str:
 
 
 def selector(pool: PoolObject) -> dict[str, str]:
-    """Return the label that Deployment, Service and PodDisruptionBudget select on; it never changes."""
+    """Return the label that Deployment, PodDisruptionBudget and NetworkPolicy select on; it never changes."""
     return {names.LABEL_POOL_UID: pool.uid}
+
+
+def serving_selector(pool: PoolObject) -> dict[str, str]:
+    """Return the labels of the pods that serve, one of each replica; they never change."""
+    leaders = {names.LABEL_WORKER_INDEX: "0"} if pool.spec.pods_per_replica > 1 else {}
+    return {**selector(pool), **leaders}
 
 
 def labels(pool: PoolObject) -> dict[str, str]:

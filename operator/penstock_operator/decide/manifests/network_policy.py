@@ -24,9 +24,16 @@ def network_policy(pool: PoolObject, peers: PoolPeers) -> Manifest:
             "ingress": [
                 _rule(names.CLIENT_PORT_NAME, peers.clients),
                 _rule(names.CLUSTER_PORT_NAME, peers.cluster),
+                *_between_ranks(pool),
             ],
         },
     }
+
+
+def _between_ranks(pool: PoolObject) -> list[dict[str, Any]]:
+    """Return the rule that admits the pods of groups to each other on every port: ranks choose theirs."""
+    grouped = pool.spec.pods_per_replica > 1
+    return [{"from": [{"podSelector": {"matchLabels": selector(pool)}}]}] if grouped else []
 
 
 def _rule(port: str, peers: Sequence[Peer]) -> dict[str, Any]:

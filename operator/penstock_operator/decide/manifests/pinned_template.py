@@ -4,7 +4,7 @@
 - inputs changed (a template edit, or `penstock.dev/restartedAt`): the template that this operator renders
 - inputs changed back: the template that is still stored for them, so that undoing an edit undoes all of it
 - outside the bounds: no rollout, running pods stay
-- revision deleted: restored from the Deployment, which still has the template
+- revision deleted: restored from the workload, which still has the template
 
 So an operator upgrade restarts no pod (docs/design/design.md#template-and-live-fields).
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from penstock_api import names
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.diff import digest
-from penstock_operator.decide.manifests.metadata import Manifest, child_name
+from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.bounds import violations
 from penstock_operator.decide.manifests.pod_template.pod import pod_template
 from penstock_operator.decide.manifests.revision import (
@@ -26,7 +26,13 @@ from penstock_operator.decide.manifests.revision import (
     revision_name,
     template_of,
 )
+from penstock_operator.decide.manifests.workload import own_workload, pods_in_replica, template_in
 from penstock_operator.observed import ChildObject, PolicyObject, PoolObject, PoolView
+
+NO_GROUPS = (
+    "spec.parallelism.nodes is above 1, but this installation creates no LeaderWorkerSets: install their controller"
+    " (https://lws.sigs.k8s.io), and set leaderWorkerSets.enabled of the chart"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +79,13 @@ def pin(view: PoolView, policies: Sequence[PolicyObject], config: DecideConfig) 
     inputs, rendered = template_inputs(pool), labelled(pool, pod_template(pool, config))
     before = _in_force(view, inputs, rendered)
     if before is not None and before.inputs == inputs:
-        violated = violations(before.template or {}, pool, policies)
+        violated = _violations(before.template or {}, pool, policies, config)
         newer = revision_name(before.template or {}) != revision_name(rendered)
         return replace(
             before, newer_available=newer, violations=violated, may_start_pods=not violated
         )
     chosen = (_stored(view, inputs) if before is not None else None) or rendered
-    violated = violations(chosen, pool, policies)
+    violated = _violations(chosen, pool, policies, config)
     if not violated:
         stored_in = revision(pool, chosen, inputs, _number(view, chosen))
         moved = before is not None and revision_name(before.template or {}) != revision_name(chosen)
@@ -87,8 +93,16 @@ def pin(view: PoolView, policies: Sequence[PolicyObject], config: DecideConfig) 
         return Pinned(chosen, inputs, stored_in, adopted=moved, newer_available=newer)
     if before is None:
         return Pinned(None, inputs, None, violations=violated, may_start_pods=False)
-    allowed = not violations(before.template or {}, pool, policies)
+    allowed = not _violations(before.template or {}, pool, policies, config)
     return replace(before, violations=violated, may_start_pods=allowed)
+
+
+def _violations(
+    template: Manifest, pool: PoolObject, policies: Sequence[PolicyObject], config: DecideConfig
+) -> tuple[str, ...]:
+    """Return a sentence for every reason for which no pod of `template` may start."""
+    served = config.groups or pods_in_replica(template) == 1
+    return (*violations(template, pool, policies), *(() if served else (NO_GROUPS,)))
 
 
 def _stored(view: PoolView, inputs: str) -> Manifest | None:
@@ -97,8 +111,8 @@ def _stored(view: PoolView, inputs: str) -> Manifest | None:
     matches = [item for item in revisions if not item.deleting and inputs_of(item) == inputs]
     if matches:
         return template_of(max(matches, key=number_of))
-    deployed, running = view.children.get(("Deployment", child_name(view.pool))), _running(view)
-    return running if deployed is not None and inputs_of(deployed) == inputs else None
+    deployed = own_workload(view)
+    return template_in(deployed) if deployed is not None and inputs_of(deployed) == inputs else None
 
 
 def _latest(view: PoolView) -> ChildObject | None:
@@ -107,26 +121,20 @@ def _latest(view: PoolView) -> ChildObject | None:
 
 
 def _in_force(view: PoolView, inputs: str, rendered: Manifest) -> Pinned | None:
-    """Return the template in force before this pass: from the latest revision, else from the Deployment."""
+    """Return the template in force before this pass: from the latest revision, else from the workload."""
     latest = _latest(view)
     if latest is not None:
         template, rendered_from = template_of(latest), inputs_of(latest) or ""
         stored_in = revision(view.pool, template, rendered_from, number_of(latest))
         return Pinned(template, rendered_from, stored_in)
-    running = _running(view)
-    if running is None or revision_name(running) in {None, revision_name(rendered)}:
+    deployed = own_workload(view)
+    if deployed is None:
         return None
-    deployed = view.children["Deployment", child_name(view.pool)]
+    running = template_in(deployed)
+    if revision_name(running) in {None, revision_name(rendered)}:
+        return None
     rendered_from = inputs_of(deployed) or inputs
     return Pinned(running, rendered_from, revision(view.pool, running, rendered_from, 1))
-
-
-def _running(view: PoolView) -> Manifest | None:
-    deployed = view.children.get(("Deployment", child_name(view.pool)))
-    if deployed is None or deployed.controller_uid != view.pool.uid:
-        return None
-    template: Manifest = deployed.manifest["spec"]["template"]
-    return template
 
 
 def _number(view: PoolView, rendered: Manifest) -> int:

@@ -1,6 +1,6 @@
-"""Conflicts with another writer of the Deployment's replicas: the operator reverts its writes, then backs off.
+"""Conflicts with another writer of the workload's replicas: the operator reverts its writes, then backs off.
 
-Every write of the operator annotates the Deployment with its count, so a different count comes from another writer.
+Every write of the operator annotates the workload with its count, so a different count comes from another writer.
 After `MAX_REVERTS` such writes within `WINDOW_SECONDS` the operator stops reverting them until fewer of them remain
 in the window.
 """
@@ -24,7 +24,7 @@ class Contest:
 
     count: ReplicaCount
     writes: tuple[tuple[float, str], ...]
-    """(time, generation of the Deployment) of the other writer's writes within the window."""
+    """(time, generation of the workload) of the other writer's writes within the window."""
     backs_off: bool
 
 
@@ -63,7 +63,7 @@ def _live(deployed: ChildObject) -> tuple[int, str | None]:
 def contested(replicas: int) -> Condition:
     """Return the Scaling condition for the time in which the operator backs off."""
     message = (
-        f"another writer keeps changing the Deployment's replicas, now {replicas}, so the operator no longer reverts"
+        f"another writer keeps changing the workload's replicas, now {replicas}, so the operator no longer reverts"
         " them: point that writer at the InferencePool's scale subresource, or stop it"
     )
     return condition("Scaling", ConditionStatus.FALSE, CONTESTED, message)

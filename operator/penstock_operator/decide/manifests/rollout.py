@@ -10,7 +10,7 @@
 Until a budget is divided (a new operator, a new pool) its free devices are unknown: a rollout that surges continues,
 one that has not started waits, and no rollout gives up its surge.
 
-An annotation of the Deployment records, with the revision, that a rollout gave up its surge: it outlives the operator
+An annotation of the workload records, with the revision, that a rollout gave up its surge: it outlives the operator
 and ends with the rollout. The operator reads no nodes or foreign pods, only the scheduler's message on the pool's pods.
 """
 
@@ -23,6 +23,7 @@ from penstock_api import names
 from penstock_api.types.pool import RolloutStrategy
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.revision import revision_name
+from penstock_operator.decide.manifests.workload import max_surge, template_in, waits
 from penstock_operator.decide.quota_ledger import QuotaGrant
 from penstock_operator.observed import ChildObject, PodObject, PoolView
 
@@ -37,7 +38,7 @@ UNDIVIDED = "not every pool under the GPU budget has been observed yet"
 
 
 class RolloutSettings(StrEnum):
-    """Rollout mode of the Deployment."""
+    """Rollout mode of the workload."""
 
     SURGE = "Surge"
     REPLACE = "Replace"
@@ -65,7 +66,7 @@ def rollout(
     grant: QuotaGrant | None,
     now: float,
 ) -> RolloutPlan:
-    """Return how pods get the pinned template; `deployed` is the pool's own Deployment."""
+    """Return how pods get the pinned template; `deployed` is the pool's own workload."""
     current = revision_name(pinned.template or {}) or ""
     outdated = sum(_of_another(pod, current) for pod in view.pods)
     strategy = (view.pool.spec.rollout and view.pool.spec.rollout.strategy) or None
@@ -97,22 +98,14 @@ def _next_way(
     """Return the mode of the next rollout, as far as is known now."""
     if strategy is RolloutStrategy.SURGE:
         return RolloutSettings.SURGE
-    replaces = _max_surge(deployed) == 0 if _undivided(grant) else bool(_budget(grant))
+    replaces = max_surge(deployed) == 0 if _undivided(grant) else bool(_budget(grant))
     return RolloutSettings.REPLACE if replaces else RolloutSettings.SURGE
 
 
 def _surges(deployed: ChildObject, current: str) -> bool:
-    """Return whether the Deployment already has the current template and surges to it."""
-    spec = deployed.manifest.get("spec") or {}
-    begun = revision_name(spec.get("template") or {}) == current and not spec.get("paused")
-    return begun and _max_surge(deployed) != 0
-
-
-def _max_surge(deployed: ChildObject | None) -> int | str | None:
-    """Return the Deployment's `maxSurge`; None where it is unset."""
-    spec = deployed.manifest.get("spec") or {} if deployed else {}
-    step: int | str | None = spec.get("strategy", {}).get("rollingUpdate", {}).get("maxSurge")
-    return step
+    """Return whether the workload already has the current template and surges to it."""
+    begun = revision_name(template_in(deployed)) == current and not waits(deployed)
+    return begun and max_surge(deployed) != 0
 
 
 def _of_another(pod: PodObject, current: str) -> bool:

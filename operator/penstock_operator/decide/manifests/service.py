@@ -10,8 +10,8 @@ from penstock_operator.decide.manifests.gateway import selector as gateway_selec
 from penstock_operator.decide.manifests.metadata import (
     Manifest,
     metadata,
-    selector,
     service_name,
+    serving_selector,
     variants_selector,
 )
 from penstock_operator.decide.route import DIRECT, PoolRoute, RouteStep
@@ -44,7 +44,7 @@ def service(
         annotations[names.ANNOTATION_GATEWAY_HOLD] = hold.as_annotation()
     if weights and route.port is not None:
         annotations[names.ANNOTATION_GATEWAY_WEIGHTS] = weights
-    pods = variants_selector(pool.uid) if pool.spec.variants else selector(pool)
+    pods = variants_selector(pool.uid) if pool.spec.variants else serving_selector(pool)
     selected = gateway_selector() if routed else pods
     return {
         "apiVersion": "v1",

@@ -18,6 +18,7 @@ from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.manifests.diff import covers, digest
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.service import is_headless
+from penstock_operator.decide.manifests.workload import WORKLOADS
 from penstock_operator.observed import ChildObject, PoolObject
 
 
@@ -51,7 +52,7 @@ def child_write(pool: PoolObject, live: ChildObject | None, desired: Manifest) -
     if _is_immutable(live, manifest):
         return delete(live)
     precondition = {"uid": live.uid}
-    if manifest["kind"] == "Deployment":
+    if manifest["kind"] in WORKLOADS:
         # Replicas were computed from this version: a later write of another writer has to be observed first.
         precondition["resourceVersion"] = live.resource_version
     own = {**manifest["metadata"], **precondition}

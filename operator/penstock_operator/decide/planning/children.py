@@ -14,11 +14,13 @@ from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.manifests.config_map import settings
 from penstock_operator.decide.manifests.deployment import deployment
 from penstock_operator.decide.manifests.disruption_budget import disruption_budget
+from penstock_operator.decide.manifests.groups import leader_worker_set
 from penstock_operator.decide.manifests.metadata import Manifest, child_name, service_name
 from penstock_operator.decide.manifests.network_policy import network_policy
 from penstock_operator.decide.manifests.revision import number_of
 from penstock_operator.decide.manifests.service import service
 from penstock_operator.decide.manifests.service_account import service_account
+from penstock_operator.decide.manifests.workload import workload_key
 from penstock_operator.decide.manifests.writes import child_write, delete, foreign
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.spec.live_fields import Fields, plausible
@@ -30,8 +32,9 @@ MAX_UNUSED_REVISIONS = 5
 
 def child_names(pool: PoolObject) -> tuple[tuple[str, str], ...]:
     """Return (kind, name) of every child with a fixed name."""
-    others = ("Deployment", "ConfigMap", "PodDisruptionBudget", "ServiceAccount", "NetworkPolicy")
-    return (("Service", service_name(pool)), *((kind, child_name(pool)) for kind in others))
+    others = ("ConfigMap", "PodDisruptionBudget", "ServiceAccount", "NetworkPolicy")
+    named = ((kind, child_name(pool)) for kind in others)
+    return (("Service", service_name(pool)), workload_key(pool), *named)
 
 
 def name_conflicts(view: PoolView, peers: PoolPeers | None = None) -> tuple[ChildObject, ...]:
@@ -84,7 +87,7 @@ def all_writes(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> tuple[C
 
 
 def desired_manifests(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
-    """Yield the desired manifests; objects that a pod needs at startup come before the Deployment."""
+    """Yield the desired manifests; objects that a pod needs at startup come before the workload."""
     pool, pinned = outcome.view.pool, outcome.pinned
     yield service_account(pool)
     if outcome.limits is not None:
@@ -92,8 +95,9 @@ def desired_manifests(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> 
         yield settings(pool, outcome.limits, control_keys, defaults)
     if pinned.template is not None and pinned.revision is not None:
         yield pinned.revision
-        if pinned.may_start_pods or outcome.deployment is not None:
-            yield deployment(pool, pinned.template, pinned.inputs, outcome.count, outcome.rollout)
+        if pinned.may_start_pods or outcome.workload is not None:
+            build = leader_worker_set if pool.spec.pods_per_replica > 1 else deployment
+            yield build(pool, pinned.template, pinned.inputs, outcome.count, outcome.rollout)
     if outcome.peers is not None:
         yield network_policy(pool, outcome.peers)
     yield service(pool, outcome.effective.service, outcome.gateway.route, outcome.gateway.hold)
@@ -108,8 +112,8 @@ def _live(view: PoolView, manifest: Manifest) -> ChildObject | None:
 
 
 def _records_live_template(write: ChildWrite, outcome: PoolOutcome) -> bool:
-    """Return whether a creation only records the template of an existing Deployment."""
-    return write.kind == "ControllerRevision" and outcome.deployment is not None
+    """Return whether a creation only records the template of an existing workload."""
+    return write.kind == "ControllerRevision" and outcome.workload is not None
 
 
 def _unused_network_policy(outcome: PoolOutcome) -> Iterator[ChildWrite]:

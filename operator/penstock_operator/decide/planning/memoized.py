@@ -17,6 +17,7 @@ from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.cost.pool_cost import PoolPrice, pool_price
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned, pin
+from penstock_operator.decide.manifests.workload import workload_key
 from penstock_operator.decide.planning.children import all_writes, child_names, stored_defaults
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
@@ -117,8 +118,8 @@ def pinned_template(
     """Return the pod template in force."""
     pool = view.pool
     restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT)
-    deployment = view.children.get(("Deployment", child_name(pool)))
-    key = (pool.spec, restarted, deployment, view.revisions, policies, config)
+    workload = view.children.get(workload_key(pool))
+    key = (pool.spec, restarted, workload, view.revisions, policies, config)
     return memoize(memo, key, lambda: pin(view, policies, config))
 
 

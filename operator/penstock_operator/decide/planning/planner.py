@@ -19,6 +19,7 @@ from penstock_operator.decide.limits import acknowledged, desired_limits, publis
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.replica_conflict import contest
 from penstock_operator.decide.manifests.rollout import rollout
+from penstock_operator.decide.manifests.workload import own_workload
 from penstock_operator.decide.plan import Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.planning import memoized
 from penstock_operator.decide.planning.children import name_conflicts
@@ -26,7 +27,7 @@ from penstock_operator.decide.planning.parent import plan_parent
 from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.planning.pool_draft import PassContext, PoolDraft, draft
 from penstock_operator.decide.planning.shadow import Shadow, record_step
-from penstock_operator.decide.pool_outcome import PoolOutcome, own_deployment
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaLedger, QuotaRequest
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
@@ -137,7 +138,7 @@ def decide_pool(
     view, before, spec, rollback = drafted.view, drafted.state, drafted.effective, drafted.rollback
     scaling_state, scaling = conclude(drafted.proposal, quota(grant), now)
     shadow, candidate = _shadow(drafted, scaling.replicas, now)
-    conflicts, deployed = name_conflicts(view, drafted.peers), own_deployment(view)
+    conflicts, deployed = name_conflicts(view, drafted.peers), own_workload(view)
     hold = spec.hold if may_be_at_zero(spec) else None
     gateway = gateway_plan(view, observed.routed_pools, drafted.config, now, hold)
     replicas = _allowed_replicas(view, scaling, drafted.pinned)
@@ -231,7 +232,7 @@ def _allowed_replicas(view: PoolView, scaling: ScalingOutcome, pinned: Pinned) -
     """Return the count; no new pod starts from a template outside the bounds, and running pods stay."""
     if pinned.may_start_pods:
         return scaling.replicas
-    deployed = own_deployment(view)
+    deployed = own_workload(view)
     live = int(deployed.manifest["spec"].get("replicas", 1)) if deployed is not None else 0
     return min(live, scaling.replicas)
 

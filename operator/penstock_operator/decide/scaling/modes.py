@@ -6,11 +6,11 @@ the range of batch sizes apply at once in every mode; minReplicas and maxReplica
 """
 
 from penstock_api.conditions import ConditionStatus
-from penstock_api.names import CHILD_SUFFIX
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.batching import BatchingMode
 from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
+from penstock_operator.decide.manifests.workload import own_workload
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.law import Decision
 from penstock_operator.decide.scaling.reasons import ReplicasReason
@@ -22,9 +22,9 @@ from penstock_operator.observed import PoolView
 
 
 def live_replicas(view: PoolView) -> int | None:
-    """Return the count of the pool's own Deployment; None if there is none."""
-    child = view.children.get(("Deployment", view.pool.name + CHILD_SUFFIX))
-    if child is None or child.controller_uid != view.pool.uid:
+    """Return the count of the pool's own workload; None if there is none."""
+    child = own_workload(view)
+    if child is None:
         return None
     replicas = (child.manifest.get("spec") or {}).get("replicas")
     return replicas if isinstance(replicas, int) and replicas >= 0 else None
@@ -33,7 +33,7 @@ def live_replicas(view: PoolView) -> int | None:
 def first_replicas(effective: EffectiveSpec, view: PoolView) -> int:
     """Return the initial count of a new pool: the live count, never the minimum.
 
-    Without a Deployment (not created yet, or deleted while the operator was down) it is `status.desiredReplicas`, else
+    Without a workload (not created yet, or deleted while the operator was down) it is `status.desiredReplicas`, else
     `spec.replicas` within the bounds. In mode Hold it is the frozen count if a budget kept the live count below it.
     """
     live = live_replicas(view)
@@ -97,7 +97,7 @@ def _blind(effective: EffectiveSpec, decision: Decision) -> bool:
 
 
 def granted_replicas(effective: EffectiveSpec, decision: Decision, base: int) -> int:
-    """Return the Deployment's count."""
+    """Return the workload's count."""
     return decision.replicas if effective.scaling_mode is ScalingMode.AUTO else base
 
 

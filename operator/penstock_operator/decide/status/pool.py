@@ -6,7 +6,7 @@ from penstock_api.types.model import Task
 from penstock_api.types.status import AcceleratorStatus, BatchStatus, PoolStatus, TemplateStatus
 from penstock_operator.decide.budgets.devices import devices_in_use, runtime_container
 from penstock_operator.decide.limits import acknowledged
-from penstock_operator.decide.manifests.metadata import service_name
+from penstock_operator.decide.manifests.metadata import service_name, serving_selector
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.plan import PlanFigures
@@ -33,7 +33,7 @@ def pool_status(outcome: PoolOutcome, conditions: tuple[Condition, ...], now: fl
         ready_replicas=len(outcome.ready),
         ready_replicas_of=f"{len(outcome.ready)}/{outcome.replicas}",
         desired_replicas=outcome.scaling.desired_replicas,
-        selector=f"{names.LABEL_POOL_UID}={pool.uid}",
+        selector=",".join(f"{key}={value}" for key, value in serving_selector(pool).items()),
         model=pool.spec.model.name or pool.name,
         url=url(pool),
         prometheus_url=outcome.view.signals.server or None,

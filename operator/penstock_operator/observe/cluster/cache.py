@@ -14,7 +14,7 @@ from penstock_api import names
 from penstock_operator.kube import kinds
 from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster import convert
-from penstock_operator.observe.cluster.convert import NamespaceRecord, PodRecord, ReplicaSetRecord
+from penstock_operator.observe.cluster.convert import NamespaceRecord, PodRecord, PodSetRecord
 from penstock_operator.observed import ChildObject, PolicyObject, PoolObject
 from penstock_operator.variants import variant_owner
 
@@ -63,7 +63,8 @@ class ObjectStore:
     unreadable_policies: set[str] = field(default_factory=set)
     namespaces: dict[str, NamespaceRecord] = field(default_factory=dict)
     children: dict[str, ChildObject] = field(default_factory=dict)
-    replica_sets: dict[str, ReplicaSetRecord] = field(default_factory=dict)
+    pod_sets: dict[str, PodSetRecord] = field(default_factory=dict)
+    """ReplicaSets, and StatefulSets of groups."""
     pods: dict[str, PodRecord] = field(default_factory=dict)
     created_without_apply: set[str] = field(default_factory=set)
     """Children with fields that a plain create owns, not an apply; `act/children.py` moves the ownership."""
@@ -107,7 +108,7 @@ class ObjectStore:
         if entry is None:
             return frozenset()
         for table in (self.pools, self.unreadable, self.policies, self.children,
-                      self.replica_sets, self.pods):  # fmt: skip
+                      self.pod_sets, self.pods):  # fmt: skip
             table.pop(uid, None)
         self.created_without_apply.discard(uid)
         self.unreadable_policies.discard(uid)
@@ -159,9 +160,9 @@ class ObjectStore:
             record = convert.namespace_record(raw)
             self.namespaces[record.name] = record
             return convert.digest([record.labels, record.deleting])
-        if kind is kinds.REPLICA_SET:
-            self.replica_sets[uid] = convert.replica_set_record(raw)
-            return self.replica_sets[uid].controller_uid or ""
+        if kind in (kinds.REPLICA_SET, kinds.STATEFUL_SET):
+            self.pod_sets[uid] = convert.pod_set_record(raw)
+            return self.pod_sets[uid].controller_uid or ""
         if kind is kinds.POD:
             self.pods[uid] = convert.pod_record(raw)
             return repr(self.pods[uid])

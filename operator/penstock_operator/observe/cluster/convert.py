@@ -14,16 +14,17 @@ from penstock_api import names
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
+from penstock_operator.decide.manifests.workload import WORKLOADS
 from penstock_operator.observe.cluster.pod_problems import pod_problem
 from penstock_operator.observed import ChildObject, PodObject, PolicyObject, PoolObject
 
 Json = Mapping[str, Any]
 
-DEPLOYMENT_STATUS = (
+WORKLOAD_STATUS = (
     "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas",
     "unavailableReplicas", "terminatingReplicas", "conditions",
 )  # fmt: skip
-"""The part of a Deployment's status that decisions read."""
+"""The part of a workload's status that decisions read."""
 SERVER_FIELDS = frozenset({"managedFields", "resourceVersion", "generation", "selfLink"})
 """Metadata that changes without an edit."""
 VOLATILE_ANNOTATIONS = frozenset({"deployment.kubernetes.io/revision"})
@@ -42,8 +43,8 @@ class PodRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaSetRecord:
-    """The link between pods and their Deployment."""
+class PodSetRecord:
+    """A ReplicaSet or StatefulSet: the link between pods and their workload, or between workers and their leader."""
 
     uid: str
     controller_uid: str | None
@@ -118,7 +119,7 @@ def child_object(kind: str, raw: Json) -> ChildObject:
     slim = {key: value for key, value in raw.items() if key != "status"}
     slim["metadata"] = {key: value for key, value in meta.items() if key != "managedFields"}
     slim = interned(slim)
-    status = raw.get("status") or {} if kind == "Deployment" else {}
+    status = raw.get("status") or {} if kind in WORKLOADS else {}
     return ChildObject(
         kind=kind,
         namespace=meta["namespace"],
@@ -129,13 +130,13 @@ def child_object(kind: str, raw: Json) -> ChildObject:
         owner_uids=owner_uids(meta),
         deleting="deletionTimestamp" in meta,
         manifest=slim,
-        status={key: status[key] for key in DEPLOYMENT_STATUS if key in status},
+        status={key: status[key] for key in WORKLOAD_STATUS if key in status},
     )
 
 
-def replica_set_record(raw: Json) -> ReplicaSetRecord:
-    """Return the UID of the ReplicaSet and of its controller."""
-    return ReplicaSetRecord(raw["metadata"]["uid"], controller_uid(raw["metadata"]))
+def pod_set_record(raw: Json) -> PodSetRecord:
+    """Return the UID of a ReplicaSet or StatefulSet and of its controller."""
+    return PodSetRecord(raw["metadata"]["uid"], controller_uid(raw["metadata"]))
 
 
 def pod_record(raw: Json) -> PodRecord:

@@ -68,7 +68,7 @@ def gateway_pods(store: ObjectStore, namespace: str) -> Iterator[PodObject]:
         record = store.pods.get(uid)
         if record is None or record.namespace != namespace or record.finished:
             continue
-        replica_set = store.replica_sets.get(record.controller_uid or "")
+        replica_set = store.pod_sets.get(record.controller_uid or "")
         if replica_set is None or deployment is None:
             continue
         own = replica_set.controller_uid == deployment.uid

@@ -19,7 +19,7 @@ from kopf._cogs.configs.progress import (
 from kopf._cogs.structs.dicts import FieldSpec  # likewise
 from typing_extensions import override
 
-from penstock_operator.kube.kinds import WATCHED
+from penstock_operator.kube.kinds import BY_KIND
 from penstock_operator.kube.scope import WatchScope
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Enqueue, Resync, Watched
@@ -89,7 +89,7 @@ def settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = CHUNK
     settings.networking.request_timeout = REQUEST_SECONDS
     settings.networking.error_backoffs = EndlessBackoff()
-    for kind in WATCHED:
+    for kind in BY_KIND.values():
         if kind.label_selector:
             key = (kind.group, kind.version, kind.plural)
             settings.watching.label_selectors[key] = kind.label_selector

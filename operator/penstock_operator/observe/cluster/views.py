@@ -1,7 +1,8 @@
 """Pool views: the inputs of decisions about one pool, from the object store, with ownership checked by UID."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from penstock_api import names
 from penstock_operator.kube import kinds
@@ -111,10 +112,13 @@ def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, Child
 
 
 def child_keys(
-    pool: PoolObject, named: tuple[ResourceKind, ...] = kinds.NAMED_CHILDREN
+    pool: PoolObject,
+    named: tuple[ResourceKind, ...] = (*kinds.NAMED_CHILDREN, kinds.LEADER_WORKER_SET),
 ) -> tuple[tuple[ResourceKind, str], ...]:
     """Return the kinds and names of the children that a pool has of these kinds."""
-    return tuple((kind, child_name(kind, pool.name)) for kind in named)
+    grouped = pool.spec.pods_per_replica > 1
+    other = kinds.DEPLOYMENT if grouped else kinds.LEADER_WORKER_SET
+    return tuple((kind, child_name(kind, pool.name)) for kind in named if kind is not other)
 
 
 def _without_gateway(confirmed: Mapping[ChildKey, ChildObject]) -> dict[ChildKey, ChildObject]:
@@ -122,17 +126,34 @@ def _without_gateway(confirmed: Mapping[ChildKey, ChildObject]) -> dict[ChildKey
 
 
 def owned_pods(store: ObjectStore, pool_uid: str) -> Iterator[PodObject]:
-    """Yield the unfinished pods whose ReplicaSet's Deployment is controlled by the pool, by UID, oldest first.
+    """Yield the unfinished pods of the pool's workload, one of each replica, by UID, oldest first.
 
-    A label alone proves nothing: anyone with permission to create pods can set it.
+    Their ReplicaSet or StatefulSet is controlled by the workload, and that by the pool: a label alone proves nothing, since
+    anyone with permission to create pods can set it. Of a group it is the leader, with the problems of its workers.
     """
     records = [store.pods[uid] for uid in store.of_pool(pool_uid) if uid in store.pods]
-    records = [record for record in records if not record.finished]
+    by_owner = defaultdict(list)
     for record in sorted(records, key=lambda record: (record.pod.created, record.pod.uid)):
-        replica_set = store.replica_sets.get(record.controller_uid or "")
-        deployment = store.children.get(replica_set.controller_uid or "") if replica_set else None
-        if deployment is not None and deployment.controller_uid == pool_uid:
-            yield record.pod
+        pods = store.pod_sets.get(record.controller_uid or "")
+        if pods is not None and not record.finished:
+            by_owner[pods.controller_uid or ""].append(record.pod)
+    for owner, owned in by_owner.items():
+        workload = store.children.get(owner)
+        if workload is not None and workload.controller_uid == pool_uid:
+            yield from (with_workers(pod, by_owner.get(pod.uid, ())) for pod in owned)
+
+
+def with_workers(leader: PodObject, workers: Sequence[PodObject]) -> PodObject:
+    """Return the leader of a group with the first problem in the group; a pod without workers is unchanged."""
+    failing = next((pod for pod in workers if pod.problem is not None), None)
+    if leader.problem is not None or failing is None or failing.problem is None:
+        return leader
+    message = f"worker {failing.name}: {failing.problem.message}"
+    return replace(
+        leader,
+        problem=replace(failing.problem, message=message),
+        unschedulable_since=failing.unschedulable_since,
+    )
 
 
 def namespace_labels(store: ObjectStore, namespace: str) -> Mapping[str, str]:

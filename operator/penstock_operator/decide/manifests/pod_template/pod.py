@@ -94,6 +94,8 @@ def _metadata(pool: PoolObject, own: PodTemplate) -> Manifest:
         annotations[names.ANNOTATION_RESTARTED_AT] = restarted
     if pool.spec.tls is not None:
         annotations[names.ANNOTATION_SCHEME] = "https"
+    if pool.spec.pods_per_replica > 1:
+        annotations[names.ANNOTATION_NODES] = str(pool.spec.pods_per_replica)
     metadata: Manifest = {"labels": {**(own.labels or {}), **labels(pool)}}
     return metadata | ({"annotations": annotations} if annotations else {})
 

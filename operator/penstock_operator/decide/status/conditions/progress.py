@@ -7,7 +7,7 @@ from penstock_operator.decide.manifests.rollout import RolloutSettings
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.loading import loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
-from penstock_operator.decide.status.conditions.ready import deployment_condition
+from penstock_operator.decide.status.conditions.ready import workload_condition
 
 PROGRESSING = "Progressing"
 ROLLING_OUT = "RollingOut"
@@ -40,7 +40,7 @@ def _stuck(outcome: PoolOutcome) -> Condition | None:
     if failing is not None:
         message = sentence(*failing) + _way_back(outcome)
         return condition(PROGRESSING, FALSE, reason(failing[1]), message)
-    if deployment_condition(outcome, "Progressing").get("reason") == "ProgressDeadlineExceeded":
+    if workload_condition(outcome, "Progressing").get("reason") == "ProgressDeadlineExceeded":
         message = "the rollout has made no progress for an hour: see `kubectl describe` of its pods"
         return condition(
             PROGRESSING, FALSE, "ProgressDeadlineExceeded", message + _way_back(outcome)

@@ -70,7 +70,7 @@ def _no_devices(outcome: PoolOutcome) -> Condition | None:
 
 
 def _zero(outcome: PoolOutcome) -> Condition | None:
-    """Return the condition of a pool whose Deployment has zero replicas, by the spec or against it."""
+    """Return the condition of a pool whose workload has zero replicas, by the spec or against it."""
     if outcome.replicas > 0:
         return None
     if may_be_at_zero(outcome.effective) and outcome.scaling.replicas == 0:
@@ -110,7 +110,7 @@ def _replicas(outcome: PoolOutcome) -> Condition:
     if failing is not None:
         pod, problem = failing
         return condition(READY, FALSE, reason(problem), f"{count}; {sentence(pod, problem)}")
-    failure = deployment_condition(outcome, "ReplicaFailure")
+    failure = workload_condition(outcome, "ReplicaFailure")
     if failure.get("status") == "True":
         message = f"{count}; {failure.get('message', '')}"
         return condition(READY, FALSE, failure.get("reason") or "ReplicaFailure", message)
@@ -121,8 +121,8 @@ def _replicas(outcome: PoolOutcome) -> Condition:
     return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; {first}")
 
 
-def deployment_condition(outcome: PoolOutcome, type: str) -> dict[str, str]:
-    """Return a condition of the Deployment; empty without it."""
-    deployment = outcome.deployment
-    conditions = (deployment.status.get("conditions") if deployment else None) or ()
+def workload_condition(outcome: PoolOutcome, type: str) -> dict[str, str]:
+    """Return a condition of the workload; empty without it."""
+    workload = outcome.workload
+    conditions = (workload.status.get("conditions") if workload else None) or ()
     return next((dict(item) for item in conditions if item.get("type") == type), {})

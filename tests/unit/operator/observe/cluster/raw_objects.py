@@ -55,6 +55,17 @@ def replica_set(uid: str, deployment_uid: str, pool_uid: str) -> Json:
     return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata}
 
 
+def leader_worker_set(uid: str, pool_uid: str) -> Json:
+    owner = owned("InferencePool", pool_uid)
+    metadata = meta("chat-penstock", uid, labels=labels(pool_uid), ownerReferences=owner)
+    return {"kind": "LeaderWorkerSet", "metadata": metadata, "spec": {"replicas": 1}}
+
+
+def stateful_set(uid: str, owner_kind: str, owner_uid: str) -> Json:
+    metadata = meta(f"chat-{uid}", uid, ownerReferences=owned(owner_kind, owner_uid))
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata}
+
+
 def pod(
     uid: str, replica_set_uid: str | None, pool_uid: str, version: int = 1, **status: Any
 ) -> Json:

@@ -136,6 +136,37 @@ def test_a_pod_belongs_to_a_pool_by_its_owners_and_not_by_its_label() -> None:
     assert [pod.uid for pod in owned_pods(store, "pool-1")] == ["mine"]
 
 
+def group_of(store: ObjectStore, owner: str = "lws") -> None:
+    """Store a group of two pods, whose leader is controlled by a StatefulSet of `owner`."""
+    store.upsert(kinds.LEADER_WORKER_SET, raw_objects.leader_worker_set("lws", "pool-1"))
+    store.upsert(kinds.STATEFUL_SET, raw_objects.stateful_set("leaders", "LeaderWorkerSet", owner))
+    store.upsert(kinds.STATEFUL_SET, raw_objects.stateful_set("workers", "Pod", "leader"))
+    store.upsert(kinds.POD, raw_objects.pod("leader", "leaders", "pool-1"))
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    condition = {
+        **unscheduled,
+        "message": "no room",
+        "lastTransitionTime": raw_objects.CREATED,
+    }
+    store.upsert(kinds.POD, raw_objects.pod("worker", "workers", "pool-1", conditions=[condition]))
+
+
+def test_a_group_is_one_pod_its_leader_with_the_problem_of_its_worker() -> None:
+    store = ObjectStore()
+    group_of(store)
+    (leader,) = owned_pods(store, "pool-1")
+    assert leader.uid == "leader"
+    assert leader.problem is not None
+    assert leader.problem.message == "worker chat-worker: no room"
+    assert leader.unschedulable_since is not None
+
+
+def test_a_group_of_another_owner_is_left_out() -> None:
+    store = ObjectStore()
+    group_of(store, owner="elsewhere")
+    assert list(owned_pods(store, "pool-1")) == []
+
+
 def test_pods_of_a_deployment_that_another_pool_controls_are_left_out() -> None:
     store = ObjectStore()
     store.upsert(kinds.DEPLOYMENT, raw_objects.deployment("d", "pool-2"))

@@ -38,10 +38,12 @@ def test_every_watched_kind_has_exactly_one_handler() -> None:
 
 def test_children_and_pods_are_listed_by_label_and_pools_are_not() -> None:
     selectors = handlers.settings().watching.label_selectors
-    labelled = {kind for kind in kinds.WATCHED if kind.label_selector}
-    assert labelled == set(kinds.WATCHED) - {kinds.POOL, kinds.POLICY, kinds.NAMESPACE}
+    watched = set(kinds.BY_KIND.values())
+    labelled = {kind for kind in watched if kind.label_selector}
+    assert labelled == watched - {kinds.POOL, kinds.POLICY, kinds.NAMESPACE}
     assert len(selectors) == len(labelled)
-    assert set(selectors.values()) == {"penstock.dev/pool-uid"}
+    foreign = {kinds.STATEFUL_SET.label_selector}
+    assert set(selectors.values()) - foreign == {"penstock.dev/pool-uid"}
 
 
 def test_kopf_posts_nothing_and_has_no_peers() -> None:

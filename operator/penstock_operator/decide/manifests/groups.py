@@ -1,0 +1,86 @@
+"""The LeaderWorkerSet of a pool whose replicas are groups of pods (`parallelism.nodes`). Pure.
+
+Pod 0 of a group, its leader, serves; the others are workers, which run ranks. One group is one replica. The fields are
+those of LeaderWorkerSet 0.9 (`api/leaderworkerset/v1`), whose controller recreates a group in which a container restarts.
+"""
+
+from typing import Any
+
+from penstock_api import names
+from penstock_operator.decide.manifests.deployment import ReplicaCount, annotations
+from penstock_operator.decide.manifests.metadata import Manifest, metadata
+from penstock_operator.decide.manifests.rollout import RolloutPlan, RolloutSettings
+from penstock_operator.decide.manifests.workload import (
+    LEADER_WORKER_SET,
+    pods_in_replica,
+    workload_key,
+)
+from penstock_operator.observed import PoolObject
+
+API_VERSION = "leaderworkerset.x-k8s.io/v1"
+SERVING_LABELS = frozenset(
+    {names.LABEL_POOL, names.LABEL_VARIANT, names.LABEL_VARIANT_OF, names.LABEL_VARIANT_OF_UID}
+)
+"""Labels by which a gateway and a Service find pods that serve."""
+WORKER = "worker"
+"""Component of workers, and the name of their one port, which no monitor scrapes."""
+
+
+def leader_worker_set(
+    pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount, rolling: RolloutPlan
+) -> Manifest:
+    """Return the LeaderWorkerSet that runs `count` groups of the pinned `template`, rendered from `inputs`."""
+    _, name = workload_key(pool)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": LEADER_WORKER_SET,
+        "metadata": metadata(pool, name, annotations(inputs, count, rolling)),
+        "spec": {
+            "replicas": count.replicas,
+            # a leader is ready once its workers have loaded: LeaderReady would wait forever
+            "startupPolicy": "LeaderCreated",
+            "rolloutStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdateConfiguration": _step(rolling.way, count.replicas),
+            },
+            "leaderWorkerTemplate": {
+                "size": pods_in_replica(template),
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": template,
+                "workerTemplate": worker_template(template),
+            },
+        },
+    }
+
+
+def _step(way: RolloutSettings, replicas: int) -> dict[str, int]:
+    """Return the rolling update, as that of a Deployment; groups below the partition keep their template."""
+    surges = way is RolloutSettings.SURGE
+    waits = way is RolloutSettings.WAIT
+    return {
+        "maxSurge": int(surges),
+        "maxUnavailable": int(not surges),
+        "partition": replicas if waits else 0,
+    }
+
+
+def worker_template(template: Manifest) -> Manifest:
+    """Return the template of the workers: no Service, gateway or monitor selects them."""
+    given = template["metadata"]
+    labels = {key: text for key, text in given["labels"].items() if key not in SERVING_LABELS}
+    spec = template["spec"]
+    return {
+        "metadata": {**given, "labels": {**labels, names.LABEL_APP_COMPONENT: WORKER}},
+        "spec": {**spec, "containers": [_worker(container) for container in spec["containers"]]},
+    }
+
+
+def _worker(container: Manifest) -> Manifest:
+    """Return the container with the one port that a worker has."""
+    port = {"name": WORKER, "containerPort": names.CLUSTER_PORT, "protocol": "TCP"}
+    probes = {key: _on_port(probe) for key, probe in container.items() if key.endswith("Probe")}
+    return {**container, **probes, "ports": [port]}
+
+
+def _on_port(probe: dict[str, Any]) -> dict[str, Any]:
+    return {**probe, "httpGet": {**probe["httpGet"], "port": WORKER}}
