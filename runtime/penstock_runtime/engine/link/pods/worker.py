@@ -175,13 +175,18 @@ class WorkerRanks:
         connection.send(Stopping())
 
     def _lose(self, words: str, connection: PodConnection) -> None:
-        """Report to the leader that a rank is lost; it ends the group."""
+        """Report to the leader that a rank is lost; it ends the group.
+
+        Where the leader has closed its ranks and its `Close` is still to be read, it is no loss.
+        """
         if self._phase is WorkerRanksPhase.CLOSING:
             return
         connection.send(Lost(words))
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._fail, words)
 
     def _fail(self, words: str) -> None:
+        if self._phase is WorkerRanksPhase.CLOSING:
+            return
         self._finish(
             ModelLoadFailed(words)
             if self._phase in (WorkerRanksPhase.JOINING, WorkerRanksPhase.LOADING)
