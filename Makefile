@@ -50,6 +50,7 @@ tools: ## Build helm, kubeconform and helm-docs; fetch promtool and redis-server
 .PHONY: images
 images: cluster ## Build the images that changed and bring them to the cluster
 	@$(CLUSTER) images
+	@$(CLUSTER) groups
 
 TAG ?= 0.1.0
 # TORCH=cpu: a runtime of 1.5 GB, not 5, which uses no GPU

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.first_and_last import first_and_last
-from tests.support.kube import install, namespaces
+from tests.support.kube import groups, install, namespaces
 from tests.support.kube.api import Api, Object
 from tests.support.kube.install import Images
 from tests.support.kube.operator import InstalledOperator
@@ -106,6 +106,22 @@ def operator(
 
     with first_and_last(run_folder, begin, lambda: install.uninstall_operator(target)):
         yield InstalledOperator(target, api)
+
+
+@pytest.fixture(scope="session")
+def leader_worker_sets(target: Target, api: Api, run_folder: Path) -> Iterator[None]:
+    """LeaderWorkerSets, whose controller is installed once and removed at the end; a user's cluster has its own or none."""
+    if target.foreign:
+        if not groups.served(api):
+            pytest.skip(f"the cluster of {target.context} serves no leaderworkersets")
+        yield
+        return
+    folder = run_folder / "groups"
+    folder.mkdir(exist_ok=True)
+    with first_and_last(
+        folder, partial(groups.install, target, api), partial(groups.uninstall, target)
+    ):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.support.cluster import faults, foreign, life
 from tests.support.cluster.commands import CommandFailedError
+from tests.support.cluster.groups import controller
 from tests.support.cluster.images import make
 from tests.support.cluster.life import NotUpError, OtherClusterError, PartEndedError
 from tests.support.cluster.packages import caches, packaged, tools
@@ -78,6 +79,13 @@ def images(places: Places) -> None:
         print(f"{name}={image}")
 
 
+def groups(places: Places) -> None:
+    """Build the LeaderWorkerSet controller and bring its image to the node; KUBE_CONTEXT's cluster has its own or none."""
+    if not foreign.chosen_context():
+        life.require_up(places)
+        print(f"groups={controller.bring_image(places)}")
+
+
 def environment(places: Places) -> None:
     """Print shell lines that let kubectl and helm find the cluster: eval "$(...)"."""
     context = foreign.chosen_context()
@@ -92,6 +100,7 @@ COMMANDS: dict[str, Callable[[Places], None]] = {
     "status": status,
     "tools": build_tools,
     "images": images,
+    "groups": groups,
     "environment": environment,
     "setup": make_environment,
     "clean-cache": caches.clean,

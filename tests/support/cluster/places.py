@@ -7,6 +7,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 NODE_SOURCE = Path(__file__).resolve().parent / "node"
+GROUPS_SOURCE = Path(__file__).resolve().parent / "groups"
 MANIFESTS = Path(__file__).resolve().parent / "components" / "manifests"
 
 

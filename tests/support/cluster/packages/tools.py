@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.cluster.commands import build, output
 from tests.support.cluster.locks import locked
-from tests.support.cluster.places import NODE_SOURCE, Places
+from tests.support.cluster.places import GROUPS_SOURCE, NODE_SOURCE, Places
 
 KUBERNETES = "v1.36.3"
 CONTAINERD = "github.com/containerd/containerd/v2/cmd"
@@ -103,6 +103,14 @@ GITOPS_HEALTH = GoTool(
     sources=tuple(GITOPS_SOURCE / name for name in ("go.mod", "go.sum", "main.go")),
 )
 """kstatus, Flux' expressions and Argo CD's interpreter, for the tests of examples/gitops, which build it themselves."""
+LWS_MODULE = "sigs.k8s.io/lws"
+LWS = GoTool(
+    name="lws",
+    argv=("go", "build", *GO_FLAGS, "-s -w", "-o", "{bin}/lws-controller", f"{LWS_MODULE}/cmd"),
+    programs=("lws-controller",),
+    sources=(GROUPS_SOURCE / "go.mod", GROUPS_SOURCE / "go.sum"),
+)
+"""The LeaderWorkerSet controller, with the versions of Kubernetes' packages that its own module names."""
 CLUSTER_TOOLS = (NODE, CONTAINERD_TOOL)
 CHART_TOOLS = (HELM, KUBECONFORM, HELM_DOCS)
 KUBECTL_ROLE = "kubectl"
