@@ -136,7 +136,8 @@ def _directory() -> dict[str, object]:
 
 
 def test_a_replica_has_one_pod_or_several_for_good(api: Api, make: Make) -> None:
-    generating = {"source": {**CLAIM, "module": None}, "task": "TextGeneration"}
+    source = {"type": "HuggingFace", "huggingFace": {"repository": "owner/chat"}, "module": None}
+    generating = {"source": source, "task": "TextGeneration"}
     ranks = {"tensor": 4, "nodes": 2}
     path = make({"model": generating, "accelerator": {"count": 0}, "parallelism": ranks})
     message = rejected(api, path, {"parallelism": {"nodes": None}})
