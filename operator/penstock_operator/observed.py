@@ -78,7 +78,7 @@ class ChildObject:
     manifest: Mapping[str, Any]
     """The object as the API server returned it, without `status` and `metadata.managedFields`."""
     status: Mapping[str, Any] = field(default_factory=dict)
-    """The part of `status` that decisions read (Deployments only)."""
+    """The part of `status` that decisions read (workloads only)."""
     owner_uids: frozenset[str] = frozenset()
     """UIDs of all owner references."""
 
@@ -94,7 +94,7 @@ class PodProblem:
 
 @dataclass(frozen=True, slots=True)
 class PodObject:
-    """A pod that belongs to a pool: its controller is a ReplicaSet of the pool's Deployment."""
+    """A pod that belongs to a pool by its chain of controllers; of a group of pods its leader."""
 
     uid: str
     name: str

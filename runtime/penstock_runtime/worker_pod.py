@@ -19,6 +19,9 @@ from penstock_runtime.sources.progress import DownloadProgress
 
 log = logging.getLogger(__name__)
 
+END_SECONDS = 10.0
+"""Time for the leader to end after the last answer that it relays; the grace period has 15 s more than the drain."""
+
 
 async def run_worker(config: RuntimeConfig, stop: asyncio.Event) -> int:
     """Follow the leader until the group ends or this pod is stopped; return the exit code."""
@@ -56,8 +59,10 @@ class FollowingPod:
         """Fetch the model, join the leader and follow it; return the exit code."""
         drain = self._config.drain
         try:
-            await fetched(self._config, DownloadProgress())
-            await self._ranks.run(stop, drain.deadline_seconds + drain.relay_seconds)
+            if not await self._fetched_before(stop):
+                return 0
+            seconds = drain.deadline_seconds + drain.relay_seconds + END_SECONDS
+            await self._ranks.run(stop, seconds)
         except ModelLoadFailed as error:
             reason, words = error.reason, str(error)
         except GroupLost as error:
@@ -70,6 +75,23 @@ class FollowingPod:
         self.health.die(words)
         write_termination_log(self._config.files.termination_log, reason, words)
         return 1
+
+    async def _fetched_before(self, stop: asyncio.Event) -> bool:
+        """Fetch the model; return False as soon as the pod is stopped.
+
+        Raises:
+            ModelLoadFailed: it cannot be fetched.
+        """
+        fetching = asyncio.ensure_future(fetched(self._config, DownloadProgress()))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({fetching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if fetching.done():
+                fetching.result()
+            return fetching.done()
+        finally:
+            fetching.cancel()
+            stopping.cancel()
 
     def _loaded(self) -> None:
         self.health.stage = Stage.SERVING

@@ -19,8 +19,8 @@ from tests.support.kube import groups, install, namespaces
 from tests.support.kube.api import Api, Object
 from tests.support.kube.install import Images
 from tests.support.kube.operator import InstalledOperator
-from tests.support.kube.pods import metrics
-from tests.support.kube.pools import PoolHandle, is_ready, is_terminating, until
+from tests.support.kube.pods import metrics, restarts
+from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.kube.volumes import node_volume
 from tests.unit.runtime.protocols.handover.cases import CALLS, Call, answer_of
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
@@ -183,20 +183,25 @@ def running(api: Api, group: Group) -> float:
 
 
 def assert_that_a_lost_worker_ends_the_group(group: Group, figure: Figure) -> None:
-    """Kill the container of the worker: the leader is not ready within 10 s, and a new group takes its place."""
+    """Kill the processes of the worker: the leader is not ready within 10 s, says why, and both pods start again."""
     before, pods = group.uids(), group.pods()
-    leader = pods["0"]["metadata"]["uid"]
     killed = time.monotonic()
     for pid in kernel.pod_processes(pods["1"]["metadata"]["uid"]):
         kernel.kill(pid)
 
-    def lost() -> bool | str:
-        now = [pod for pod in group.pool.pods() if pod["metadata"]["uid"] == leader]
-        return not any(is_ready(pod) and not is_terminating(pod) for pod in now) or "ready"
-
-    until("the leader is not ready", lost, seconds=10)
+    until("the leader is not ready", lambda: not is_ready(group.pods()["0"]), seconds=10)
     gone = time.monotonic() - killed
-    group.await_new(before)
+
+    def restarted() -> bool | str:
+        now = group.pods()
+        again = all(restarts(pod) and is_ready(pod) for pod in now.values())
+        ready = group.pool.status().get("readyReplicas") == 1
+        return (again and ready) or str(group.pool.condition("Ready"))
+
+    until("both pods serve again", restarted, seconds=180)
+    assert group.uids() == before
+    ended = group.pods()["0"]["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    assert "pod 1 (pair-penstock-0-1)" in ended["message"]
     figure(
         f"a group whose worker was killed: not ready after {gone:.1f} s,"
         f" serving again after {time.monotonic() - killed:.0f} s"

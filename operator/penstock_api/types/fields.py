@@ -17,7 +17,7 @@ LABEL_KEY = rf"^({_LABEL_WORD}(\.{_LABEL_WORD})*/)?{_QUALIFIED_NAME}$"
 LABEL_VALUE = f"^({_QUALIFIED_NAME})?$"
 QUANTITY = r"^([0-9]+(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
 
-RESERVED_KEY_PREFIXES = ("penstock.dev/", "app.kubernetes.io/")
+RESERVED_KEY_PREFIXES = ("penstock.dev/", "app.kubernetes.io/", "leaderworkerset.sigs.k8s.io/")
 
 
 def rule(expression: str, message: str, *values: str, at: str = "") -> dict[str, Any]:

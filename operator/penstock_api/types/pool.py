@@ -147,8 +147,8 @@ _NODES_RULE = rule(
     at=".parallelism.nodes",
 )
 _NODES_KEPT_RULE = rule(
-    f"(({_NODES}) > 1) == (({_NODES.replace('self.', 'oldSelf.')}) > 1)",
-    "parallelism.nodes cannot change from %s to %s, since other objects run the pods: create another pool",
+    f"({_NODES}) == ({_NODES.replace('self.', 'oldSelf.')})",
+    "parallelism.nodes cannot change from %s to %s while groups of pods run: create another pool",
     _NODES.replace("self.", "oldSelf."),
     _NODES,
     at=".parallelism.nodes",
@@ -233,7 +233,7 @@ class PoolSpec(ApiModel):
     generation: GenerationSpec | None = None
     """Settings of text generation, for task TextGeneration. A change triggers a rollout."""
     accelerator: Accelerator | None = None
-    """Devices of one replica; defaults to one nvidia.com/gpu. A change triggers a rollout."""
+    """Devices of each pod; defaults to one nvidia.com/gpu. A change triggers a rollout."""
     parallelism: Parallelism | None = None
     """Use of several devices by one replica. A change triggers a rollout."""
     rollout: RolloutSpec | None = None
@@ -299,6 +299,16 @@ NAME_RULE = rule(
     at=".metadata.name",
 )
 _LONG = f"self.metadata.name.size() + v.name.size() > {MAX_CHILD_NAME - 1}"
+_GROUPED = "has(self.spec.parallelism) && has(self.spec.parallelism.nodes) && self.spec.parallelism.nodes > 1"
+MAX_GROUP_NAME = 40
+"""The controllers of groups derive label values of at most 63 characters from the name."""
+GROUP_NAME_RULE = rule(
+    f"!({_GROUPED}) || self.metadata.name.size() <= {MAX_GROUP_NAME}",
+    f"metadata.name %s of a pool with parallelism.nodes %s has more than {MAX_GROUP_NAME} characters: choose a shorter name",
+    "self.metadata.name",
+    "self.spec.parallelism.nodes",
+    at=".metadata.name",
+)
 VARIANT_NAME_RULE = rule(
     f"!has(self.spec.variants) || !self.spec.variants.exists(v, {_LONG})",
     f"variants %s: the names of their pools, %s-<variant>, have more than {MAX_CHILD_NAME} characters:"
@@ -323,7 +333,7 @@ class InferencePool(ApiModel):
     """Pods that serve one model, with a batch cap and a replica count that follow the load."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(NAME_RULE, VARIANT_NAME_RULE, LEAVING_AUTO_RULE)
+        json_schema_extra=rules(NAME_RULE, GROUP_NAME_RULE, VARIANT_NAME_RULE, LEAVING_AUTO_RULE)
     )
     spec: PoolSpec
     """Desired state."""

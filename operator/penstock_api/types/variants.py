@@ -89,7 +89,7 @@ class VariantSpec(ApiModel):
     name: VariantName
     """Name of the variant; its InferencePool is named `<pool>-<name>`, which has at most 52 characters."""
     accelerator: Accelerator | None = None
-    """Devices of one replica."""
+    """Devices of each pod."""
     parallelism: Parallelism | None = None
     """Use of several devices by one replica."""
     runtime: VariantRuntime | None = None

@@ -1,6 +1,6 @@
 """`pod_group`: the variables that the LeaderWorkerSet controller sets in each container of a group of pods.
 
-Their names are those of LeaderWorkerSet 0.7 (`api/leaderworkerset/v1`, "Environment variables").
+Their names are those of LeaderWorkerSet (`api/leaderworkerset/v1`, "Environment variables").
 """
 
 from collections.abc import Mapping

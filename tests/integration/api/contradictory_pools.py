@@ -93,6 +93,16 @@ BY_RULE = [
         ("spec.parallelism", "divided by parallelism.nodes 2", "accelerator.count is 1"),
     ),
     Bad(
+        "groups-with-a-long-name",
+        {
+            "model": GENERATING,
+            "accelerator": {"count": 2},
+            "parallelism": {"tensor": 4, "nodes": 2},
+        },
+        ("metadata.name", "c" * 41, "parallelism.nodes 2", "choose a shorter name"),
+        metadata_name="c" * 41,
+    ),
+    Bad(
         "nodes-of-a-model-that-generates-no-text",
         {"accelerator": {"count": 1}, "parallelism": {"data": 2, "nodes": 2}},
         ("spec.parallelism.nodes", "parallelism.nodes 2 must divide", "tensor 1"),

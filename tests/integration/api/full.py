@@ -106,8 +106,8 @@ GENERATION_SPEC: Object = {
         "maxRunSeconds": 120,
         "computeBackend": "Torch",
     },
-    "accelerator": {"resourceName": "nvidia.com/gpu", "count": 2},
-    "parallelism": {"tensor": 2, "pipeline": 2, "nodes": 2},
+    "accelerator": {"resourceName": "nvidia.com/gpu", "count": 4},
+    "parallelism": {"tensor": 2, "pipeline": 2, "nodes": 1},
 }
 SHARE_SPEC: Object = {**GENERATION_SPEC, "generation": {"kvCache": {"freeMemoryPercent": 60}}}
 ZERO_SPEC: Object = {

@@ -135,7 +135,7 @@ def _directory() -> dict[str, object]:
     return {"persistentVolumeClaim": {"path": "minilm"}}
 
 
-def test_a_replica_has_one_pod_or_several_for_good(api: Api, make: Make) -> None:
+def test_the_pods_of_a_replica_are_immutable(api: Api, make: Make) -> None:
     source = {"type": "HuggingFace", "huggingFace": {"repository": "owner/chat"}, "module": None}
     generating = {"source": source, "task": "TextGeneration"}
     ranks = {"tensor": 4, "nodes": 2}
@@ -143,7 +143,7 @@ def test_a_replica_has_one_pod_or_several_for_good(api: Api, make: Make) -> None
     message = rejected(api, path, {"parallelism": {"nodes": None}})
     for word in ("parallelism.nodes", "cannot change from 2 to 1", "create another pool"):
         assert word in message
-    api.merge(path, {"spec": {"parallelism": {"nodes": 4}}})
+    api.merge(path, {"spec": {"parallelism": {"tensor": 2}}})
 
 
 def test_the_class_of_a_load_balancer_is_immutable_until_the_type_changes(

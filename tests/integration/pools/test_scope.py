@@ -58,8 +58,7 @@ def test_only_the_listed_namespaces_are_served(
         assert pools[1].status() == UNOBSERVED
         assert api.get(pools[1].children["Deployment"]) is None
         assert operator.running
-    assert "403" not in operator.log()
-    assert "Forbidden" not in operator.log()
+    assert "Forbidden" not in operator.log()  # "403" may be part of a namespace's name
 
 
 def test_policies_without_read_permission_are_reported_as_not_applied(

@@ -1,7 +1,7 @@
 """The LeaderWorkerSet of a pool whose replicas are groups of pods (`parallelism.nodes`). Pure.
 
 Pod 0 of a group, its leader, serves; the others are workers, which run ranks. One group is one replica. The fields are
-those of LeaderWorkerSet 0.9 (`api/leaderworkerset/v1`), whose controller recreates a group in which a container restarts.
+those of LeaderWorkerSet 0.9 (`api/leaderworkerset/v1`).
 """
 
 from typing import Any
@@ -41,11 +41,12 @@ def leader_worker_set(
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
-                "rollingUpdateConfiguration": _step(rolling.way, count.replicas),
+                "rollingUpdateConfiguration": _step(rolling, count.replicas),
             },
             "leaderWorkerTemplate": {
                 "size": pods_in_replica(template),
-                "restartPolicy": "RecreateGroupOnPodRestart",
+                # the runtime ends all pods of a group together; a new group would lose the pods' last words
+                "restartPolicy": "None",
                 "leaderTemplate": template,
                 "workerTemplate": worker_template(template),
             },
@@ -53,10 +54,15 @@ def leader_worker_set(
     }
 
 
-def _step(way: RolloutSettings, replicas: int) -> dict[str, int]:
-    """Return the rolling update, as that of a Deployment; groups below the partition keep their template."""
-    surges = way is RolloutSettings.SURGE
-    waits = way is RolloutSettings.WAIT
+def _step(rolling: RolloutPlan, replicas: int) -> dict[str, int]:
+    """Return the rolling update, as that of a Deployment; groups below the partition keep their template.
+
+    At rest there is no surge: for the controller a change of the count is an update too, which would keep a surplus group
+    while another is not ready. In a rollout the surge serves until the last group is replaced.
+    """
+    rolls = rolling.outdated > 0 or rolling.updating
+    surges = rolling.way is RolloutSettings.SURGE and rolls
+    waits = rolling.way is RolloutSettings.WAIT
     return {
         "maxSurge": int(surges),
         "maxUnavailable": int(not surges),

@@ -57,6 +57,8 @@ class RolloutPlan:
     """Revision whose rollout gave up its surge; empty without one."""
     why: str = ""
     """Why there is no room; empty where an earlier pass reported it."""
+    updating: bool = False
+    """Whether groups of pods are still replaced, though none of an earlier template is left to end."""
 
 
 def rollout(

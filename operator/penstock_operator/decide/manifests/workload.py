@@ -50,6 +50,15 @@ def waits(workload: ChildObject) -> bool:
     return bool(paused) or bool(_rolling_update(workload).get("partition"))
 
 
+def is_updating(workload: ChildObject | None) -> bool:
+    """Return whether the controller of a LeaderWorkerSet still replaces groups, or has to remove the surge."""
+    conditions = (workload.status.get("conditions") if workload is not None else None) or ()
+    return any(
+        condition.get("type") == "UpdateInProgress" and condition.get("status") == "True"
+        for condition in conditions
+    )
+
+
 def _rolling_update(workload: ChildObject | None) -> Mapping[str, Any]:
     spec = (workload.manifest.get("spec") or {}) if workload is not None else {}
     step: Mapping[str, Any] = (

@@ -151,7 +151,7 @@ def child_writes(
         outcome.limits,
         outcome.effective.policy_defaults,
         outcome.effective.service,
-        (outcome.rollout.way, outcome.rollout.gave_up),
+        (outcome.rollout.way, outcome.rollout.gave_up, outcome.rollout.updating),
         outcome.peers,
         (outcome.gateway.route, outcome.gateway.hold, outcome.gateway.writes),
         control_keys,

@@ -8,6 +8,7 @@ A pool's next pass is at the fast tick while it is busy or not yet in its desire
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide.actions import ChildWrite
@@ -19,7 +20,7 @@ from penstock_operator.decide.limits import acknowledged, desired_limits, publis
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.replica_conflict import contest
 from penstock_operator.decide.manifests.rollout import rollout
-from penstock_operator.decide.manifests.workload import own_workload
+from penstock_operator.decide.manifests.workload import is_updating, own_workload
 from penstock_operator.decide.plan import Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.planning import memoized
 from penstock_operator.decide.planning.children import name_conflicts
@@ -161,7 +162,9 @@ def decide_pool(
         limits=limits,
         policies_readable=observed.policies_readable,
         pool_schema=observed.pool_schema,
-        rollout=rollout(view, deployed, drafted.pinned, grant, now),
+        rollout=replace(
+            rollout(view, deployed, drafted.pinned, grant, now), updating=is_updating(deployed)
+        ),
         quota_request=drafted.quota_request,
         grant=grant,
         candidate=candidate,

@@ -216,7 +216,8 @@ def conclude(
     acted = _acted(effective, decision, proposal.observed, granted)
     last = view.pool.status.last_decision if before is None else before.last
     bound = quota.bound_by if quota is not None and granted < requested else ""
-    reported = ReportedDecision(effective, decision, acted, accelerator(view.pool).count, bound)
+    devices = accelerator(view.pool).count * view.pool.spec.pods_per_replica
+    reported = ReportedDecision(effective, decision, acted, devices, bound)
     if acted != "Steady":
         last = status.last_decision(last, reported, now)
     after = ScalingState(

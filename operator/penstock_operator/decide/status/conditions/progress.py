@@ -22,7 +22,7 @@ def progressing(outcome: PoolOutcome) -> Condition:
         return condition(PROGRESSING, FALSE, "Blocked", "blocked: see the Ready condition")
     outdated, missing = outcome.rollout.outdated, outcome.replicas - len(outcome.pods)
     settled = not outdated and not missing and len(outcome.ready) >= outcome.replicas
-    if settled:
+    if settled and not outcome.rollout.updating:
         return condition(PROGRESSING, FALSE, "Settled", "every replica runs the pinned template")
     if outcome.rollout.way is RolloutSettings.WAIT:
         return condition(PROGRESSING, FALSE, "RolloutWaits", _waits(outcome))
@@ -77,6 +77,8 @@ def _under_way(outcome: PoolOutcome, missing: int) -> tuple[str, str]:
         runs = "runs" if outcome.rollout.outdated == 1 else "run"
         message = f"{_pods(outcome.rollout.outdated)} still {runs} an older template"
         return ROLLING_OUT, f"{message}: {how[outcome.rollout.way]}"
+    if outcome.rollout.updating:
+        return ROLLING_OUT, "the last groups of pods are being replaced"
     if missing:
         return "Scaling", f"{_pods(len(outcome.pods))}, {outcome.replicas} desired"
     load = loading(outcome)

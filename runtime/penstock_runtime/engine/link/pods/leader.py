@@ -134,7 +134,9 @@ class WorkerPods:
         self._disconnect()
 
     async def close(self) -> None:
-        """Report to the workers that no step follows, and wait until they know it."""
+        """Report to the workers that no step follows, and wait until they know it; no worker joins any more."""
+        if self._server is not None:
+            self._server.close()
         self._send_all(Close())
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):

@@ -23,7 +23,7 @@ from penstock_runtime.engine.link.pods.messages import (
     Refused,
     Stopping,
 )
-from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.engine.placement import PodSeat
 from penstock_runtime.engine.rendezvous import StoreAddress, write_store_address
 
@@ -153,8 +153,10 @@ class WorkerRanks:
         write_store_address(self._local.folder, StoreAddress(connection.other_address, port))
         try:
             await self._local.start(lambda _: None, lambda words: self._lose(words, connection))
-        except ModelLoadFailed as error:
-            self._lose(str(error), connection)
+        except Exception as error:  # the leader reports whatever keeps a rank from loading
+            log.exception("the ranks did not load")
+            text = str(error) if isinstance(error, ModelLoadFailed) else describe(error)
+            self._lose(text, connection)
             return
         if self._phase is WorkerRanksPhase.CLOSING:
             return

@@ -68,7 +68,8 @@ def test_a_pool_over_nodes_has_a_leader_worker_set_and_no_deployment() -> None:
     spec = spec_of(world)
     assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (3, 2)
     assert spec["startupPolicy"] == "LeaderCreated"
-    assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
+    assert spec["leaderWorkerTemplate"]["restartPolicy"] == "None"
+    assert step(world) == {"maxSurge": 0, "maxUnavailable": 1, "partition": 0}
     assert world.run().writes == ()
 
 
@@ -117,6 +118,24 @@ def test_a_rollout_surges_or_replaces_by_one_group(strategy: str, expected: Any)
     world.settle()
     assert step(world) == expected
     assert all(template["metadata"]["labels"]["v"] == "2" for template in templates(world))
+
+
+def test_the_surge_of_a_rollout_serves_until_the_controller_has_replaced_every_group() -> None:
+    world = grouped()
+    world.pods = leaders(world, 1)
+    world.edit_spec(template={"labels": {"v": "2"}})
+    world.settle()
+    world.pods = leaders(world, 1)  # the surge: the replaced group is terminating
+    updating = [{"type": "UpdateInProgress", "status": "True"}]
+    world.children[KEY] = replace(world.children[KEY], status={"conditions": updating})
+    plan = world.run()
+    assert step(world)["maxSurge"] == 1
+    assert plan.writes == ()
+    assert reason(plan, "Progressing") == "True/RollingOut"
+    world.children[KEY] = replace(world.children[KEY], status={})
+    world.settle()
+    assert step(world)["maxSurge"] == 0
+    assert reason(world.run(), "Progressing") == "False/Settled"
 
 
 def test_a_rollout_without_a_device_in_the_budget_waits_behind_the_partition() -> None:

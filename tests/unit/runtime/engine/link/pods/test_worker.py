@@ -19,6 +19,7 @@ from penstock_runtime.engine.link.pods.messages import (
     RanksLoaded,
 )
 from penstock_runtime.engine.link.pods.worker import GroupLost, WorkerRanks
+from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.engine.placement import PodSeat
 
 
@@ -105,3 +106,31 @@ async def test_a_rank_that_ends_without_an_end_of_the_leader_ends_the_pod(
     async with asyncio.timeout(10):
         with pytest.raises(GroupLost, match="killed by SIGKILL"):
             await task
+
+
+async def test_ranks_that_cannot_be_started_are_reported_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RETRY_SECONDS", 0.2)
+    leader = Leader()
+    server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    ranks = cast("LocalRanks", Unstartable(tmp_path))
+    following = WorkerRanks(PodSeat(1, 2, "127.0.0.1", port), "c", dict, ranks, lambda: None)
+    async with server:
+        task = asyncio.create_task(following.run(asyncio.Event(), 1.0))
+        await leader.received.get()
+        leader.connection.send(Meet(29501))
+        assert await leader.next(Lost) == Lost("OSError: no process left")
+        async with asyncio.timeout(10):
+            with pytest.raises(ModelLoadFailed, match="no process left"):
+                await task
+        leader.connection.close()
+
+
+class Unstartable(Ranks):
+    """No process can be started."""
+
+    async def start(self, deliver: Callable[[Any], None], lose: Callable[[str], None]) -> list[Any]:
+        del deliver, lose
+        raise OSError("no process left")
