@@ -35,7 +35,7 @@ class Parallelism(ApiModel):
     pipeline: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Stages that the model's layers are divided into, each of `tensor` ranks; at most the number of layers. Defaults to 1."""
     nodes: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
-    """Pods of one replica, each with an equal part of the ranks, which need not be on one node; more than 1 needs LeaderWorkerSets in the cluster. Cannot change. Defaults to 1."""
+    """Pods of one replica, each with an equal part of the ranks, on one node or several; more than 1 needs LeaderWorkerSets in the cluster. Cannot change. Defaults to 1."""
     data: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Engines of one replica behind one queue, each a process with one device and the whole model, for other tasks than TextGeneration. Defaults to 1."""
 

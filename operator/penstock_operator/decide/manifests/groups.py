@@ -8,13 +8,9 @@ from typing import Any
 
 from penstock_api import names
 from penstock_operator.decide.manifests.deployment import ReplicaCount, annotations
-from penstock_operator.decide.manifests.metadata import Manifest, metadata
+from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata
 from penstock_operator.decide.manifests.rollout import RolloutPlan, RolloutSettings
-from penstock_operator.decide.manifests.workload import (
-    LEADER_WORKER_SET,
-    pods_in_replica,
-    workload_key,
-)
+from penstock_operator.decide.manifests.workload import LEADER_WORKER_SET, pods_in_replica
 from penstock_operator.observed import PoolObject
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
@@ -30,11 +26,10 @@ def leader_worker_set(
     pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount, rolling: RolloutPlan
 ) -> Manifest:
     """Return the LeaderWorkerSet that runs `count` groups of the pinned `template`, rendered from `inputs`."""
-    _, name = workload_key(pool)
     return {
         "apiVersion": API_VERSION,
         "kind": LEADER_WORKER_SET,
-        "metadata": metadata(pool, name, annotations(inputs, count, rolling)),
+        "metadata": metadata(pool, child_name(pool), annotations(inputs, count, rolling)),
         "spec": {
             "replicas": count.replicas,
             # a leader is ready once its workers have loaded: LeaderReady would wait forever
