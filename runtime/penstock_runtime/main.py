@@ -92,13 +92,16 @@ async def run(config: RuntimeConfig) -> int:
 
 
 async def _loaded(pod: Pod, stop: asyncio.Event) -> bool:
-    """Return whether the model is warm; False if the pod is stopped before, or the model does not load."""
+    """Return whether the model is warm; False if the pod is stopped before, or the model does not load.
+
+    A pod that is warm may have requests already, so it drains even if it is stopped in the same moment.
+    """
     loading = asyncio.create_task(pod.load())
     stopping = asyncio.create_task(stop.wait())
     done, _ = await asyncio.wait(
         {loading, stopping}, timeout=MAX_LOAD_SECONDS, return_when=asyncio.FIRST_COMPLETED
     )
-    if stop.is_set():
+    if stop.is_set() and not loading.done():
         pod.health.stage = Stage.DRAINING
         return False
     stopping.cancel()

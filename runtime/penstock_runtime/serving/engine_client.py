@@ -39,8 +39,8 @@ class EngineClient(ABC):
     def context_tokens(self) -> int | None:
         """Return the maximum tokens of one text; None if the model reads no texts, or is not loaded."""
 
-    async def start_helpers(self) -> None:  # noqa: B027 - most models need none
-        """Start helper processes, once the pod is ready."""
+    def start_helpers(self) -> None:  # noqa: B027 - most models need none
+        """Start helper processes in the background, once the pod is ready."""
 
     async def close(self) -> None:
         """Close the engine, which completes a running batch."""

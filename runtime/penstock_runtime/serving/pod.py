@@ -79,7 +79,7 @@ class Pod(Generic[AdmissionT_co, ClientT_co]):
         log.info(
             "the model is warm", extra={"model": self.model.name, "backend": self.model.backend}
         )
-        await self.engine.start_helpers()
+        self.engine.start_helpers()
 
     async def close(self) -> None:
         """Close the engine, which completes a running batch."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -129,25 +130,25 @@ def worker_pod(group: Pods) -> int:
         pytest.param(
             rank_1,
             signal.SIGKILL,
-            "rank 1 of 2 on pod 1 (chat-0-1): its process was killed by SIGKILL",
+            r"rank 1 of 2 on pod 1 \(chat-0-1\): its process was killed by SIGKILL",
             id="rank killed",
         ),
         pytest.param(
             rank_1,
             signal.SIGSTOP,
-            "rank 1 of 2 on pod 1 (chat-0-1): it hangs: no sign of life",
+            r"rank 1 of 2 on pod 1 \(chat-0-1\): it hangs: no sign of life",
             id="rank frozen",
         ),
         pytest.param(
             worker_pod,
             signal.SIGKILL,
-            "pod 1 (chat-0-1): it has closed its connection: its process ended",
+            r"pod 1 \(chat-0-1\): (it has closed its connection: its process ended|its connection broke: )",
             id="pod killed",
         ),
         pytest.param(
             worker_pod,
             signal.SIGSTOP,
-            "pod 1 (chat-0-1): it hangs or cannot be reached: no sign of life",
+            r"pod 1 \(chat-0-1\): it hangs or cannot be reached: no sign of life",
             id="pod frozen",
             marks=pytest.mark.long,
         ),
@@ -165,10 +166,10 @@ async def test_a_lost_part_of_the_worker_ends_both_pods_with_its_words(
     assert await asyncio.to_thread(group.leader.stopped, 20) == 1
     leader_words, worker_words = group.words()
     assert leader_words.startswith("EngineDied: ")
-    assert says in leader_words
+    assert re.search(says, leader_words)
     if part is rank_1:
         assert await asyncio.to_thread(group.worker.stopped, 20) == 1
-        assert "rank 1 of 2 on pod 1 (chat-0-1): " in worker_words or says in worker_words
+        assert "rank 1 of 2 on pod 1 (chat-0-1): " in worker_words
     elif fault is signal.SIGSTOP:
         os.kill(lost, signal.SIGCONT)
         assert await asyncio.to_thread(group.worker.stopped, 20) == 1

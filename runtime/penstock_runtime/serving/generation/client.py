@@ -103,12 +103,12 @@ class GenerationClient(EngineClient):
         )
 
     @override
-    async def start_helpers(self) -> None:
+    def start_helpers(self) -> None:
         """Start the process that compiles grammars."""
         serving = self.require_serving()
         ends = tuple(sorted(serving.own_ends))
         tokens = GrammarVocabulary(serving.tokenizer.to_json(), serving.info.vocabulary, ends)
-        await self._grammars.start(tokens)
+        self._grammars.start(tokens)
 
     @override
     def record(self, report: Stepped) -> None:

@@ -79,10 +79,8 @@ class GrammarService:
         self._first_start_done = asyncio.Event()
         """Set when the first start has succeeded or failed; leases wait for it."""
 
-    async def start(self, vocabulary: GrammarVocabulary) -> None:
-        """Start the fork server, and restart it whenever it ends."""
-        await self._launch(vocabulary)
-        self._first_start_done.set()
+    def start(self, vocabulary: GrammarVocabulary) -> None:
+        """Start the fork server in the background, and restart it whenever it ends."""
         self._supervisor = asyncio.create_task(self._supervise(vocabulary))
 
     async def close(self) -> None:
@@ -246,11 +244,13 @@ class GrammarService:
         except TokenizerUnusable as error:
             self._rejection = f"this model's tokenizer cannot be used for grammars: {error}"
             log.warning("%s", self._rejection)
-        except ServerFailed:
+        except (ServerFailed, OSError):
             log.exception("the grammar fork server did not start; restarting it")
 
     async def _supervise(self, vocabulary: GrammarVocabulary) -> None:
-        """Measure the workers every second, and restart the fork server when it has exited."""
+        """Start the fork server; measure the workers every second, and restart the server when it has exited."""
+        await self._launch(vocabulary)
+        self._first_start_done.set()
         while self._rejection is None:
             await asyncio.sleep(MEASURE_SECONDS)
             if self._server is not None and self._server.ended:

@@ -186,7 +186,10 @@ class WorkerPods:
             elif isinstance(message, Hello):
                 index = self._admit(message, connection)
 
-        how = await connection.listen(deliver)
+        try:
+            how = await connection.listen(deliver)
+        except asyncio.CancelledError:
+            return  # at the end of the process: asyncio would log it as an error
         connection.close()
         if index:
             self._left(index, how)

@@ -1,11 +1,13 @@
 """The grammar service shares and bounds its workers and survives its fork server; the processes are real."""
 
 import asyncio
+import errno
 import os
 import select
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -37,7 +39,8 @@ def regex(text: str) -> GrammarSpec:
 @pytest.fixture
 async def service() -> AsyncIterator[GrammarService]:
     grammar_service = GrammarService()
-    await grammar_service.start(TOKENS)
+    grammar_service.start(TOKENS)
+    await grammar_service._first_start_done.wait()
     yield grammar_service
     await grammar_service.close()
 
@@ -230,6 +233,9 @@ async def test_a_rejection_is_read_though_the_exit_of_its_worker_is_known_first(
     assert not handle._lines
 
 
+Spawn = Callable[[GrammarVocabulary], tuple[subprocess.Popen[bytes], socket.socket]]
+
+
 async def test_a_start_that_is_cancelled_leaves_no_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,19 +246,42 @@ async def test_a_start_that_is_cancelled_leaves_no_process(
         spawned.append(process)
         return process, control
 
-    original = server._spawn
+    original: Spawn = server._spawn
     monkeypatch.setattr(server, "_spawn", spawn)
-    starting = asyncio.create_task(GrammarService().start(TOKENS))
+    service = GrammarService()
+    service.start(TOKENS)
     await asyncio.sleep(0)
-    starting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await starting
+    await service.close()
     assert [process.returncode for process in spawned] == [-signal.SIGKILL]
+
+
+async def test_a_grammar_waits_for_a_start_that_takes_long_and_that_fails_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, original = threading.Event(), server._spawn
+
+    def spawn(tokens: GrammarVocabulary) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        assert gate.wait(SECONDS)
+        monkeypatch.setattr(server, "_spawn", original)
+        raise OSError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.setattr(server, "_spawn", spawn)
+    service = GrammarService()
+    service.start(TOKENS)
+    leasing = asyncio.create_task(service.lease(regex("a")))
+    await asyncio.sleep(0.05)
+    assert not leasing.done()
+    gate.set()
+    with pytest.raises(NotServing, match="restarting"):
+        await leasing
+    await until(lambda: service._server is not None)
+    (await service.lease(regex("a"))).release()
+    await service.close()
 
 
 async def test_a_tokenizer_that_cannot_be_used_rejects_every_grammar() -> None:
     service = GrammarService()
-    await service.start(GrammarVocabulary("{}", VOCABULARY, (0,)))
+    service.start(GrammarVocabulary("{}", VOCABULARY, (0,)))
     with pytest.raises(GrammarRejected, match="tokenizer"):
         await service.lease(regex("a"))
     await service.close()
