@@ -6,12 +6,13 @@ the variant that serves, since small and slow batches leave less time for waitin
 if it served alone.
 
 A gateway sends a request to the pod with the fewest requests for its weight, so that the pods share one queue in effect: the
-share of late requests is that of one server whose batch is as large as those of all pods. Without one, each pod has a queue
-of its own and pods are unequally busy.
+share of late requests is that of one server whose batch is as large as those of all pods. Its demand changes between two
+scrapes as much as the pool's arrivals did, and within a batch, which is shorter, by a part of that. Without a gateway, each
+pod has a queue of its own and pods are unequally busy.
 """
 
 from collections.abc import Mapping
-from math import exp
+from math import exp, sqrt
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.predict impo
 )
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
     INITIAL_PRICE,
+    Demands,
     Lateness,
     cheapest_count,
     late_seconds,
@@ -49,6 +51,10 @@ than the law's attains the objective. Late requests raise it as far as the law's
 DISPERSION_SECONDS = 600.0
 """Smoothing time of the dispersion of the pool's arrivals, which is estimated from differences of few scrapes."""
 
+BATCH_PART = 0.15
+"""Dispersion of the arrivals of a batch, relative to that between two scrapes, where pods share one queue."""
+DEVIATIONS = ((0.3, -1.27), (0.4, 0.0), (0.22, 1.0), (0.08, 2.0))
+"""(probability, standard deviations) of the demand between two scrapes: mean 0, variance 1."""
 REACH = 4.0
 """Units beyond the least capacity that the search tries; so chosen that it reaches twice the largest likely demand."""
 
@@ -189,11 +195,16 @@ def _capacity(
         return load.imbalance * ahead.upper / UTILIZATION
     limit = spare / (shape.seconds * shape.tail_ratio)
     pooled = state.dispersion or 1.0
+    demands, least = forecast.likely_demands(ahead), ahead.expected / UTILIZATION
+    if terms.routed:
+        seconds = forecast.scrape_seconds(state.forecaster) or TICK_SECONDS
+        demands = fluctuating(demands, pooled, seconds)
 
     def late(capacity: float) -> LateShares:
         rows = max(capacity * shape.seconds, float(shape.cap))
         if terms.routed:
-            traffic = TrafficShape(shape.intercept, pooled / rows, 0.0)
+            each = max(BATCH_PART * pooled, 1.0) / rows
+            traffic = TrafficShape(shape.intercept, each, 0.0)
         else:
             pods = rows / shape.cap
             each = load.dispersion / shape.cap
@@ -201,10 +212,23 @@ def _capacity(
         return predict.late_share(traffic, limit)
 
     price = state.lateness.lateness_price * strictness(terms.settings.late.request)
-    demands, least = forecast.likely_demands(ahead), ahead.expected / UTILIZATION
     unit = max(least, 2 * max(demand for _, demand in demands) / REACH)
     scaled = [(chance, demand / unit) for chance, demand in demands]
     return unit * cheapest_count(scaled, least / unit, price, lambda count: late(unit * count))
+
+
+def fluctuating(demands: Demands, dispersion: float, seconds: float) -> list[tuple[float, float]]:
+    """Return the distribution of the demand of one tick, in rows a second, from that of the mean demand.
+
+    `dispersion` is the variance over the mean of the rows that arrive in `seconds`, at least a tick. A part of 1 is chance,
+    which is independent from tick to tick; the rest is bursts that last as long.
+    """
+    ratio = (dispersion - 1) / max(seconds, TICK_SECONDS) + 1 / TICK_SECONDS
+    return [
+        (chance * share, max(demand + by * sqrt(ratio * demand), 0.0))
+        for chance, demand in demands
+        for share, by in DEVIATIONS
+    ]
 
 
 def _dispersion(before: PooledState, after: Forecaster) -> float | None:

@@ -14,7 +14,8 @@ from tests.unit.operator.decide.scaling.properties.values import law_settings
 
 SETTINGS = law_settings(size_max=32, min_replicas=1, max_replicas=200)
 FAST = BatchShape(cap=32, seconds=0.19, tail_ratio=1.05, intercept=0.32)
-SLOW = BatchShape(cap=4, seconds=0.42, tail_ratio=1.05, intercept=0.43)
+SLOW = BatchShape(cap=8, seconds=0.8, tail_ratio=1.05, intercept=0.43)
+"""A batch of it takes most of the objective, 1 s, so that little time is left to wait."""
 NEW = MixState({}, begun=0.0)
 NOW = 1000.0
 
@@ -53,13 +54,17 @@ def test_each_variant_serves_of_the_demand_what_its_own_batches_permit() -> None
 
 
 def test_a_need_falls_after_the_hold_for_a_new_variant_too() -> None:
-    state, _ = decided(fast(300.0, running=3), slow(capacity=None, shape=None))
-    lower, stable = decided(fast(100.0, running=3, time=NOW + 5), slow(), state=state, now=NOW + 5)
-    assert stable.demand == pytest.approx(state.needs["fast"][0][1])
-    assert lower.needs["slow"][0][1] > lower.needs["fast"][0][1]
-    later = NOW + 5 + MIN_HOLD_SECONDS
-    _, released = decided(fast(100.0, running=3, time=later), slow(), state=lower, now=later)
-    assert released.demand < 0.8 * stable.demand
+    state, last = NEW, NOW + 15
+    for now in (NOW, NOW + 5, NOW + 10, last):
+        state, _ = decided(fast(300.0, running=3, time=now), slow(capacity=None, shape=None), state=state, now=now)  # fmt: skip
+    for now in (last + 5 * tick for tick in range(1, 1 + int(MIN_HOLD_SECONDS / 5))):
+        lower, stable = decided(fast(100.0, running=3, time=now), slow(), state=state, now=now)
+        assert stable.demand == pytest.approx(state.needs["fast"][0][1])
+        assert lower.needs["slow"][0][1] > lower.needs["fast"][0][1]
+        state = lower
+    now = last + 5 + MIN_HOLD_SECONDS
+    _, released = decided(fast(100.0, running=3, time=now), slow(), state=state, now=now)
+    assert released.demand < 0.9 * stable.demand
 
 
 def test_a_variant_whose_batches_are_unknown_needs_as_much_as_the_slowest() -> None:

@@ -1,19 +1,22 @@
 """The one demand of a pool with variants, and the capacity that serves it within the objective."""
 
 from collections.abc import Mapping
+from math import sqrt
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import INITIAL_PRICE
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import UTILIZATION
 from penstock_operator.decide.variants.demand import (
     INITIAL_POOLED_PRICE,
+    TICK_SECONDS,
     PooledDemand,
     PooledState,
     PoolTerms,
+    fluctuating,
     pooled_demand,
 )
 from penstock_operator.variants import BatchShape, VariantLoad
@@ -169,6 +172,27 @@ def test_an_old_measurement_is_no_news() -> None:
         state, {"fast": load(5.0 * (TICKS - 1), 900.0)}, BOTH, TERMS, BEGUN + 5.0 * TICKS
     )
     assert (later, same.expected) == (state, demand.expected)
+
+
+@given(st.floats(1.0, 1e5), st.floats(1.0, 50.0))
+def test_the_demand_of_a_tick_varies_by_the_dispersion(rate: float, dispersion: float) -> None:
+    assume(TICK_SECONDS * rate > 2 * dispersion)
+    demands = fluctuating([(1.0, rate)], dispersion, TICK_SECONDS)
+    mean = sum(chance * demand for chance, demand in demands)
+    variance = sum(chance * (demand - mean) ** 2 for chance, demand in demands)
+    assert mean == pytest.approx(rate, rel=0.001)
+    assert variance * TICK_SECONDS / mean == pytest.approx(dispersion, rel=0.03)
+
+
+def test_bursts_last_as_long_as_the_scrapes_that_show_them() -> None:
+    calm, burst = (
+        [fluctuating([(1.0, 100.0)], dispersion, seconds) for seconds in (1.0, 5.0, 15.0)]
+        for dispersion in (1.0, 31.0)
+    )
+    assert calm[0] == calm[1] == calm[2]
+    assert burst[0] == burst[1] != burst[2]
+    assert burst[1][-1][1] == pytest.approx(100.0 + 2 * sqrt(31.0 * 100.0 / 5.0))
+    assert burst[2][-1][1] == pytest.approx(100.0 + 2 * sqrt(30.0 * 100.0 / 15.0 + 100.0 / 5.0))
 
 
 @given(st.floats(0.01, 1e5), st.floats(0.0, 1.0), st.booleans())

@@ -180,11 +180,17 @@ def ramp(forecaster: Forecaster) -> tuple[float, float]:
 
 def pool_dispersion(forecaster: Forecaster) -> float:
     """Return the variance of all arrivals between two scrapes over their mean, in rows, at least 1."""
-    known = forecaster.newer
-    if forecaster.noise is None or len(known) < 2 or forecaster.level <= 0:
+    seconds = scrape_seconds(forecaster)
+    if forecaster.noise is None or seconds is None or forecaster.level <= 0:
         return 1.0
-    seconds = (known[-1][0] - known[0][0]) / (len(known) - 1)
     return max(forecaster.noise * seconds / forecaster.level, 1.0)
+
+
+def scrape_seconds(forecaster: Forecaster) -> float | None:
+    """Return the mean time between the last scrapes; None before the second one, and after a clock has stepped back."""
+    times = [time for time, _ in forecaster.newer]
+    passed = times[-1] - times[0] if times else 0.0
+    return passed / (len(times) - 1) if passed > 0 else None
 
 
 def _judged(before: Forecaster, now: float) -> Forecaster:
