@@ -16,7 +16,7 @@ from tests.support.cluster.packages import virtualenv
 from tests.support.cluster.places import CHECKOUT, Places
 from tests.support.cluster.progress import say
 
-SHOW_MINUTES = 8
+SHOW_MINUTES = 6
 
 
 def main() -> None:

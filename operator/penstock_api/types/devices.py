@@ -31,7 +31,7 @@ class Parallelism(ApiModel):
     """Use of several devices by one replica."""
 
     tensor: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
-    """Ranks that each layer is split over, each a process with one device; must divide the model's attention heads and its vocabulary. Defaults to 1."""
+    """Ranks that each layer is split over, each a process with one device; must divide the model's attention heads, key-value heads, feed-forward width and vocabulary. Defaults to 1."""
     pipeline: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     """Stages that the model's layers are divided into, each of `tensor` ranks; at most the number of layers. Defaults to 1."""
     nodes: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
