@@ -42,12 +42,6 @@ def cheapest_cover(demand: float, segments: Sequence[ReplicaGroup]) -> tuple[int
     return tuple(counts)
 
 
-def relaxed_cost(demand: float, segments: Sequence[ReplicaGroup]) -> float:
-    """Return the cost with a divisible last replica, a lower bound; infinite where all replicas do not cover the demand."""
-    ordered = sorted(segments, key=_ratio)
-    return _Search(ordered, demand).bound(0, demand)
-
-
 def _ratio(segment: ReplicaGroup) -> tuple[float, float]:
     return segment.price / segment.capacity, -segment.capacity
 

@@ -232,7 +232,7 @@ def fluctuating(demands: Demands, dispersion: float, seconds: float) -> list[tup
 
 
 def _dispersion(before: PooledState, after: Forecaster) -> float | None:
-    """Return the smoothed dispersion, at least 1; at first the mean of all."""
+    """Return the smoothed dispersion, at least 1; at first the mean of all. What a pause shows weighs little."""
     newer, earlier = after.newer, before.dispersion
     if after.noise is None or after.level <= 0 or after.time is None or before.measured is None:
         return earlier
@@ -243,7 +243,8 @@ def _dispersion(before: PooledState, after: Forecaster) -> float | None:
     if passed <= 0:
         return earlier
     share = max(1 - exp(-passed / DISPERSION_SECONDS), passed / max(age, passed))
-    return earlier + share * (present - earlier)
+    weight = min(after.level / after.mean, 1.0) if after.mean > 0 else 1.0
+    return earlier + share * weight * (present - earlier)
 
 
 def _priced(

@@ -115,7 +115,10 @@ def main(descriptor: int) -> None:
         except Exception as error:  # noqa: BLE001  reported, whatever the library raises
             control.send(worker.first_line(str(error)).encode() or b"no reason given")
             return
-        control.send(READY)
+        try:
+            control.send(READY)
+        except BrokenPipeError:
+            return  # the pod has ended meanwhile
         gc.collect()
         gc.freeze()  # a collection in a worker would touch, and so copy, every shared page
         gc.disable()

@@ -25,6 +25,8 @@ from tests.unit.runtime.protocols.openai.served import Served
 PLAIN = "/v1/completions"
 GAP_SECONDS = 4.0
 """Longest gap of a stream next to hostile grammars, on a shared machine."""
+TOO_BUSY = "because this pod is busy: try again"
+"""In the 503 for a grammar that got too little processor time to reach its limit."""
 
 
 def rejected(http: httpx2.Client, body: dict[str, Any]) -> dict[str, Any]:
@@ -81,8 +83,10 @@ def test_a_stream_continues_next_to_hostile_grammars(http: httpx2.Client, pod: S
     with innocent.streaming(), ThreadPoolExecutor(4) as clients:
         answers = list(clients.map(lambda body: http.post(PLAIN, json=body), bodies))
     print(f"{innocent.tokens} tokens, longest gap {innocent.longest_seconds:.3f} s")
-    assert [answer.status_code for answer in answers[:6]] == [400] * 6
-    assert {answer.status_code for answer in answers} <= {200, 400}
+    for hostile in answers[:6]:
+        assert hostile.status_code == 400 or TOO_BUSY in hostile.text, hostile.text
+    for answer in answers:
+        assert answer.status_code in (200, 400) or TOO_BUSY in answer.text, answer.text
     assert innocent.longest_seconds < GAP_SECONDS
 
 
