@@ -81,6 +81,8 @@ class VariantFigures(NamedTuple):
     startup_seconds: float | None = None
     shape: BatchShape | None = None
     """None where latency is not predicted: without an objective for requests, or in generation."""
+    startable: int | None = None
+    """Pods that are Ready or start, if no more can start for now; None if more can."""
 
 
 NO_FIGURES = VariantFigures()

@@ -42,7 +42,7 @@ from penstock_operator.decide.scaling.signals.attainment import Objectives, adva
 from penstock_operator.decide.scaling.zero import may_be_at_zero
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.decide.status.conditions import all_conditions
-from penstock_operator.decide.status.conditions.kstatus import is_stalled
+from penstock_operator.decide.status.conditions.kstatus import is_stalled, startable
 from penstock_operator.decide.status.events import pool_events
 from penstock_operator.decide.status.policies import policy_plans
 from penstock_operator.decide.status.pool import figures, pool_status
@@ -107,6 +107,7 @@ def plan_pool(
     writes = memoized.child_writes(drafted.memoized.writes, outcome, observed.control_keys)
     to_push = pushes(view, outcome.limits) if outcome.limits is not None else ()
     conditions = all_conditions(outcome, now)
+    serving, changing, *_ = conditions
     checkpointed_at, checkpoint_write = _checkpoint(drafted, outcome, state, now)
     acts = bool(writes.value or to_push)
     busy = busy_until(outcome, drafted.state.busy_until, now, acts=acts)
@@ -126,7 +127,12 @@ def plan_pool(
         ),
         active=is_active(outcome, busy, now),
         record=rollback.record.as_json() if rollback.record is not None else None,
-        figures=figures(outcome, state.attainment, stalled=is_stalled(conditions)),
+        figures=figures(
+            outcome,
+            state.attainment,
+            startable(outcome, serving, changing, now),
+            stalled=is_stalled(conditions),
+        ),
         checkpoint=checkpoint_write,
         law_failure=outcome.scaling.failure,
     )

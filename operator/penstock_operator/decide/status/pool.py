@@ -102,8 +102,10 @@ def _batch(outcome: PoolOutcome) -> BatchStatus | None:
     )
 
 
-def figures(outcome: PoolOutcome, attained: Attainment, *, stalled: bool) -> PlanFigures:
-    """Return the values of one pool's metrics."""
+def figures(
+    outcome: PoolOutcome, attained: Attainment, startable: int | None, *, stalled: bool
+) -> PlanFigures:
+    """Return the values of one pool's metrics; `startable` are its pods if no more can start for now."""
     decision, seen = outcome.scaling.decision, outcome.scaling.decision.observations
     return PlanFigures(
         desired=decision.replicas,
@@ -123,5 +125,5 @@ def figures(outcome: PoolOutcome, attained: Attainment, *, stalled: bool) -> Pla
         objective_total=attained.total,
         cost=outcome.cost,
         objective_target=1 - Objectives.of(outcome.effective.law).late_share,
-        variant=outcome.variant,
+        variant=outcome.variant._replace(startable=startable),
     )

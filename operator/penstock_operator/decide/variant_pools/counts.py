@@ -9,8 +9,8 @@ In mode Auto each variant's own law reports what its pods received and what one 
 that has not been measured since the operator started keeps the capacity in the parent's status; while no serving variant has
 signals, the counts stay. After another mode the demand before is unknown, as after a start of the operator.
 
-A variant whose pool is stalled, such as by an image that fails or without a node, or limited by a budget, gets no more pods for
-now.
+A variant whose pods cannot start, such as by an image that fails or without a node, or that a budget limits, gets no more pods
+for now.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,6 @@ from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.batch_work import batch_demand
 from penstock_operator.decide.scaling.law import BatchWorkPlan
 from penstock_operator.decide.spec.effective import EffectiveSpec
-from penstock_operator.decide.status.conditions.kstatus import STALLED
 from penstock_operator.decide.variants.batch_work import with_batch_work
 from penstock_operator.decide.variants.decision import (
     MixState,
@@ -142,14 +141,16 @@ def variant_inputs(
 
 
 def stuck_pods(pools: Mapping[str, VariantView]) -> dict[str, int]:
-    """Return the pods of each variant that gets no more for now: its pool is stalled, or a budget limits it."""
+    """Return the pods of each variant that gets no more for now: they cannot start, or a budget limits it."""
     stuck = {}
     for name, each in pools.items():
-        status = each.pool.status
+        status, requested = each.pool.status, each.pool.spec.replicas
         bad = {item.type for item in status.conditions or () if item.status is ConditionStatus.TRUE}
-        pods = status.replicas if BUDGET_LIMITED in bad else status.ready_replicas
-        if bad & {STALLED, BUDGET_LIMITED} and (pods or 0) < each.pool.spec.replicas:
-            stuck[name] = pods or 0
+        granted = (status.replicas or 0) if BUDGET_LIMITED in bad else requested
+        startable = each.figures.startable
+        pods = granted if startable is None else min(startable, granted)
+        if pods < requested:
+            stuck[name] = pods
     return stuck
 
 

@@ -12,6 +12,7 @@ from penstock_api.types.scaling import ScalingMode
 from penstock_operator.decide.manifests.replica_conflict import contested
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING
+from penstock_operator.decide.status.conditions.progress import DEADLINE_EXCEEDED
 from penstock_operator.decide.status.conditions.ready import SCALED_TO_ZERO
 from penstock_operator.observed import PodObject
 
@@ -44,6 +45,23 @@ def kstatus(
 def is_stalled(conditions: Iterable[Condition]) -> bool:
     """Return whether the condition Stalled is among a pool's conditions."""
     return any(item.type == STALLED for item in conditions)
+
+
+def startable(
+    outcome: PoolOutcome, ready: Condition, progressing: Condition, now: float
+) -> int | None:
+    """Return the pods of a pool that are Ready or start, if no more can start for now; None if more can.
+
+    An edit that is kept from taking effect keeps no pod from starting, unless the template in force is not allowed either.
+    """
+    if outcome.contested or not outcome.pinned.may_start_pods:
+        return outcome.replicas
+    cause = ready if _is_unready(ready) else progressing
+    if _matches_spec(outcome, ready) or not _needs_help(outcome, cause, now):
+        return None
+    if cause.reason == DEADLINE_EXCEEDED:
+        return len(outcome.ready)
+    return sum(pod.ready or pod.problem is None for pod in outcome.pods)
 
 
 def _rejected_edit(outcome: PoolOutcome) -> Condition | None:

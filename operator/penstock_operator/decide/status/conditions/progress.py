@@ -11,6 +11,7 @@ from penstock_operator.decide.status.conditions.ready import workload_condition
 
 PROGRESSING = "Progressing"
 ROLLING_OUT = "RollingOut"
+DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
 UP_TO_DATE = "UpToDate"
 WAITING_REMEDY = "raise the budget's count, or set SurgeThenReplace"
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
@@ -40,11 +41,9 @@ def _stuck(outcome: PoolOutcome) -> Condition | None:
     if failing is not None:
         message = sentence(*failing) + _way_back(outcome)
         return condition(PROGRESSING, FALSE, reason(failing[1]), message)
-    if workload_condition(outcome, "Progressing").get("reason") == "ProgressDeadlineExceeded":
+    if workload_condition(outcome, "Progressing").get("reason") == DEADLINE_EXCEEDED:
         message = "the rollout has made no progress for an hour: see `kubectl describe` of its pods"
-        return condition(
-            PROGRESSING, FALSE, "ProgressDeadlineExceeded", message + _way_back(outcome)
-        )
+        return condition(PROGRESSING, FALSE, DEADLINE_EXCEEDED, message + _way_back(outcome))
     return None
 
 

@@ -335,26 +335,41 @@ def test_a_variant_that_misses_the_objective_has_no_part_of_the_minimum() -> Non
     assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
 
 
-@pytest.mark.parametrize("reason", ["Stalled", "BudgetLimited"])
-def test_what_a_stuck_variant_cannot_serve_the_others_do(reason: str) -> None:
+@pytest.mark.parametrize("limit", ["pods", "budget"])
+def test_what_a_stuck_variant_cannot_serve_the_others_do(limit: str) -> None:
     world = automatic()
     world.settle()
     measured(world, fast=100, slow=50, need=180)
     world.settle(ready=False)
     assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
     slow = world.pools["chat-slow"]
-    status = PoolStatus(
-        replicas=1, ready_replicas=1, conditions=(condition(reason, status=True, reason="Why"),)
-    )
+    limited = condition("BudgetLimited", limit == "budget", reason="Why")
+    status = PoolStatus(replicas=1, ready_replicas=1, conditions=(limited,))
     world.pools["chat-slow"] = replace(slow, status=status)
+    if limit == "pods":
+        world.figures["chat-slow"] = world.figures["chat-slow"]._replace(startable=1)
     world.settle(ready=False)
     assert world.counts() == {"chat-fast": 2, "chat-slow": 2}
     world.settle(ready=False)
     assert world.counts() == {"chat-fast": 2, "chat-slow": 2}
     world.make_ready()
+    measured(world, fast=100, slow=50, need=180)
     for _ in range(3):
         world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 4}
+
+
+def test_a_stalled_pool_whose_pods_start_gets_the_replicas_of_the_mix() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=50, need=180)
+    world.settle(ready=False)
+    slow = world.pools["chat-slow"]
+    stalled = condition("Stalled", status=True, reason="SetAside")
+    status = PoolStatus(replicas=1, ready_replicas=0, conditions=(stalled,))
+    world.pools["chat-slow"] = replace(slow, status=status)
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
 
 
 def test_an_edit_lets_a_variant_without_replicas_be_measured_again() -> None:
