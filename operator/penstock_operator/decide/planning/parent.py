@@ -113,11 +113,14 @@ def _checkpoint(
 
 
 def _first_state(view: PoolView, now: float) -> CountsState:
-    """Return the state after a start of the operator: the capacities in the status, and the demand in the checkpoint."""
+    """Return the state after a start of the operator: the capacities in the status, and the demand in the checkpoint.
+
+    A variant that missed the objective counts as unmeasured, since the objective may have changed meanwhile.
+    """
     capacities = {
-        each.name: float(each.rows_per_second_per_replica)
+        each.name: capacity
         for each in view.pool.status.variants or ()
-        if each.rows_per_second_per_replica is not None
+        if (capacity := float(each.rows_per_second_per_replica or 0.0))
     }
     known = checkpoint.stored_checkpoint(view)
     if known is None or known.algorithm != ALGORITHM:

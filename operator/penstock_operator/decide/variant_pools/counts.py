@@ -39,12 +39,21 @@ from penstock_operator.observed import PoolView, VariantView
 from penstock_operator.variants import NO_FIGURES
 
 
+class CapacityTerms(NamedTuple):
+    """What the capacity of a variant depends on."""
+
+    spec: PoolSpec
+    """Spec of its pool, without what does not change the capacity."""
+    settings: tuple[object, ...]
+    """Objectives and batch sizes in force, which a policy may set."""
+
+
 class CountsState(NamedTuple):
     """State of the counts between passes."""
 
     mix: MixState
-    specs: Mapping[str, PoolSpec] = MappingProxyType({})
-    """Spec with which each variant's capacity was measured, without what does not change it."""
+    terms: Mapping[str, CapacityTerms] = MappingProxyType({})
+    """Terms with which each variant's capacity was measured."""
 
 
 class VariantCounts(NamedTuple):
@@ -81,7 +90,7 @@ def decide_counts(
     """Return the next state and the counts."""
     view, spec, pools, routed = parent
     variants = view.pool.spec.variants or ()
-    state = _edited(before, pools)
+    state = _edited(before, pools, spec)
     running = {name: each.pool.spec.replicas for name, each in pools.items()}
     mode = spec.scaling_mode
     is_new_hold = mode is ScalingMode.HOLD and not running
@@ -166,17 +175,28 @@ def in_order(variants: Sequence[VariantSpec], total: int) -> dict[str, int]:
     return counts
 
 
-def _edited(state: CountsState, pools: Mapping[str, VariantView]) -> CountsState:
-    """Return the state without the capacities from before an edit of the spec or an objective."""
-    specs = {
-        name: each.pool.spec.model_copy(update={"replicas": 0, "scaling": None, "weight": None})
+def _edited(
+    state: CountsState, pools: Mapping[str, VariantView], spec: EffectiveSpec
+) -> CountsState:
+    """Return the state without the capacities from before an edit of the spec, or of an objective by a policy."""
+    law = spec.law
+    objectives = (
+        law.objective_milliseconds,
+        law.first_token_milliseconds,
+        law.output_token_milliseconds,
+        law.late,
+    )
+    settings = (*objectives, law.size_min, law.size_max, spec.max_batched_tokens)
+    unrelated = {"replicas": 0, "scaling": None, "weight": None}
+    terms = {
+        name: CapacityTerms(each.pool.spec.model_copy(update=unrelated), settings)
         for name, each in pools.items()
     }
     kept = {
         name: capacity
         for name, capacity in state.mix.capacities.items()
-        if specs.get(name) in (None, state.specs.get(name, specs.get(name)))
+        if terms.get(name) in (None, state.terms.get(name, terms.get(name)))
     }
     shapes = {name: shape for name, shape in state.mix.shapes.items() if name in kept}
     mix = state.mix._replace(capacities=kept, shapes=shapes)
-    return CountsState(mix, {**state.specs, **specs})
+    return CountsState(mix, {**state.terms, **terms})

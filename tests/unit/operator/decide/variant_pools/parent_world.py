@@ -14,16 +14,18 @@ from penstock_operator.observed import (
     BatchLoad,
     ChildObject,
     Observed,
+    PolicyObject,
     PoolObject,
     PoolView,
     Rejection,
     VariantView,
 )
-from penstock_operator.variants import VariantFigures, VariantOwner
+from penstock_operator.variants import VariantFigures, VariantLoad, VariantOwner
 from tests.unit.operator.decide.world import CONFIG, NO_SIGNALS, NOW, child, pool
 
 FAST: Mapping[str, Any] = {"name": "fast", "accelerator": {"count": 1}}
 SLOW: Mapping[str, Any] = {"name": "slow", "accelerator": {"count": 0}}
+OBJECTIVE = [{"metric": "RequestLatency", "milliseconds": 500}]
 
 
 @dataclass
@@ -38,6 +40,7 @@ class ParentWorld:
     children: dict[tuple[str, str], ChildObject] = field(default_factory=dict)
     rejections: tuple[Rejection, ...] = ()
     batches: tuple[BatchLoad, ...] | None = None
+    policies: tuple[PolicyObject, ...] = ()
     state: object | None = None
     now: float = NOW
 
@@ -61,7 +64,7 @@ class ParentWorld:
     def run(self) -> PoolPlan:
         observed = Observed(
             pools=(self.view(),),
-            policies=(),
+            policies=self.policies,
             policies_readable=True,
             lease_transitions={},
             control_keys={},
@@ -140,3 +143,20 @@ def parent(*variants: Mapping[str, Any], **spec: Any) -> ParentWorld:
 
 def condition_of(plan: PoolPlan, kind: str) -> Condition:
     return next(item for item in plan.status.conditions or () if item.type == kind)
+
+
+def automatic(**scaling: Any) -> ParentWorld:
+    return parent(objectives=OBJECTIVE, scaling={"mode": "Auto", "maxReplicas": 8, **scaling})
+
+
+def load_of(need: float) -> VariantLoad:
+    """Return the load of pods for which the user's own targets require a capacity, in rows a second."""
+    return VariantLoad(0.0, 0.0, 0.0, guarded=need)
+
+
+def measured(world: ParentWorld, fast: float, slow: float, need: float) -> None:
+    """Let both variants be measured, and the fast one have all of the need."""
+    world.figures = {
+        "chat-fast": VariantFigures(fast, load_of(need), 4.0, 20.0),
+        "chat-slow": VariantFigures(slow, load_of(0), 1.0, 20.0),
+    }

@@ -10,8 +10,12 @@ from penstock_api.types.status import CostStatus
 from penstock_operator.decide.quota_ledger import QuotaRequest
 from penstock_operator.observed import BatchLoad
 from penstock_operator.variants import VariantFigures, VariantOwner
-from tests.unit.operator.decide.variant_pools.parent_world import ParentWorld, parent
-from tests.unit.operator.decide.variant_pools.test_counts import OBJECTIVE, measured
+from tests.unit.operator.decide.variant_pools.parent_world import (
+    OBJECTIVE,
+    ParentWorld,
+    measured,
+    parent,
+)
 from tests.unit.operator.decide.world import World, known, policy, pool
 
 HOUR = 3600.0

@@ -5,33 +5,24 @@ from typing import Any
 
 import pytest
 
-from penstock_api.conditions import condition
 from penstock_api.types.pool import PoolSpec
-from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.variants.decision import ROUTED_SECONDS
-from penstock_operator.variants import VariantFigures, VariantLoad
+from penstock_operator.variants import VariantFigures
 from tests.unit.operator.decide.variant_pools.parent_world import (
     FAST,
+    OBJECTIVE,
     SLOW,
     ParentWorld,
+    automatic,
     condition_of,
+    load_of,
+    measured,
     parent,
 )
-
-OBJECTIVE = [{"metric": "RequestLatency", "milliseconds": 500}]
-
-
-def load_of(need: float) -> VariantLoad:
-    """Return the load of pods for which the user's own targets require a capacity, in rows a second."""
-    return VariantLoad(0.0, 0.0, 0.0, guarded=need)
 
 
 def manual(replicas: int, *variants: dict[str, Any]) -> ParentWorld:
     return parent(*variants, replicas=replicas, scaling={"mode": "Manual"})
-
-
-def automatic(**scaling: Any) -> ParentWorld:
-    return parent(objectives=OBJECTIVE, scaling={"mode": "Auto", "maxReplicas": 8, **scaling})
 
 
 @pytest.mark.parametrize(
@@ -93,14 +84,6 @@ def test_without_a_gateway_the_split_is_by_connections() -> None:
     world = manual(1)
     split = condition_of(world.settle(), "SplitByCapacity")
     assert (split.status, split.reason) == ("False", "ByConnections")
-
-
-def measured(world: ParentWorld, fast: float, slow: float, need: float) -> None:
-    """Let both variants be measured, and the fast one have all of the need."""
-    world.figures = {
-        "chat-fast": VariantFigures(fast, load_of(need), 4.0, 20.0),
-        "chat-slow": VariantFigures(slow, load_of(0), 1.0, 20.0),
-    }
 
 
 def test_auto_takes_the_cheapest_mix() -> None:
@@ -333,43 +316,6 @@ def test_a_variant_that_misses_the_objective_has_no_part_of_the_minimum() -> Non
     world.settle()
     world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
-
-
-@pytest.mark.parametrize("limit", ["pods", "budget"])
-def test_what_a_stuck_variant_cannot_serve_the_others_do(limit: str) -> None:
-    world = automatic()
-    world.settle()
-    measured(world, fast=100, slow=50, need=180)
-    world.settle(ready=False)
-    assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
-    slow = world.pools["chat-slow"]
-    limited = condition("BudgetLimited", limit == "budget", reason="Why")
-    status = PoolStatus(replicas=1, ready_replicas=1, conditions=(limited,))
-    world.pools["chat-slow"] = replace(slow, status=status)
-    if limit == "pods":
-        world.figures["chat-slow"] = world.figures["chat-slow"]._replace(startable=1)
-    world.settle(ready=False)
-    assert world.counts() == {"chat-fast": 2, "chat-slow": 2}
-    world.settle(ready=False)
-    assert world.counts() == {"chat-fast": 2, "chat-slow": 2}
-    world.make_ready()
-    measured(world, fast=100, slow=50, need=180)
-    for _ in range(3):
-        world.settle()
-    assert world.counts() == {"chat-fast": 0, "chat-slow": 4}
-
-
-def test_a_stalled_pool_whose_pods_start_gets_the_replicas_of_the_mix() -> None:
-    world = automatic()
-    world.settle()
-    measured(world, fast=100, slow=50, need=180)
-    world.settle(ready=False)
-    slow = world.pools["chat-slow"]
-    stalled = condition("Stalled", status=True, reason="SetAside")
-    status = PoolStatus(replicas=1, ready_replicas=0, conditions=(stalled,))
-    world.pools["chat-slow"] = replace(slow, status=status)
-    world.settle(ready=False)
-    assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
 
 
 def test_an_edit_lets_a_variant_without_replicas_be_measured_again() -> None:

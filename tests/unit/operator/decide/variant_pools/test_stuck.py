@@ -1,0 +1,46 @@
+"""A variant that gets no more pods for now: the others serve the rest, and one more stays requested."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_api.conditions import condition
+from penstock_api.types.status import PoolStatus
+from tests.unit.operator.decide.variant_pools.parent_world import automatic, measured
+
+
+@pytest.mark.parametrize("limit", ["pods", "budget"])
+def test_what_a_stuck_variant_cannot_serve_the_others_do(limit: str) -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=50, need=180)
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
+    slow = world.pools["chat-slow"]
+    limited = condition("BudgetLimited", limit == "budget", reason="Why")
+    status = PoolStatus(replicas=1, ready_replicas=1, conditions=(limited,))
+    world.pools["chat-slow"] = replace(slow, status=status)
+    if limit == "pods":
+        world.figures["chat-slow"] = world.figures["chat-slow"]._replace(startable=1)
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 2}
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 2, "chat-slow": 2}
+    world.make_ready()
+    measured(world, fast=100, slow=50, need=180)
+    for _ in range(3):
+        world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 4}
+
+
+def test_a_stalled_pool_whose_pods_start_gets_the_replicas_of_the_mix() -> None:
+    world = automatic()
+    world.settle()
+    measured(world, fast=100, slow=50, need=180)
+    world.settle(ready=False)
+    slow = world.pools["chat-slow"]
+    stalled = condition("Stalled", status=True, reason="SetAside")
+    status = PoolStatus(replicas=1, ready_replicas=0, conditions=(stalled,))
+    world.pools["chat-slow"] = replace(slow, status=status)
+    world.settle(ready=False)
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
