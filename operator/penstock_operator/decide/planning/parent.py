@@ -106,7 +106,7 @@ def _checkpoint(
     view: PoolView, last: float | None, state: CountsState, now: float
 ) -> tuple[float, ChildWrite | None]:
     """Return the time of the last checkpoint decision, and the checkpoint to write if one is due."""
-    if last is None or now - last < checkpoint.INTERVAL_SECONDS:
+    if last is None or 0 <= now - last < checkpoint.INTERVAL_SECONDS:
         return (now if last is None else last), None
     data = pooled_checkpoint(state.mix.pooled)
     return now, checkpoint.checkpoint_write(view, ALGORITHM, data, now) if data else None

@@ -86,6 +86,8 @@ class MixState(NamedTuple):
     """Whether no mix served the demand at the last tick."""
     loads: Mapping[str, VariantLoad] = MappingProxyType({})
     """Last load of each variant with Ready replicas."""
+    time: float | None = None
+    """Time of the last decision."""
 
     def without_demand(self) -> "MixState":
         """Return the state of a pool that no demand is known of."""
@@ -127,8 +129,13 @@ def decide_mix(
     routed: bool,
     now: float,
 ) -> tuple[MixState, MixDecision]:
-    """Return the next state and the counts; `routed`: a gateway splits the requests by capacity."""
-    state = with_measured(state, variants)
+    """Return the next state and the counts; `routed`: a gateway splits the requests by capacity.
+
+    Times of a state are not comparable once the clock was set back: nothing is then known of the demand before.
+    """
+    if state.time is not None and now < state.time:
+        state = state.without_demand()
+    state = with_measured(state._replace(time=now), variants)
     variants = [_with_ready(state, each) for each in variants]
     running = {each.name: each.running for each in variants}
     if state.begun is None:

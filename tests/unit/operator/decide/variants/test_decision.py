@@ -67,6 +67,17 @@ def test_a_need_falls_after_the_hold_for_a_new_variant_too() -> None:
     assert released.demand < 0.9 * stable.demand
 
 
+def test_a_need_falls_after_one_hold_although_the_clock_was_set_back() -> None:
+    state, high = decided(fast(800.0, running=10))
+    back = NOW - 900
+    for tick in range(2 + int(MIN_HOLD_SECONDS / 5)):
+        now = back + 5 * tick
+        state, last = decided(fast(50.0, running=10, time=now), state=state, now=now)
+        assert last.counts["fast"] == 10 or tick * 5 > MIN_HOLD_SECONDS
+    assert last.counts["fast"] < min(10, high.target["fast"])
+    assert len(state.ready) < 5
+
+
 def test_a_variant_whose_batches_are_unknown_needs_as_much_as_the_slowest() -> None:
     state, _ = decided(fast(150.0), slow(), slow()._replace(name="known", figures=VariantFigures(8.0)))  # fmt: skip
     assert state.needs["known"] == state.needs["slow"] != state.needs["fast"]
