@@ -7,7 +7,7 @@
    deadline; the others get the same 503 at once. Generations that have not ended by the deadline are handed over to
    other pods, and their tokens are relayed for `relay_seconds` at most (docs/design/handover.md).
 3. Clients that still connect get 503 with `Connection: close` rather than a reset. The listener closes when no request
-   is left and no connection was active for a moment.
+   is left, clients have read their answers, and no connection was active for a moment.
 4. The process ends right after a readiness probe: the next one comes when the container is gone, and finds no closed
    port, which would be a Warning Event as well.
 """
@@ -62,10 +62,10 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     terminating = Failed("this pod is terminating: retry", DRAIN_RETRY_SECONDS)
     pod.admission.fail_all(terminating)
     written_by = max(deadline, pod.now() + ANSWER_SECONDS)
-    await _until(lambda: clients.traffic.in_flight == 0, pod, written_by)
+    await _until(clients.answered, pod, written_by)
     if pod.admission.elsewhere():
         deadline = await _relayed(pod, deadline + config.drain.relay_seconds, terminating)
-    await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
+    await _until(clients.answered, pod, deadline)
     await _until(lambda: _left_alone(pod, clients), pod, deadline)
     log.info("drained", extra={"open_connections": clients.open_connections()})
 
@@ -95,7 +95,7 @@ async def await_probe(pod: Pod) -> None:
 
 def _left_alone(pod: Pod, clients: ClientServer) -> bool:
     quiet = QUIET_SECONDS if clients.open_connections() == 0 else IDLE_SECONDS
-    return clients.traffic.in_flight == 0 and pod.now() - clients.traffic.last_request_at >= quiet
+    return clients.answered() and pod.now() - clients.traffic.last_request_at >= quiet
 
 
 async def _until(done: Callable[[], bool], pod: Pod, deadline: float) -> None:

@@ -70,6 +70,7 @@ class ClientServer:
         self._ids = RequestIds()
         self.traffic = AnswersOwed()
         self._throttle = ClientThrottle(pod.now)
+        self._write_buffers: WriteBufferLimits | None = None
         self._runner: web.AppRunner | None = None
 
     def app(self) -> web.Application:
@@ -115,7 +116,7 @@ class ClientServer:
     def _connection_maker(self, limit: ConnectionLimit) -> Callable[..., BoundedConnection]:
         """Return the factory of protocols for new connections."""
         pod, config = self._pod, self._pod.config
-        write_buffers = WriteBufferLimits(
+        write_buffers = self._write_buffers = WriteBufferLimits(
             pod.admission.memory.hold_unread,
             config.queue.max_held_bytes // WRITE_BUFFER_SHARE,
             config.http.body_timeout_seconds,
@@ -128,8 +129,18 @@ class ClientServer:
 
     def open_connections(self) -> int:
         """Return the number of connected clients."""
+        return len(self._connected())
+
+    def answered(self) -> bool:
+        """Return whether no request is in flight, and clients have read all answers, or the socket has them."""
+        if self.traffic.in_flight or (self._write_buffers and self._write_buffers.unread):
+            return False
+        transports = [connection.transport for connection in self._connected()]
+        return not any(each.get_write_buffer_size() for each in transports if each is not None)
+
+    def _connected(self) -> list[web.RequestHandler]:
         server = self._runner.server if self._runner else None
-        return len(server.connections) if server else 0
+        return server.connections if server else []
 
     async def stop(self) -> None:
         """Stop listening and close open connections."""

@@ -44,6 +44,11 @@ class WriteBufferLimits:
         self._buffered: dict[object, _Buffered] = {}
         self._bytes = 0
 
+    @property
+    def unread(self) -> bool:
+        """Whether a client has still to read a part of its answer."""
+        return bool(self._buffered)
+
     def add(self, connection: object, transport: asyncio.Transport) -> None:
         """Count the write buffer of `connection`, which does not grow, until `remove`."""
         size = transport.get_write_buffer_size()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from penstock_runtime.drain import IDLE_SECONDS, LOOK_SECONDS, drain
 from penstock_runtime.engine.model import TensorSpec
 from penstock_runtime.http.connection_limit import ConnectionLimit
 from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
@@ -191,6 +192,23 @@ async def test_unread_answers_take_their_share_at_most_and_not_for_long(
     assert pod.pod.admission.memory.held_bytes == 0
     for client in clients:
         client.close()
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_a_pod_that_stops_waits_until_its_answers_are_read(start: Any, until: Any) -> None:
+    pod = await start(model=Wide(), accept_seconds=0.0)
+    client = await silent(pod, binary(parameters={"binary_data_output": True}))
+    await until(lambda: pod.pod.counters.ended[RequestOutcome.COMPLETED] == 1)
+    pod.clock.stop()
+    pod.clock.move(IDLE_SECONDS)
+    draining = asyncio.create_task(drain(pod.pod, pod.client))
+    await asyncio.sleep(5 * LOOK_SECONDS)
+    assert not draining.done()
+    read, loop = 0, asyncio.get_running_loop()
+    while read < 8 * MIB:
+        read += len(await loop.sock_recv(client, MIB))
+    await draining
+    client.close()
 
 
 async def silent(pod: Any, asked: bytes) -> socket.socket:
