@@ -20,6 +20,7 @@ from penstock_runtime.drain import await_probe, drain
 from penstock_runtime.engine.crashes import report_crashes
 from penstock_runtime.engine.link.base import ModelLoadFailed
 from penstock_runtime.engine.machine import spare_the_collector
+from penstock_runtime.engine.model import describe
 from penstock_runtime.errors import ConfigError
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.server import ClientServer, ClusterServer
@@ -34,7 +35,7 @@ from penstock_runtime.telemetry.metrics import Exposition
 log = logging.getLogger(__name__)
 
 LAST_ANSWERS_SECONDS = 1.0
-"""Time to send error responses after the engine has died."""
+"""Time to send error responses after the engine has died, and to end a load that is stopped."""
 
 
 def main() -> None:
@@ -48,9 +49,9 @@ def main() -> None:
     descriptors.raise_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(run(config))
-    logging.shutdown()
-    # A loading model, or a hung driver call, must not delay the exit.
-    os._exit(code)
+        logging.shutdown()
+        # Before the end of the block, which would wait for a loading model or a hung driver call.
+        os._exit(code)
 
 
 async def run(config: RuntimeConfig) -> int:
@@ -103,6 +104,8 @@ async def _loaded(pod: Pod, stop: asyncio.Event) -> bool:
     )
     if stop.is_set() and not loading.done():
         pod.health.stage = Stage.DRAINING
+        loading.cancel()
+        await asyncio.wait({loading}, timeout=LAST_ANSWERS_SECONDS)
         return False
     stopping.cancel()
     try:
@@ -112,9 +115,14 @@ async def _loaded(pod: Pod, stop: asyncio.Event) -> bool:
             )
         await loading
     except ModelLoadFailed as error:
-        write_termination_log(pod.config.files.termination_log, error.reason, str(error))
-        return False
-    return True
+        reason, words = error.reason, str(error)
+    except Exception as error:  # the last line of defence: the pool's condition needs a cause
+        log.exception("defect while loading")
+        reason, words = ModelLoadFailed.reason, describe(error)
+    else:
+        return True
+    write_termination_log(pod.config.files.termination_log, reason, words)
+    return False
 
 
 async def _serve(pod: Pod, clients: ClientServer, stop: asyncio.Event) -> int:

@@ -64,6 +64,24 @@ async def test_a_pod_that_is_killed_takes_its_engine_with_it(launch: Any) -> Non
         await asyncio.sleep(0.02)
 
 
+LINGERING = """
+import threading, time
+
+def create():
+    threading.Thread(target=time.sleep, args=(300,)).start()
+    raise RuntimeError("no weights")
+"""
+
+
+async def test_a_thread_of_a_model_that_does_not_load_keeps_no_pod(
+    launch: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "lingering.py").write_text(LINGERING)
+    pod = launch(factory="lingering:create", PENSTOCK_PLACEMENT="Process", PYTHONPATH=str(tmp_path))
+    assert await asyncio.to_thread(pod.stopped, 120) == 1
+    assert "no weights" in (pod.folder / "termination-log").read_text()
+
+
 async def test_a_model_that_does_not_load_in_a_process_is_reported_by_name(launch: Any) -> None:
     pod = launch(factory="no.such.module:create", PENSTOCK_PLACEMENT="Process")
     assert await asyncio.to_thread(pod.stopped, 60) == 1

@@ -159,6 +159,7 @@ class ProcessLink(EngineLink[Command, Report, Info], Generic[Command, Report, In
                 if not self._ready.done():
                     self._ready.set_result(info)
             case NotLoaded(reason):
+                self._dead = True
                 self._fail_load(reason)
             case EngineDied():
                 self._dead = True
@@ -175,7 +176,9 @@ class ProcessLink(EngineLink[Command, Report, Info], Generic[Command, Report, In
             self._interceptor.stop()
 
     def _child_closed(self) -> None:
-        """Reap the child, which has closed its socket and exits now."""
+        """Reap the child, which has closed its socket and exits now; after its last words no thread of the model keeps it."""
+        if self._dead and self._process is not None:
+            self._process.kill()
         self._reaping = asyncio.create_task(self._reap())
 
     async def _reap(self) -> None:
