@@ -4,7 +4,7 @@ import hashlib
 import io
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -92,15 +92,24 @@ class ModelStore:
     pause: Callable[[float], None] = time.sleep
 
     def fetch(self, remote: Remote, files: Iterable[RemoteFile]) -> None:
-        """Download every missing file, a few concurrently. Raises `ModelLoadFailed`."""
+        """Download every missing file, a few concurrently; the first that fails lets no further one start.
+
+        Raises:
+            ModelLoadFailed: a file failed; those that were running have ended.
+        """
         by_blob = {file.blob: file for file in files}
         self.folder.mkdir(parents=True, exist_ok=True)
         cached = sum(self._cached_bytes(file) for file in by_blob.values())
         total = sum(file.size for file in by_blob.values())
         self.cache.check_room(total, total - cached)
         with ThreadPoolExecutor(CONCURRENT_FILES, thread_name_prefix="fetches") as threads:
-            for done in [threads.submit(self._complete, remote, file) for file in by_blob.values()]:
-                done.result()
+            loads = [threads.submit(self._complete, remote, file) for file in by_blob.values()]
+            try:
+                for done in as_completed(loads):
+                    done.result()
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def _cached_bytes(self, file: RemoteFile) -> int:
         for path in (self.folder / file.blob, self._partial(file)):

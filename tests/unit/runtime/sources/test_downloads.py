@@ -1,0 +1,49 @@
+"""How a set of files is downloaded from a source that is made up: in which order they end, and after which failure."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from penstock_runtime.sources.cache import Cache
+from penstock_runtime.sources.downloads import ModelStore, Remote, RemoteFile, Sink
+from penstock_runtime.sources.errors import ModelNotFound
+from penstock_runtime.sources.progress import DownloadProgress
+
+FILES = [RemoteFile(f"{n}.safetensors", 1, f"blob{n}", None) for n in range(200)]
+
+
+class Missing(Remote):
+    """A source without the second file, whose first takes until all others are read, or a second."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        self._all = threading.Event()
+
+    @override
+    def append(self, file: RemoteFile, out: Sink, offset: int) -> None:
+        if file is FILES[1]:
+            raise ModelNotFound(f"there is no '{file.path}'")
+        if file is FILES[0]:
+            self._all.wait(1.0)
+        else:
+            time.sleep(0.01)
+        self.read.append(file.path)
+        if len(self.read) == len(FILES) - 2:
+            self._all.set()
+        out.write(b"x")
+
+    @override
+    def digest_is_authoritative(self, file: RemoteFile) -> bool:
+        return True
+
+
+def test_a_file_that_fails_ends_the_download_before_the_files_that_wait(tmp_path: Path) -> None:
+    remote = Missing()
+    store = ModelStore(Cache(tmp_path, None), tmp_path / "blobs", DownloadProgress())
+    with pytest.raises(ModelNotFound, match=r"1\.safetensors"):
+        store.fetch(remote, FILES)
+    assert len(remote.read) < len(FILES) / 2
+    assert FILES[0].path in remote.read, "a file that was running has ended"
