@@ -41,7 +41,7 @@ def data_parallel_link(
     links = [
         batch_process_link(load, first, clock) for load, first in zip(loads, firsts, strict=True)
     ]
-    return DataParallelLink(links, limits.max_batch_size)
+    return DataParallelLink(links, limits.max_batch_size, clock)
 
 
 def batch_process_link(

@@ -5,11 +5,14 @@ the engines are one device that runs `engines` batches at once (`merged_reports.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from typing_extensions import override
 
+from penstock_runtime.engine.dynamic.loop import IDLE_TICK_SECONDS
 from penstock_runtime.engine.link.base import EngineLink, Heartbeat
 from penstock_runtime.engine.link.group import start_together
 from penstock_runtime.engine.link.merged_reports import cap_shares, merged
@@ -29,16 +32,27 @@ from penstock_runtime.request import Request
 
 BatchProcess = ProcessLink[ToEngine, Settled, ModelInfo]
 
+SILENT_SECONDS: Final = 2 * IDLE_TICK_SECONDS
+"""Time without a sign of life from which an engine without requests is judged."""
+
 
 class DataParallelLink(EngineLink[ToEngine, Settled, ModelInfo]):
     """Divides requests and the batch cap over engines, which end together."""
 
-    def __init__(self, links: Sequence[BatchProcess], cap: int) -> None:
+    def __init__(
+        self,
+        links: Sequence[BatchProcess],
+        cap: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`cap` is the first batch cap of all engines together, in rows."""
         self._links = links
+        self._clock = clock
         self._caps = cap_shares(cap, len(links))
         self._rows = [0] * len(links)
         """Rows of the requests that each engine has."""
+        self._since = [clock()] * len(links)
+        """Time since which each engine that has requests has always had some."""
         self._owners: dict[str, tuple[int, int]] = {}
         """Engine and rows of each request that has not ended."""
         self._reports: dict[int, EngineReport] = {}
@@ -85,11 +99,23 @@ class DataParallelLink(EngineLink[ToEngine, Settled, ModelInfo]):
 
     @override
     def heartbeat(self) -> Heartbeat:
-        """Return the heartbeat of the engine that is latest with its step, with the oldest sign of life of all."""
-        beats = [link.heartbeat() for link in self._links]
-        busy = [beat for beat in beats if beat.busy]
-        latest = min(busy or beats, key=lambda beat: beat.last_step + beat.predicted_seconds)
-        return replace(latest, alive_at=min(beat.alive_at for beat in beats))
+        """Return the heartbeat of the engine that is latest with its step, or with its sign of life if it owes no step."""
+        now = self._clock()
+        beats = [self._beat(engine) for engine in range(len(self._links))]
+        judged = [
+            beat
+            for beat, rows in zip(beats, self._rows, strict=True)
+            if rows or beat.busy or now - beat.alive_at > SILENT_SECONDS
+        ]
+        return min(judged or beats, key=lambda beat: beat.last_step + beat.predicted_seconds)
+
+    def _beat(self, engine: int) -> Heartbeat:
+        """Return the heartbeat of one engine; its time without requests is no time without a step."""
+        beat = self._links[engine].heartbeat()
+        if beat.busy:
+            return beat
+        idle_until = self._since[engine] if self._rows[engine] else beat.alive_at
+        return replace(beat, last_step=max(beat.last_step, idle_until))
 
     @override
     def kill(self) -> None:
@@ -106,6 +132,8 @@ class DataParallelLink(EngineLink[ToEngine, Settled, ModelInfo]):
         shares: dict[int, list[Request]] = {}
         for request in requests:
             engine = self._least_loaded()
+            if not self._rows[engine]:
+                self._since[engine] = self._clock()
             self._rows[engine] += request.rows
             self._owners[request.id] = engine, request.rows
             shares.setdefault(engine, []).append(request)
