@@ -17,7 +17,7 @@ from penstock_kubectl.simulate.runs import in_world
 from penstock_kubectl.simulate.savings import HPA, baseline_law, free_scenario
 from penstock_kubectl.simulate.scenario import Comparison, MixedPods, RecordedWorld, Result
 from penstock_operator.decide.scaling.law import LawInput
-from penstock_operator.decide.variant_pools.counts import in_order
+from penstock_operator.decide.variant_pools.ranges import in_order, kept_within, replica_ranges
 from penstock_operator.decide.variants.mix import VariantOffer
 from penstock_operator.observed import BatchLoad
 from penstock_simulator.outcome import outcome
@@ -123,10 +123,11 @@ def _frozen_caps(case: PolicyCase, pods: MixedPods) -> Counts:
 
 def _given_counts(case: PolicyCase, pods: MixedPods) -> Counts:
     """Return the counts of a pool that is not in mode Auto: as they are in Hold, else `spec.replicas` in order."""
+    specs, bound = case.subject.pool.spec.variants or (), case.effective.replicas_bound
     if case.effective.scaling_mode is ScalingMode.HOLD:
-        return {each.name: each.start_replicas for each in pods.variants}
-    specs = case.subject.pool.spec.variants or ()
-    given = in_order(specs, case.effective.replicas)
+        present = {each.name: each.start_replicas for each in pods.variants}
+        return kept_within(present, specs, bound)
+    given = in_order(specs, case.effective.replicas, bound)
     return {each.name: given[each.name] for each in pods.variants}
 
 
@@ -136,9 +137,11 @@ def _scenario(given: MixWorld, case: PolicyCase) -> VariantsScenario:
     world = scenario(case, first.service, pods.startups_p90[first.name], 1, given.world.seed)
     world = replace(in_world(world, given.world, case), settings=case.effective.law)
     fixed = None if case.moves else _given_counts(case, pods)
+    ranges = replica_ranges(case.subject.pool.spec.variants or (), case.effective.replicas_bound)
     variants = tuple(
         replace(
             each,
+            least=ranges[each.name].least,
             most=min(each.most, most),
             start_replicas=each.start_replicas if fixed is None else fixed[each.name],
         )

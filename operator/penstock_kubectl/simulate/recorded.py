@@ -31,8 +31,8 @@ from penstock_kubectl.simulate.scenario import (
     generation,
     steps_of,
 )
-from penstock_operator.decide.variant_pools.counts import in_order
 from penstock_operator.decide.variant_pools.merge import variant_spec
+from penstock_operator.decide.variant_pools.ranges import in_order
 from penstock_operator.observed import PoolObject
 from penstock_simulator.arrivals import steps
 from penstock_simulator.batch_time import ServiceModel

@@ -20,6 +20,7 @@ from penstock_operator.decide.spec.scaling_mode import with_unset_mode
 from penstock_operator.decide.variant_pools.conditions import variants_conditions
 from penstock_operator.decide.variant_pools.counts import CountsInput, CountsState, decide_counts
 from penstock_operator.decide.variant_pools.outcome import VariantsOutcome
+from penstock_operator.decide.variant_pools.ranges import lowered_minimums
 from penstock_operator.decide.variant_pools.status import (
     variants_events,
     variants_figures,
@@ -60,7 +61,8 @@ def plan_parent(view: PoolView, state: object | None, context: PassContext) -> P
     counts_state, counts = decide_counts(CountsInput(view, spec, pools, routed), before.counts, now)
     capacities = counts_state.mix.capacities
     weighed = settled_weights(weights(capacities, tuple(counts.replicas)), _annotations(view))
-    outcome = VariantsOutcome(view, spec, counts, capacities, pools, gateway, weighed)
+    bounded = lowered_minimums(view.pool.spec.variants or (), applied.value.policies)
+    outcome = VariantsOutcome(view, spec, counts, capacities, pools, gateway, weighed, bounded)
     writes = _writes(outcome, spec, gateway)
     conditions = variants_conditions(outcome)
     checkpointed_at, stored = _checkpoint(view, before.checkpointed_at, counts_state, now)

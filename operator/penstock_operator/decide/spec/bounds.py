@@ -29,7 +29,13 @@ def _bounds(policies: Sequence[PolicyObject], name: str) -> list[tuple[int, str]
 
 def tightest(policies: Sequence[PolicyObject], name: str) -> int | None:
     """Return the smallest bound `name`; None where no policy sets it."""
-    return min((bound for bound, _ in _bounds(policies, name)), default=None)
+    least = binding(policies, name)
+    return None if least is None else least[0]
+
+
+def binding(policies: Sequence[PolicyObject], name: str) -> tuple[int, str] | None:
+    """Return the smallest bound `name`, and the policy that sets it."""
+    return min(_bounds(policies, name), default=None)
 
 
 def lowered(

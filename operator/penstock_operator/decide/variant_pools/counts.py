@@ -1,13 +1,15 @@
 """Replicas of each variant, by the scaling mode.
 
 Manual, Recommend: `spec.replicas` in all: every variant's minReplicas, the rest in the order of the list.
-Hold:              the counts of the variants' pools stay; a new pool has those of Manual.
+Hold:              the counts of the variants' pools stay within the variants' bounds; a new pool has those of Manual.
 Auto:              the cheapest mix for the demand of all pods together (`decide/variants/decision.py`), and replicas for batch
                    work (`decide/variants/batch_work.py`).
 
 In mode Auto each variant's own law reports what its pods received and what one replica serves within the objective. A variant
 that has not been measured since the operator started keeps the capacity in the parent's status; while no serving variant has
 signals, the counts stay. After another mode the demand before is unknown, as after a start of the operator.
+
+The bound of a policy on replicas limits the sum in every mode; it takes precedence over minReplicas of variants (`ranges.py`).
 
 A variant whose pods cannot start, such as by an image that fails or without a node, or that a budget limits, gets no more pods
 for now.
@@ -25,6 +27,7 @@ from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.batch_work import batch_demand
 from penstock_operator.decide.scaling.law import BatchWorkPlan
 from penstock_operator.decide.spec.effective import EffectiveSpec
+from penstock_operator.decide.variant_pools.ranges import in_order, kept_within, replica_ranges
 from penstock_operator.decide.variants.batch_work import with_batch_work
 from penstock_operator.decide.variants.decision import (
     MixState,
@@ -93,11 +96,11 @@ def decide_counts(
     state = _edited(before, pools, spec)
     running = {name: each.pool.spec.replicas for name, each in pools.items()}
     mode = spec.scaling_mode
-    is_new_hold = mode is ScalingMode.HOLD and not running
-    if is_new_hold or mode in (ScalingMode.MANUAL, ScalingMode.RECOMMEND):
-        counts = in_order(variants, spec.replicas)
+    bound, is_new = spec.replicas_bound, not running
+    if mode in (ScalingMode.MANUAL, ScalingMode.RECOMMEND) or (mode is ScalingMode.HOLD and is_new):
+        counts = in_order(variants, spec.replicas, bound)
     else:
-        counts = {each.name: running.get(each.name, each.min_replicas or 0) for each in variants}
+        counts = kept_within(running, variants, bound)
     inputs = variant_inputs(variants, pools, spec)
     mixed = with_measured(state.mix, inputs)
     if mode not in (ScalingMode.AUTO, ScalingMode.RECOMMEND):
@@ -131,16 +134,16 @@ def variant_inputs(
     variants: Sequence[VariantSpec], pools: Mapping[str, VariantView], spec: EffectiveSpec
 ) -> tuple[VariantInput, ...]:
     """Return what the decision reads of each variant."""
-    most, stuck = spec.law.max_replicas, stuck_pods(pools)
+    stuck, ranges = stuck_pods(pools), replica_ranges(variants, spec.replicas_bound)
     inputs = []
     for each in variants:
-        pool, least = pools.get(each.name), each.min_replicas or 0
+        pool, (least, most) = pools.get(each.name), ranges[each.name]
         inputs.append(
             VariantInput(
                 name=each.name,
                 figures=NO_FIGURES if pool is None else pool.figures,
                 least=least,
-                most=most if each.max_replicas is None else min(each.max_replicas, most),
+                most=min(most, spec.law.max_replicas),
                 running=0 if pool is None else pool.pool.spec.replicas,
                 ready=0 if pool is None else pool.pool.status.ready_replicas or 0,
                 stuck=stuck.get(each.name),
@@ -161,18 +164,6 @@ def stuck_pods(pools: Mapping[str, VariantView]) -> dict[str, int]:
         if pods < requested:
             stuck[name] = pods
     return stuck
-
-
-def in_order(variants: Sequence[VariantSpec], total: int) -> dict[str, int]:
-    """Return the counts of `total` replicas: every minReplicas, and the rest in the order of the list up to maxReplicas."""
-    counts = {each.name: each.min_replicas or 0 for each in variants}
-    left = total - sum(counts.values())
-    for each in variants:
-        room = left if each.max_replicas is None else each.max_replicas - counts[each.name]
-        added = max(min(left, room), 0)
-        counts[each.name] += added
-        left -= added
-    return counts
 
 
 def _edited(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock_api.conditions import Condition
+from penstock_api.types.status import BoundedField
 from penstock_operator.decide.gateway import GatewayPlan
 from penstock_operator.decide.manifests.metadata import service_name
 from penstock_operator.decide.manifests.writes import foreign
@@ -27,6 +28,8 @@ class VariantsOutcome:
     gateway: GatewayPlan
     weights: Mapping[str, int]
     """Weights of the variants' pods at the gateway; empty until a variant has been measured."""
+    bounded: tuple[BoundedField, ...] = ()
+    """minReplicas of variants that the bound of a policy lowers."""
 
     @property
     def desired(self) -> int:

@@ -45,7 +45,7 @@ def variants_status(
         unset_scaling_mode=pool.status.unset_scaling_mode,
         accelerators=_accelerators(outcome),
         policies=spec.policies[:MAX_POLICIES],
-        bounded=spec.bounded[:MAX_BOUNDED],
+        bounded=(*spec.bounded, *outcome.bounded)[:MAX_BOUNDED],
         effective=spec.reported,
         conditions=merge(pool.status.conditions or (), conditions, pool.generation, rfc3339(now)),
         variants=_variants(outcome),

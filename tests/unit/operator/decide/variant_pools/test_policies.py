@@ -1,12 +1,22 @@
 """Policies that select a pool with variants: their objectives, batch sizes and bounds on replicas."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.status import BoundedField
 from penstock_operator.observed import PolicyObject
 from penstock_operator.variants import VariantFigures
-from tests.unit.operator.decide.variant_pools.parent_world import OBJECTIVE, measured, parent
+from tests.unit.operator.decide.variant_pools.parent_world import (
+    FAST,
+    OBJECTIVE,
+    SLOW,
+    ParentWorld,
+    measured,
+    parent,
+)
 from tests.unit.operator.decide.world import policy
 
 
@@ -34,3 +44,64 @@ def test_what_missed_the_objective_is_measured_again_after(change: str) -> None:
         world.policies = objective_by_policy(100, batching={"size": {"max": 4}})
     world.settle()
     assert world.counts() == {"chat-fast": 2, "chat-slow": 1}
+
+
+def at_most(replicas: int) -> tuple[PolicyObject, ...]:
+    return (policy("cap", bounds={"replicas": {"max": replicas}}),)
+
+
+def edited(world: ParentWorld, **changes: Any) -> None:
+    spec = world.pool.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    world.pool = replace(world.pool, spec=PoolSpec.model_validate({**spec, **changes}))
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Manual", "Recommend", "Hold"])
+@pytest.mark.parametrize(("bound", "counts"), [(1, (1, 0)), (3, (2, 1)), (4, (2, 2))])
+def test_the_bound_of_a_policy_limits_the_sum_of_the_minimums(
+    mode: str, bound: int, counts: tuple[int, int]
+) -> None:
+    world = parent({**FAST, "minReplicas": 2}, {**SLOW, "minReplicas": 2}, scaling={"mode": mode})
+    world.policies = at_most(bound)
+    for _ in range(3):
+        plan = world.settle()
+    assert tuple(world.counts().values()) == counts
+    lowered = {
+        item.field: item.granted
+        for item in plan.status.bounded or ()
+        if item.field.startswith("spec.variants")
+    }
+    expected = {
+        "spec.variants[fast].minReplicas": counts[0],
+        "spec.variants[slow].minReplicas": counts[1],
+    }
+    assert lowered == {field: str(count) for field, count in expected.items() if count < 2}
+
+
+def test_the_status_names_the_policy_whose_bound_lowers_a_minimum() -> None:
+    world = parent(
+        {**FAST, "minReplicas": 2},
+        {**SLOW, "minReplicas": 2},
+        replicas=1,
+        scaling={"mode": "Manual"},
+    )
+    world.policies = at_most(3)
+    assert world.run().status.bounded == (
+        BoundedField(field="spec.variants[slow].minReplicas", asked="2", granted="1", policy="cap"),
+    )
+
+
+def test_hold_keeps_the_counts_within_every_bound() -> None:
+    world = parent({**FAST, "maxReplicas": 4}, dict(SLOW), replicas=6, scaling={"mode": "Manual"})
+    world.settle()
+    edited(world, scaling={"mode": "Hold"}, replicas=1)
+    world.settle()
+    assert world.counts() == {"chat-fast": 4, "chat-slow": 2}
+    edited(world, variants=[{**FAST, "maxReplicas": 3}, {**SLOW, "minReplicas": 4}])
+    world.settle()
+    assert world.counts() == {"chat-fast": 3, "chat-slow": 4}
+    world.policies = at_most(5)
+    world.settle()
+    assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
+    world.policies = at_most(2)
+    world.settle()
+    assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
