@@ -8,6 +8,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,7 @@ from penstock_runtime.engine.continuous.ranks import (
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.steps.options import StepOptions
 from penstock_runtime.engine.link.base import EngineLink, Heartbeat
+from penstock_runtime.engine.link.group import LAST_WORDS_SECONDS
 from penstock_runtime.engine.link.local_ranks import LocalRanks
 from penstock_runtime.engine.link.pods.leader import WorkerPods
 from penstock_runtime.engine.link.process.link import ProcessLink
@@ -32,10 +34,19 @@ from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.engine.placement import PodSeat, RankSeat
 
-LAST_WORDS_SECONDS: Final = 0.5
-"""Time after the first death for which the other ranks may report what happened to them."""
 LAST_WORDS_OF_PODS_SECONDS: Final = 1.0
-"""The same where they are on several pods."""
+"""Time after the first death for which ranks on other pods may report what happened to them."""
+
+
+class RankedLinkPhase(Enum):
+    """Phase of the ranks of a model."""
+
+    LOADING = auto()
+    """A rank that is lost fails the load."""
+    LOADED = auto()
+    """A rank that is lost is the death of the engine."""
+    ENDED = auto()
+    """They were closed or killed."""
 
 
 class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
@@ -53,46 +64,54 @@ class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
         self._workers = workers
         self._words: list[str] = []
         """What is known of the ranks that were lost, in order of time."""
-        self._ended = False
-        """Whether the link is closed, or was killed."""
+        self._lost = asyncio.Event()
+        """Set once there are such words."""
+        self._phase = RankedLinkPhase.LOADING
         self._deliver: Callable[[Stepped | EngineDied], None]
 
     @override
     async def start(self, deliver: Callable[[Stepped | EngineDied], None]) -> GenerationInfo:
         self._deliver = deliver
         try:
-            if self._workers is None:
-                info: GenerationInfo = (await self._local.start(self._receive, self._lose))[0]
-            else:
-                info = await self._start_pods(self._workers)
+            if self._workers is not None:
+                await self._workers.join(self._lose)
+            info = await self._load()
         except BaseException as error:
             self._end_all(str(error) or "the leader has stopped while the model was loading")
             raise
+        self._phase = RankedLinkPhase.LOADED
         return info
 
-    async def _start_pods(self, workers: WorkerPods) -> GenerationInfo:
+    async def _load(self) -> GenerationInfo:
         """Start the ranks of all pods.
 
         Raises:
-            ModelLoadFailed: with the words of all ranks that failed within a moment.
+            ModelLoadFailed: with the words of all ranks that were lost or failed within a moment.
         """
-        await workers.join(self._lose)
         loads: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(self._local.start(self._receive, self._lose)),
-            asyncio.ensure_future(workers.load(self._local.folder)),
+            asyncio.ensure_future(self._local.start(self._receive, self._lose))
         ]
+        if self._workers is not None:
+            loads.append(asyncio.ensure_future(self._workers.load(self._local.folder)))
+        ending = asyncio.ensure_future(asyncio.wait(loads, return_when=asyncio.FIRST_EXCEPTION))
+        losing = asyncio.ensure_future(self._lost.wait())
         try:
-            await asyncio.wait(loads, return_when=asyncio.FIRST_EXCEPTION)
-            if any(load.done() and load.exception() for load in loads):
-                await asyncio.wait(loads, timeout=LAST_WORDS_OF_PODS_SECONDS)
-            failed = [load.exception() for load in loads if load.done() and load.exception()]
-            if failed:
-                raise ModelLoadFailed("; ".join(str(error) for error in failed)) from failed[0]
+            await asyncio.wait({ending, losing}, return_when=asyncio.FIRST_COMPLETED)
+            if self._words or any(load.done() and load.exception() for load in loads):
+                # a load that fails waits for last words itself
+                await asyncio.wait(loads, timeout=LAST_WORDS_SECONDS + self._last_words_seconds())
+                raise self._failure(loads)
         finally:
-            for load in loads:
-                load.cancel()
+            for task in (*loads, ending, losing):
+                task.cancel()
         info: GenerationInfo = loads[0].result()[0]
         return info
+
+    def _failure(self, loads: Sequence[asyncio.Future[Any]]) -> ModelLoadFailed:
+        """Return the words of the ranks that were lost, then those of the loads that failed."""
+        errors = [load.exception() for load in loads if load.done()]
+        others = [str(error) for error in errors if error is not None]
+        return ModelLoadFailed("; ".join(dict.fromkeys((*self._words, *others))))
 
     @override
     def send(self, message: ToGeneration) -> None:
@@ -112,33 +131,36 @@ class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
 
     def _end_all(self, words: str) -> None:
         """Kill the ranks of this pod, and report the reason to the other pods."""
-        self._ended = True
+        self._phase = RankedLinkPhase.ENDED
         self._local.kill()
         if self._workers is not None:
             self._workers.end(words)
 
     @override
     async def close(self) -> None:
-        self._ended = True
+        self._phase = RankedLinkPhase.ENDED
         if self._workers is not None:
             await self._workers.close()
         await self._local.close()
 
     def _receive(self, message: Stepped) -> None:
-        if not self._ended:
+        if self._phase is not RankedLinkPhase.ENDED:
             self._deliver(message)
 
     def _lose(self, words: str) -> None:
-        """Record the end of a rank, and end the others after the first."""
-        if self._ended:
+        """Record the end of a rank, and end the others after the first; those that load are ended by `start`."""
+        if self._phase is RankedLinkPhase.ENDED:
             return
         self._words.append(words)
-        if len(self._words) == 1:
-            seconds = LAST_WORDS_SECONDS if self._workers is None else LAST_WORDS_OF_PODS_SECONDS
-            asyncio.get_running_loop().call_later(seconds, self._end)
+        self._lost.set()
+        if len(self._words) == 1 and self._phase is RankedLinkPhase.LOADED:
+            asyncio.get_running_loop().call_later(self._last_words_seconds(), self._end)
+
+    def _last_words_seconds(self) -> float:
+        return LAST_WORDS_SECONDS if self._workers is None else LAST_WORDS_OF_PODS_SECONDS
 
     def _end(self) -> None:
-        if not self._ended:
+        if self._phase is RankedLinkPhase.LOADED:
             self.kill()
             self._deliver(EngineDied("; ".join(self._words)))
 
