@@ -77,12 +77,14 @@ class VariantFigures(NamedTuple):
     """Rows a second that one replica serves within the objective; 0: it cannot meet it."""
     load: VariantLoad | None = None
     per_hour: float | None = None
-    """Price of an hour of one replica."""
+    """Price of an hour of one replica, by its pods that are bound to nodes."""
     startup_seconds: float | None = None
     shape: BatchShape | None = None
     """None where latency is not predicted: without an objective for requests, or in generation."""
     startable: int | None = None
     """Pods that are Ready or start, if no more can start for now; None if more can."""
+    template_per_hour: float | None = None
+    """Price that a replica has on every node that its template selects."""
 
 
 NO_FIGURES = VariantFigures()

@@ -1,8 +1,8 @@
 """`NodeReader`: labels of nodes, read by name and only for pools with prices by node label.
 
 The reader needs the permission `get` on nodes only, neither list nor watch, and transfers only metadata. Labels that prices
-depend on hardly ever change, so they are read again once an hour. Without the permission only a pod's own nodeSelector is
-known; that is tried again every five minutes.
+depend on hardly ever change, so they are read again once an hour, and stay while that fails. Without the permission only a
+pod's own nodeSelector is known; that is tried again every five minutes.
 """
 
 import asyncio
@@ -44,9 +44,11 @@ class NodeReader:
 
     async def read(self, nodes: Collection[str], now: float) -> NodeView:
         """Return the labels of these nodes; failures are part of the result."""
-        if now < self._forbidden_until:
-            return NodeView(problem=FORBIDDEN)
-        self._records = {name: each for name, each in self._records.items() if now < each.until}
+        self._records = {
+            name: each
+            for name, each in self._records.items()
+            if now < each.until + FORBIDDEN_SECONDS
+        }
         records = await asyncio.gather(*(self._record(name, now) for name in sorted(nodes)))
         labels = {
             name: record.labels
@@ -56,8 +58,11 @@ class NodeReader:
         return NodeView(labels, next((each.problem for each in records if each.problem), ""))
 
     async def _record(self, name: str, now: float) -> _NodeRecord:
-        if name in self._records:
-            return self._records[name]
+        known = self._records.get(name)
+        if known is not None and now < known.until:
+            return known
+        if now < self._forbidden_until:
+            return self._kept(name, self._forbidden_until, FORBIDDEN)
         task = self._reads.get(name)
         if task is None:
             task = asyncio.create_task(self._get(name, now))
@@ -72,10 +77,19 @@ class NodeReader:
         except ClusterError as error:
             if error.status == HTTPStatus.FORBIDDEN:
                 self._forbidden_until = now + FORBIDDEN_SECONDS
-                return _NodeRecord(now, problem=FORBIDDEN)
+                return self._kept(name, self._forbidden_until, FORBIDDEN)
+            if error.status == HTTPStatus.NOT_FOUND:
+                self._records.pop(name, None)
             problem = f"node {name} cannot be read ({error.reason})"
-            record = _NodeRecord(now + FAILURE_SECONDS, problem=problem)
-        else:
-            record = _NodeRecord(now + LABEL_SECONDS, answer["metadata"].get("labels") or {})
+            return self._kept(name, now + FAILURE_SECONDS, problem)
+        record = _NodeRecord(now + LABEL_SECONDS, answer["metadata"].get("labels") or {})
         self._records[name] = record
+        return record
+
+    def _kept(self, name: str, until: float, problem: str) -> _NodeRecord:
+        """Return the labels of a node as read last, until it is read again; without any the problem."""
+        known = self._records.get(name)
+        if known is None or known.problem:
+            known = _NodeRecord(until, problem=problem)
+        record = self._records[name] = _NodeRecord(until, known.labels, known.problem)
         return record

@@ -13,6 +13,7 @@ from penstock_operator.decide.cost.prices import (
     PodPrice,
     PriceList,
     UnknownPrice,
+    depends_on_node,
     money,
     pod_price,
     pod_resources,
@@ -41,7 +42,9 @@ class PoolPrice:
     per_hour: Decimal | None = None
     """None: unknown."""
     per_replica: Decimal | None = None
-    """Mean of the pods that stay; without any, the price of a pod of the template. None: unknown."""
+    """Mean of the pods that stay. None: unknown, or without any."""
+    per_template: Decimal | None = None
+    """Price of a pod of the template. None: unknown, or it depends on the node."""
 
     def cost(self, throughput: Throughput) -> CostStatus:
         """Return the cost at a throughput."""
@@ -74,7 +77,8 @@ def pool_price(
         message = (
             f"the price of {len(unknown)} of {len(by_pod)} pods is unknown: {unknown[0].reason}"
         )
-        return PoolPrice(_status(prices, message + _caveat(view, prices)))
+        unpriced = _status(prices, message + _caveat(view, prices))
+        return PoolPrice(unpriced, per_template=_template_price(current, prices))
     known = [(pod, price) for pod, price in by_pod if isinstance(price, PodPrice)]
     per_hour = sum((price.per_hour for _, price in known), Decimal(0))
     staying = [price.per_hour for pod, price in known if not pod.terminating]
@@ -86,13 +90,16 @@ def pool_price(
         per_day=money(min(HOURS_PER_DAY * per_hour, MAX_AMOUNT)),
         per_replica_hour=None if each is None else money(each),
     )
-    return PoolPrice(status, per_hour, _template_price(current, prices) if each is None else each)
+    return PoolPrice(status, per_hour, each, _template_price(current, prices))
 
 
 def _template_price(current: Manifest | None, prices: PriceList) -> Decimal | None:
-    """Return the price of a pod of the template, on a node with the labels that it selects."""
+    """Return the price of a pod of the template, if it is the same on every node that the template selects."""
     selected = ((current or {}).get("spec") or {}).get("nodeSelector") or {}
-    price = pod_price(prices, pod_resources(current), selected)
+    resources = pod_resources(current)
+    if depends_on_node(prices, resources, selected):
+        return None
+    price = pod_price(prices, resources, selected)
     return price.per_hour if isinstance(price, PodPrice) else None
 
 

@@ -154,6 +154,21 @@ def pod_price(
     return PodPrice(tuple(items))
 
 
+def depends_on_node(prices: PriceList, resources: PodResources, labels: Mapping[str, str]) -> bool:
+    """Return whether a node with further labels than `labels` may have another price for one of the resources."""
+    for resource in resources.counts:
+        best = list(_best(prices, resource, labels))
+        amounts = {Decimal(str(price.per_hour)) for price in best}
+        most = max((len(price.node_selector or {}) for price in best), default=0)
+        for price in prices.prices:
+            wanted = price.node_selector or {}
+            fits = all(labels.get(key, value) == value for key, value in wanted.items())
+            narrower = price.resource_name == resource and len(wanted) >= most and fits
+            if narrower and Decimal(str(price.per_hour)) not in amounts:
+                return True
+    return False
+
+
 def money(value: Decimal) -> str:
     """Return an amount with two decimals, or with four significant digits if it is below 10."""
     digits = max(2, 3 - value.adjusted()) if value else 2

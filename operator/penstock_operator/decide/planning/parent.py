@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from penstock_api.types.scaling import ScalingAlgorithm
 from penstock_operator.decide.actions import ChildWrite, Write
+from penstock_operator.decide.cost.prices import price_list
 from penstock_operator.decide.gateway import GatewayPlan, gateway_plan
 from penstock_operator.decide.manifests.metadata import variant_name
 from penstock_operator.decide.manifests.service import own_service, service
@@ -34,7 +35,7 @@ from penstock_operator.decide.variant_pools.weights import (
 from penstock_operator.decide.variant_pools.writes import pool_writes, variant_pools
 from penstock_operator.decide.variants.decision import MixState
 from penstock_operator.decide.variants.serialize import pooled_checkpoint, pooled_state
-from penstock_operator.observed import PoolView
+from penstock_operator.observed import PoolView, VariantView
 
 ALGORITHM = ScalingAlgorithm.CAPACITY_AT_OBJECTIVE.value
 
@@ -58,11 +59,15 @@ def plan_parent(view: PoolView, state: object | None, context: PassContext) -> P
     pools = {variant_name(name, view.pool.name): each for name, each in variant_pools(view).items()}
     gateway = gateway_plan(view, observed.routed_pools, config, now)
     routed = gateway.route.step is RouteStep.ROUTED
-    counts_state, counts = decide_counts(CountsInput(view, spec, pools, routed), before.counts, now)
-    capacities = counts_state.mix.capacities
+    given = CountsInput(view, spec, pools, routed, price_list(applied.value.policies))
+    counts_state, counts = decide_counts(given, before.counts, now)
+    mix = counts_state.mix
+    capacities, prices = mix.capacities, _prices(mix, pools)
     weighed = settled_weights(weights(capacities, tuple(counts.replicas)), _annotations(view))
     bounded = lowered_minimums(view.pool.spec.variants or (), applied.value.policies)
-    outcome = VariantsOutcome(view, spec, counts, capacities, pools, gateway, weighed, bounded)
+    outcome = VariantsOutcome(
+        view, spec, counts, capacities, pools, gateway, weighed, prices, bounded
+    )
     writes = _writes(outcome, spec, gateway)
     conditions = variants_conditions(outcome)
     checkpointed_at, stored = _checkpoint(view, before.checkpointed_at, counts_state, now)
@@ -80,6 +85,12 @@ def plan_parent(view: PoolView, state: object | None, context: PassContext) -> P
         figures=variants_figures(outcome, conditions),
         checkpoint=stored,
     )
+
+
+def _prices(mix: MixState, pools: Mapping[str, VariantView]) -> dict[str, float]:
+    """Return the known price of an hour of one replica of each variant."""
+    prices = {name: mix.price(name, each.figures) for name, each in pools.items()}
+    return {name: price for name, price in prices.items() if price is not None}
 
 
 def _writes(
@@ -115,7 +126,7 @@ def _checkpoint(
 
 
 def _first_state(view: PoolView, now: float) -> CountsState:
-    """Return the state after a start of the operator: the capacities in the status, and the demand in the checkpoint.
+    """Return the state after a start of the operator: capacities and prices in the status, and the demand in the checkpoint.
 
     A variant that missed the objective counts as unmeasured, since the objective may have changed meanwhile.
     """
@@ -124,7 +135,12 @@ def _first_state(view: PoolView, now: float) -> CountsState:
         for each in view.pool.status.variants or ()
         if (capacity := float(each.rows_per_second_per_replica or 0.0))
     }
-    known = checkpoint.stored_checkpoint(view)
+    prices = {
+        each.name: float(each.per_replica_hour)
+        for each in view.pool.status.variants or ()
+        if each.per_replica_hour is not None
+    }
+    mix, known = MixState(capacities, prices=prices), checkpoint.stored_checkpoint(view)
     if known is None or known.algorithm != ALGORITHM:
-        return CountsState(MixState(capacities))
-    return CountsState(MixState(capacities, pooled=pooled_state(known.data, known.written, now)))
+        return CountsState(mix)
+    return CountsState(mix._replace(pooled=pooled_state(known.data, known.written, now)))

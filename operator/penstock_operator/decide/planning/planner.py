@@ -201,15 +201,11 @@ def _variant_figures(drafted: PoolDraft, after: ScalingState, now: float) -> Var
     """Return the figures for the pool with the variants, if this is the pool of one."""
     if drafted.view.pool.variant_of is None or not isinstance(after.law, CapacityState):
         return NO_FIGURES
-    price = None if drafted.price is None else drafted.price.per_replica
-    proposal = drafted.proposal
-    return variant_figures(
-        after.law,
-        proposal.observed,
-        proposal.decision,
-        None if price is None else float(price),
-        now,
-    )
+    price, proposal = drafted.price, drafted.proposal
+    per_pod = None if price is None or price.per_replica is None else float(price.per_replica)
+    fixed = None if price is None or price.per_template is None else float(price.per_template)
+    figures = variant_figures(after.law, proposal.observed, proposal.decision, per_pod, now)
+    return figures._replace(template_per_hour=fixed)
 
 
 def _checkpoint(

@@ -6,7 +6,7 @@ Auto:              the cheapest mix for the demand of all pods together (`decide
                    work (`decide/variants/batch_work.py`).
 
 In mode Auto each variant's own law reports what its pods received and what one replica serves within the objective. A variant
-that has not been measured since the operator started keeps the capacity in the parent's status; while no serving variant has
+that has not been measured since the operator started keeps the capacity and the price in the parent's status; while no serving variant has
 signals, the counts stay. After another mode the demand before is unknown, as after a start of the operator.
 
 The bound of a policy on replicas limits the sum in every mode; it takes precedence over minReplicas of variants (`ranges.py`).
@@ -20,14 +20,19 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock_api.conditions import ConditionStatus
-from penstock_api.types.pool import PoolSpec
 from penstock_api.types.scaling import ScalingMode
 from penstock_api.types.variants import VariantSpec
+from penstock_operator.decide.cost.prices import PriceList, UnknownPrice
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.batch_work import batch_demand
 from penstock_operator.decide.scaling.law import BatchWorkPlan
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.variant_pools.ranges import in_order, kept_within, replica_ranges
+from penstock_operator.decide.variant_pools.terms import (
+    VariantTerms,
+    still_measured,
+    variant_terms,
+)
 from penstock_operator.decide.variants.batch_work import with_batch_work
 from penstock_operator.decide.variants.decision import (
     MixState,
@@ -42,21 +47,12 @@ from penstock_operator.observed import PoolView, VariantView
 from penstock_operator.variants import NO_FIGURES
 
 
-class CapacityTerms(NamedTuple):
-    """What the capacity of a variant depends on."""
-
-    spec: PoolSpec
-    """Spec of its pool, without what does not change the capacity."""
-    settings: tuple[object, ...]
-    """Objectives and batch sizes in force, which a policy may set."""
-
-
 class CountsState(NamedTuple):
     """State of the counts between passes."""
 
     mix: MixState
-    terms: Mapping[str, CapacityTerms] = MappingProxyType({})
-    """Terms with which each variant's capacity was measured."""
+    terms: Mapping[str, VariantTerms] = MappingProxyType({})
+    """Terms with which each variant was measured."""
 
 
 class VariantCounts(NamedTuple):
@@ -85,15 +81,21 @@ class CountsInput(NamedTuple):
     """The variants' pools by the name of the variant."""
     routed: bool
     """Whether a gateway splits the requests by capacity."""
+    prices: PriceList | UnknownPrice | None = None
+    """Of the policies that select the pool."""
 
 
 def decide_counts(
     parent: CountsInput, before: CountsState, now: float
 ) -> tuple[CountsState, VariantCounts]:
     """Return the next state and the counts."""
-    view, spec, pools, routed = parent
+    view, spec, pools, routed, prices = parent
     variants = view.pool.spec.variants or ()
-    state = _edited(before, pools, spec)
+    terms = {name: variant_terms(each, spec, prices) for name, each in pools.items()}
+    kept = still_measured(before.mix, before.terms, terms)
+    if not isinstance(prices, PriceList):
+        kept = kept._replace(prices={})
+    state = CountsState(kept, {**before.terms, **terms})
     running = {name: each.pool.spec.replicas for name, each in pools.items()}
     mode = spec.scaling_mode
     bound, is_new = spec.replicas_bound, not running
@@ -164,30 +166,3 @@ def stuck_pods(pools: Mapping[str, VariantView]) -> dict[str, int]:
         if pods < requested:
             stuck[name] = pods
     return stuck
-
-
-def _edited(
-    state: CountsState, pools: Mapping[str, VariantView], spec: EffectiveSpec
-) -> CountsState:
-    """Return the state without the capacities from before an edit of the spec, or of an objective by a policy."""
-    law = spec.law
-    objectives = (
-        law.objective_milliseconds,
-        law.first_token_milliseconds,
-        law.output_token_milliseconds,
-        law.late,
-    )
-    settings = (*objectives, law.size_min, law.size_max, spec.max_batched_tokens)
-    unrelated = {"replicas": 0, "scaling": None, "weight": None}
-    terms = {
-        name: CapacityTerms(each.pool.spec.model_copy(update=unrelated), settings)
-        for name, each in pools.items()
-    }
-    kept = {
-        name: capacity
-        for name, capacity in state.mix.capacities.items()
-        if terms.get(name) in (None, state.terms.get(name, terms.get(name)))
-    }
-    shapes = {name: shape for name, shape in state.mix.shapes.items() if name in kept}
-    mix = state.mix._replace(capacities=kept, shapes=shapes)
-    return CountsState(mix, {**state.terms, **terms})

@@ -28,6 +28,8 @@ class VariantsOutcome:
     gateway: GatewayPlan
     weights: Mapping[str, int]
     """Weights of the variants' pods at the gateway; empty until a variant has been measured."""
+    prices: Mapping[str, float]
+    """Price of an hour of one replica, by variant; those that are known."""
     bounded: tuple[BoundedField, ...] = ()
     """minReplicas of variants that the bound of a policy lowers."""
 

@@ -63,7 +63,7 @@ def _variants(outcome: VariantsOutcome) -> tuple[VariantStatus, ...]:
     for name in {**dict.fromkeys(outcome.counts.replicas), **dict.fromkeys(outcome.pools)}:
         each = outcome.pools.get(name)
         status = None if each is None else each.pool.status
-        price = None if each is None else each.figures.per_hour
+        price = outcome.prices.get(name)
         ready = outcome.condition_of(name, READY)
         entries.append(
             VariantStatus(

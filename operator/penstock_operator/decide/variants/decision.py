@@ -88,10 +88,16 @@ class MixState(NamedTuple):
     """Last load of each variant with Ready replicas."""
     time: float | None = None
     """Time of the last decision."""
+    prices: Mapping[str, float] = MappingProxyType({})
+    """Price of an hour of one replica, by the pods that each variant had last."""
 
     def without_demand(self) -> "MixState":
         """Return the state of a pool that no demand is known of."""
-        return MixState(self.capacities, self.shapes)
+        return MixState(self.capacities, self.shapes, prices=self.prices)
+
+    def price(self, name: str, figures: VariantFigures) -> float | None:
+        """Return the price of an hour of one replica of a variant: of its pods, of those before them, else of its template."""
+        return self.prices.get(name, figures.template_per_hour)
 
 
 class MixDecision(NamedTuple):
@@ -113,12 +119,19 @@ class MixDecision(NamedTuple):
 
 
 def with_measured(state: MixState, variants: Sequence[VariantInput]) -> MixState:
-    """Return the state with the capacities that are measured now; others stay as measured last."""
+    """Return the state with the capacities and prices that are measured now; others stay as measured last."""
     measured = {each.name: each.figures for each in variants if each.figures.capacity is not None}
     capacities = {name: figures.capacity or 0.0 for name, figures in measured.items()}
     kept = {name: shape for name, shape in state.shapes.items() if name not in measured}
     shapes = {name: figures.shape for name, figures in measured.items() if figures.shape}
-    return state._replace(capacities={**state.capacities, **capacities}, shapes={**kept, **shapes})
+    prices = {
+        each.name: each.figures.per_hour for each in variants if each.figures.per_hour is not None
+    }
+    return state._replace(
+        capacities={**state.capacities, **capacities},
+        shapes={**kept, **shapes},
+        prices={**state.prices, **prices},
+    )
 
 
 def decide_mix(
@@ -249,7 +262,7 @@ def offers(
             VariantOffer(
                 each.name,
                 capacity * demand / need if capacity and need else capacity,
-                each.figures.per_hour,
+                state.price(each.name, each.figures),
                 each.least,
                 each.most,
                 each.figures.startup_seconds or FIRST_STARTUP_SECONDS,

@@ -24,19 +24,19 @@ NOW = 1000.0
 
 
 class Nodes:
-    """An API server with nodes by name; others are not view, and all are forbidden while `forbidden`."""
+    """An API server with nodes by name; others are absent, and every read has the status `failing`, if any."""
 
     def __init__(self, **labels: dict[str, str]) -> None:
         self.labels = labels
-        self.forbidden = False
+        self.failing = 0
         self.requests: list[tuple[str, str]] = []
 
     async def answer(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         self.requests.append((name, request.headers["Accept"]))
-        code = 403 if self.forbidden else 404 if name not in self.labels else 200
+        code = self.failing or (404 if name not in self.labels else 200)
         if code != 200:
-            reason = {403: "Forbidden", 404: "NotFound"}[code]
+            reason = {403: "Forbidden", 404: "NotFound", 500: "InternalError"}[code]
             return web.json_response(
                 {"kind": "Status", "code": code, "reason": reason}, status=code
             )
@@ -72,10 +72,10 @@ async def test_labels_are_read_once_an_hour_for_all_pools_and_only_metadata() ->
 
 async def test_without_permission_the_remedy_is_named_and_asked_again_after_minutes() -> None:
     nodes = Nodes(a={"gpu": "h100"})
-    nodes.forbidden = True
+    nodes.failing = 403
     async with nodes.reader() as reader:
         assert await reader.read({"a"}, NOW) == NodeView(problem=FORBIDDEN)
-        nodes.forbidden = False
+        nodes.failing = 0
         assert await reader.read({"a"}, NOW + FORBIDDEN_SECONDS - 1) == NodeView(problem=FORBIDDEN)
         assert len(nodes.requests) == 1
         assert (await reader.read({"a"}, NOW + FORBIDDEN_SECONDS)).labels == {"a": {"gpu": "h100"}}
@@ -91,6 +91,20 @@ async def test_a_node_that_is_gone_hides_no_other() -> None:
         nodes.labels["gone"] = {}
         assert (await reader.read({"gone"}, NOW + FAILURE_SECONDS - 1)).problem
         assert not (await reader.read({"gone"}, NOW + FAILURE_SECONDS)).problem
+
+
+@pytest.mark.parametrize("status", [403, 500])
+async def test_labels_that_cannot_be_read_again_stay(status: int) -> None:
+    nodes = Nodes(a={"gpu": "h100"})
+    async with nodes.reader() as reader:
+        await reader.read({"a"}, NOW)
+        nodes.failing = status
+        later = NOW + LABEL_SECONDS
+        for _ in range(3):
+            assert await reader.read({"a"}, later) == NodeView({"a": {"gpu": "h100"}})
+            later += FORBIDDEN_SECONDS
+        nodes.failing, nodes.labels["a"] = 0, {"gpu": "l4"}
+        assert (await reader.read({"a"}, later)).labels == {"a": {"gpu": "l4"}}
 
 
 @pytest.mark.parametrize("names", [set(), frozenset()])

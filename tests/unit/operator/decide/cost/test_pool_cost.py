@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_api.types.status import CostStatus
-from penstock_operator.decide.cost.pool_cost import MILLION, THOUSAND, per_units
+from penstock_operator.decide.cost.pool_cost import MILLION, THOUSAND, per_units, pool_price
+from penstock_operator.decide.manifests.pod_template.pod import pod_template
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.decide.planning.planner_state import planner_state
 from penstock_operator.observed import (
@@ -24,7 +25,7 @@ from penstock_operator.observed import (
     SignalSource,
 )
 from tests.unit.operator.decide.cost.test_prices import GPU, price
-from tests.unit.operator.decide.world import World, known, pod, policy, pool, settled
+from tests.unit.operator.decide.world import CONFIG, World, known, pod, policy, pool, settled
 
 H100, L4 = {"gpu": "h100"}, {"gpu": "l4"}
 RESOURCES = {"container": {"resources": {"requests": {"cpu": "4", "memory": "16Gi"}}}}
@@ -58,6 +59,19 @@ def world(*nodes: str, policies: tuple[PolicyObject, ...] = (), **spec: Any) -> 
 
 def cost(subject: World) -> CostStatus:
     return known(subject.run().status.cost)
+
+
+def test_the_price_of_a_template_is_known_only_if_every_node_that_it_selects_has_it() -> None:
+    def of_template(**labels: str) -> Decimal | None:
+        chosen = {"nodeSelector": labels, **RESOURCES}
+        empty = world(policies=(priced(),)).view()
+        rendered = pod_template(pool(template=chosen), CONFIG)
+        return known(pool_price(empty, rendered, (priced(),))).per_template
+
+    assert of_template() is None
+    assert of_template(rack="1") is None
+    assert of_template(gpu="l4") == Decimal("0.96")
+    assert of_template(gpu="h100") == Decimal("2.66")
 
 
 def test_without_prices_there_is_no_cost() -> None:

@@ -14,6 +14,7 @@ from penstock_operator.decide.cost.prices import (
     PodResources,
     PriceList,
     UnknownPrice,
+    depends_on_node,
     money,
     needs_nodes,
     plain,
@@ -67,6 +68,30 @@ def test_the_price_with_the_most_labels_that_the_node_has_applies(
     labels: dict[str, str], expected: str
 ) -> None:
     assert per_hour(pod_price(LIST, resources(gpu="1"), labels)) == Decimal(expected)
+
+
+@pytest.mark.parametrize(
+    ("labels", "depends"),
+    [
+        ({}, True),
+        ({"gpu": "h100"}, True),
+        ({"gpu": "l4"}, False),
+        ({"gpu": "h100", "spot": "true"}, False),
+        ({"gpu": "h100", "spot": "false", "zone": "b"}, False),
+    ],
+)
+def test_a_price_may_depend_on_labels_of_the_node_that_are_not_known(
+    labels: dict[str, str], *, depends: bool
+) -> None:
+    listed = prices(
+        price("any", "0.80"),
+        price("h100", "2.50", gpu="h100"),
+        price("spot", "1.00", gpu="h100", spot="true"),
+        price("same", "0.80", zone="a"),
+        price("core", "0.04", "cpu"),
+    )
+    assert depends_on_node(listed, resources(gpu="1", cpu="4"), labels) is depends
+    assert not depends_on_node(listed, resources(cpu="4"), labels)
 
 
 def test_a_pod_costs_the_sum_of_its_priced_resources() -> None:

@@ -14,6 +14,7 @@ from tests.unit.operator.decide.variant_pools.parent_world import (
     OBJECTIVE,
     SLOW,
     ParentWorld,
+    automatic,
     measured,
     parent,
 )
@@ -105,3 +106,29 @@ def test_hold_keeps_the_counts_within_every_bound() -> None:
     world.policies = at_most(2)
     world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 2}
+
+
+def priced_at(per_hour: str) -> PolicyObject:
+    entry = {"name": "gpu", "resourceName": "nvidia.com/gpu", "perHour": per_hour}
+    return policy("prices", pricing={"currency": "EUR", "prices": [entry]})
+
+
+def shown_prices(world: ParentWorld) -> list[str | None]:
+    return [each.per_replica_hour for each in world.settle().status.variants or ()]
+
+
+def test_a_price_outlives_the_pods_and_a_restart_until_the_prices_change() -> None:
+    world = automatic()
+    world.policies = (priced_at("2.50"),)
+    world.settle()
+    measured(world, fast=100, slow=50, need=120)
+    assert shown_prices(world) == ["4.00", "1.00"]
+    world.figures["chat-slow"] = VariantFigures(None, None, None, 20.0, template_per_hour=3.0)
+    assert shown_prices(world) == ["4.00", "1.00"]
+    world.state = None
+    assert shown_prices(world) == ["4.00", "1.00"]
+    world.policies = (priced_at("5.00"),)
+    assert shown_prices(world) == ["4.00", "3.00"]
+    world.policies = ()
+    world.figures["chat-slow"] = VariantFigures(None, None, None, 20.0)
+    assert shown_prices(world) == ["4.00", None]

@@ -78,6 +78,19 @@ def test_a_need_falls_after_one_hold_although_the_clock_was_set_back() -> None:
     assert len(state.ready) < 5
 
 
+def priced(bound: float | None, template: float | None) -> VariantInput:
+    given = slow(running=0 if bound is None else 2)
+    return given._replace(figures=given.figures._replace(per_hour=bound, template_per_hour=template))  # fmt: skip
+
+
+def test_a_variant_without_pods_has_the_price_of_those_that_it_had_last() -> None:
+    _, new = decided(fast(4.0), priced(None, 0.1))
+    state, _ = decided(fast(4.0), priced(9.0, 0.1))
+    _, later = decided(fast(4.0), priced(None, 0.1), state=state.without_demand())
+    _, unknown = decided(fast(4.0), priced(None, None))
+    assert [each.offers[1].per_hour for each in (new, later, unknown)] == [0.1, 9.0, None]
+
+
 def test_a_variant_whose_batches_are_unknown_needs_as_much_as_the_slowest() -> None:
     state, _ = decided(fast(150.0), slow(), slow()._replace(name="known", figures=VariantFigures(8.0)))  # fmt: skip
     assert state.needs["known"] == state.needs["slow"] != state.needs["fast"]
