@@ -68,6 +68,8 @@ UNIT_COSTS = (
     "perThousandRequests", "perMillionTokens", "batchWorkPercent", "batchWorkPerHour",
 )  # fmt: skip
 """Fields of the cost that count as samples, because they follow the traffic."""
+CAPACITY = "rowsPerSecondPerReplica"
+"""Field of a variant that counts as a sample, because every measurement changes it."""
 
 Json = Mapping[str, Any]
 
@@ -113,7 +115,10 @@ def _samples(status: Json) -> dict[str, object]:
     hours = {key: candidate[key] for key in HOURS if key in candidate}
     cost = status.get("cost") or {}
     units = {key: cost[key] for key in UNIT_COSTS if key in cost}
-    return {**_flat(status.get("scaling") or {}), **hours, **units}
+    capacities = {
+        f"{each['name']}/{CAPACITY}": each.get(CAPACITY) for each in status.get("variants") or ()
+    }
+    return {**_flat(status.get("scaling") or {}), **hours, **units, **capacities}
 
 
 def _flat(samples: Json) -> dict[str, object]:
@@ -139,7 +144,14 @@ def _facts(status: Json) -> Json:
     decision = status.get("lastDecision") or {}
     facts["decided"] = [decision.get(key) for key in DECIDED]
     facts["source"] = (status.get("scaling") or {}).get("source")
+    facts["variants"] = [_variant_facts(each) for each in status.get("variants") or ()]
     return facts
+
+
+def _variant_facts(variant: Json) -> Json:
+    """Return the facts of a variant: of its capacity, whether it is measured, and whether it is above 0."""
+    capacity = variant.get(CAPACITY)
+    return {**variant, CAPACITY: None if capacity is None else float(capacity) > 0}
 
 
 def _policy_facts(status: Json) -> list[object]:
@@ -155,6 +167,7 @@ def _messages(status: Json) -> list[str]:
 
 
 def _changed(key: str, old: object, new: object) -> bool:
+    key = key.rpartition("/")[2]
     if old is None or new is None or key not in FLOORS:
         return old != new and key != "holdUntil"
     before, after = float(str(old)), float(str(new))

@@ -76,6 +76,22 @@ def test_a_sample_that_appears_or_disappears_is_a_change() -> None:
     assert worth_writing(current, status(scaling={"source": "Pods", "waiting": "0"}), None, NOW)
 
 
+def variants(fast: str | None, **more: Any) -> Json:
+    return status(
+        variants=[{"name": "fast", "rowsPerSecondPerReplica": fast, **more}, {"name": "slow"}]
+    )
+
+
+def test_the_capacity_of_a_variant_is_a_sample_and_whether_it_has_any_a_fact() -> None:
+    current = variants("100.0")
+    assert not worth_writing(current, variants("100.1"), None, NOW)
+    assert not worth_writing(current, variants("150.0"), NOW - 59, NOW)
+    assert worth_writing(current, variants("150.0"), NOW - 60, NOW)
+    assert worth_writing(current, variants("0.0"), NOW, NOW)
+    assert worth_writing(current, variants(None), NOW, NOW)
+    assert worth_writing(current, variants("100.0", replicas=2), NOW, NOW)
+
+
 def test_another_source_is_written_at_once() -> None:
     current, desired = status(scaling={"source": "Prometheus"}), status(scaling={"source": "Pods"})
     assert worth_writing(current, desired, NOW, NOW)
