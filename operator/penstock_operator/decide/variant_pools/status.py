@@ -14,6 +14,7 @@ from penstock_operator.decide.manifests.metadata import variants_selector
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.scaling.report.conditions import count_event, rfc3339
 from penstock_operator.decide.scaling.report.status import batch_work_status
+from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.status.conditions.kstatus import is_stalled
 from penstock_operator.decide.status.conditions.ready import READY
 from penstock_operator.decide.status.pool import MAX_ACCELERATORS, MAX_BOUNDED, MAX_POLICIES, url
@@ -23,6 +24,8 @@ from penstock_operator.decide.variant_pools.outcome import VariantsOutcome
 MAX_SHOWN, MAX_TEXT = 16, 512
 """The schema's own bounds."""
 MAX_FIGURE = 1e12
+IGNORED = frozenset({live_fields.LOW_PERCENT, live_fields.MAX_PERCENT_PER_MINUTE})
+"""Fields without an effect on a mix."""
 HOURS_PER_DAY = 24
 
 
@@ -46,7 +49,7 @@ def variants_status(
         accelerators=_accelerators(outcome),
         policies=spec.policies[:MAX_POLICIES],
         bounded=(*spec.bounded, *outcome.bounded)[:MAX_BOUNDED],
-        effective=spec.reported,
+        effective=tuple(each for each in spec.reported if each.field not in IGNORED),
         conditions=merge(pool.status.conditions or (), conditions, pool.generation, rfc3339(now)),
         variants=_variants(outcome),
         variant_replicas=replicas_text(outcome)[:MAX_TEXT],

@@ -58,6 +58,20 @@ def test_the_status_sums_the_variants_and_lists_them() -> None:
     assert (slow.rows_per_second_per_replica, slow.per_replica_hour) == (None, None)
 
 
+def test_the_status_lists_no_setting_that_a_mix_ignores() -> None:
+    scaling = {
+        "mode": "Auto",
+        "scaleDown": {"maxPercentPerMinute": 10, "stabilizationSeconds": 60},
+        "gpuUtilization": {"lowPercent": 40},
+    }
+    fields = {each.field for each in parent(scaling=scaling).run().status.effective or ()}
+    assert "scaling.scaleDown.stabilizationSeconds" in fields
+    assert not fields & {
+        "scaling.scaleDown.maxPercentPerMinute",
+        "scaling.gpuUtilization.lowPercent",
+    }
+
+
 def test_the_status_names_the_prometheus_of_the_variants_for_the_plugin() -> None:
     world = manual(2)
     world.settle()
