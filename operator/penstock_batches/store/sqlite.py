@@ -305,16 +305,14 @@ class SqliteStore:
     def _open(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self._folder / "store.lock")
-        database = sqlite3.connect(
-            self._folder / "store.sqlite", isolation_level=None, check_same_thread=False
-        )
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        database.executescript(SCHEMA)
-        # the lock proves that no earlier owner lives
-        database.execute("UPDATE lines SET state = 'Pending', owner = NULL WHERE state = 'Leased'")
-        database.execute("UPDATE batches SET claimed_by = NULL WHERE ended = 0")
-        self._database = database
+        try:
+            self._database = sqlite3.connect(
+                self._folder / "store.sqlite", isolation_level=None, check_same_thread=False
+            )
+            _prepare(self._database)
+        except BaseException:  # a retry takes the lock again
+            self._close()
+            raise
 
     def _close(self) -> None:
         if self._database is not None:
@@ -323,6 +321,15 @@ class SqliteStore:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.executescript(SCHEMA)
+    # the lock proves that no earlier owner lives
+    database.execute("UPDATE lines SET state = 'Pending', owner = NULL WHERE state = 'Leased'")
+    database.execute("UPDATE batches SET claimed_by = NULL WHERE ended = 0")
 
 
 @contextmanager

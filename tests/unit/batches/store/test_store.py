@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from penstock_batches.errors import StateConflict, StoreUnavailable
 from penstock_batches.records import Answer, Counts, Status
+from penstock_batches.store import sqlite
 from penstock_batches.store.base import Store
 from penstock_batches.store.redis import RedisStore
 from penstock_batches.store.sqlite import SqliteStore
@@ -193,6 +194,21 @@ async def test_sqlite_gives_the_leases_of_an_ended_process_back(tmp_path: Path) 
     await second.open()
     assert await leased(second, "two", 9) == [1, 2]
     await second.close()
+
+
+async def test_sqlite_that_fails_to_open_can_be_opened_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "LOCK_SECONDS", 0.2)
+    (tmp_path / "store.sqlite").write_bytes(b"this is no database" * 100)
+    store = SqliteStore(tmp_path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="not a database"):
+            await store.open()
+    (tmp_path / "store.sqlite").unlink()
+    await store.open()
+    assert await store.active() == []
+    await store.close()
 
 
 async def test_redis_that_is_away_is_unavailable_and_keeps_what_it_took(tmp_path: Path) -> None:
