@@ -107,7 +107,7 @@ def unknown_model(number: int, request: BatchRequest, known: tuple[str, ...]) ->
 
 
 def _custom_id(fields: _Fields, number: int) -> str:
-    value = _ANY.decode(fields.custom_id)
+    value = _value(fields.custom_id, "custom_id", number, None)
     if value is None:
         raise _missing("custom_id", number, None)
     if not isinstance(value, str) or not 0 < len(value) <= MAX_CUSTOM_ID:
@@ -121,7 +121,7 @@ def _custom_id(fields: _Fields, number: int) -> str:
 def _one_of(
     raw: msgspec.Raw, name: str, allowed: tuple[str, ...], number: int, custom_id: str
 ) -> str:
-    value = _ANY.decode(raw)
+    value = _value(raw, name, number, custom_id)
     if value is None:
         raise _missing(name, number, custom_id)
     if not isinstance(value, str) or value not in allowed:
@@ -135,7 +135,7 @@ def _body(raw: msgspec.Raw, number: int, custom_id: str) -> dict[str, msgspec.Ra
         raise _missing("body", number, custom_id)
     try:
         body = _BODY.decode(raw)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         message = f"body must be a JSON object, got {bytes(raw)[:40]!r}."
         raise BadLine(Fault("invalid_value", message, number, "body"), custom_id) from error
     if bytes(body.get("stream", msgspec.Raw(b"false"))) not in (b"false", b"null"):
@@ -145,7 +145,7 @@ def _body(raw: msgspec.Raw, number: int, custom_id: str) -> dict[str, msgspec.Ra
 
 
 def _model(body: dict[str, msgspec.Raw], number: int, custom_id: str) -> str:
-    model = _ANY.decode(body.get("model", msgspec.Raw(b"null")))
+    model = _value(body.get("model", msgspec.Raw(b"null")), "body.model", number, custom_id)
     if model is None:
         raise _missing("body.model", number, custom_id)
     if not isinstance(model, str) or not model:
@@ -154,10 +154,21 @@ def _model(body: dict[str, msgspec.Raw], number: int, custom_id: str) -> str:
     return model
 
 
+def _value(raw: msgspec.Raw, name: str, number: int, custom_id: str | None) -> object:
+    try:
+        return _ANY.decode(raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        message = f"{name} is not parseable as valid JSON: {error}."
+        raise BadLine(Fault("invalid_json_line", message, number, name), custom_id) from error
+
+
 def _missing(name: str, number: int, custom_id: str | None) -> BadLine:
     message = f"Missing required parameter: {name}."
     return BadLine(Fault("missing_required_parameter", message, number, name), custom_id)
 
 
 def _shown(value: object) -> str:
-    return repr(value)[:80]
+    try:
+        return repr(value)[:80]
+    except (RecursionError, ValueError):  # nested too deeply, or an integer with too many digits
+        return f"a {type(value).__name__} that cannot be shown"

@@ -40,7 +40,7 @@ def started(batch: BatchJob, model: str, faults: tuple[Fault, ...], now: float) 
 
 
 def failed(batch: BatchJob, faults: tuple[Fault, ...], now: float) -> BatchJob:
-    """Return a batch of whose input nothing can be served."""
+    """Return a batch of whose input nothing can be served, or not in time."""
     return replace(_moved(batch, Status.FAILED), errors=faults, failed_at=now)
 
 
@@ -75,6 +75,11 @@ def over(batch: BatchJob) -> bool:
 def closes(batch: BatchJob, counts: Counts, now: float) -> bool:
     """Return whether a batch in progress is over: nothing is left, or its time has come."""
     return batch.status is Status.IN_PROGRESS and (counts.left == 0 or now >= batch.expires_at)
+
+
+def lapses(batch: BatchJob, now: float) -> bool:
+    """Return whether the time of a batch is over before its input is validated."""
+    return batch.status is Status.VALIDATING and now >= batch.expires_at
 
 
 def _moved(batch: BatchJob, status: Status) -> BatchJob:

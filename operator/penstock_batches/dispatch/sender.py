@@ -140,7 +140,7 @@ def _body(request: BatchRequest, batch: BatchJob) -> bytes:
         return msgspec.json.encode({**request.body, **priority})
     try:
         parameters = _PARAMETERS.decode(request.body.get("parameters", msgspec.Raw(b"null")))
-    except msgspec.MsgspecError:  # the pod refuses it
+    except (msgspec.MsgspecError, RecursionError):  # the pod refuses it
         return msgspec.json.encode(request.body)
     return msgspec.json.encode({**request.body, "parameters": {**(parameters or {}), **priority}})
 

@@ -15,7 +15,7 @@ from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools
 from penstock_batches.records import BatchJob, Fault, Line
 from penstock_batches.requests import BadLine
-from penstock_batches.results import fault_line
+from penstock_batches.results import EXPIRED, fault_line
 from penstock_batches.store.base import Store
 
 GROUP_LINES: Final = 500
@@ -131,6 +131,15 @@ class Intake:
             return
         with suppress(StateConflict):  # cancelled meanwhile
             await self._read(batch, reader, first)
+
+    async def lapse(self, batch: BatchJob) -> None:
+        """Fail `batch`, whose time is over before its input is validated.
+
+        Raises:
+            StateConflict: it was cancelled meanwhile.
+        """
+        message = "The batch expired before its input was validated."
+        await self._fail(batch, [Fault(EXPIRED.code, message)])
 
     async def _read(
         self, batch: BatchJob, reader: LineReader, group: list[tuple[Line, bytes]]

@@ -94,6 +94,8 @@ class Supervisor:
 
     async def _advance(self, batch: BatchJob, counts: Counts) -> None:
         match batch.status:
+            case Status.VALIDATING if transitions.lapses(batch, time.time()):
+                await self._claimed(batch, self._intake.lapse)
             case Status.VALIDATING if self._pools.listed:
                 await self._claimed(batch, self._intake.validate)
             case Status.IN_PROGRESS if transitions.closes(batch, counts, time.time()):

@@ -72,6 +72,32 @@ def test_a_bad_line_has_its_fault(
     assert fault(line) == (code, param, custom_id)
 
 
+BIG = (b"1e999", b"-1.5e999999999", b"1" * 5_000)
+"""Numbers that JSON has and the parser does not read."""
+
+
+@pytest.mark.parametrize("value", BIG)
+def test_a_number_out_of_range_is_a_fault_of_its_line(value: bytes) -> None:
+    def found(name: bytes, line: dict[str, Any]) -> tuple[str, str | None, str | None]:
+        return fault(json.dumps(line).encode().replace(b'"' + name + b'"', value))
+
+    bad = "invalid_json_line"
+    assert found(b"a", request_line("a", prompt="p")) == (bad, "custom_id", None)
+    assert found(b"POST", request_line("a")) == (bad, "method", "a")
+    assert found(b"/v1/completions", request_line("a")) == (bad, "url", "a")
+    assert found(b"demo", request_line("a")) == (bad, "body.model", "a")
+
+
+@pytest.mark.parametrize("where", ["custom_id", "method", "url", "model", "body"])
+def test_a_value_of_any_depth_is_a_fault_of_its_line(where: str) -> None:
+    line = request_line("a", model="here") if where == "model" else request_line("a")
+    if where != "model":
+        line[where] = "here"
+    before, after = json.dumps(line).encode().split(b'"here"')
+    for depth in range(940, 1010):  # around the parser's limit and that of `repr`
+        fault(before + b"[" * depth + b"]" * depth + after)
+
+
 def codes(*lines: Any, models: tuple[str, ...] = ("demo", "other")) -> list[tuple[int, str]]:
     group = [
         (Line(number, 0, 1), json.dumps(line).encode()) for number, line in enumerate(lines, 1)

@@ -184,6 +184,21 @@ async def test_a_batch_whose_window_ends_expires_with_what_it_has(
         await until(lambda: pool.in_flight == 0)
 
 
+async def test_a_batch_whose_input_is_not_validated_in_time_fails(tmp_path: Path) -> None:
+    def broken(_content: bytes, _number: int, _endpoint: str) -> requests.BatchRequest:
+        raise RuntimeError("a defect")
+
+    async with running(tmp_path) as (_, _pool, client):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(requests, "read_request", broken)
+            batch_id = await submitted(client, jsonl([request_line("a")]), "1s")
+            batch = await ended(client, batch_id, 10)
+        assert batch.status == "failed"
+        assert batch.errors is not None
+        assert batch.errors.data is not None
+        assert [each.code for each in batch.errors.data] == ["batch_expired"]
+
+
 async def test_the_batch_that_expires_first_is_served_first(tmp_path: Path) -> None:
     script = lambda _prompt, _times: Scripted(seconds=0.02)  # noqa: E731
     async with running(tmp_path, script, max_in_flight=1) as (_, pool, client):

@@ -57,6 +57,12 @@ def test_a_batch_closes_when_nothing_is_left_or_its_time_has_come() -> None:
     assert not transitions.closes(batch(), Counts(0, 0, 0), batch().expires_at)
 
 
+def test_a_batch_lapses_that_is_validating_when_its_time_is_over() -> None:
+    assert transitions.lapses(batch(), batch().expires_at)
+    assert not transitions.lapses(batch(), batch().expires_at - 1)
+    assert not transitions.lapses(in_progress(), in_progress().expires_at)
+
+
 MOVES: dict[str, Callable[[BatchJob], BatchJob]] = {
     "started": lambda each: transitions.started(each, "demo", (), NOW),
     "failed": lambda each: transitions.failed(each, FAULT, NOW),
