@@ -94,4 +94,4 @@ class Store(Protocol):
         """Return the recorded answers of the lines from `first` to `last`, by number."""
 
     async def forget_lines(self, batch_id: str) -> None:
-        """Remove the lines and answers of a batch that has ended; its record and counts stay."""
+        """Remove the lines and answers of a batch that has ended; its record, counts and claim stay."""

@@ -275,8 +275,7 @@ class RedisStore:
 
     async def forget_lines(self, batch_id: str) -> None:
         """See `Store`."""
-        keys = (self._lines(batch_id), self._key("answers", batch_id), self._key("claim", batch_id))
-        await _sent(self._redis.delete(*keys))
+        await _sent(self._redis.delete(self._lines(batch_id), self._key("answers", batch_id)))
 
     async def _idle(
         self, batch_id: str, owner: str, lines: Sequence[Line], milliseconds: int

@@ -81,6 +81,7 @@ class Finalizer:
         """Write the files of `batch`, and end it.
 
         Raises:
+            StateConflict: another replica ended it and may have removed what the files are written from.
             StoreUnavailable: the store is away; finalize again.
             VolumeFull: the volume has no room for the files; finalize again.
         """
@@ -91,6 +92,7 @@ class Finalizer:
             try:
                 total = await self._write(batch, files)
                 counts = Counts(total, files.completed, files.failed)
+                await self._compare(batch, counts)
                 output = await self._add(batch, files, files.output, "output")
                 errors = await self._add(batch, files, files.errors, "error")
             finally:
@@ -114,6 +116,13 @@ class Finalizer:
                 await asyncio.to_thread(files.write, group, answers, segments)
                 total += len(group)
         return total
+
+    async def _compare(self, batch: BatchJob, written: Counts) -> None:
+        recorded = await self._store.counts(batch.id)
+        current = await self._store.batch(batch.id)
+        whole = (written.completed, written.failed) == (recorded.completed, recorded.failed)
+        if current is None or current.revision != batch.revision or not whole:
+            raise StateConflict(f"batch {batch.id} changed while its files were written")
 
     async def _add(self, batch: BatchJob, files: _Files, part: Part, kind: str) -> str | None:
         file_id = f"file-{batch.id.removeprefix('batch_')}-{kind}"

@@ -169,6 +169,13 @@ async def test_forgotten_lines_leave_the_record_and_its_counts(store: Store) -> 
     assert await store.counts("batch_1") == Counts(1, 1, 0)
 
 
+async def test_forgotten_lines_leave_the_claim(store: Store) -> None:
+    await store.add_batch(in_progress())
+    assert await store.claim("batch_1", "one", FOREVER)
+    await store.forget_lines("batch_1")
+    assert not await store.claim("batch_1", "two", FOREVER)
+
+
 async def test_many_owners_lease_every_line_once(store: Store) -> None:
     await store.add_batch(in_progress())
     await store.add_lines("batch_1", lines(500))
