@@ -38,7 +38,7 @@ def leaving(
     now: float,
     drain_seconds: float,
 ) -> dict[str, float]:
-    """Return the time at which the cluster of each pool that is not `routed` any more is removed."""
+    """Return the time at which the cluster of each pool that is not `routed` any more is removed; one that is kept counts as routed."""
     ends = {pool: now + drain_seconds for pool in former if pool not in routed}
     ends |= {pool: end for pool, end in before.items() if end > now and pool not in routed}
     return ends
@@ -162,8 +162,8 @@ class Gateway:
             fresh = snapshot(services, pods, self._settings, self._certificates.known)
             self._leaving = leaving(
                 self._leaving,
-                self.snapshot.routes,
-                fresh.routes,
+                self.snapshot.served,
+                fresh.served,
                 self._now(),
                 self._settings.drain_seconds,
             )
@@ -172,7 +172,7 @@ class Gateway:
                 continue
             self._log_problems(fresh)
             self.snapshot = fresh
-            self.holder.update(fresh.routes)
+            self.holder.update(fresh.served)
             self._known.set()
             self._configuration = configuration(fresh, self._settings, self._configuration)
             self._ads.replace(self._configuration)
@@ -191,7 +191,7 @@ class Gateway:
 
     def _pods_in_force(self, pool: str) -> int:
         """Return the pods of a pool that Envoy acknowledged as its endpoints."""
-        route = self.snapshot.routes.get(pool)
+        route = self.snapshot.served.get(pool)
         accepted = self._ads.states(pool).get(Kind.ENDPOINTS) is DeliveryState.ACCEPTED
         return len(route.endpoints) if route is not None and accepted else 0
 

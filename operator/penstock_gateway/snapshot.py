@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -51,8 +51,15 @@ class Snapshot:
     """By the name of the pool."""
     draining: Mapping[str, Route] = field(default_factory=dict)
     """Pools without a listener any more, whose connections still end, by name."""
+    kept: Mapping[str, Route] = field(default_factory=dict)
+    """Pools whose Service cannot be routed now, by name: their pods, and how requests are held. What Envoy has of them stays."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Services that announce a listener and are not routed, by name, with the reason and the remedy."""
+
+    @property
+    def served(self) -> Mapping[str, Route]:
+        """Every pool of which Envoy may have a listener, by name: those that are kept, and those that are routed."""
+        return {**self.kept, **self.routes}
 
 
 class Unroutable(Exception):
@@ -70,7 +77,8 @@ def snapshot(
     The operator announces the port before the Service selects the gateway, and a while longer than it does, so that a
     client meets a listener at every moment of a change.
     A Service belongs to the pool of its label `penstock.dev/pool`, and so do pods, and those of its variants by
-    `penstock.dev/variant-of`; with `penstock.dev/pool-uid` on the Service, only pods of that very pool. A Service that cannot be routed is a problem of its own and of no other.
+    `penstock.dev/variant-of`; with `penstock.dev/pool-uid` on the Service, only pods of that very pool. A Service that cannot be routed is a problem of its own and of no other,
+    and its pool is kept unless another Service routes it.
     """
     of_pool = defaultdict(list)
     for pod in pods:
@@ -78,18 +86,22 @@ def snapshot(
             of_pool[pod.metadata.labels.get(label, "")].append(pod)
     announcing = [service for service in services if _announced(service) and _pool(service)]
     routes: dict[str, Route] = {}
+    kept: dict[str, Route] = {}
     problems: dict[str, str] = {}
     pool_of_port: dict[int, str] = {}
     for service in sorted(announcing, key=_own_name_first):
+        known = _without_listener(service, of_pool[_pool(service)])
         try:
-            route = _route(service, of_pool[_pool(service)], settings.reserved_ports, certificates)
+            route = _route(service, known, settings.reserved_ports, certificates)
             _check_conflicts(route, routes, pool_of_port)
         except Unroutable as problem:
             problems[service.metadata.name] = str(problem)
+            kept.setdefault(known.pool, known)
         else:
             routes[route.pool] = route
             pool_of_port[route.port] = route.pool
-    return Snapshot(routes, problems=problems)
+    kept = {pool: route for pool, route in kept.items() if pool not in routes}
+    return Snapshot(routes, kept=kept, problems=problems)
 
 
 def draining(pools: Iterable[str], pods: Iterable[WatchedPod]) -> dict[str, Route]:
@@ -134,25 +146,30 @@ def _own_name_first(service: WatchedService) -> tuple[bool, str]:
     return _pool(service) != service.metadata.name, service.metadata.name
 
 
-def _route(
-    service: WatchedService,
-    pods: list[WatchedPod],
-    reserved_ports: frozenset[int],
-    certificates: Mapping[str, PoolCertificate | str],
-) -> Route:
+def _without_listener(service: WatchedService, pods: list[WatchedPod]) -> Route:
+    """Return what does not depend on the listener: the pods, and how requests are held."""
     uid = service.metadata.labels.get(names.LABEL_POOL_UID)
     own = [pod for pod in pods if uid is None or uid in _uids_of(pod)]
-    certificate = certificates.get(_pool(service), NO_CERTIFICATE) if service.secure else None
-    if isinstance(certificate, str):
-        raise Unroutable(certificate)
     hold = HoldLimits.from_annotation(
         service.metadata.annotations.get(names.ANNOTATION_GATEWAY_HOLD)
     )
-    port = _listener_port(service, reserved_ports)
     weights = names.variant_weights(
         service.metadata.annotations.get(names.ANNOTATION_GATEWAY_WEIGHTS, "")
     )
-    return Route(_pool(service), port, _endpoints(own, weights), hold, certificate)
+    return Route(_pool(service), 0, _endpoints(own, weights), hold)
+
+
+def _route(
+    service: WatchedService,
+    known: Route,
+    reserved_ports: frozenset[int],
+    certificates: Mapping[str, PoolCertificate | str],
+) -> Route:
+    """Return what is `known` of the pool, with its listener's port and certificate."""
+    certificate = certificates.get(known.pool, NO_CERTIFICATE) if service.secure else None
+    if isinstance(certificate, str):
+        raise Unroutable(certificate)
+    return replace(known, port=_listener_port(service, reserved_ports), certificate=certificate)
 
 
 def _uids_of(pod: WatchedPod) -> tuple[str | None, ...]:

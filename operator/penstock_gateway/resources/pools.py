@@ -53,6 +53,14 @@ class PoolResources:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptResources:
+    """What follows the cluster of a pool whose route cannot be built; cluster, listener and certificate stay as they are."""
+
+    route: Route
+    endpoints: EnvoyResource
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """The resources of every pool, and the readiness listener."""
 
@@ -60,11 +68,15 @@ class Configuration:
     readiness: EnvoyResource
     draining: Mapping[str, PoolResources] = field(default_factory=dict)
     """Pools whose listener is removed; its open connections need the cluster until they end."""
+    kept: Mapping[str, KeptResources] = field(default_factory=dict)
+    """Pools of which nothing is removed, and only the endpoints are sent."""
 
     def find(self, kind: Kind, name: str) -> EnvoyResource | None:
         """Return the resource of a kind and a name."""
         if name == READINESS:
             return self.readiness if kind is Kind.LISTENER else None
+        if name in self.kept:
+            return self.kept[name].endpoints if kind is Kind.ENDPOINTS else None
         pool = self.pools.get(name)
         if pool is None and kind is not Kind.LISTENER:
             pool = self.draining.get(name)
@@ -78,9 +90,9 @@ class Configuration:
         }[kind]
 
     @property
-    def delivered(self) -> Mapping[str, PoolResources]:
-        """Every pool with a cluster, by name: those that drain, and those with a listener."""
-        return {**self.draining, **self.pools}
+    def delivered(self) -> Mapping[str, PoolResources | KeptResources]:
+        """Every pool with a cluster, by name: those that drain, those that are kept, and those with a listener."""
+        return {**self.draining, **self.kept, **self.pools}
 
 
 def configuration(
@@ -97,9 +109,15 @@ def configuration(
             for name, route in routes.items()
         }
 
+    kept = {
+        name: before.kept[name]
+        if before and name in before.kept and before.kept[name].route == route
+        else KeptResources(route, EnvoyResource(Kind.ENDPOINTS, name, endpoints(route, settings)))
+        for name, route in snapshot.kept.items()
+    }
     body = readiness_listener(READINESS, settings)
     readiness = EnvoyResource(Kind.LISTENER, READINESS, body)
-    return Configuration(resources(snapshot.routes), readiness, resources(snapshot.draining))
+    return Configuration(resources(snapshot.routes), readiness, resources(snapshot.draining), kept)
 
 
 def _pool_resources(route: Route, settings: GatewaySettings) -> PoolResources:

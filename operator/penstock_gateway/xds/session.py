@@ -3,8 +3,8 @@
 Each response carries one resource, so that Envoy's answer names the pool: a rejected resource leaves that pool's last
 good one in force and delays no other pool. A pool's cluster goes first, its endpoints after the cluster is accepted,
 its listener after both: no request meets a listener without pods. A certificate goes when Envoy subscribes to it for the listener, and
-until then the former listener stays. A removed pool goes in the opposite order. The
-readiness listener goes last, after every pool is settled.
+until then the former listener stays. A removed pool goes in the opposite order. Of a pool that is kept
+nothing is removed. The readiness listener goes last, after every pool is settled.
 """
 
 from collections.abc import Iterator, Mapping
@@ -229,6 +229,8 @@ class Session:
         delivery, listener = self._known(kind, name), self._known(Kind.LISTENER, name)
         if delivery.sent is not None or kind in ON_DEMAND:
             return False  # endpoints go with their cluster, a certificate with its listener
+        if self._configuration is not None and name in self._configuration.kept:
+            return False
         return kind is Kind.LISTENER or (listener.sent is None and listener.in_force is None)
 
     def _settled(self, pool: str) -> bool:

@@ -17,6 +17,13 @@ def test_a_pool_that_returns_drains_no_more() -> None:
     assert leaving({"a": 70.0}, {"b"}, {"a", "b"}, now=20.0, drain_seconds=60.0) == {}
 
 
+def test_a_pool_that_is_kept_drains_once_its_service_is_gone() -> None:
+    former = Snapshot({"a": route("a")}).served
+    kept = Snapshot(kept={"a": route("a", 0)}).served
+    assert leaving({}, former, kept, now=10.0, drain_seconds=60.0) == {}
+    assert leaving({}, kept, Snapshot().served, now=10.0, drain_seconds=60.0) == {"a": 70.0}
+
+
 def test_a_draining_pool_keeps_cluster_and_endpoints_and_has_no_listener() -> None:
     before = made_of(route("a"), route("b", 10002))
     drained = Snapshot({"b": route("b", 10002)}, {"a": route("a", 0)})

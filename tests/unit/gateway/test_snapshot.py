@@ -112,6 +112,40 @@ def test_a_pool_that_serves_tls_is_not_routed_without_its_certificate(
     assert problem in routed.problems["a"]
 
 
+@pytest.mark.parametrize(
+    ("unroutable", "certificates"),
+    [
+        (service("b", scheme="https"), {"b": "key mismatch"}),
+        (service("b", scheme="https"), {}),
+        (service("b", "http"), {}),
+        (service("b", 8091), {}),
+        (service("b", 10001), {}),
+    ],
+    ids=["pair that mismatches", "no Secret", "no port", "reserved port", "port of another pool"],
+)
+def test_a_pool_whose_service_cannot_be_routed_is_kept_with_its_pods(
+    unroutable: WatchedService, certificates: dict[str, PoolCertificate | str]
+) -> None:
+    pods = [pod("b-1", "b", "10.0.0.1"), pod("b-2", "b", ready=False)]
+    partial = snapshot([service("a", 10001), unroutable], pods, SETTINGS, certificates)
+    assert partial.kept == {"b": Route("b", 0, (Endpoint("b-1", "10.0.0.1"),))}
+    assert (list(partial.routes), set(partial.served)) == (["a"], {"a", "b"})
+
+
+def test_a_pool_is_not_kept_once_its_service_is_gone_or_announces_no_port() -> None:
+    plain = service("a", scheme="https")
+    plain.metadata.annotations.clear()
+    assert snapshot([plain], [pod("a-1", "a")], SETTINGS).served == {}
+    assert snapshot([], [pod("a-1", "a")], SETTINGS).served == {}
+
+
+def test_a_pool_that_another_service_routes_is_not_kept() -> None:
+    second = api_server.service("z", "http")
+    second["metadata"]["name"] = "a-second"
+    services = [msgspec.convert(second, WatchedService), service("z", 10002)]
+    assert snapshot(services, [], SETTINGS).kept == {}
+
+
 def test_a_draining_pool_keeps_the_pods_that_serve() -> None:
     pods = [pod("a-1", "a", "10.0.0.1"), pod("a-2", "a", ready=False), pod("b-1", "b")]
     assert draining(["a"], pods) == {"a": Route("a", 0, (Endpoint("a-1", "10.0.0.1"),))}

@@ -158,6 +158,20 @@ async def test_a_killed_controller_loses_no_held_request() -> None:
         assert await clients.end() == [200] * 101
 
 
+async def test_requests_of_a_pool_that_cannot_be_routed_any_longer_are_held_and_released() -> None:
+    async with at_zero() as gateway:
+        clients = Clients(gateway)
+        await clients.send_held(1)
+        unroutable = held_service()
+        unroutable["metadata"]["annotations"][names.ANNOTATION_GATEWAY_PORT] = "http"
+        await gateway.api.put("services", unroutable)
+        await gateway.until_status(lambda status: "demo" in status["unroutableServices"])
+        clients.send(1)
+        await asyncio.sleep(0.5)  # in which a controller without the pool would refuse it
+        await gateway.start_pod("pod-0")
+        assert await clients.end() == [200] * 2
+
+
 async def test_a_client_that_leaves_is_forgotten() -> None:
     async with at_zero() as gateway:
         clients = Clients(gateway)

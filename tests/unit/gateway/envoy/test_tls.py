@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.support.gateway.api_server import pod, service
-from tests.support.gateway.stack import Stack, stack
+from tests.support.gateway.stack import Stack, kill, stack
 from tests.unit.operator.net.certificates import Authority
 
 NAME = "demo.test.svc"
@@ -145,6 +145,25 @@ async def test_a_broken_renewal_leaves_the_former_certificate_and_is_visible() -
         assert "tls.key" in status["pools"]["demo"]["certificateProblem"]
         assert await gateway.serial() == first
         assert (await post(gateway))[0] == 200
+
+
+async def test_a_new_controller_that_has_no_valid_certificate_leaves_the_one_in_force() -> None:
+    async with secured() as gateway:
+        stack, first = gateway.stack, await gateway.serial()
+        (gateway.folder / "tls.key").write_text("no key")
+        await kill(stack.controller)
+        await stack.start_controller()
+        await stack.until_status(
+            lambda status: status["ready"] and "tls.key" in status["unroutableServices"]["demo"]
+        )
+        assert await gateway.serial() == first
+        await stack.start_pod("pod-1", certificate=str(stack.folder / "pods"))
+        await stack.api.put("pods", pod("pod-0", "demo", stack.address("pod-0"), deleting=True))
+        while await post(gateway) != (200, '{"pod": "pod-1", "bytes": 3}'):  # noqa: ASYNC110  another process
+            await asyncio.sleep(0.1)
+        renewed = gateway.authority.issue(gateway.folder, NAME)
+        await stack.until_endpoints(1)
+        assert await gateway.serial() == renewed
 
 
 @pytest.mark.parametrize("verified", [True, False], ids=["with ca.crt", "without"])

@@ -10,7 +10,7 @@ from penstock_gateway.resources.pools import (
     Kind,
     configuration,
 )
-from penstock_gateway.snapshot import Snapshot
+from penstock_gateway.snapshot import Snapshot, snapshot
 from penstock_gateway.xds.session import (
     DeliveryState,
     DeltaRequest,
@@ -18,7 +18,7 @@ from penstock_gateway.xds.session import (
     RejectedVersion,
     Session,
 )
-from tests.unit.gateway.values import SETTINGS, made_of, route
+from tests.unit.gateway.values import SETTINGS, made_of, pod, route, service
 
 A, B = route("a", 10001), route("b", 10002)
 
@@ -288,6 +288,67 @@ def test_a_certificate_is_sent_when_envoy_subscribes_to_it_and_readiness_waits_f
     session.replace(made_of(A))
     envoy.settle()
     assert Kind.SECRET not in session.states("a")
+
+
+def versions_in_force(configuration: Configuration) -> dict[Kind, dict[str, str]]:
+    """Return the versions that an Envoy has which accepted all of pool `a`."""
+    resources = ((kind, configuration.find(kind, "a")) for kind in Kind)
+    return {kind: {"a": resource.version} for kind, resource in resources if resource}
+
+
+def test_a_new_server_without_a_valid_certificate_leaves_a_pool_with_tls_as_it_is() -> None:
+    secured, pods = service("a", scheme="https"), [pod("a-1", "a", scheme="https")]
+    valid = snapshot([secured], pods, SETTINGS, {"a": PoolCertificate("chain", "key")})
+    former = versions_in_force(configuration(valid, SETTINGS))
+    for unusable in ({"a": "key mismatch"}, {}):
+        session = Session(configuration(snapshot([secured], pods, SETTINGS, unusable), SETTINGS))
+        envoy = Envoy(session)
+        envoy.connect({**former, Kind.LISTENER: {**former[Kind.LISTENER], READINESS: "former"}})
+        session.receive(DeltaRequest(Kind.SECRET, ("a",), versions=former[Kind.SECRET]))
+        envoy.settle()
+        assert [(kind, name) for kind, name, _ in envoy.log] == [(Kind.LISTENER, READINESS)]
+        session.replace(configuration(valid, SETTINGS))
+        envoy.settle()
+        assert envoy.names(Kind.LISTENER) == [READINESS]
+        assert set(session.states("a").values()) == {DeliveryState.ACCEPTED}
+
+
+def test_a_pool_that_gets_tls_keeps_its_listener_until_there_is_a_certificate() -> None:
+    pods, secured = [pod("a-1", "a")], service("a", scheme="https")
+    before = configuration(snapshot([service("a")], pods, SETTINGS), SETTINGS)
+    session = Session(before)
+    envoy = connected(session)
+    envoy.log.clear()
+    waiting = configuration(snapshot([secured], pods, SETTINGS), SETTINGS, before)
+    session.replace(waiting)
+    envoy.settle()
+    assert envoy.log == []
+    valid = snapshot([secured], pods, SETTINGS, {"a": PoolCertificate("chain", "key")})
+    session.replace(configuration(valid, SETTINGS, waiting))
+    envoy.settle()
+    assert None not in {version for *_, version in envoy.log}
+    assert Kind.LISTENER in {kind for kind, *_ in envoy.log}
+
+
+def test_the_endpoints_of_a_kept_pool_follow_its_pods_until_its_service_is_gone() -> None:
+    before = made_of(A, B)
+    session = Session(before)
+    envoy = connected(session)
+    envoy.log.clear()
+    kept = Snapshot({"b": B}, kept={"a": route("a", 0, ("10.0.0.7",))})
+    session.replace(configuration(kept, SETTINGS, before))
+    envoy.settle()
+    assert [(kind, name) for kind, name, _ in envoy.log] == [(Kind.ENDPOINTS, "a")]
+    session.replace(made_of(B))
+    envoy.settle()
+    assert envoy.log[1:] == [(Kind.LISTENER, "a", None), (Kind.CLUSTER, "a", None)]
+
+
+def test_an_envoy_that_has_nothing_of_a_kept_pool_gets_nothing_and_is_ready() -> None:
+    session = Session(configuration(Snapshot(kept={"a": route("a", 0)}), SETTINGS))
+    envoy = connected(session)
+    assert [(kind, name) for kind, name, _ in envoy.log] == [(Kind.LISTENER, READINESS)]
+    assert session.ready
 
 
 def test_a_kind_that_the_server_does_not_have_is_ignored() -> None:
