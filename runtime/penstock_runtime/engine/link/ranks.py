@@ -31,7 +31,7 @@ from penstock_runtime.engine.link.local_ranks import LocalRanks
 from penstock_runtime.engine.link.pods.leader import WorkerPods
 from penstock_runtime.engine.link.process.link import ProcessLink
 from penstock_runtime.engine.messages import EngineDied
-from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.engine.placement import PodSeat, RankSeat
 
 LAST_WORDS_OF_PODS_SECONDS: Final = 1.0
@@ -76,8 +76,13 @@ class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
             if self._workers is not None:
                 await self._workers.join(self._lose)
             info = await self._load()
+        except asyncio.CancelledError:
+            self._kill_local()
+            if self._workers is not None:
+                self._workers.dismiss()
+            raise
         except BaseException as error:
-            self._end_all(str(error) or "the leader has stopped while the model was loading")
+            self._end_all(str(error) or describe(error))
             raise
         self._phase = RankedLinkPhase.LOADED
         return info
@@ -131,10 +136,13 @@ class RankedLink(EngineLink[ToGeneration, Stepped, GenerationInfo]):
 
     def _end_all(self, words: str) -> None:
         """Kill the ranks of this pod, and report the reason to the other pods."""
-        self._phase = RankedLinkPhase.ENDED
-        self._local.kill()
+        self._kill_local()
         if self._workers is not None:
             self._workers.end(words)
+
+    def _kill_local(self) -> None:
+        self._phase = RankedLinkPhase.ENDED
+        self._local.kill()
 
     @override
     async def close(self) -> None:

@@ -40,6 +40,19 @@ CLOSE_SECONDS: Final = 2.0
 """Time for the workers to acknowledge the end."""
 
 
+class GroupPhase(Enum):
+    """Phase of the group, as its leader sees it."""
+
+    JOINING = auto()
+    """Workers join and leave."""
+    STARTING = auto()
+    """All have joined, and rank 0 starts."""
+    STARTED = auto()
+    """The ranks of the workers were started: the loss of a worker ends the group."""
+    ENDED = auto()
+    """The workers are disconnected."""
+
+
 class WorkerPhase(Enum):
     """Phase of a worker that has joined."""
 
@@ -68,7 +81,7 @@ class WorkerPods:
         settings: Callable[[], Mapping[str, str]],
         stop: Callable[[], None],
     ) -> None:
-        """`settings` are those that all pods must share; `stop` is called when a worker receives SIGTERM."""
+        """`settings` are those that all pods must share; `stop` is called when a worker receives SIGTERM after all have joined."""
         self._group = group
         self._host = host
         self._read_settings = settings
@@ -79,8 +92,7 @@ class WorkerPods:
         self._changed = asyncio.Event()
         self._failure: str | None = None
         """Why the group cannot start."""
-        self._started = False
-        """Whether the ranks were started: from now on the loss of a worker ends the group."""
+        self._phase = GroupPhase.JOINING
         self._lose: Callable[[str], None]
         self._server: asyncio.Server | None = None
 
@@ -111,6 +123,7 @@ class WorkerPods:
                 f"pods {self._missing()} of {self._group.pods} have not joined within {JOIN_SECONDS:.0f} s:"
                 " look at their events and logs"
             ) from None
+        self._phase = GroupPhase.STARTING
         use_interface_of(next(iter(self._workers.values())).connection.own_address)
 
     async def load(self, folder: Path) -> None:
@@ -121,7 +134,7 @@ class WorkerPods:
         """
         while (address := store_address(folder)) is None:
             await self._changes(lambda: False, LOOK_SECONDS)
-        self._started = True
+        self._phase = GroupPhase.STARTED
         if self._missing():
             raise ModelLoadFailed(f"pods {self._missing()} of {self._group.pods} have left")
         self._send_all(Meet(address.port))
@@ -131,6 +144,12 @@ class WorkerPods:
     def end(self, words: str) -> None:
         """Report to the workers that the group ends."""
         self._send_all(Lost(words))
+        self._disconnect()
+
+    def dismiss(self) -> None:
+        """End a group that does not serve yet, without a loss: workers whose ranks were not started wait for the next leader."""
+        if self._phase is GroupPhase.STARTED:
+            self._send_all(Close())
         self._disconnect()
 
     async def close(self) -> None:
@@ -170,6 +189,7 @@ class WorkerPods:
             worker.connection.send(message)
 
     def _disconnect(self) -> None:
+        self._phase = GroupPhase.ENDED
         for worker in self._workers.values():
             worker.connection.close()
         if self._server is not None:
@@ -195,9 +215,12 @@ class WorkerPods:
             self._left(index, how)
 
     def _admit(self, hello: Hello, connection: PodConnection) -> int:
-        """Return the index of a worker that joins; 0 for one that is refused."""
+        """Return the index of a worker that joins; 0 for one that is refused, or comes too late."""
         label = pod_label(hello.index, hello.name)
-        if hello.index in self._workers or self._started:
+        if self._phase is GroupPhase.ENDED:
+            connection.close()
+            return 0
+        if hello.index in self._workers or self._phase is GroupPhase.STARTED:
             connection.send(Refused(f"{label} has joined already: the group must start again"))
             return 0
         reason = refusal(hello, self._group.pods, self._settings)
@@ -221,14 +244,15 @@ class WorkerPods:
                 self._fail(words)
             case Stopping():
                 log.info("%s has received SIGTERM", worker.label)
-                self._stop()
+                if self._phase in (GroupPhase.STARTING, GroupPhase.STARTED):
+                    self._stop()
             case Closing():
                 worker.phase = WorkerPhase.CLOSING
                 self._changed.set()
 
     def _left(self, index: int, how: str) -> None:
         worker = self._workers.pop(index)
-        if not self._started:
+        if self._phase is not GroupPhase.STARTED:
             log.warning("%s has left: %s", worker.label, how)
         elif worker.phase is not WorkerPhase.CLOSING:
             self._fail(f"{worker.label}: {how}")
@@ -237,5 +261,5 @@ class WorkerPods:
         """Record why the group ends, and report it where it had started."""
         self._failure = self._failure or words
         self._changed.set()
-        if self._started:
+        if self._phase is GroupPhase.STARTED:
             self._lose(words)

@@ -136,6 +136,7 @@ class WorkerRanks:
     def _receive(self, connection: PodConnection, message: PodMessage) -> None:
         match message:
             case Meet(port):
+                self._phase = WorkerRanksPhase.LOADING
                 self._run(self._start(port, connection))
             case Refused(reason):
                 self._finish(ModelLoadFailed(f"the leader refuses this pod: {reason}"))
@@ -147,7 +148,6 @@ class WorkerRanks:
 
     async def _start(self, port: int, connection: PodConnection) -> None:
         """Load the ranks, and report it."""
-        self._phase = WorkerRanksPhase.LOADING
         self.status = "its ranks are loading"
         use_interface_of(connection.own_address)
         write_store_address(self._local.folder, StoreAddress(connection.other_address, port))
