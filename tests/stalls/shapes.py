@@ -102,6 +102,7 @@ def completions(size: int) -> list[RequestShape]:
         RequestShape("texts", b'{"prompt":[%b]}' % b",".join([b'"%b"' % (b"a " * (size // 256 - 2))] * 128)),
         filled("short texts", size, '{"max_tokens":1,"prompt":[', '"' + "q" * 900 + '"', "]}", 60),
         filled("ids", size, '{"prompt":[', "1", "]}"),
+        RequestShape("wrong biases", b'{"prompt":"a","logit_bias":{%b}}' % b",".join(b'"x%06d":1' % number for number in range(size // 12 - 8))),
         filled("lists of ids", size, '{"prompt":[', "[" + ",".join("1" * 900) + "]", "]}", 64),
         RequestShape("most ids echoed", json.dumps({**echoed, "prompt": [[5] * 900] * 32}).encode()),
         RequestShape("the same, streamed", json.dumps({**echoed, "prompt": [[5] * 900] * 32, "stream": True}).encode()),
@@ -125,6 +126,7 @@ def chats(size: int) -> list[RequestShape]:
         filled("wrong parts", size, '{"messages":[{"role":"user","content":[', "{}", "]}]}"),
         filled("calls", size, '{"messages":[{"role":"assistant","tool_calls":[', '{"function":{"name":""}}', "]}]}"),
         filled("tools", size, message, tool % names, "]}", 120),
+        filled("wrong tools", size, message, "1", "]}"),
         RequestShape("a text", b'{"messages":[{"role":"user","content":"%b"}]}' % (b"a" * (size - 60))),
         RequestShape("most alternatives", json.dumps(alternatives).encode()),
         RequestShape("the same, streamed", json.dumps({**alternatives, "stream": True}).encode()),
@@ -153,5 +155,6 @@ def continuations(size: int) -> list[RequestShape]:
     return [
         filled("prompt", size, head + '"resumed":[{"choice":0,"tokens":[]}],"prompt":[', "1", "]}"),
         filled("output", size, head + '"prompt":[1],"resumed":[{"choice":0,"tokens":[', "1", "]}]}"),
+        filled("wrong output", size, head + '"prompt":[1],"resumed":[{"choice":0,"tokens":[', "-1", "]}]}"),
         filled("choices", size, head + '"prompt":[1],"resumed":[', '{"choice":0,"tokens":[]}', "]}"),
     ]  # fmt: skip

@@ -1,6 +1,7 @@
 """`MarkerFinder`: finds a marker such as `<think>` in text that arrives in arbitrary pieces."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +15,11 @@ class Cut:
 class MarkerFinder:
     """Finds the first occurrence of one marker."""
 
-    __slots__ = ("_buffer", "_marker")
+    __slots__ = ("_begun", "_buffer", "_marker")
 
     def __init__(self, marker: str) -> None:
         self._marker = marker
+        self._begun = BegunMarker(marker)
         self._buffer = ""
 
     def add(self, piece: str) -> Cut:
@@ -27,7 +29,7 @@ class MarkerFinder:
         if marker:
             self._buffer = ""
             return Cut(before, after)
-        keep = overlap(text, self._marker)
+        keep = self._begun.add(piece)
         self._buffer = text[len(text) - keep :]
         return Cut(text[: len(text) - keep])
 
@@ -37,7 +39,36 @@ class MarkerFinder:
         return rest
 
 
-def overlap(text: str, marker: str) -> int:
-    """Return the length of the longest suffix of `text` that is a proper prefix of `marker`."""
-    longest = min(len(text), len(marker) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(marker[:n])), 0)
+class BegunMarker:
+    """How much of a marker the end of a text is, in constant time per character (Knuth, Morris and Pratt 1977)."""
+
+    __slots__ = ("_borders", "_length", "_marker")
+
+    def __init__(self, marker: str) -> None:
+        self._marker = marker
+        self._borders = _borders(marker)
+        self._length = 0
+
+    def add(self, piece: str) -> int:
+        """Return the length of the longest suffix of the text so far that is a prefix of the marker."""
+        marker, borders, length = self._marker, self._borders, self._length
+        for character in piece:
+            while length and (length == len(marker) or character != marker[length]):
+                length = borders[length - 1]
+            if character == marker[length]:
+                length += 1
+        self._length = length
+        return length
+
+
+@lru_cache(maxsize=1024)
+def _borders(marker: str) -> tuple[int, ...]:
+    """Return for each prefix of `marker` the length of its longest proper suffix that is a prefix too."""
+    borders, length = [0], 0
+    for character in marker[1:]:
+        while length and character != marker[length]:
+            length = borders[length - 1]
+        if character == marker[length]:
+            length += 1
+        borders.append(length)
+    return tuple(borders)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock_runtime.text.marker_finder import overlap
+from penstock_runtime.text.marker_finder import BegunMarker
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,12 @@ class StopMatch:
 class StopMatcher:
     """Finds the first stop string of a text; among several at the same position, the first in the list."""
 
-    __slots__ = ("_buffer", "_include", "_stops")
+    __slots__ = ("_begun", "_buffer", "_include", "_stops")
 
     def __init__(self, stops: tuple[str, ...], *, include: bool = False) -> None:
         """Match `stops`, none of which is empty; `include` emits the stop string too."""
         self._stops = stops
+        self._begun = [BegunMarker(stop) for stop in stops]
         self._include = include
         self._buffer = ""
 
@@ -35,7 +36,7 @@ class StopMatcher:
             stop = self._stops[first[1]]
             self._buffer = ""
             return StopMatch(text[: first[0] + (len(stop) if self._include else 0)], stop)
-        keep = max(overlap(text, stop) for stop in self._stops)
+        keep = max(begun.add(piece) for begun in self._begun)
         self._buffer = text[len(text) - keep :]
         return StopMatch(text[: len(text) - keep])
 

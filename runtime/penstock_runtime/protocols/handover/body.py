@@ -36,7 +36,7 @@ class ResumedChoice(BodyPart):
     model_config = ConfigDict(extra="forbid")
 
     choice: Annotated[int, Field(ge=0, lt=MAX_CHOICES)]
-    tokens: list[Annotated[int, Field(ge=0, lt=2**31)]]
+    tokens: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]
 
 
 class GrammarText(BodyPart):

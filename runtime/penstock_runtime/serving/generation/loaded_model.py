@@ -23,8 +23,9 @@ class Serving:
 
     @property
     def own_ends(self) -> frozenset[int]:
-        """Ids that end an answer, by the tokenizer and the model's configuration."""
-        return self.tokenizer.end_ids | frozenset(self.info.stop_ids)
+        """Ids that end an answer, by the tokenizer and the model's configuration; the model has no logit for others."""
+        ends = self.tokenizer.end_ids | frozenset(self.info.stop_ids)
+        return frozenset(each for each in ends if each < self.info.vocabulary)
 
     async def compile(
         self, spec: GrammarSpec, field_name: str, resources: ExitStack

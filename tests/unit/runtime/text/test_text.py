@@ -13,6 +13,7 @@ from tokenizers import Tokenizer as Backend
 
 from penstock_runtime.text.chat_template import ChatTemplate, TemplateRejected
 from penstock_runtime.text.detokenizer import Detokenizer, detokenize
+from penstock_runtime.text.marker_finder import BegunMarker
 from penstock_runtime.text.reasoning import ReasoningSplitter
 from penstock_runtime.text.stop_strings import StopMatcher
 from penstock_runtime.text.tokenizer import InvalidTokenizer, load_tokenizer
@@ -111,6 +112,19 @@ def test_a_stop_string_is_found_in_any_pieces(text: str, cuts: list[int]) -> Non
         # a stop that is complete ends the text; one that began earlier but was not complete could not be known
         assert text.startswith(released + stop)
         assert len(released) <= len(text)
+
+
+@QUICK
+@given(
+    st.text("ab", max_size=40),
+    st.text("ab", min_size=1, max_size=9),
+    st.lists(st.integers(0, 99), max_size=8),
+)
+def test_of_a_marker_the_longest_part_that_may_go_on_is_known(text: str, marker: str, cuts: list[int]) -> None:  # fmt: skip
+    begun, seen = BegunMarker(marker), ""
+    for piece in pieces_of(text, cuts):
+        length, seen = begun.add(piece), seen + piece
+        assert length == max(n for n in range(len(marker) + 1) if seen.endswith(marker[:n]))
 
 
 def test_a_stop_string_is_included_on_request() -> None:

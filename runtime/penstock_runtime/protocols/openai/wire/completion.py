@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from penstock_runtime.protocols.openai.wire.base import WireBody
-from penstock_runtime.protocols.openai.wire.chat import Message, Tool
-from penstock_runtime.protocols.openai.wire.options import MAX_LOGPROBS, GenerationOptions
+from penstock_runtime.protocols.openai.wire.chat import MAX_TOOLS, Message, Tool
+from penstock_runtime.protocols.openai.wire.options import MAX_LOGPROBS, Flag, GenerationOptions
 
 MAX_PROMPTS = 128
 TokenIds = Annotated[
@@ -30,7 +30,7 @@ class CompletionBody(GenerationOptions):
     )
     max_tokens: Annotated[int | None, Field(ge=0, le=2**31)] = None
     """0 with `echo` returns the prompt alone, as evaluations of models need it."""
-    echo: bool = False
+    echo: Flag = False
     logprobs: Annotated[int | None, Field(ge=0, le=MAX_LOGPROBS)] = None
     add_special_tokens: bool = True
 
@@ -70,7 +70,7 @@ class TokenizeBody(WireBody):
     messages: Annotated[
         list[Message] | None, Field(min_length=1, max_length=8192, fail_fast=True)
     ] = None
-    tools: list[Tool] | None = None
+    tools: Annotated[list[Tool] | None, Field(max_length=MAX_TOOLS, fail_fast=True)] = None
     add_special_tokens: bool | None = None
     """If unset, true for a text and false for messages, whose template has its own."""
     add_generation_prompt: bool = True

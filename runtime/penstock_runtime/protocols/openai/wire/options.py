@@ -10,8 +10,13 @@ from penstock_runtime.protocols.openai.wire.base import BodyPart, GenerationBody
 
 MAX_CHOICES = 128
 MAX_STOPS = 32
+MAX_STOP_CHARACTERS = 1024
+MAX_BIASES = 1024
 MAX_LOGPROBS = 20
 MAX_TOKEN_ID = 2**31 - 1
+
+
+StopString = Annotated[str, Field(max_length=MAX_STOP_CHARACTERS)]
 
 
 def _no_empty_stop(stop: str | list[str] | None) -> str | list[str] | None:
@@ -28,6 +33,20 @@ def _token_id(key: object) -> object:
     return token
 
 
+def _null_is_false(value: object) -> object:
+    return False if value is None else value
+
+
+Flag = Annotated[bool, BeforeValidator(_null_is_false)]
+"""A boolean that clients may send as null, as OpenAI's API allows."""
+
+
+def _few_biases(value: object) -> object:
+    if isinstance(value, dict) and len(value) > MAX_BIASES:
+        raise ValueError(f"at most {MAX_BIASES} tokens can have a bias")
+    return value
+
+
 TokenKey = Annotated[int, BeforeValidator(_token_id)]
 """A token id as the key of a JSON object, which is a string."""
 
@@ -35,7 +54,7 @@ TokenKey = Annotated[int, BeforeValidator(_token_id)]
 class StreamOptions(BodyPart):
     """The usage in a stream."""
 
-    include_usage: bool = False
+    include_usage: Flag = False
     continuous_usage_stats: bool = False
 
 
@@ -101,13 +120,14 @@ class GenerationOptions(GenerationBody):
     )
 
     model: str | None = None
-    stream: bool = False
+    stream: Flag = False
     stream_options: StreamOptions | None = None
     n: Annotated[int | None, Field(ge=1, le=MAX_CHOICES)] = None
     max_tokens: Annotated[int | None, Field(ge=1, le=2**31)] = None
     min_tokens: Annotated[int | None, Field(ge=0, le=2**31)] = None
     temperature: Annotated[float | None, Field(ge=0, le=100, allow_inf_nan=False)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
+    top_p: Annotated[float | None, Field(ge=0, le=1)] = None
+    """0 keeps the most likely token only."""
     top_k: Annotated[int | None, Field(ge=-1, le=2**31)] = None
     """0 and -1 keep all tokens."""
     min_p: Annotated[float | None, Field(ge=0, le=1)] = None
@@ -115,13 +135,13 @@ class GenerationOptions(GenerationBody):
     """The lower bound keeps a logit that is divided by it from overflowing."""
     presence_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
     frequency_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
-    logit_bias: (
-        Annotated[dict[TokenKey, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)]
-        | None
-    ) = None
+    logit_bias: Annotated[
+        dict[TokenKey, Annotated[float, Field(ge=-100, le=100)]] | None,
+        BeforeValidator(_few_biases),
+    ] = None
     seed: Annotated[int | None, Field(ge=-(2**63), lt=2**64)] = None
     stop: Annotated[
-        str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None,
+        StopString | Annotated[list[StopString], Field(max_length=MAX_STOPS)] | None,
         AfterValidator(_no_empty_stop),
     ] = None
     stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None

@@ -1,6 +1,7 @@
 """Rejected bodies: OpenAI's error object under `error`, with the field."""
 
 import json
+import re
 import threading
 from typing import Any
 
@@ -29,7 +30,7 @@ REJECTED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("no-messages", CHAT, {"messages": []}, "messages", "at least 1"),
     ("missing-messages", CHAT, {}, "messages", "required"),
     ("hot", CHAT, {"messages": HELLO, "temperature": -1}, "temperature", "greater than or equal to 0"),
-    ("wide", CHAT, {"messages": HELLO, "top_p": 0}, "top_p", "greater than 0"),
+    ("wide", CHAT, {"messages": HELLO, "top_p": 1.1}, "top_p", "less than or equal to 1"),
     ("many", CHAT, {"messages": HELLO, "n": 129}, "n", "less than or equal to 128"),
     ("thin-penalty", PLAIN, {"prompt": "a", "repetition_penalty": 5e-38}, "repetition_penalty", "equal to 0.01"),
     ("no-tokens", CHAT, {"messages": HELLO, "max_completion_tokens": 0}, "max_completion_tokens", "1"),
@@ -37,7 +38,9 @@ REJECTED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("too-long-a-prompt", PLAIN, {"prompt": [5] * 1024}, "prompt", "1024 tokens"),
     ("odd-id", PLAIN, {"prompt": [1024]}, "prompt", "0 to 1023"),
     ("odd-bias", PLAIN, {"prompt": "a", "logit_bias": {"5000": 1}}, "logit_bias", "token 5000"),
+    ("many-biases", PLAIN, {"prompt": "a", "logit_bias": {str(n): 1 for n in range(1025)}}, "logit_bias", "at most 1024 tokens"),
     ("odd-stop-id", PLAIN, {"prompt": "a", "stop_token_ids": [-1]}, "stop_token_ids", "token -1"),
+    ("long-stop", PLAIN, {"prompt": "a", "stop": ["b", "a" * 1025]}, "stop.1", "at most 1024 characters"),
     ("empty-stop", PLAIN, {"prompt": "a", "stop": [""]}, "stop", "empty stop string"),
     ("min-above-max", PLAIN, {"prompt": "a", "min_tokens": 17}, "min_tokens", "at most the 16"),
     ("other-model", PLAIN, {"prompt": "a", "model": "gpt"}, "model", "serves 'tiny'"),
@@ -128,6 +131,24 @@ def test_an_unsupported_field_without_effect_is_accepted(http: httpx2.Client) ->
     harmless = {"best_of": 1, "suffix": None, "use_beam_search": False}
     answer = http.post(PLAIN, json={"prompt": "a", "max_tokens": 1, **harmless})
     assert answer.status_code == 200
+
+
+def test_null_is_the_default_where_openai_allows_it(http: httpx2.Client) -> None:
+    nulls = {"stream": None, "echo": None, "stream_options": {"include_usage": None}, "stop": None}
+    answer = http.post(PLAIN, json={"prompt": "a", "max_tokens": 1, "top_p": 0, **nulls})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["object"] == "text_completion"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_nucleus_of_nothing_keeps_the_top_token(http: httpx2.Client, stream: bool) -> None:
+    body = {"prompt": "The river", "max_tokens": 6, "stream": stream}
+    greedy, narrow = (
+        http.post(PLAIN, json={**body, **how}).text
+        for how in ({"temperature": 0}, {"temperature": 1, "top_p": 0})
+    )
+    texts = [re.findall(r'"text": ?"([^"]*)"', answer) for answer in (greedy, narrow)]
+    assert texts[0] == texts[1]
 
 
 def test_a_request_id_comes_back_also_on_a_stream(http: httpx2.Client) -> None:
