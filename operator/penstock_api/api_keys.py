@@ -71,6 +71,11 @@ class ApiKeyRing:
         return next((key for key in self._by_digest.values() if key.tenant == tenant), None)
 
     @property
+    def loaded(self) -> bool:
+        """Whether the file was read once: until then the ring knows no key, whatever the file has."""
+        return self._read is not None
+
+    @property
     def keys(self) -> tuple[ApiKey, ...]:
         """The keys as last read."""
         return tuple(self._by_digest.values())

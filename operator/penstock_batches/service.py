@@ -78,7 +78,8 @@ class BatchService:
         self.infer = InferRoutes(
             settings, self.store, self.payloads, self.pools, self.callers, self._batches_changed
         )
-        self.ready = False
+        self.opened = False
+        """Whether the store is open, and the service does not stop."""
         self.port = self.status_port = 0
         """Ports of clients and of health and metrics, once they listen."""
 
@@ -97,7 +98,17 @@ class BatchService:
             except StoreUnavailable as error:
                 log.warning("the store cannot be opened, and is tried again: %s", error)
                 await asyncio.sleep(OPEN_RETRY_SECONDS)
-        self.ready = True
+        self.opened = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether clients may send requests."""
+        return self.opened and self.callers.ready
+
+    async def dispatch(self) -> None:
+        """Dispatch once the API keys are read: before, every tenant seems to have none."""
+        await self.callers.known()
+        await self.dispatcher.run()
 
     def status(self) -> dict[str, object]:
         """Return what `/status` shows without authentication: the batches that have not ended, with their counts and without tenants."""
@@ -154,14 +165,14 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
         ]
         background += [
             asyncio.create_task(service.supervisor.run()),
-            asyncio.create_task(service.dispatcher.run()),
+            asyncio.create_task(service.dispatch()),
         ]
         try:
             async with listening(clients, settings.host, settings.port) as port:
                 service.port, service.status_port = port, status_port
                 log.info("listening", extra={"port": port, "status_port": status_port})
                 yield service
-            service.ready = False
+            service.opened = False
             await service.dispatcher.drain(settings.drain_seconds)
         finally:
             await _stopped(background)

@@ -25,11 +25,25 @@ class TenantAuthenticator:
 
     def __init__(self, ring: ApiKeyRing | None) -> None:
         self._ring = ring
+        self._known = asyncio.Event()
+        if ring is None:
+            self._known.set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the keys were read, or clients need none."""
+        return self._known.is_set()
+
+    async def known(self) -> None:
+        """Wait until the keys were read."""
+        await self._known.wait()
 
     async def watch(self) -> None:
         """Read the keys again and again; returns at once without keys."""
         while self._ring is not None:
             await asyncio.to_thread(self._ring.reload)
+            if self._ring.loaded:
+                self._known.set()
             await asyncio.sleep(RELOAD_SECONDS)
 
     def identify(self, request: web.Request) -> TenantCaller:

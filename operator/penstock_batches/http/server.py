@@ -34,7 +34,7 @@ def status_app(
     async def readyz(_: web.Request) -> web.Response:
         if ready():
             return web.Response(text="ok")
-        return web.Response(status=503, text="the store is not open yet")
+        return web.Response(status=503, text="the store is not open, or no API keys were read, yet")
 
     async def show(_: web.Request) -> web.Response:
         return json_response(status())

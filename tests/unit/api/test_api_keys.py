@@ -34,6 +34,16 @@ def test_a_tenant_has_the_preferred_key_or_another_of_its_own(ring: ApiKeyRing) 
     assert key("unknown", "first-of-search") is None
 
 
+def test_a_ring_is_loaded_once_a_valid_file_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    keys = ApiKeyRing(path)
+    for content, loaded in (("{", False), (json.dumps({"keys": KEYS}), True), ("{", True)):
+        path.write_text(content)
+        keys.reload()
+        assert keys.loaded is loaded
+    assert len(keys.keys) == len(KEYS)
+
+
 def test_a_key_is_presented_in_either_header() -> None:
     assert presented_key({"Authorization": "bearer  abc "}) == "abc"
     assert presented_key({"X-Api-Key": "abc"}) == "abc"
