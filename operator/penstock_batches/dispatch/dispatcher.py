@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock_batches.config import BatchSettings
-from penstock_batches.dispatch.gate import PoolGate
+from penstock_batches.dispatch.gate import PoolGate, TenantGate
 from penstock_batches.dispatch.recorder import AnswerRecorder
 from penstock_batches.dispatch.sender import Sender
 from penstock_batches.errors import StoreUnavailable
@@ -106,14 +106,17 @@ class Dispatcher:
         for batch_id in [each for each in self._serving if each not in current]:
             self._cancel(batch_id)
             await self._recorder.forget(batch_id)
+        for model, pool in self.gates.items():
+            pool.keep({batch.tenant for batch in self.batches if batch.model == model})
 
     async def _fill(self) -> None:
         for batch in self.batches:
             if batch.model is None or self._stopping:
                 continue
-            gate = self.gates.get(batch.model)
-            if gate is None:
-                gate = self.gates[batch.model] = PoolGate(self._settings.max_in_flight)
+            pool = self.gates.get(batch.model)
+            if pool is None:
+                pool = self.gates[batch.model] = PoolGate(self._settings.max_in_flight)
+            gate = pool.tenant(batch.tenant)
             room = gate.room
             if room == 0:
                 continue
@@ -122,14 +125,14 @@ class Dispatcher:
             for line in lines:
                 self._begin(batch, line, gate)
 
-    def _begin(self, batch: BatchJob, line: Line, gate: PoolGate) -> None:
+    def _begin(self, batch: BatchJob, line: Line, gate: TenantGate) -> None:
         if line.number in self._serving[batch.id]:  # its lease ended here before its answer
             return
         gate.held += 1
         task = asyncio.create_task(self._serve(batch, line, gate))
         self._serving[batch.id][line.number] = (line, task)
 
-    async def _serve(self, batch: BatchJob, line: Line, gate: PoolGate) -> None:
+    async def _serve(self, batch: BatchJob, line: Line, gate: TenantGate) -> None:
         try:
             answer, ok = await self._sender.serve(batch, line, gate)
             if await self._recorder.record(batch.id, line.number, answer, ok=ok):

@@ -5,6 +5,10 @@ from typing import Final
 
 CAPACITY: Final = frozenset({408, 425, 429, 502, 503})
 """The pool has no room now: the line waits, however often."""
+UNKNOWN_KEY: Final = frozenset({401, 403})
+"""The pod has other keys than the service, which gets them up to a minute earlier or later: the line waits."""
+KEYLESS_SECONDS: Final = 600.0
+"""Time for which a tenant has no key before its lines are answered with that."""
 FAILURES: Final = frozenset({500, 504})
 """The line may be the cause: it is sent again a few times."""
 MAX_FAILURES: Final = 3
@@ -23,15 +27,39 @@ class LineVerdict(StrEnum):
     """Send it again, and count a failure."""
 
 
+class Refuser(StrEnum):
+    """What makes a line wait."""
+
+    POOL = "Pool"
+    """The pool has no room for lines of any tenant."""
+    KEY = "Key"
+    """The key is unknown or above its rate: lines of other tenants go on."""
+
+
 def verdict(status: int, failures: int) -> LineVerdict:
     """Return what a response with `status` means for a line that failed `failures` times before."""
     if 200 <= status < 300:
         return LineVerdict.OUTPUT
-    if status in CAPACITY:
+    if status in CAPACITY or status in UNKNOWN_KEY:
         return LineVerdict.WAIT
     if status in FAILURES and failures + 1 < MAX_FAILURES:
         return LineVerdict.RETRY
     return LineVerdict.ERROR
+
+
+def refuser(status: int, key_rate: float | None) -> Refuser:
+    """Return what makes a line wait with `status`; `key_rate` is the limit of its key, None without one.
+
+    A 429 does not say whose limit it is. With a limited key it counts as the key's, whose window finds the pool's too.
+    """
+    if status in UNKNOWN_KEY or (status == 429 and key_rate is not None):
+        return Refuser.KEY
+    return Refuser.POOL
+
+
+def key_is_gone(keyless_since: float, now: float) -> bool:
+    """Return whether a tenant without a key since then gets none any more."""
+    return now - keyless_since >= KEYLESS_SECONDS
 
 
 def retry_after(text: str | None) -> float | None:

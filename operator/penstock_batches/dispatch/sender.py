@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 import aiohttp
 import msgspec
@@ -10,8 +10,15 @@ import msgspec
 from penstock_api import names
 from penstock_api.api_keys import ApiKeyRing
 from penstock_batches.config import BatchSettings
-from penstock_batches.dispatch.gate import PoolGate
-from penstock_batches.dispatch.outcome import MAX_LOSSES, LineVerdict, retry_after, verdict
+from penstock_batches.dispatch.gate import TenantGate
+from penstock_batches.dispatch.outcome import (
+    MAX_LOSSES,
+    LineVerdict,
+    Refuser,
+    refuser,
+    retry_after,
+    verdict,
+)
 from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools, trusted
 from penstock_batches.records import BatchJob, Fault, Line
@@ -21,6 +28,11 @@ from penstock_batches.results import PoolReply, fault_line, request_id, response
 MAX_ANSWER_BYTES: Final = 64 * 2**20
 POOL_AWAY_SECONDS: Final = 5.0
 _PARAMETERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+
+
+class _Credentials(NamedTuple):
+    headers: dict[str, str]
+    key_rate: float | None
 
 
 class Sender:
@@ -49,7 +61,7 @@ class Sender:
         """Close the connections."""
         await self._session.close()
 
-    async def serve(self, batch: BatchJob, line: Line, gate: PoolGate) -> tuple[bytes, bool]:
+    async def serve(self, batch: BatchJob, line: Line, gate: TenantGate) -> tuple[bytes, bool]:
         """Return the answer of a line, and whether it belongs to the output file."""
         try:
             content = await asyncio.to_thread(
@@ -64,22 +76,25 @@ class Sender:
         return await self._until_answered(batch, line, request, gate)
 
     async def _until_answered(
-        self, batch: BatchJob, line: Line, request: BatchRequest, gate: PoolGate
+        self, batch: BatchJob, line: Line, request: BatchRequest, gate: TenantGate
     ) -> tuple[bytes, bool]:
         body = _body(request, batch)
         failures = losses = 0
         while True:
-            headers = self._headers(batch, line)
-            if headers is None:
-                message = "No API key of this batch's tenant is valid any more."
-                fault = Fault("invalid_api_key", message, line.number)
-                return fault_line(batch.id, line.number, request.custom_id, fault), False
             url = self._pools.url(request.model)
             if url is None:  # the pool was deleted: it may come back until the batch expires
                 await asyncio.sleep(POOL_AWAY_SECONDS)
                 continue
             async with gate.place():
-                reply = await self._attempt(url + batch.endpoint, body, headers, gate)
+                credentials = self._credentials(batch, line)
+                if credentials is None:
+                    if not gate.keyless():
+                        continue
+                    message = "No API key of this batch's tenant is valid any more."
+                    fault = Fault("invalid_api_key", message, line.number)
+                    return fault_line(batch.id, line.number, request.custom_id, fault), False
+                gate.keyed()
+                reply = await self._attempt(url + batch.endpoint, body, credentials, gate)
             if reply is None:
                 losses += 1
                 if losses < MAX_LOSSES:
@@ -97,40 +112,44 @@ class Sender:
                     return text, end is LineVerdict.OUTPUT
 
     async def _attempt(
-        self, url: str, body: bytes, headers: dict[str, str], gate: PoolGate
+        self, url: str, body: bytes, credentials: _Credentials, gate: TenantGate
     ) -> PoolReply | None:
         """Return the response; None if the connection was lost after the request was sent."""
+        headers = credentials.headers
         try:
             async with self._session.post(url, data=body, headers=headers) as reply:
                 answer = await _bounded(reply)
                 status = reply.status
         except aiohttp.ClientConnectorError:
             self.attempts["Unreachable"] += 1
-            gate.rejected(None)
+            gate.rejected(Refuser.POOL, None)
             return PoolReply(503, "", b"")
         except (aiohttp.ClientError, OSError, TimeoutError):
             self.attempts["Lost"] += 1
-            gate.rejected(None)
+            gate.rejected(Refuser.POOL, None)
             return None
         self.attempts[str(status)] += 1
         if verdict(status, 0) is LineVerdict.WAIT:
-            gate.rejected(retry_after(reply.headers.get("Retry-After")))
+            seconds = retry_after(reply.headers.get("Retry-After"))
+            gate.rejected(refuser(status, credentials.key_rate), seconds)
         else:
             gate.answered()
         return PoolReply(status, reply.headers.get("X-Request-Id", headers["X-Request-Id"]), answer)
 
-    def _headers(self, batch: BatchJob, line: Line) -> dict[str, str] | None:
+    def _credentials(self, batch: BatchJob, line: Line) -> _Credentials | None:
+        """Return the headers of a line; None if its tenant has no key."""
         headers = {
             "Content-Type": "application/json",
             "X-Request-Id": request_id(batch.id, line.number),
             "X-Penstock-Priority": str(names.BATCH_PRIORITY),
         }
         if self._keys is None:
-            return headers
+            return _Credentials(headers, None)
         key = self._keys.of_tenant(batch.tenant, batch.key_digest)
         if key is None:
             return None
-        return {**headers, "Authorization": f"Bearer {key.key}"}
+        headers["Authorization"] = f"Bearer {key.key}"
+        return _Credentials(headers, key.requests_per_minute)
 
 
 def _body(request: BatchRequest, batch: BatchJob) -> bytes:

@@ -2,7 +2,16 @@
 
 import pytest
 
-from penstock_batches.dispatch.outcome import MAX_FAILURES, LineVerdict, retry_after, verdict
+from penstock_batches.dispatch.outcome import (
+    KEYLESS_SECONDS,
+    MAX_FAILURES,
+    LineVerdict,
+    Refuser,
+    key_is_gone,
+    refuser,
+    retry_after,
+    verdict,
+)
 
 
 @pytest.mark.parametrize(
@@ -10,7 +19,8 @@ from penstock_batches.dispatch.outcome import MAX_FAILURES, LineVerdict, retry_a
     [
         (200, LineVerdict.OUTPUT, LineVerdict.OUTPUT),
         (400, LineVerdict.ERROR, LineVerdict.ERROR),
-        (401, LineVerdict.ERROR, LineVerdict.ERROR),
+        (401, LineVerdict.WAIT, LineVerdict.WAIT),
+        (403, LineVerdict.WAIT, LineVerdict.WAIT),
         (404, LineVerdict.ERROR, LineVerdict.ERROR),
         (413, LineVerdict.ERROR, LineVerdict.ERROR),
         (429, LineVerdict.WAIT, LineVerdict.WAIT),
@@ -32,3 +42,24 @@ def test_capacity_waits_and_failures_end(
 )  # fmt: skip
 def test_retry_after_is_read_in_seconds(text: str | None, seconds: float | None) -> None:
     assert retry_after(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "key_rate", "expected"),
+    [
+        (401, None, Refuser.KEY),
+        (403, 60.0, Refuser.KEY),
+        (429, 60.0, Refuser.KEY),
+        (429, None, Refuser.POOL),
+        (503, 60.0, Refuser.POOL),
+    ],
+)
+def test_a_key_is_refused_if_it_is_unknown_or_limited(
+    status: int, key_rate: float | None, expected: Refuser
+) -> None:
+    assert refuser(status, key_rate) is expected
+
+
+def test_a_key_is_gone_after_some_minutes() -> None:
+    assert not key_is_gone(100.0, 99.0 + KEYLESS_SECONDS)
+    assert key_is_gone(100.0, 100.0 + KEYLESS_SECONDS)
