@@ -31,6 +31,8 @@ EDGES: Final[Mapping[Status, frozenset[Status]]] = MappingProxyType(
 )
 ENDED: Final = frozenset(status for status, after in EDGES.items() if not after)
 """The states that a batch does not leave."""
+TAKES_ANSWERS: Final = frozenset({Status.VALIDATING, Status.IN_PROGRESS})
+"""The states in which answers are recorded."""
 
 
 def started(batch: BatchJob, model: str, faults: tuple[Fault, ...], now: float) -> BatchJob:

@@ -14,6 +14,7 @@ from penstock_batches.dispatch.sender import Sender
 from penstock_batches.errors import StoreUnavailable
 from penstock_batches.records import BatchJob, Line, Status
 from penstock_batches.store.base import Store
+from penstock_batches.transitions import TAKES_ANSWERS
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class Dispatcher:
         current = {batch.id for batch in self.batches}
         for batch_id in [each for each in self._serving if each not in current]:
             self._cancel(batch_id)
-            await self._recorder.forget(batch_id)
+        await self._recorder.keep({each.id for each in active if each.status in TAKES_ANSWERS})
         for model, pool in self.gates.items():
             pool.keep({batch.tenant for batch in self.batches if batch.model == model})
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import Counter, defaultdict
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,6 +41,7 @@ class AnswerRecorder:
         self._owner = owner
         self._waiting: dict[str, list[_Unrecorded]] = defaultdict(list)
         self._segments: dict[str, Segment] = {}
+        self._appending = asyncio.Lock()
         self._wake = asyncio.Event()
         self.recorded: Counter[str] = Counter()
         """Lines by end: Output, Error, and Discarded for answers that came too late."""
@@ -61,9 +63,20 @@ class AnswerRecorder:
 
     async def forget(self, batch_id: str) -> None:
         """Close the segment of a batch."""
-        segment = self._segments.pop(batch_id, None)
-        if segment is not None:
-            await asyncio.to_thread(segment.close)
+        async with self._appending:
+            segment = self._segments.pop(batch_id, None)
+            if segment is not None:
+                await asyncio.to_thread(segment.close)
+
+    async def keep(self, batch_ids: Set[str]) -> None:
+        """Close the segments of all other batches: an open one keeps its room on the disk after its deletion."""
+        for batch_id in self.open_batches - batch_ids:
+            await self.forget(batch_id)
+
+    @property
+    def open_batches(self) -> Set[str]:
+        """Batches whose segment is open."""
+        return set(self._segments)
 
     async def _record_batch(self, batch_id: str) -> None:
         group = [each for each in self._waiting.pop(batch_id) if not each.recorded.cancelled()]
@@ -81,7 +94,8 @@ class AnswerRecorder:
         while True:
             try:
                 if not answers:
-                    answers = await asyncio.to_thread(self._append, batch_id, group)
+                    async with self._appending:
+                        answers = await asyncio.to_thread(self._append, batch_id, group)
                 return set(await self._store.answer(batch_id, answers))
             except (StoreUnavailable, VolumeFull, OSError) as error:
                 log.warning("%d answers wait to be recorded: %s", len(group), error)

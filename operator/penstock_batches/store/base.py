@@ -41,8 +41,8 @@ class Store(Protocol):
     async def delete_file(self, file_id: str) -> None:
         """Remove a file."""
 
-    async def expired_files(self, now: float, limit: int) -> list[File]:
-        """Return files whose time is over."""
+    async def expired_files(self, now: float, limit: int, skip: int = 0) -> list[File]:
+        """Return files whose time is over, by their end and id, without the first `skip`."""
 
     async def add_batch(self, batch: BatchJob) -> None:
         """Add a batch."""

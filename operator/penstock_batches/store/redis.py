@@ -147,10 +147,10 @@ class RedisStore:
             pipe.zrem(self._key("file-ends"), file_id)
             await _sent(pipe.execute())
 
-    async def expired_files(self, now: float, limit: int) -> list[File]:
+    async def expired_files(self, now: float, limit: int, skip: int = 0) -> list[File]:
         """See `Store`."""
         ids = await _sent(
-            self._redis.zrangebyscore(self._key("file-ends"), "-inf", now, start=0, num=limit)
+            self._redis.zrangebyscore(self._key("file-ends"), "-inf", now, start=skip, num=limit)
         )
         files = [await self.file(file_id.decode()) for file_id in ids]
         return [file for file in files if file is not None]

@@ -114,11 +114,12 @@ class SqliteStore:
         """See `Store`."""
         await self._write("DELETE FROM files WHERE id = ?", (file_id,))
 
-    async def expired_files(self, now: float, limit: int) -> list[File]:
+    async def expired_files(self, now: float, limit: int, skip: int = 0) -> list[File]:
         """See `Store`."""
         rows = await self._rows(
-            "SELECT record FROM files WHERE expires_at <= ? LIMIT ?", now, limit
-        )
+            "SELECT record FROM files WHERE expires_at <= ? ORDER BY expires_at, id LIMIT ? OFFSET ?",
+            now, limit, skip,
+        )  # fmt: skip
         return [_FILE.decode(row[0]) for row in rows]
 
     async def add_batch(self, batch: BatchJob) -> None:

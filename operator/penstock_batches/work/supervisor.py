@@ -22,6 +22,7 @@ LOOK_SECONDS: Final = 0.5
 CLAIM_SECONDS: Final = 30.0
 SWEEP_SECONDS: Final = 60.0
 SWEPT_FILES: Final = 100
+"""Files that one look deletes, at most."""
 ORPHAN_SECONDS: Final = 3600.0
 """Age from which content without a record is of no upload that is still being recorded."""
 
@@ -132,17 +133,29 @@ class Supervisor:
         if now - self._swept < SWEEP_SECONDS:
             return
         self._swept = now
-        used = {batch.input_file_id for batch in await self._store.active()}
-        for file in await self._store.expired_files(time.time(), SWEPT_FILES):
-            if file.id not in used:
-                if file.purpose is Purpose.INFER:
-                    await self._store.delete_batch(file.filename)
-                await self._store.delete_file(file.id)
-                await asyncio.to_thread(self._payloads.delete, file.id)
+        if await self._sweep_files():
+            self._swept = float("-inf")  # the next look goes on
+            return
         await self._sweep_answers()
         if now - self._swept_content >= ORPHAN_SECONDS:
             self._swept_content = now
             await self._sweep_content()
+
+    async def _sweep_files(self) -> bool:
+        """Delete the first files whose time is over and that no active batch reads; return whether there were any."""
+        used = {batch.input_file_id for batch in await self._store.active()}
+        now, skip = time.time(), 0
+        while page := await self._store.expired_files(now, SWEPT_FILES, skip):
+            unused = [file for file in page if file.id not in used]
+            for file in unused:
+                if file.purpose is Purpose.INFER:
+                    await self._store.delete_batch(file.filename)
+                await self._store.delete_file(file.id)
+                await asyncio.to_thread(self._payloads.delete, file.id)
+            if unused:
+                return True
+            skip += len(page)
+        return False
 
     async def _sweep_content(self) -> None:
         """Delete content that a kill left without a record."""

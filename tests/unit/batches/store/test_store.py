@@ -50,6 +50,13 @@ async def test_a_deleted_file_is_gone_from_record_list_and_ends(store: Store) ->
     assert await store.files("", None, 9) == await store.expired_files(NOW, 9) == []
 
 
+async def test_expired_files_come_by_their_end_and_in_pages(store: Store) -> None:
+    for number, end in ((3, NOW), (2, NOW - 5), (1, NOW), (4, NOW + 1)):
+        await store.add_file(file(number, expires_at=end))
+    assert [each.id for each in await store.expired_files(NOW, 2)] == ["file-2", "file-1"]
+    assert [each.id for each in await store.expired_files(NOW, 2, 2)] == ["file-3"]
+
+
 async def test_batches_of_a_tenant_come_newest_first_in_pages(store: Store) -> None:
     for number in range(4):
         await store.add_batch(batch(number, "ours"))
