@@ -110,7 +110,7 @@ class DataParallelLink(EngineLink[ToEngine, Settled, ModelInfo]):
         return min(judged or beats, key=lambda beat: beat.last_step + beat.predicted_seconds)
 
     def _beat(self, engine: int) -> Heartbeat:
-        """Return the heartbeat of one engine; its time without requests is no time without a step."""
+        """Return the heartbeat of one engine; time without requests does not count as time without a step."""
         beat = self._links[engine].heartbeat()
         if beat.busy:
             return beat
