@@ -206,10 +206,7 @@ class WorkerPods:
             elif isinstance(message, Hello):
                 index = self._admit(message, connection)
 
-        try:
-            how = await connection.listen(deliver)
-        except asyncio.CancelledError:
-            return  # at the end of the process: asyncio would log it as an error
+        how = await connection.listen(deliver)
         connection.close()
         if index:
             self._left(index, how)
