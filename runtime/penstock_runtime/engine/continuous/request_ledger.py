@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
+import numpy as np
+
 from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     Ended,
@@ -122,6 +124,7 @@ class GenerationLedger:
 
 
 def _spec(message: Generate) -> RequestSpec:
+    penalized = message.params.repetition_penalty != 1.0
     return RequestSpec(
         id=message.id,
         prompt_tokens=len(message.prompt),
@@ -132,6 +135,7 @@ def _spec(message: Generate) -> RequestSpec:
         priority=message.priority,
         tenant=message.tenant,
         salt=message.salt,
+        prompt_ids=np.unique(np.array(message.prompt, np.int64)) if penalized else None,
     )
 
 

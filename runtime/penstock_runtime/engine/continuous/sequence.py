@@ -7,7 +7,9 @@ as its prompt, and only the position after the last known id is ever sampled.
 from collections import Counter
 from dataclasses import dataclass, field
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from penstock_runtime.engine.continuous.grammar.base import Grammar
 from penstock_runtime.engine.continuous.messages import FinishReason, Logprob
@@ -40,6 +42,8 @@ class RequestSpec:
     tenant: str = ""
     salt: str = ""
     """Prefix-cache namespace: only equal salts share blocks."""
+    prompt_ids: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+    """Distinct ids of the prompt, for a repetition penalty; None without one."""
 
 
 @dataclass(slots=True)

@@ -37,14 +37,24 @@ LONG_TOKENS: Final = 512
 """The length above which an answer is rendered in a thread: with 21 log-probabilities per token, it takes 10 ms."""
 LONG_VALUES: Final = 21 * LONG_TOKENS
 """Tokens and alternatives above which the events of one turn are rendered in a thread."""
+TOKEN_BYTES: Final = 40
+"""Memory of one token of an answer that is sent whole: its id and its text."""
+LOGPROB_BYTES: Final = 320
+"""Memory of one log-probability of such an answer, with its share of the JSON; measured: 306 in a chat."""
 HEADER_QUEUE_SECONDS: Final = "X-Penstock-Queue-Seconds"
 
 
 async def reply_whole(answer: AnswerFormat, answering: ResponseStream) -> web.StreamResponse:
-    """Return the whole answer once it is complete."""
+    """Return the whole answer once it is complete.
+
+    Raises:
+        MemoryFull: it takes more memory than is free.
+    """
     try:
         while not answering.done:
-            answer.take(await answering.next(PING_SECONDS))
+            pieces = await answering.next(PING_SECONDS)
+            answering.hold(sum(map(_held_bytes, pieces)))
+            answer.take(pieces)
     except GenerationError as bad:
         return response_of(_error(bad))
     headers = {HEADER_QUEUE_SECONDS: f"{answering.cost.queue_seconds:.6f}"}
@@ -92,6 +102,13 @@ async def _reply(
         await stream.send(written([error_body(status, message, param=bad.field, reason=reason)]))
     await stream.finish(done=answer.ends_with_done)
     return stream.response
+
+
+def _held_bytes(piece: Chunk) -> int:
+    logprobs = sum(1 + len(logprob.top) for logprob in piece.logprobs)
+    if piece.scored is not None:
+        logprobs += piece.scored.chosen.size + piece.scored.values.size
+    return TOKEN_BYTES * len(piece.tokens) + LOGPROB_BYTES * logprobs
 
 
 def _values(pieces: list[Chunk]) -> int:

@@ -27,13 +27,23 @@ class MemoryBudget:
         Raises:
             MemoryFull: all requests together would hold more than the limit.
         """
-        if self.held_bytes - ticket.bytes + size > self._max_bytes:
+        others = self.held_bytes - ticket.bytes
+        if others + size > self._max_bytes:
             raise MemoryFull(
-                f"requests hold {self.held_bytes} of {self._max_bytes} bytes: try again later",
+                f"other requests hold {others} of {self._max_bytes} bytes, and this one needs {size}: try again later, or"
+                " send and request less",
                 retry_after_seconds=self._retry_after_seconds(),
             )
         self.held_bytes += size - ticket.bytes
         ticket.bytes = size
+
+    def hold_more(self, ticket: Ticket, more_bytes: int) -> None:
+        """Add `more_bytes` to those of `ticket`.
+
+        Raises:
+            MemoryFull: as `hold`.
+        """
+        self.hold(ticket, ticket.bytes + more_bytes)
 
     def holding(self, ticket: Ticket) -> Hold:
         """Return `hold` of `ticket`."""

@@ -22,7 +22,7 @@ from penstock_runtime.engine.continuous.messages import (
 )
 from penstock_runtime.engine.messages import Cancel
 from penstock_runtime.engine.queue.disciplines import is_batch_work
-from penstock_runtime.errors import BatchWorkWaits, NotServing, QueueFull
+from penstock_runtime.errors import BatchWorkWaits, NotServing, QueueFull, RequestRejected
 from penstock_runtime.request import (
     Cancelled,
     Expired,
@@ -106,6 +106,10 @@ class GenerationAdmission(Admission):
                 ticket.rows_counted = True
             try:
                 yield [first, *more]
+            except RequestRejected as rejection:
+                for ticket in (first, *more):
+                    self.reject(ticket, rejection)
+                raise
             finally:
                 for ticket in (first, *more):
                     self.abandon(ticket)

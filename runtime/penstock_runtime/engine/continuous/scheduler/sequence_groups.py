@@ -54,6 +54,10 @@ class SequenceGroups:
         if not group.blocked:
             group.leader = group.members[0]
             return []
+        if state.sequence.finished is not None:  # its prompt was computed
+            group.leader = group.members[0]
+            unblocked, group.blocked = group.blocked, []
+            return unblocked
         group.leader = group.blocked.pop(0)
         if group.blocked:
             self._blocking[group.leader.sequence.uid] = group

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from penstock_runtime.engine.continuous.grammar.base import Grammar
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.engine.continuous.sequence import Sequence
 from penstock_runtime.engine.continuous.steps.step_plan import Row, StepPlan
 
 
@@ -73,13 +72,12 @@ def _draw(index: int, row: Row) -> Draw:
         position=position,
         output_tokens=position - request.prompt_tokens,
     )
-    return draw if sequence.counts is None else _with_history(draw, sequence, sequence.counts)
+    if sequence.counts is None:
+        return draw
+    return _with_history(draw, request.prompt_ids, sequence.counts)
 
 
-def _with_history(draw: Draw, sequence: Sequence, counts: Counter[int]) -> Draw:
-    prompt = None
-    if sequence.params.repetition_penalty != 1.0:
-        prompt = np.unique(np.array(sequence.ids[: sequence.request.prompt_tokens], np.int64))
+def _with_history(draw: Draw, prompt_ids: NDArray[np.int64] | None, counts: Counter[int]) -> Draw:
     return Draw(
         row=draw.row,
         params=draw.params,
@@ -87,7 +85,7 @@ def _with_history(draw: Draw, sequence: Sequence, counts: Counter[int]) -> Draw:
         choice=draw.choice,
         position=draw.position,
         output_tokens=draw.output_tokens,
-        prompt_ids=prompt,
+        prompt_ids=prompt_ids,
         output_ids=np.fromiter(counts.keys(), np.int64, len(counts)),
         output_counts=np.fromiter(counts.values(), np.float64, len(counts)),
     )

@@ -23,10 +23,14 @@ def penalize(row: torch.Tensor, draw: Draw) -> None:
         ids, bias = zip(*params.logit_bias, strict=True)
         row[torch.tensor(ids)] += torch.tensor(bias, dtype=row.dtype, device=row.device)
     if draw.prompt_ids is not None and params.repetition_penalty != 1.0:
-        present = [ids for ids in (draw.prompt_ids, draw.output_ids) if ids is not None]
-        at = torch.from_numpy(np.unique(np.concatenate(present))).to(row.device)
-        values, penalty = row[at], params.repetition_penalty
-        row[at] = torch.where(values > 0, values / penalty, values * penalty)
+        present = np.zeros(len(row), bool)
+        for known in (draw.prompt_ids, draw.output_ids):
+            if known is not None:
+                present[known] = True
+        penalized = torch.where(
+            row > 0, row / params.repetition_penalty, row * params.repetition_penalty
+        )
+        row.copy_(torch.where(torch.from_numpy(present).to(row.device), penalized, row))
     if draw.output_ids is not None and draw.output_counts is not None and len(draw.output_ids):
         at = torch.from_numpy(draw.output_ids).to(row.device)
         counts = torch.from_numpy(draw.output_counts).to(row)

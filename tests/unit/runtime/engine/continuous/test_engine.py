@@ -83,6 +83,14 @@ def test_choices_end_one_by_one_and_the_request_with_the_last(driver: Any) -> No
     assert {draw.choice for inputs in driver.step.inputs for draw in inputs.draws} == {0, 1, 2}
 
 
+def test_choices_of_one_token_run_together_once_the_first_has_ended(driver: Any) -> None:
+    driver.engine.take(generate_request("a", list(range(10)), tokens=1, n=5), 0.0)
+    driver.run()
+    assert [driver.tokens["a", choice] for choice in range(5)] == [[10]] * 5
+    drawn = [len(inputs.draws) for inputs in driver.step.inputs if inputs.draws]
+    assert drawn == [1, 4]
+
+
 def test_a_step_that_breaks_fails_its_own_requests_only(driver: Any) -> None:
     driver.engine.take(generate_request("a", [1], tokens=50), 0.0)
     driver.turn()
@@ -129,6 +137,15 @@ def test_penalties_see_every_token_before_the_draw(driver: Any) -> None:
         if draw.output_ids is not None and draw.output_tokens < 4
     ]
     assert seen == [[], [2], [2, 3], [2, 3, 4]]
+
+
+def test_a_repetition_penalty_has_the_distinct_ids_of_the_prompt(driver: Any) -> None:
+    params = SamplingParams(max_tokens=2, repetition_penalty=1.5)
+    driver.engine.take(generate_request("a", [4, 2, 4, 2, 1], params=params, n=2), 0.0)
+    driver.run()
+    draws = [draw for inputs in driver.step.inputs for draw in inputs.draws]
+    assert {draw.choice for draw in draws} == {0, 1}
+    assert all(draw.prompt_ids.tolist() == [1, 2, 4] for draw in draws)
 
 
 def test_a_lost_device_ends_the_engine(driver: Any) -> None:
