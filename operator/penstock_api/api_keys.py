@@ -40,6 +40,10 @@ class ApiKeys(WireModel):
     keys: Annotated[tuple[ApiKey, ...], Field(max_length=10_000)]
 
 
+class ApiKeysUnusable(ValueError):
+    """There is no file of keys, or it is invalid; the message has none of its content."""
+
+
 class ApiKeyRing:
     """The keys as last read; an invalid file is logged and leaves them unchanged."""
 
@@ -48,8 +52,12 @@ class ApiKeyRing:
         self._by_digest: dict[bytes, ApiKey] = {}
         self._read: bytes | None = None
 
-    def reload(self) -> None:
-        """Read the file again; blocks on the disk. Before the first successful read every key is unknown."""
+    def read(self) -> None:
+        """Read the file if it has changed; blocks on the disk. Before the first successful read every key is unknown.
+
+        Raises:
+            ApiKeysUnusable: it cannot be read, or is invalid; the keys are unchanged.
+        """
         try:
             content = self._path.read_bytes()
             if content == self._read:
@@ -57,11 +65,19 @@ class ApiKeyRing:
             parsed = ApiKeys.model_validate_json(content)
         except (OSError, ValidationError) as error:
             reason = error if isinstance(error, OSError) else error.errors()[0]["msg"]
-            log.error("the API keys in %s cannot be used: %s", self._path, reason)
-            return
+            raise ApiKeysUnusable(
+                f"the API keys in {self._path} cannot be used: {reason}"
+            ) from None
         self._read = content
         self._by_digest = {digest(key.key): key for key in parsed.keys}
         log.info("API keys read", extra={"keys": len(self._by_digest)})
+
+    def reload(self) -> None:
+        """As `read`, but an error is logged."""
+        try:
+            self.read()
+        except ApiKeysUnusable as error:
+            log.error("%s", error)
 
     def of_tenant(self, tenant: str, preferred_digest: str) -> ApiKey | None:
         """Return the key of `tenant` with that digest, in hex, or another of its keys; None if it has none."""

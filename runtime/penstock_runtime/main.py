@@ -11,6 +11,7 @@ from typing import Any
 
 import uvloop
 
+from penstock_api.api_keys import ApiKeysUnusable
 from penstock_api.certificates import CertificateUnusable
 from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_api.stopping import on_stop
@@ -67,8 +68,9 @@ async def run(config: RuntimeConfig) -> int:
     exposition = Exposition(pod)
     try:
         certificate = certificate_of(config)
-    except CertificateUnusable as error:
-        write_termination_log(config.files.termination_log, "CertificateUnusable", str(error))
+        pod.callers.read_keys()
+    except (CertificateUnusable, ApiKeysUnusable) as error:
+        write_termination_log(config.files.termination_log, type(error).__name__, str(error))
         return 1
     tls = context_of(certificate)
     clients, cluster = ClientServer(pod, exposition, tls), ClusterServer(pod, exposition, tls)

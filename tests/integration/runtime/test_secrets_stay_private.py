@@ -114,6 +114,18 @@ def test_an_invalid_certificate_ends_the_pod_without_disclosing_its_key(
         assert word not in message + pod.log.read_text(), word
 
 
+@pytest.mark.timeout(240)
+def test_invalid_api_keys_end_a_pod_that_starts_without_disclosing_them(
+    launch: Any, folder: Path
+) -> None:
+    (folder / "keys.json").write_text('{"keys": [{"key": "mark-of-a-key", "tenant": 5}]}')
+    pod = launch(QUICK, PENSTOCK_API_KEYS_FILE=str(folder / "keys.json"))
+    assert pod.stopped(within_seconds=2 * START_SECONDS) == 1
+    message = (pod.folder / "termination-log").read_text()
+    assert message.startswith("ApiKeysUnusable: the API keys in ")
+    assert "mark-of" not in message + pod.log.read_text()
+
+
 def marks(private: str, tokens: list[str]) -> list[str]:
     """Return the words that no output may contain: the marks, the lines of the key, the tokens' signatures."""
     lines = [line for line in private.splitlines() if line and not line.startswith("---")]

@@ -63,6 +63,15 @@ class Callers:
         """Whether requests are not authenticated and their headers are not trusted."""
         return self._ring is None and not self._trusted
 
+    def read_keys(self) -> None:
+        """Read the keys; blocks on the disk.
+
+        Raises:
+            ApiKeysUnusable: the file is missing or invalid: the pod would reject every client.
+        """
+        if self._ring is not None:
+            self._ring.read()
+
     async def watch(self, every_seconds: float = RELOAD_SECONDS) -> None:
         """Reload the keys periodically, off the event loop; returns at once without keys."""
         while self._ring is not None:

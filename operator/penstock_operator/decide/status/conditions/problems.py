@@ -27,6 +27,7 @@ _REMEDIES = {
     VOLUME: "create the volume, or name an existing one in spec.model.source or spec.template.volumes",
     "ModelLoadFailed": "fix spec.model, or the model itself; the pods retry",
     "CertificateUnusable": "store a certificate and its key in PEM in the Secret of spec.tls; the pods retry",
+    "ApiKeysUnusable": "store a JSON object with `keys` in the Secret of spec.apiKeys; the pods retry",
     "ModelAccessDenied": "give the pods credentials with read access; they retry",
     "ModelNotFound": "correct spec.model.source, or upload the model there; the pods retry",
     "ModelSourceUnreachable": "check the network and the source; files that were downloaded stay in the cache",
@@ -41,7 +42,8 @@ _REMEDIES = {
 
 _URGENCY = (
     "ModelAccessDenied", "ModelNotFound", "CacheFull", "ModelCorrupt", "ModelSourceUnreachable",
-    "ModelLoadFailed", "CertificateUnusable", "OOMKilled", IMAGE, VOLUME, "ContainerConfigError", "Unschedulable",
+    "ModelLoadFailed", "CertificateUnusable", "ApiKeysUnusable", "OOMKilled", IMAGE, VOLUME,
+    "ContainerConfigError", "Unschedulable",
 )  # fmt: skip
 """Order in which problems are reported: those of the spec before those of the cluster."""
 
