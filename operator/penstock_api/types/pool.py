@@ -96,12 +96,19 @@ _DATA_RULE = rule(
     "self.parallelism.data",
     at=".parallelism.data",
 )
-_COUNT = "has(self.accelerator) && has(self.accelerator.count) ? self.accelerator.count : 1"
-_TENSOR = "has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1"
-_STAGES = "has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1"
-_ENGINES = "has(self.parallelism) && has(self.parallelism.data) ? self.parallelism.data : 1"
+
+
+def _value(part: str, field: str, default: str = "1", of: str = "self") -> str:
+    """Return the CEL expression of an optional field in an optional part of the spec."""
+    return f"has({of}.{part}) && has({of}.{part}.{field}) ? {of}.{part}.{field} : {default}"
+
+
+_COUNT = _value("accelerator", "count")
+_TENSOR = _value("parallelism", "tensor")
+_STAGES = _value("parallelism", "pipeline")
+_ENGINES = _value("parallelism", "data")
 _RANKS = f"({_TENSOR}) * ({_STAGES})"
-_NODES = "has(self.parallelism) && has(self.parallelism.nodes) ? self.parallelism.nodes : 1"
+_NODES = _value("parallelism", "nodes")
 _USED = f"{_RANKS} * ({_ENGINES}) / ({_NODES})"
 _STORED_COUNT = (
     "oldSelf.hasValue() && has(oldSelf.value().accelerator) && has(oldSelf.value().accelerator.count)"
@@ -199,6 +206,30 @@ _VARIANTS_MAX_RULE = rule(
 )
 
 
+_NODES_OF_V = _value("parallelism", "nodes", f"({_NODES})", "v")
+_COUNT_OF_V = f"({_value('accelerator', 'count', f'({_COUNT})', 'v')})"
+_USED_OF_V = (
+    f"({_value('parallelism', 'tensor', f'({_TENSOR})', 'v')})"
+    f" * ({_value('parallelism', 'pipeline', f'({_STAGES})', 'v')})"
+    f" * ({_value('parallelism', 'data', f'({_ENGINES})', 'v')}) / ({_NODES_OF_V})"
+)
+_MISFIT = f"{_COUNT_OF_V} != 0 && {_COUNT_OF_V} != {_USED_OF_V}"
+_VARIANT_DEVICES_RULE = rule(
+    f"!has(self.variants) || !self.variants.exists(v, {_MISFIT})",
+    "variants %s: accelerator.count must be parallelism.tensor times parallelism.pipeline times parallelism.data, divided by"
+    " parallelism.nodes, or 0 for the CPU; a variant has the pool's values where it sets none",
+    f"self.variants.filter(v, {_MISFIT}).map(v, v.name)",
+    at=".variants",
+)
+_VARIANT_GENERATION_RULE = rule(
+    "!has(self.variants) || !self.variants.exists(v, has(v.generation))"
+    " || (has(self.model.task) && self.model.task == 'TextGeneration')",
+    "variants with generation are for model.task TextGeneration, but model.task is %s: remove generation",
+    "has(self.model.task) ? self.model.task : 'unset'",
+    at=".variants",
+)
+
+
 class PoolSpec(ApiModel):
     """Desired state of a pool. Unset fields take a policy's default or a built-in one."""
 
@@ -218,6 +249,8 @@ class PoolSpec(ApiModel):
             _VARIANTS_KEPT_RULE,
             _VARIANTS_ZERO_RULE,
             _VARIANTS_MAX_RULE,
+            _VARIANT_DEVICES_RULE,
+            _VARIANT_GENERATION_RULE,
         )
     )
 
@@ -298,10 +331,16 @@ NAME_RULE = rule(
     "self.metadata.name",
     at=".metadata.name",
 )
-_LONG = f"self.metadata.name.size() + v.name.size() > {MAX_CHILD_NAME - 1}"
 _GROUPED = "has(self.spec.parallelism) && has(self.spec.parallelism.nodes) && self.spec.parallelism.nodes > 1"
 MAX_GROUP_NAME = 40
 """The controllers of groups derive label values of at most 63 characters from the name."""
+_NODES_OF_VARIANT = _value(
+    "parallelism", "nodes", f"({_value('parallelism', 'nodes', of='self.spec')})", "v"
+)
+_LONG = (
+    "self.metadata.name.size() + v.name.size()"
+    f" > (({_NODES_OF_VARIANT}) > 1 ? {MAX_GROUP_NAME - 1} : {MAX_CHILD_NAME - 1})"
+)
 GROUP_NAME_RULE = rule(
     f"!({_GROUPED}) || self.metadata.name.size() <= {MAX_GROUP_NAME}",
     f"metadata.name %s of a pool with parallelism.nodes %s has more than {MAX_GROUP_NAME} characters: choose a shorter name",
@@ -311,8 +350,8 @@ GROUP_NAME_RULE = rule(
 )
 VARIANT_NAME_RULE = rule(
     f"!has(self.spec.variants) || !self.spec.variants.exists(v, {_LONG})",
-    f"variants %s: the names of their pools, %s-<variant>, have more than {MAX_CHILD_NAME} characters:"
-    " choose a shorter name of the pool or of the variant",
+    f"variants %s: the names of their pools, %s-<variant>, have more than {MAX_CHILD_NAME} characters, or {MAX_GROUP_NAME} with"
+    " parallelism.nodes: choose a shorter name of the pool or of the variant",
     f"self.spec.variants.filter(v, {_LONG}).map(v, v.name)",
     "self.metadata.name",
     at=".spec.variants",

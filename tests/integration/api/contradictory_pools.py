@@ -38,6 +38,34 @@ BY_RULE = [
         metadata_name="a" * 20,
     ),
     Bad(
+        "variant-of-several-nodes-with-a-long-name",
+        {
+            "model": GENERATING,
+            "accelerator": {"count": 1},
+            "variants": [{"name": "b" * 20, "parallelism": {"tensor": 2, "nodes": 2}}],
+        },
+        ("spec.variants", "b" * 20, "40 with parallelism.nodes", "choose a shorter name"),
+        metadata_name="a" * 20,
+    ),
+    Bad(
+        "variant-with-more-devices-than-it-uses",
+        {
+            "model": GENERATING,
+            "accelerator": {"count": 2},
+            "parallelism": {"tensor": 2},
+            "variants": [
+                {"name": "fits", "accelerator": {"count": 0}},
+                {"name": "big", "accelerator": {"count": 4}},
+            ],
+        },
+        ("spec.variants", "variants [big]", "accelerator.count must be", "or 0 for the CPU"),
+    ),
+    Bad(
+        "variant-that-generates-for-another-task",
+        {"variants": [{"name": "a", "generation": {}}]},
+        ("spec.variants", "for model.task TextGeneration", "remove generation"),
+    ),
+    Bad(
         "more-devices-than-ranks",
         {
             "model": GENERATING,

@@ -135,15 +135,27 @@ def _directory() -> dict[str, object]:
     return {"persistentVolumeClaim": {"path": "minilm"}}
 
 
+HUGGING_FACE = {"type": "HuggingFace", "huggingFace": {"repository": "owner/chat"}, "module": None}
+GENERATING = {"source": HUGGING_FACE, "task": "TextGeneration"}
+
+
 def test_the_pods_of_a_replica_are_immutable(api: Api, make: Make) -> None:
-    source = {"type": "HuggingFace", "huggingFace": {"repository": "owner/chat"}, "module": None}
-    generating = {"source": source, "task": "TextGeneration"}
     ranks = {"tensor": 4, "nodes": 2}
-    path = make({"model": generating, "accelerator": {"count": 0}, "parallelism": ranks})
+    path = make({"model": GENERATING, "accelerator": {"count": 0}, "parallelism": ranks})
     message = rejected(api, path, {"parallelism": {"nodes": None}})
     for word in ("parallelism.nodes", "cannot change from 2 to 1", "create another pool"):
         assert word in message
     api.merge(path, {"spec": {"parallelism": {"tensor": 2}}})
+
+
+def test_the_nodes_of_a_variant_are_fixed_too(api: Api, make: Make) -> None:
+    nodes = {"name": "a", "accelerator": {"count": 0}, "parallelism": {"tensor": 4, "nodes": 2}}
+    path = make({"model": GENERATING, "variants": [nodes, {"name": "b"}]})
+    changed = nodes | {"parallelism": {"tensor": 4, "nodes": 4}}
+    message = rejected(api, path, {"variants": [changed, {"name": "b"}]})
+    for word in ("variant a", "cannot change from 2 to 4", "add another variant"):
+        assert word in message
+    api.merge(path, {"spec": {"variants": [{"name": "b"}, nodes | {"maxReplicas": 3}]}})
 
 
 def test_the_class_of_a_load_balancer_is_immutable_until_the_type_changes(
