@@ -232,6 +232,7 @@ def _decide_config(config: OperatorConfig) -> DecideConfig:
         config.gateway_replicas,
         image_pull_policy=policy,
         ids=IdSource(config.pool_ids),
+        pod=config.gateway_pod,
     )
     return DecideConfig(
         default_runtime_image=config.default_runtime_image,

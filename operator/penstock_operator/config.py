@@ -4,7 +4,8 @@ import json
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -22,6 +23,7 @@ SCOPES = ("Cluster", "Namespaces")
 ENABLED = "Enabled"
 ARGUMENT = re.compile(r"^--([a-z-]+)=(.*)$")
 MAX_GATEWAY_REPLICAS = 100
+GATEWAY_POD_FIELDS = {"imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName"}
 READER = SettingsReader(OperatorConfigError, ("namespace", "default_runtime_image"))
 NAMESPACE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 
@@ -66,6 +68,8 @@ class OperatorConfig:
     """ClusterRole of the gateways' ServiceAccounts; required with `gateway_image`."""
     gateway_replicas: int = 2
     """Pods of each namespace's gateway."""
+    gateway_pod: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of their spec as a JSON object: imagePullSecrets, nodeSelector, tolerations, priorityClassName."""
     leader_worker_sets: str = "Disabled"
     """Enabled | Disabled: whether pools may have replicas of several pods, which needs that kind in the cluster."""
     tls_folder: str = ""
@@ -91,14 +95,21 @@ class OperatorConfig:
             OperatorConfigError: a variable is missing, unknown or out of range; the message names it.
         """
         values = READER.texts(cls, environ)
-        parsed = {"port", "pool_network_policy", "gateway_replicas"}
+        parsed = {"port", "pool_network_policy", "gateway_replicas", "gateway_pod"}
         texts = {name: value for name, value in values.items() if name not in parsed}
         texts["pod_name"] = values.get("pod_name") or socket.gethostname()
         peers = _peers(values.get("pool_network_policy", ""))
         port = _port(values.get("port", "8080"))
         replicas = _replicas(values.get("gateway_replicas", "2"))
+        pod = _gateway_pod(values.get("gateway_pod", "{}"))
         return _checked(
-            cls(**texts, port=port, pool_network_policy=peers, gateway_replicas=replicas)
+            cls(
+                **texts,
+                port=port,
+                pool_network_policy=peers,
+                gateway_replicas=replicas,
+                gateway_pod=pod,
+            )
         )
 
 
@@ -198,6 +209,19 @@ def _replicas(text: str) -> int:
             f"{variable('gateway_replicas')} must be 1 to {MAX_GATEWAY_REPLICAS}, got {text!r}"
         )
     return int(text)
+
+
+def _gateway_pod(text: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        fields = None
+    if isinstance(fields, dict) and fields.keys() <= GATEWAY_POD_FIELDS:
+        return fields
+    raise OperatorConfigError(
+        f"{variable('gateway_pod')} must be a JSON object with any of {', '.join(sorted(GATEWAY_POD_FIELDS))};"
+        f" got {text!r:.200}"
+    )
 
 
 def _port(text: str) -> int:

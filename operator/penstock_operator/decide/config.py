@@ -1,7 +1,7 @@
 """The parts of the operator's configuration that decisions depend on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock_api.types.pod_template.container import ImagePullPolicy
@@ -36,6 +36,8 @@ class GatewayConfig:
     image_pull_policy: ImagePullPolicy | None = None
     ids: IdSource = IdSource.FIXED
     """Source of UID and GID, of which both containers need the same."""
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the pods' spec: imagePullSecrets, nodeSelector, tolerations, priorityClassName."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,3 +127,6 @@ def _writes(
         item = live.get((manifest["kind"], manifest["metadata"]["name"]))
         if (write := shared_write(item, manifest)) is not None:
             yield write
+    unused = live.get(("NetworkPolicy", names.GATEWAY_NAME))
+    if unused is not None and config.peers is None and not unused.deleting:
+        yield delete(unused)

@@ -146,7 +146,7 @@ class PassRunner:
             control_keys=self.leader.public_keys(),
             all_pools=all_pools(store, self._led_namespaces()),
             pool_schema=self.schemas.of(names.POOL_KIND),
-            routed_pools=routed_pools(store, self._led_namespaces()) if self.config.gateway else (),
+            routed_pools=routed_pools(store, self._led_namespaces()),
         )
 
     def _led_namespaces(self) -> frozenset[str]:

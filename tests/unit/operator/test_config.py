@@ -53,6 +53,11 @@ def test_the_required_variables_suffice() -> None:
             "gateway:1",
             "PENSTOCK_GATEWAY_IMAGE, PENSTOCK_GATEWAY_ENVOY_IMAGE, PENSTOCK_GATEWAY_CLUSTER_ROLE must be",
         ),
+        (
+            "PENSTOCK_GATEWAY_POD",
+            '{"hostNetwork": true}',
+            "PENSTOCK_GATEWAY_POD must be a JSON object with any of imagePullSecrets, nodeSelector, priorityClassName",
+        ),
         ("PENSTOCK_GATEWAY_REPLICAS", "0", "PENSTOCK_GATEWAY_REPLICAS must be 1 to 100, got '0'"),
         ("PENSTOCK_PROMETHEUS_URL", "http://u:p@x", "PENSTOCK_PROMETHEUS_URL must be http(s)://"),
     ],

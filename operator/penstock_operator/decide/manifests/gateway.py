@@ -11,6 +11,7 @@ from penstock_api.envoy import SOCKET_FOLDER, envoy_arguments
 from penstock_api.types.pod_template.security import IdSource
 from penstock_operator.decide.config import GatewayConfig, PoolPeers
 from penstock_operator.decide.manifests.metadata import Manifest
+from penstock_operator.decide.manifests.network_policy import clients
 from penstock_operator.observed import RoutedPool
 
 GATEWAY_KINDS = ("ServiceAccount", "RoleBinding", "Deployment", "PodDisruptionBudget")
@@ -173,6 +174,7 @@ def _pod(namespace: str, config: GatewayConfig, certificates: list[Manifest]) ->
     }
     ids = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), USER_ID)
     return {
+        **config.pod,
         "serviceAccountName": names.GATEWAY_NAME,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         # a Service named penstock would inject variables that the controller rejects as unknown settings
@@ -237,7 +239,7 @@ def _disruption_budget(metadata: Manifest) -> Manifest:
 def _network_policy(metadata: Manifest, peers: PoolPeers) -> Manifest:
     """Return the NetworkPolicy: the listeners admit clients, the status port the operator and Prometheus."""
     first, last = names.GATEWAY_PORTS
-    clients = {"from": [dict(peer) for peer in peers.clients]} if peers.clients else {}
+    admitted = [dict(peer) for peer in clients(peers)]
     status = [{"protocol": "TCP", "port": names.GATEWAY_STATUS_PORT}]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -247,7 +249,10 @@ def _network_policy(metadata: Manifest, peers: PoolPeers) -> Manifest:
             "podSelector": {"matchLabels": selector()},
             "policyTypes": ["Ingress"],
             "ingress": [
-                {"ports": [{"protocol": "TCP", "port": first, "endPort": last}], **clients},
+                {
+                    "ports": [{"protocol": "TCP", "port": first, "endPort": last}],
+                    **({"from": admitted} if admitted else {}),
+                },
                 {"ports": status, "from": [dict(peer) for peer in peers.cluster]},
             ],
         },

@@ -22,12 +22,22 @@ def network_policy(pool: PoolObject, peers: PoolPeers) -> Manifest:
             "podSelector": {"matchLabels": selector(pool)},
             "policyTypes": ["Ingress"],
             "ingress": [
-                _rule(names.CLIENT_PORT_NAME, peers.clients),
+                _rule(names.CLIENT_PORT_NAME, clients(peers)),
                 _rule(names.CLUSTER_PORT_NAME, peers.cluster),
                 *_between_ranks(pool),
             ],
         },
     }
+
+
+def clients(peers: PoolPeers) -> list[Peer]:
+    """Return the peers of a client port, empty for every source.
+
+    A restricted port also admits Penstock's own pods of the namespace: gateways and batch services send requests, and pods
+    hand streams over.
+    """
+    own: Peer = {"podSelector": {"matchLabels": {names.LABEL_APP_PART_OF: "penstock"}}}
+    return [*peers.clients, own] if peers.clients else []
 
 
 def _between_ranks(pool: PoolObject) -> list[dict[str, Any]]:

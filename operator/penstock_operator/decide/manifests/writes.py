@@ -4,8 +4,8 @@ absent                    -> create
 own, as desired           -> no write
 own, different            -> apply, with the UID as precondition; a ControllerRevision is deleted and created again,
                              since the API server compares its data byte for byte, order of keys and escapes
-                             included, and rejects any write that went through JSON; so is a Service that becomes
-                             headless or is no longer, since its address is immutable
+                             included, and rejects any write that went through JSON; so are a Service that becomes
+                             headless or is no longer, since its address is immutable, and a RoleBinding of another role
 own, being deleted        -> no write: it is created once it is gone
 of another owner          -> never a write: a name conflict
 """
@@ -66,14 +66,22 @@ def shared_write(live: ChildObject | None, desired: Manifest) -> ChildWrite | No
         return ChildWrite(Write.CREATE, manifest["kind"], manifest)
     if live.deleting or _same(live.manifest, manifest):
         return None
+    if _is_immutable(live, manifest):
+        return delete(live)
     own = {**manifest["metadata"], "uid": live.uid}
     return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own})
 
 
 def _is_immutable(live: ChildObject, desired: Manifest) -> bool:
     """Return whether the API server rejects the update of `live` to the desired object."""
-    turns = is_headless(live.manifest) is not is_headless(desired)
-    return desired["kind"] == "ControllerRevision" or turns
+    match desired["kind"]:
+        case "ControllerRevision":
+            return True
+        case "Service":
+            return is_headless(live.manifest) is not is_headless(desired)
+        case "RoleBinding":
+            return bool(live.manifest.get("roleRef") != desired["roleRef"])
+    return False
 
 
 def _same(live: Mapping[str, Any], desired: Manifest) -> bool:

@@ -171,6 +171,49 @@ def test_an_installation_without_a_gateway_says_so_and_leaves_the_pool_direct() 
     assert world.gateway == {}
 
 
+def test_the_gateway_of_an_installation_that_has_none_any_more_stays_while_pools_need_it() -> None:
+    world = begun(listening=True)
+    world.settle()
+    world.config = CONFIG
+    plan = world.settle()
+    assert reason(plan, "Routed") == "False/GatewayUnavailable"
+    assert world.service["spec"]["selector"] == {names.LABEL_GATEWAY: names.GATEWAY_NAME}
+    assert set(world.gateway) == {(kind, names.GATEWAY_NAME) for kind in NAMES}
+    world.edit_spec(routing={"mode": "Service"})
+    for _ in range(3):
+        world.settle()
+        world.now += LEAVING_SECONDS
+    assert world.gateway == {}
+
+
+def test_a_role_binding_of_another_role_is_created_again() -> None:
+    world = begun(listening=True)
+    world.settle()
+    world.config = replace(INSTALLED, gateway=replace(GATEWAY, cluster_role="other-gateway"))
+    deletions = [write for write in world.run().writes if write.write is Write.DELETE]
+    assert [write.kind for write in deletions] == ["RoleBinding"]
+    world.settle()
+    world.settle()
+    binding = world.gateway["RoleBinding", names.GATEWAY_NAME].manifest
+    assert binding["roleRef"]["name"] == "other-gateway"
+
+
+def test_the_gateways_network_policy_goes_with_the_setting() -> None:
+    world = begun(config=replace(INSTALLED, peers=PoolPeers(({"podSelector": {}},))))
+    key = ("NetworkPolicy", names.GATEWAY_NAME)
+    assert key in world.gateway
+    world.config = INSTALLED
+    world.settle()
+    assert key not in world.gateway
+
+
+def test_the_pods_have_the_fields_of_the_installation() -> None:
+    fields = {"imagePullSecrets": [{"name": "registry"}], "priorityClassName": "high"}
+    world = begun(config=replace(CONFIG, gateway=replace(GATEWAY, pod=fields)))
+    template = world.gateway["Deployment", names.GATEWAY_NAME].manifest["spec"]["template"]
+    assert template["spec"] | fields == template["spec"]
+
+
 def test_an_object_of_another_owner_under_the_gateways_name_is_never_written() -> None:
     foreign = child("Deployment", names.GATEWAY_NAME)
     world = begun(gateway={("Deployment", names.GATEWAY_NAME): foreign})

@@ -33,7 +33,8 @@ def test_the_cluster_port_admits_the_operator_and_the_client_port_every_source()
 def test_clients_can_be_restricted_too() -> None:
     some = {"podSelector": {"matchLabels": {"app": "gateway"}}}
     world = settled(replace(CONFIG, peers=PoolPeers((OPERATOR,), (some,))))
-    assert world.children[KEY].manifest["spec"]["ingress"][0]["from"] == [some]
+    own = {"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "penstock"}}}
+    assert world.children[KEY].manifest["spec"]["ingress"][0]["from"] == [some, own]
 
 
 def test_there_is_none_unless_the_administrator_sets_sources() -> None:
