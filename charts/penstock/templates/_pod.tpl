@@ -46,6 +46,17 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/* Fields of the spec of gateways' pods, in JSON; empty without any. */}}
+{{- define "penstock.gatewayPod" -}}
+{{- $fields := dict -}}
+{{- range $name := list "imagePullSecrets" "nodeSelector" "tolerations" "priorityClassName" -}}
+{{- with index $.Values.gateway $name -}}
+{{- $_ := set $fields $name . -}}
+{{- end -}}
+{{- end -}}
+{{- if $fields }}{{ toJson $fields }}{{ end -}}
+{{- end -}}
+
 {{/* Pod that checks the installation, from (list . ACCOUNT CHECK ...). */}}
 {{- define "penstock.checkPod" -}}
 {{- $root := first . -}}
@@ -95,6 +106,13 @@ containers:
 - name: PENSTOCK_NAMESPACES
   value: {{ join "," .Values.namespaces | quote }}
 {{- end }}
+{{- $prometheus := .Values.prometheus }}
+{{- if and (not $prometheus.url) (or $prometheus.credentialsSecret $prometheus.caConfigMap.name $prometheus.headers) }}
+{{- fail "prometheus.credentialsSecret, prometheus.caConfigMap and prometheus.headers need prometheus.url: set it, or remove them" }}
+{{- end }}
+{{- if and $prometheus.credentialsSecret (not (hasPrefix "https://" $prometheus.url)) }}
+{{- fail (printf "prometheus.credentialsSecret needs an https prometheus.url, got %s: credentials are not sent in the clear" $prometheus.url) }}
+{{- end }}
 {{- with .Values.prometheus.url }}
 - name: PENSTOCK_PROMETHEUS_URL
   value: {{ . | quote }}
@@ -124,6 +142,10 @@ containers:
   value: {{ include "penstock.clusterName" . }}-gateway
 - name: PENSTOCK_GATEWAY_REPLICAS
   value: {{ .Values.gateway.replicas | quote }}
+{{- with include "penstock.gatewayPod" . }}
+- name: PENSTOCK_GATEWAY_POD
+  value: {{ . | quote }}
+{{- end }}
 {{- end }}
 {{- if .Values.leaderWorkerSets.enabled }}
 - name: PENSTOCK_LEADER_WORKER_SETS

@@ -63,6 +63,7 @@ def test_it_may_list_pools_and_nothing_else() -> None:
 def test_its_config_takes_every_setting_of_the_chart(store: dict[str, str]) -> None:
     more = {
         "batches__apiKeysSecret__name": "keys",
+        "batches__poolCaConfigMap__name": "pools",
         "batches__redis__caConfigMap__name": "ca",
         "batches__redis__clientCertificateSecret__name": "client",
     }
@@ -72,6 +73,7 @@ def test_its_config_takes_every_setting_of_the_chart(store: dict[str, str]) -> N
     }
     settings = BatchSettings.from_env(environment)
     assert settings.api_keys_file == "/etc/penstock-keys/keys.json"
+    assert settings.pool_ca_file == "/etc/penstock-pools/ca.crt"
     assert settings.store == ("Redis" if store else "SQLite")
     files = (settings.redis_ca_file, settings.redis_cert_file, settings.redis_key_file)
     assert [bool(file) for file in files] == [bool(store)] * 3
@@ -99,6 +101,8 @@ def test_a_claim_of_ones_own_replaces_the_charts() -> None:
         ({"batches__image__repository": ""}, "build operator/batches.Dockerfile"),
         ({"batches__store": "Redis"}, "needs batches.redis.urlSecret.name"),
         ({"batches__replicas": "2"}, "needs batches.store Redis"),
+        (REDIS | {"batches__replicas": "2"}, "set batches.volume.accessMode ReadWriteMany"),
+        ({"batches__namespaces": "null"}, "list the namespaces"),
     ],
 )
 def test_values_that_cannot_work_are_rejected_with_a_remedy(

@@ -8,6 +8,7 @@ import pytest
 from penstock_api import names
 from penstock_operator.config import OperatorConfig, metrics_server, variables_of
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
+from tests.support.kube.target import ProgramFailedError
 from tests.unit.charts.rendered import CHART, IMAGES, Object, only, rejection, render, template
 
 
@@ -91,6 +92,39 @@ def test_the_operators_config_takes_how_prometheus_is_asked() -> None:
         "reader",
         (("X-Scope-OrgID", "team-a"),),
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        ({"prometheus__credentialsSecret": "reader"}, "need prometheus.url: set it"),
+        ({"prometheus__credentialsSecret": "reader", "prometheus__url": "http://p"}, "an https"),
+        (
+            {"metrics__serviceMonitor__enabled": "true", "metrics__service__enabled": "false"},
+            "needs metrics.service.enabled",
+        ),
+    ],
+)
+def test_values_that_contradict_each_other_are_rejected(
+    values: dict[str, str], remedy: str
+) -> None:
+    with pytest.raises(ProgramFailedError, match=remedy):
+        render(CHART, **values)
+
+
+def test_the_gateways_pods_have_the_fields_of_the_values() -> None:
+    config = OperatorConfig.from_env(
+        environment(
+            render(
+                CHART,
+                gateway__image__repository="registry.example/gateway",
+                gateway__priorityClassName="high",
+                **{"gateway__imagePullSecrets[0]__name": "registry"},
+            )
+        )
+    )
+    pull = [{"name": "registry"}]
+    assert config.gateway_pod == {"imagePullSecrets": pull, "priorityClassName": "high"}
 
 
 def test_a_changed_setting_is_a_new_pod(plain: list[Object]) -> None:

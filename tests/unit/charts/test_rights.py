@@ -82,6 +82,7 @@ def test_secrets_and_leases_are_its_own_namespaces_and_bound_by_name(plain: list
 
 def test_what_prometheus_needs_is_read_by_name_and_nothing_else_is() -> None:
     objects = render(
+        prometheus__url="https://prometheus.monitoring:9090",
         prometheus__credentialsSecret="reader",
         prometheus__caConfigMap__name="ca",
         prometheus__policySecrets="{reader,other}",

@@ -46,6 +46,8 @@ CONTEXTS: Mapping[str, Mapping[str, Any]] = {
     "defaultRuntimeImagePullPolicy": {"runtimeImage.pullPolicy": ""},
     "rbac.readPolicies": {"poolDefaults": {}},
     "batches.store": {"batches.replicas": 1},
+    "batches.volume.accessMode": {"batches.replicas": 1},
+    "metrics.service.enabled": {"metrics.serviceMonitor.enabled": False},
 }
 """What a value needs besides in order to act."""
 OTHERS: Mapping[str, Mapping[str, Any]] = {
@@ -54,6 +56,8 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
     "defaultRuntimeImage": {"defaultRuntimeImage": "registry.example/runtime:2"},
     "namespaces": {"namespaces": ["acme-c"]},
     "batches.image.repository": {"batches.image.repository": "another"},
+    "batches.namespaces": {"batches.namespaces": ["another"]},
+    "prometheus.url": {"prometheus.url": "https://another"},
     "batches.redis.urlSecret.name": {"batches.redis.urlSecret.name": "another"},
     "scope": {"scope": "Cluster", "namespaces": []},
 }
