@@ -23,6 +23,8 @@ async def ends(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Streams, 
     """Both ends of a connection on loopback, with a silence of half a second as the limit."""
     monkeypatch.setattr(module, "BEAT_SECONDS", 0.1)
     monkeypatch.setattr(module, "SILENT_SECONDS", 0.5)
+    # both ends share an event loop, which may stand still for as long on a busy machine
+    monkeypatch.setattr(module, "ASLEEP_SECONDS", 0.02)
     accepted: asyncio.Queue[Streams] = asyncio.Queue()
     server = await asyncio.start_server(
         lambda *streams: accepted.put_nowait(streams), "127.0.0.1", 0, limit=MAX_LINE_BYTES
