@@ -58,7 +58,7 @@ BY_RULE = [
                 {"name": "big", "accelerator": {"count": 4}},
             ],
         },
-        ("spec.variants", "variants [big]", "accelerator.count must be", "or 0 for the CPU"),
+        ("spec.variants", 'variants ["big"]', "accelerator.count must be", "or 0 for the CPU"),
     ),
     Bad(
         "variant-that-generates-for-another-task",
