@@ -151,6 +151,7 @@ VARIANTS_SPEC: Object = {
         },
         {
             "name": "small",
+            "accelerator": {"count": 0},
             "generation": {"kvCache": {"freeMemoryPercent": 60}},
             "parallelism": {"data": 2},
         },

@@ -151,6 +151,13 @@ def test_a_pod_monitor_reads_the_gateways_of_an_installation_that_has_them() -> 
     assert [endpoint["port"] for endpoint in spec["podMetricsEndpoints"]] == ["control", "status"]
 
 
+def test_a_service_monitor_has_a_service_to_select() -> None:
+    values = {"metrics__service__enabled": "false"}
+    monitored = render(CHART, **values, metrics__serviceMonitor__enabled="true")
+    assert only(monitored, "Service")
+    assert "Service" not in {each["kind"] for each in render(CHART, **values)}
+
+
 def test_a_pod_monitor_goes_by_the_scheme_that_a_pod_says() -> None:
     spec = only(render(poolMonitor__enabled="true"), "PodMonitor")["spec"]
     (endpoint,) = spec["podMetricsEndpoints"]

@@ -99,10 +99,6 @@ def test_the_operators_config_takes_how_prometheus_is_asked() -> None:
     [
         ({"prometheus__credentialsSecret": "reader"}, "need prometheus.url: set it"),
         ({"prometheus__credentialsSecret": "reader", "prometheus__url": "http://p"}, "an https"),
-        (
-            {"metrics__serviceMonitor__enabled": "true", "metrics__service__enabled": "false"},
-            "needs metrics.service.enabled",
-        ),
     ],
 )
 def test_values_that_contradict_each_other_are_rejected(
