@@ -2,21 +2,29 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from kubernetes import config
 from kubernetes.config import ConfigException
-from urllib3 import PoolManager, Timeout
+from kubernetes.config.kube_config import (
+    KUBE_CONFIG_DEFAULT_LOCATION,
+    KubeConfigLoader,
+    KubeConfigMerger,
+)
+from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from penstock_api import names
-from penstock_kubectl.errors import PluginError, PoolNotFound, Unreachable, WriteRejected
+from penstock_kubectl.errors import Forbidden, PluginError, PoolNotFound, Unreachable, WriteRejected
 
 SECONDS = 30.0
 LOG_SECONDS = 60.0
 """Pause of a log after which it is requested again."""
+NO_SERVICE = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
+"""Answers of the API server's proxy where a host may be no Service."""
 FIELD_MANAGER = "kubectl-penstock"
 RESOURCES = f"/apis/{names.API_VERSION}"
 Object = dict[str, Any]
@@ -28,10 +36,10 @@ class ClusterClient:
     def __init__(self, context: str | None = None, kubeconfig: str | None = None) -> None:
         try:
             self._client: Any = config.new_client_from_config(kubeconfig, context)
-            contexts, current = config.list_kube_config_contexts(kubeconfig)
+            merged = KubeConfigMerger(kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION).config
+            chosen = KubeConfigLoader(merged, active_context=context).current_context
         except (ConfigException, OSError) as error:
             raise Unreachable(f"the kubeconfig has no usable cluster: {error}") from error
-        chosen = next((entry for entry in contexts if entry["name"] == context), current)
         self.namespace: str = chosen["context"].get("namespace") or "default"
         """Namespace of the context, as in kubectl."""
         self._server: str = self._client.configuration.host
@@ -42,30 +50,26 @@ class ClusterClient:
         return self.get(path, f"{names.POOL_PLURAL} {namespace}/{name}")
 
     def policies(self) -> list[Object]:
-        """Return all policies; none if the user may not read them."""
-        return self._list(f"{RESOURCES}/{names.POLICY_PLURAL}")
+        """Return all policies. Raises `Forbidden` if the user may not read them."""
+        path = f"{RESOURCES}/{names.POLICY_PLURAL}"
+        items: list[Object] = self.get(path, names.POLICY_PLURAL)["items"]
+        return items
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace; none if the user may not read it."""
-        try:
-            item = self.get(f"/api/v1/namespaces/{quote(namespace)}", namespace)
-        except PluginError:
-            return {}
+        """Return the labels of a namespace. Raises `Forbidden` if the user may not read it."""
+        item = self.get(f"/api/v1/namespaces/{quote(namespace)}", namespace)
         labels: Mapping[str, str] = item["metadata"].get("labels") or {}
         return labels
 
     def events(self, namespace: str, uid: str) -> list[Object]:
-        """Return the Events about an object."""
+        """Return the Events about an object; none if they cannot be read, since no decision depends on them."""
         chosen = urlencode({"fieldSelector": f"involvedObject.uid={uid}"})
-        return self._list(f"/api/v1/namespaces/{quote(namespace)}/events?{chosen}")
-
-    def config_map(self, namespace: str, name: str) -> Object | None:
-        """Return a ConfigMap; None if it does not exist or may not be read."""
-        path = f"/api/v1/namespaces/{quote(namespace)}/configmaps/{quote(name)}"
+        path = f"/api/v1/namespaces/{quote(namespace)}/events?{chosen}"
         try:
-            return self.get(path, name)
+            items: list[Object] = self.get(path, path)["items"]
         except PluginError:
-            return None
+            return []
+        return items
 
     def batches(self, namespace: str) -> Object:
         """Return the status of a namespace's batch service, through the API server's proxy."""
@@ -75,35 +79,28 @@ class ClusterClient:
 
     def prometheus(self, url: str, path: str, parameters: Mapping[str, str]) -> Object:
         """Query a Prometheus: in the cluster through the API server's proxy, otherwise directly."""
-        inside = proxied(url)
         query = f"{path}?{urlencode(parameters)}"
         try:
-            if inside is None:
-                answer = PoolManager().request(
-                    "GET", url.rstrip("/") + query, timeout=SECONDS, retries=False, redirect=False
-                )
-            else:
-                answer = self._request("GET", inside + query)
+            inside = proxied(url)
+            answer = direct(url, query) if inside is None else self._request("GET", inside + query)
+            if inside is not None and ".svc" not in url and answer.status in NO_SERVICE:
+                with suppress(HTTPError):  # then the reason of the API server is shown
+                    answer = direct(url, query)
             result: Object = json.loads(answer.data)
         except (HTTPError, ValueError) as error:
-            raise Unreachable(f"Prometheus at {url} does not respond: {error}") from error
+            raise Unreachable(f"Prometheus at {url} cannot be queried: {error}") from error
         if answer.status != 200 or result.get("status") != "success":
             reason = result.get("error") or result.get("message") or f"status {answer.status}"
             raise Unreachable(f"Prometheus at {url} rejected the query: {reason}")
         return result
-
-    def _list(self, path: str) -> list[Object]:
-        try:
-            items: list[Object] = self.get(path, path)["items"]
-        except PluginError:
-            return []
-        return items
 
     def get(self, path: str, what: str) -> Object:
         """Return an object; `what` names it in errors."""
         status, item = self._send("GET", path)
         if status == HTTPStatus.NOT_FOUND:
             raise PoolNotFound(f"{what} not found: check the name, and set its namespace with -n")
+        if status == HTTPStatus.FORBIDDEN:
+            raise Forbidden(f"{what}: {item.get('message', status)}")
         if status != HTTPStatus.OK:
             raise Unreachable(f"{what}: {item.get('message', status)}")
         return item
@@ -178,12 +175,24 @@ class ClusterClient:
         )
 
 
+def direct(url: str, query: str) -> BaseHTTPResponse:
+    """Return the response of a server outside the cluster. Raises `HTTPError`."""
+    where = url.rstrip("/") + query
+    return PoolManager().request("GET", where, timeout=SECONDS, retries=False, redirect=False)
+
+
 def proxied(url: str) -> str | None:
-    """Return the API server's proxy path of a Service in the cluster; None for any other address."""
+    """Return the API server's proxy path of a Service in the cluster; None for any other address.
+
+    A host of two words without `.svc` may be a Service, or a name of a domain.
+
+    Raises:
+        ValueError: the port is not a number.
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".").removesuffix(".cluster.local")
     words = host.removesuffix(".svc").split(".")
-    if len(words) != 2 or (not host.endswith(".svc") and "." not in host):
+    if len(words) != 2:
         return None
     service, namespace = words
     scheme = "https:" if parts.scheme == "https" else ""

@@ -9,6 +9,10 @@ class PoolNotFound(PluginError):
     """The API server has no such object."""
 
 
+class Forbidden(PluginError):
+    """The user has no permission to read an object."""
+
+
 class Unreachable(PluginError):
     """The API server or Prometheus is unreachable or returns an invalid response."""
 

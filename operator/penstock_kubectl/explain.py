@@ -2,27 +2,48 @@
 
 import argparse
 import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from rich.console import Console
 
 from penstock_kubectl import prometheus
 from penstock_kubectl.cluster import ClusterClient
-from penstock_kubectl.errors import PluginError
+from penstock_kubectl.errors import Forbidden, PluginError
 from penstock_kubectl.explain_view import page
 from penstock_kubectl.history import History, span
 from penstock_kubectl.pool_context import PoolContext, note, policy_object, pool_object
+from penstock_operator.observed import PolicyObject
+
+LABEL_NAME = "kubernetes.io/metadata.name"
+"""Label that every namespace has."""
+Part = TypeVar("Part")
 
 
 def read(cluster: ClusterClient, namespace: str, name: str) -> PoolContext:
-    """Return a pool with its policies and Events. Raises `PluginError`."""
+    """Return a pool with its policies and Events; what the user may not read is in `unread`. Raises `PluginError`."""
     pool = pool_object(cluster.pool(namespace, name))
     notes = sorted(map(note, cluster.events(namespace, pool.uid)), key=lambda event: event.time)
+    own: Mapping[str, str] = {LABEL_NAME: namespace}
+    labels, no_labels = _permitted(lambda: cluster.namespace_labels(namespace), own)
+    policies, no_policies = _permitted(
+        lambda: list(map(policy_object, cluster.policies())), list[PolicyObject]()
+    )
     return PoolContext(
         pool=pool,
-        namespace_labels=cluster.namespace_labels(namespace),
-        policies=tuple(map(policy_object, cluster.policies())),
+        namespace_labels=labels,
+        policies=tuple(policies),
         notes=tuple(reversed(notes)),
+        unread=no_policies or no_labels,
     )
+
+
+def _permitted(read: Callable[[], Part], otherwise: Part) -> tuple[Part, str]:
+    """Return what `read` returns, or `otherwise` and the error if the user may not read it."""
+    try:
+        return read(), ""
+    except Forbidden as error:
+        return otherwise, str(error)
 
 
 def explain(args: argparse.Namespace, console: Console) -> int:

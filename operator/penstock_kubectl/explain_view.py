@@ -15,7 +15,7 @@ from penstock_api.types.decision import LastDecision
 from penstock_api.types.status import CostStatus
 from penstock_kubectl.cost_text import cost, replicas_cost
 from penstock_kubectl.history import History
-from penstock_kubectl.pool_context import PoolContext
+from penstock_kubectl.pool_context import PoolContext, policies_missing
 from penstock_kubectl.status_text import (
     GOOD_WHEN_FALSE,
     control_variables,
@@ -43,7 +43,7 @@ UNKNOWN = "·"
 
 def page(subject: PoolContext, past: History | None, why_no_past: str = "") -> RenderableType:
     """Return the whole page; `why_no_past` is the reason if there is no history."""
-    parts: list[RenderableType] = [_head(subject), _conditions(subject)]
+    parts: list[RenderableType] = [_head(subject), _conditions(subject), *_staleness(subject)]
     if subject.pool.spec.variants:
         parts.append(_pairs("Variants", variants(subject)))
         hint = (
@@ -68,7 +68,9 @@ def _head(subject: PoolContext) -> Panel:
 
 
 def _conditions(subject: PoolContext) -> RenderableType:
-    conditions = subject.pool.status.conditions or ()
+    conditions = subject.pool.status.conditions
+    if not conditions:
+        return Text("no operator has observed this pool yet", style="yellow")
     wrong = {
         (condition.reason, condition.message): condition
         for condition in reversed(conditions)  # the first of several with the same words stays
@@ -81,6 +83,18 @@ def _conditions(subject: PoolContext) -> RenderableType:
         state = f"{condition.type} {condition.status.value}"
         table.add_row(f"[yellow]{state}[/]", escape(condition.reason), escape(condition.message))
     return table
+
+
+def _staleness(subject: PoolContext) -> Iterator[RenderableType]:
+    """Yield what makes the page differ from the pool as it is."""
+    pool, observed = subject.pool, subject.pool.status.observed_generation
+    if pool.deleting:
+        yield Text("the pool is being deleted", style="yellow")
+    if observed is not None and observed < pool.generation:
+        behind = f"the operator has not observed the last edit: the status is of generation {observed}, the spec of {pool.generation}"
+        yield Text(behind, style="yellow")
+    if subject.lacks_policies:
+        yield Text(policies_missing(subject), style="yellow")
 
 
 def _good(condition: Condition) -> bool:

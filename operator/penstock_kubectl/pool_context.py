@@ -8,10 +8,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from penstock_api import names
+from penstock_api.types.objectives import ObjectiveMetric
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
-from penstock_api.types.status import PoolStatus
+from penstock_api.types.status import EffectiveField, PoolStatus
 from penstock_kubectl.errors import NotEnoughData
+from penstock_operator.decide.spec.effective import effective
+from penstock_operator.decide.spec.live_fields import OBJECTIVE
+from penstock_operator.decide.spec.objectives import Target
 from penstock_operator.observed import PolicyObject, PoolObject
 
 Object = Mapping[str, Any]
@@ -37,6 +41,41 @@ class PoolContext:
     policies: tuple[PolicyObject, ...]
     notes: tuple[Note, ...] = ()
     """Events, newest first."""
+    unread: str = ""
+    """Why policies, or the labels that select them, cannot be read; empty if all were."""
+
+    @property
+    def lacks_policies(self) -> bool:
+        """Whether `in_force` is computed without the policies that cannot be read."""
+        return bool(self.unread) and self.pool.status.effective is None
+
+
+def in_force(subject: PoolContext) -> dict[str, EffectiveField]:
+    """Return the live fields by path: as the operator reports them, else as computed from the pool and its policies."""
+    reported = subject.pool.status.effective
+    if reported is None:
+        spec = effective(subject.pool, subject.namespace_labels, subject.policies)
+        reported = spec.reported
+    return {each.field: each for each in reported}
+
+
+def policies_missing(subject: PoolContext) -> str:
+    """Return what the values lack if policies cannot be read."""
+    return (
+        "bounds, objectives and schedules of policies are left out, since you may not read them: ask for `get` and"
+        f" `list` of {names.POLICY_PLURAL} and namespaces in a ClusterRoleBinding ({subject.unread})"
+    )
+
+
+def objectives(subject: PoolContext) -> dict[ObjectiveMetric, Target]:
+    """Return the objectives in force, whose values are texts of `Target`."""
+    fields = in_force(subject)
+    known = ((metric, fields.get(OBJECTIVE + metric.value)) for metric in ObjectiveMetric)
+    return {
+        metric: Target.read(each.value.replace(" ms for ", "@").removesuffix(" %"))
+        for metric, each in known
+        if each is not None
+    }
 
 
 def pool_names(subject: PoolContext) -> tuple[str, ...]:

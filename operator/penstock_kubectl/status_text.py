@@ -1,13 +1,15 @@
 """Text of a pool's status: demand, capacity, and control variables with their reasons. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from penstock_api.types.decision import ScalingStatus, StartStatus
 from penstock_api.types.model import Task
+from penstock_api.types.objectives import ObjectiveMetric
 from penstock_api.types.scaling import ScalingMode
-from penstock_kubectl.pool_context import PoolContext
-from penstock_operator.decide.spec.effective import EffectiveSpec, effective
-from penstock_operator.decide.spec.law_settings import LawSettings
+from penstock_api.types.status import EffectiveField
+from penstock_kubectl.pool_context import PoolContext, in_force, objectives
+from penstock_operator.decide.spec.live_fields import ALGORITHM, MAX_REPLICAS, MIN_REPLICAS, MODES
+from penstock_operator.decide.spec.origins import ADJUSTED, KEPT, ROLLBACK
 
 GOOD_WHEN_FALSE = frozenset({"BudgetLimited", "Stalled", "Reconciling"})
 """Conditions that are healthy when False, or absent."""
@@ -24,7 +26,15 @@ BOUND_BY = {
 Fact = tuple[str, str, str]
 """(name, value, note)."""
 UNKNOWN = "not known yet"
-
+NONE = "-"
+SCALING_MODE, BATCHING_MODE = MODES
+UNREQUESTED = (ADJUSTED, KEPT, ROLLBACK, "Schedule")
+"""Origins of values that neither the pool nor a policy's default or bound requests as they are."""
+LATENCIES = {
+    ObjectiveMetric.REQUEST_LATENCY: "request",
+    ObjectiveMetric.TIME_TO_FIRST_TOKEN: "first token",
+    ObjectiveMetric.TIME_PER_OUTPUT_TOKEN: "token",
+}
 
 DEMAND_SOURCES = {
     "Gateway": "counted at the pool's listeners, held and refused requests too",
@@ -32,19 +42,14 @@ DEMAND_SOURCES = {
 }
 
 
-def in_force(subject: PoolContext) -> EffectiveSpec:
-    """Return the live fields in force for the pool."""
-    return effective(subject.pool, subject.namespace_labels, subject.policies)
-
-
 def sentence(subject: PoolContext) -> str:
     """Return a summary of the pool's state, one sentence per line."""
-    status, spec = subject.pool.status, in_force(subject)
+    status, fields = subject.pool.status, in_force(subject)
     ready, desired = status.ready_replicas or 0, status.desired_replicas
     cap = None if status.batch is None else status.batch.cap
     text = f"{ready} of {desired if desired is not None else '?'} replicas are Ready, batch cap {cap or '?'}."
-    text += f"\nscaling.mode {spec.scaling_mode.value}, {spec.algorithm.value}"
-    text += f"; batching.mode {spec.batching_mode.value}."
+    text += f"\nscaling.mode {fields[SCALING_MODE].value}, {fields[ALGORITHM].value}"
+    text += f"; batching.mode {fields[BATCHING_MODE].value}."
     bound = None if status.scaling is None else status.scaling.bound_by
     if bound is not None:
         text += f"\nThe count is limited by {bound_by(bound)}"
@@ -105,7 +110,7 @@ def _batch_work(scaling: ScalingStatus) -> Iterator[Fact]:
 
 def service(subject: PoolContext) -> Iterator[Fact]:
     """Yield the service curve and the capacity of the pool."""
-    scaling, spec = subject.pool.status.scaling or ScalingStatus(), in_force(subject)
+    scaling = subject.pool.status.scaling or ScalingStatus()
     generates = subject.pool.spec.model.task is Task.TEXT_GENERATION
     what = "a step of b sequences" if generates else "a batch of b rows"
     if scaling.curve is not None:
@@ -128,7 +133,7 @@ def service(subject: PoolContext) -> Iterator[Fact]:
     yield (
         "predicted p99 latency",
         _unit(scaling.predicted_p99_milliseconds, "ms"),
-        _objectives(spec.law),
+        _objectives(subject),
     )
     yield "on time", _unit(scaling.on_time_percent, "%"), "of the last 10 minutes' requests"
     allowed = scaling.batch_time_target_milliseconds
@@ -140,36 +145,26 @@ def service(subject: PoolContext) -> Iterator[Fact]:
     yield "start-up, p90", _unit(scaling.startup_p90_seconds, "s"), "from binding to Ready"
 
 
-def _objectives(law: LawSettings) -> str:
+def _objectives(subject: PoolContext) -> str:
     """Return the objectives as text."""
-    known = (
-        ("request", law.objective_milliseconds, law.late.request),
-        ("first token", law.first_token_milliseconds, law.late.first_token),
-        ("token", law.output_token_milliseconds, law.late.output_token),
-    )
-    parts = [
-        f"{what} {value} ms for {100 * (1 - late):g} %"
-        for what, value, late in known
-        if value is not None
-    ]
+    parts = [f"{LATENCIES[metric]} {target}" for metric, target in objectives(subject).items()]
     return f"objective: {', '.join(parts)}" if parts else "no objective"
 
 
 def control_variables(subject: PoolContext) -> Iterator[Fact]:
     """Yield the replica count and the batch cap, with their reasons."""
-    status, spec = subject.pool.status, in_force(subject)
+    status, fields = subject.pool.status, in_force(subject)
     scaling = status.scaling or ScalingStatus()
-    count = f"{status.ready_replicas or 0} Ready of {status.replicas or 0}, desired {status.desired_replicas}"
-    yield "replicas", count, f"{scaling.replicas_term or ''} (between {_between(spec)})"
+    desired = NONE if status.desired_replicas is None else status.desired_replicas
+    count = f"{status.ready_replicas or 0} Ready of {status.replicas or 0}, desired {desired}"
+    yield "replicas", count, f"{scaling.replicas_term or ''} ({_between(fields)})"
     if scaling.bound_by is not None:
         until = f"until {scaling.hold_until}" if scaling.hold_until else ""
         yield "limited by", bound_by(scaling.bound_by), until
     batch = status.batch
     if batch is not None:
-        acknowledged = (
-            f"{batch.acknowledged_pods or 0} pods acknowledged generation {batch.generation}"
-        )
-        cap = f"{batch.cap}"
+        acknowledged = f"{batch.acknowledged_pods or 0} pods acknowledged generation {batch.generation or NONE}"
+        cap = NONE if batch.cap is None else f"{batch.cap}"
         if batch.recommended_cap not in (None, batch.cap):
             cap += f", recommended {batch.recommended_cap}"
         yield "batch cap", cap, f"{scaling.cap_term or ''}; {acknowledged}"
@@ -185,6 +180,9 @@ def control_variables(subject: PoolContext) -> Iterator[Fact]:
             f"{candidate.replicas} replicas, cap {candidate.cap}",
             f"by {candidate.policy}: {hours}",
         )
+    for each in fields.values():
+        if each.origin.startswith(UNREQUESTED):
+            yield "in force", f"spec.{each.field} {each.value}", each.origin
     for bound in status.bounded or ():
         yield (
             "bounded",
@@ -206,10 +204,10 @@ def variants(subject: PoolContext) -> Iterator[Fact]:
     yield from _batch_work(subject.pool.status.scaling or ScalingStatus())
 
 
-def _between(spec: EffectiveSpec) -> str:
-    if spec.scaling_mode in (ScalingMode.AUTO, ScalingMode.HOLD):
-        return f"{spec.law.min_replicas} and {spec.law.max_replicas}"
-    return f"fixed by spec.replicas {spec.replicas}"
+def _between(fields: Mapping[str, EffectiveField]) -> str:
+    if fields[SCALING_MODE].value in (ScalingMode.AUTO, ScalingMode.HOLD):
+        return f"between {fields[MIN_REPLICAS].value} and {fields[MAX_REPLICAS].value}"
+    return f"fixed by spec.replicas {fields['replicas'].value}"
 
 
 def _unit(value: str | None, unit: str) -> str:

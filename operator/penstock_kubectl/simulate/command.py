@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from penstock_api.types.scaling import ScalingMode
 from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.explain import read
-from penstock_kubectl.pool_context import policy_object, with_policies
+from penstock_kubectl.pool_context import policies_missing, policy_object, with_policies
 from penstock_kubectl.simulate import mixes, runs, view
 from penstock_kubectl.simulate.cases import PolicyCase, WhatIfRequest, case
 from penstock_kubectl.simulate.recorded import recorded
@@ -28,6 +29,8 @@ def simulate(args: argparse.Namespace, console: Console) -> int:
     """Simulate, print a table and write the requested files; return the exit status. Raises `PluginError`."""
     cluster = ClusterClient(args.context, args.kubeconfig)
     subject = read(cluster, args.namespace or cluster.namespace, args.pool)
+    if subject.unread:
+        sys.stderr.write(f"warning: {policies_missing(subject)}\n")
     world, pods = recorded(cluster, subject, args)
     options = WhatIfRequest(None if args.mode is None else ScalingMode(args.mode), world.began)
     cases = [case(AS_IT_IS, subject, subject.policies, options)]

@@ -13,10 +13,16 @@ from penstock_kubectl.cluster import RESOURCES, ClusterClient
 from penstock_kubectl.cost_text import ReplicaPrice, replica_price
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.explain import read
-from penstock_kubectl.pool_context import PoolContext, without_variants
+from penstock_kubectl.pool_context import PoolContext, policies_missing, without_variants
 from penstock_kubectl.tune import inputs, view
 from penstock_kubectl.tune.follow import JobFollower
-from penstock_kubectl.tune.job import Manifest, TuneOptions, job_name, record_config_map
+from penstock_kubectl.tune.job import (
+    Manifest,
+    TuneOptions,
+    config_map_path,
+    job_name,
+    record_config_map,
+)
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_kubectl.tune.picture import svg
 from penstock_kubectl.tune.start import remove_all, start
@@ -39,6 +45,8 @@ def tune(args: argparse.Namespace, console: Console) -> int:
         console.print(f"{namespace}/{job_name(args.pool)}: {'removed' if removed else 'nothing to remove'}")  # fmt: skip
         return 0
     subject = without_variants(read(cluster, namespace, args.pool))
+    if subject.lacks_policies:
+        sys.stderr.write(f"warning: {policies_missing(subject)}\n")
     options = inputs.options(args, subject)
     record, earlier = inputs.stored(cluster, namespace, args.pool)
     load = inputs.load(args, cluster, subject, earlier)
@@ -66,7 +74,7 @@ def _follow(
         PluginError: it was deleted, or the API server does not respond.
     """
     pool, console = subject.pool, Console(stderr=True, highlight=False)
-    path = f"/api/v1/namespaces/{pool.namespace}/configmaps/{job_name(pool.name)}"
+    path = config_map_path(pool.namespace, pool.name)
     console.print(load_text(options, load), soft_wrap=True, markup=False)
 
     def save(latest: StudyRecord) -> None:

@@ -9,11 +9,10 @@ from penstock_api.types.objectives import ObjectiveMetric
 from penstock_kubectl import history, prometheus
 from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import NotEnoughData, PluginError
-from penstock_kubectl.pool_context import PoolContext
+from penstock_kubectl.pool_context import PoolContext, objectives
 from penstock_kubectl.tune import load_shape
-from penstock_kubectl.tune.job import LOAD_KEY, RECORD_KEY, TuneOptions, job_name
+from penstock_kubectl.tune.job import LOAD_KEY, RECORD_KEY, TuneOptions, config_map_path
 from penstock_kubectl.tune.load_shape import LoadShape
-from penstock_operator.decide.spec.effective import effective
 from penstock_tuner.record import StudyRecord
 from penstock_tuner.settings import OUTPUT_TOKENS, PROMPT_TOKENS, LatencyLimit, TuningObjective
 
@@ -58,19 +57,15 @@ def objective(args: argparse.Namespace, subject: PoolContext) -> TuningObjective
     if given:
         limits = [LatencyLimit(metric, target.milliseconds) for metric, target in given]
         return _objective(limits, max(float(target.percent) for _, target in given))
-    law = effective(subject.pool, subject.namespace_labels, subject.policies).law
-    known = [
-        (LatencyLimit(metric, limit), late)
-        for metric, limit, late in (
-            (ObjectiveMetric.REQUEST_LATENCY, law.objective_milliseconds, law.late.request),
-            (ObjectiveMetric.TIME_TO_FIRST_TOKEN, law.first_token_milliseconds, law.late.first_token),
-            (ObjectiveMetric.TIME_PER_OUTPUT_TOKEN, law.output_token_milliseconds, law.late.output_token),
-        )
-        if limit is not None and (generates or metric is ObjectiveMetric.REQUEST_LATENCY)
-    ]  # fmt: skip
+    known = {
+        metric: target
+        for metric, target in objectives(subject).items()
+        if generates or metric is ObjectiveMetric.REQUEST_LATENCY
+    }
     if not known:
         raise NotEnoughData(_no_objective(subject, generates=generates))
-    return _objective([limit for limit, _ in known], round(100 * (1 - min(late for _, late in known)), 6))  # fmt: skip
+    limits = [LatencyLimit(metric, target.milliseconds) for metric, target in known.items()]
+    return _objective(limits, max(float(target.percent) for target in known.values()))
 
 
 def generates_text(subject: PoolContext) -> bool:
@@ -99,8 +94,8 @@ def _no_objective(subject: PoolContext, *, generates: bool) -> str:
 def stored(
     cluster: ClusterClient, namespace: str, pool: str
 ) -> tuple[StudyRecord, LoadShape | None]:
-    """Return the trials and the load of an earlier tuner; none if there was none."""
-    config_map = cluster.config_map(namespace, job_name(pool))
+    """Return the trials and the load of an earlier tuner; none if there was none. Raises `PluginError`."""
+    config_map = cluster.find(config_map_path(namespace, pool))
     data = {} if config_map is None else config_map.get("data") or {}
     try:
         record = StudyRecord.read(data.get(RECORD_KEY, ""))

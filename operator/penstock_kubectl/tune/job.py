@@ -150,6 +150,11 @@ def options_hash(words: Sequence[str]) -> str:
     return hashlib.blake2b(json.dumps(list(words)).encode(), digest_size=8).hexdigest()
 
 
+def config_map_path(namespace: str, pool: str) -> str:
+    """Return the REST path of the ConfigMap with a tuner's trials."""
+    return f"/api/v1/namespaces/{namespace}/configmaps/{job_name(pool)}"
+
+
 def record_config_map(pool: PoolObject, record: StudyRecord, load: LoadShape) -> Manifest:
     """Return the ConfigMap with the trials so far, which the next pod of the tuner continues from."""
     return {

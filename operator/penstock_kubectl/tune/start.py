@@ -9,6 +9,7 @@ from penstock_kubectl.tune.job import (
     ANNOTATION_OPTIONS,
     TuneOptions,
     arguments,
+    config_map_path,
     job_name,
     options_hash,
     template_of,
@@ -80,5 +81,4 @@ def remove_job(cluster: ClusterClient, namespace: str, pool: str) -> bool:
 def remove_all(cluster: ClusterClient, namespace: str, pool: str) -> bool:
     """Delete the Job and the trials; return whether there was either."""
     had_job = remove_job(cluster, namespace, pool)
-    path = f"/api/v1/namespaces/{namespace}/configmaps/{job_name(pool)}"
-    return cluster.delete(path) or had_job
+    return cluster.delete(config_map_path(namespace, pool)) or had_job

@@ -13,6 +13,8 @@ Object = dict[str, Any]
 HEAD = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePool"}
 MODULE = {"source": {"type": "Module", "module": {"factory": "models:create"}}}
 PROMETHEUS = "http://prometheus.monitoring.svc:9090"
+POLICIES = "/apis/penstock.dev/v1alpha1/inferencepolicies"
+NAMESPACE = "/api/v1/namespaces/team-a"
 BATCHES = "/api/v1/namespaces/team-a/services/penstock-batches:8091/proxy/status"
 PROXY = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy"
 
@@ -177,6 +179,8 @@ class Stage:
         root = "/apis/penstock.dev/v1alpha1"
         space = {"metadata": {"name": "team-a", "labels": {"tier": "prod"}}}
         self.logs: dict[str, str] = {}
+        self.failing: dict[str, int] = {}
+        """Statuses of GETs that fail, by path."""
         self.objects: dict[str, Object] = {
             f"{root}/namespaces/team-a/inferencepools/chat": pool,
             f"{root}/inferencepolicies": {"items": policies},
@@ -196,6 +200,8 @@ class Stage:
     def answer(self, target: str) -> tuple[int, Object]:
         """Return status and body of a GET."""
         where = urlsplit(target)
+        if where.path in self.failing:
+            return self.failing[where.path], {"message": f"status {self.failing[where.path]}"}
         if where.path.startswith(PROXY):
             parameters = {key: values[0] for key, values in parse_qs(where.query).items()}
             self.queries.append(parameters["query"])

@@ -4,9 +4,20 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from urllib3.exceptions import HTTPError
 
+from penstock_kubectl import cluster
 from penstock_kubectl.__main__ import main
-from tests.unit.kubectl.stage import PROMETHEUS, Stage, kubeconfig, policy, pool
+from tests.unit.kubectl.stage import (
+    NAMESPACE,
+    POLICIES,
+    PROMETHEUS,
+    Object,
+    Stage,
+    kubeconfig,
+    policy,
+    pool,
+)
 
 
 def run(stage: Stage, folder: Path, *words: str) -> int:
@@ -154,7 +165,120 @@ def test_without_a_prometheus_the_page_says_how_to_name_one(
 def test_a_pool_just_met_has_a_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     young = {**pool(), "status": {}}
     assert run(Stage(young, [], []), tmp_path) == 0
-    assert "not known yet" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "not known yet" in said
+    assert "no operator has observed this pool yet" in said
+    assert "healthy" not in said
+    assert "desired -" in said
+    assert "None" not in said
+
+
+def test_a_pool_that_is_deleted_and_an_edit_that_is_not_observed_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = deepcopy(pool())
+    subject["metadata"] |= {"deletionTimestamp": "2026-11-21T11:00:00Z", "generation": 4}
+    subject["status"]["batch"] = {}
+    assert run(Stage(subject, [], []), tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "the pool is being deleted" in said
+    assert "the status is of generation 3, the spec of 4" in said
+    assert "None" not in said
+
+
+IN_FORCE = {
+    "scaling.mode": ("Auto", "Spec"),
+    "scaling.algorithm": ("CapacityAtObjective", "BuiltIn"),
+    "batching.mode": ("Auto", "BuiltIn"),
+    "replicas": ("2", "Spec"),
+    "scaling.minReplicas": ("4", "Schedule prod/day"),
+    "scaling.maxReplicas": ("5", "Rollback"),
+    "objectives.RequestLatency": ("700 ms for 99.9 %", "Kept"),
+}
+
+
+def with_effective() -> Object:
+    """Return a pool whose status has other values than its spec."""
+    subject = deepcopy(pool())
+    subject["status"]["effective"] = [
+        {"field": field, "value": value, "origin": origin}
+        for field, (value, origin) in IN_FORCE.items()
+    ]
+    return subject
+
+
+def test_values_are_those_in_force_with_the_origin_of_those_that_nobody_requests_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(Stage(with_effective(), [], []), tmp_path) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "between 4 and 5",
+        "objective: request 700 ms for 99.9 %",
+        "in force spec.scaling.minReplicas 4 Schedule prod/day",
+        "in force spec.scaling.maxReplicas 5 Rollback",
+        "in force spec.objectives.RequestLatency 700 ms for 99.9 % Kept",
+    ):
+        assert part in said, part
+    assert "in force spec.replicas" not in said
+
+
+def test_without_the_permission_for_policies_the_page_says_what_it_lacks_unless_the_status_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for subject, lacks in ((pool(), True), (with_effective(), False)):
+        stage = Stage(subject, [], [])
+        stage.failing = {POLICIES: 403, NAMESPACE: 403}
+        assert run(stage, tmp_path) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("bounds, objectives and schedules of policies are left out" in said) is lacks
+
+
+def test_policies_that_cannot_be_read_for_another_reason_end_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (POLICIES, NAMESPACE):
+        stage = Stage(pool(), [], [])
+        stage.failing = {path: 503}
+        assert run(stage, tmp_path) == 1
+        assert "status 503" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("current", ["", "gone"])
+def test_a_named_context_needs_no_current_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], current: str
+) -> None:
+    with kubeconfig(Stage(pool(), [], []), tmp_path) as file:
+        file.write_text(file.read_text().replace('"current-context": "here"', f'"current-context": "{current}"'))  # fmt: skip
+        words = ["explain", "chat", "--kubeconfig", str(file)]
+        assert main(words) == 1
+        assert "the kubeconfig has no usable cluster" in capsys.readouterr().err
+        assert main([*words, "--context", "here"]) == 0
+    assert "team-a/chat" in capsys.readouterr().out
+
+
+def test_a_port_that_is_no_number_is_an_error_of_prometheus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "http://prometheus.monitoring.svc:http"
+    assert run(Stage(pool(), [], []), tmp_path, "--prometheus", url) == 0
+    assert f"Prometheus at {url} cannot be queried" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_host_of_two_words_that_is_no_service_is_queried_directly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    def unresolved(url: str, _: str) -> None:
+        asked.append(url)
+        raise HTTPError(url)
+
+    monkeypatch.setattr(cluster, "direct", unresolved)
+    for url in ("https://prometheus.example", "https://prometheus.example.svc"):
+        run(Stage(pool(), [], []), tmp_path, "--prometheus", url)
+        assert "not found" in capsys.readouterr().out
+    assert asked == ["https://prometheus.example"]
 
 
 def test_a_pool_that_is_not_there_is_one_line(

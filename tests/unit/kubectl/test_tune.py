@@ -23,7 +23,7 @@ from penstock_operator.decide.manifests.revision import labelled, revision
 from penstock_tuner.options import parser as tuner_parser
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
 from penstock_tuner.settings import LoadMeasurement, TunedSettings, TuningObjective
-from tests.unit.kubectl.stage import Object, Stage, kubeconfig, policy, pool
+from tests.unit.kubectl.stage import POLICIES, Object, Stage, kubeconfig, policy, pool
 from tests.unit.operator.decide.world import CONFIG
 
 OBJECTIVE = TuningObjective(1000)
@@ -134,6 +134,34 @@ def test_a_second_run_follows_the_same_job_and_measures_no_trial_twice(
     assert len(cluster.created) == 2
     assert run(cluster, tmp_path, "--delete") == 0
     assert not {JOB, CONFIG_MAP} & cluster.objects.keys()
+
+
+def test_trials_that_cannot_be_read_end_the_command_and_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(pool(), log(FAST, BEST))
+    assert run(cluster, tmp_path) == 0
+    kept = cluster.objects[CONFIG_MAP]
+    cluster.failing, cluster.text = {CONFIG_MAP: 503}, log()
+    assert run(cluster, tmp_path) == 1
+    assert "status 503" in capsys.readouterr().err
+    assert cluster.objects[CONFIG_MAP] == kept
+
+
+def test_the_objective_is_the_one_in_force_if_policies_may_not_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    effective = [{"field": "objectives.RequestLatency", "value": "700 ms for 99.9 %", "origin": "PolicyDefault prod"}]  # fmt: skip
+    for status, words in (({"effective": effective}, {"--objective-ms=700", "--percent=99.9"}), ({}, None)):  # fmt: skip
+        subject = pool(objectives=[])
+        subject["status"] = {**subject["status"], **status}
+        cluster = Cluster(subject, log(BEST))
+        cluster.failing = {POLICIES: 403}
+        assert (run(cluster, tmp_path) == 0) is (words is not None)
+        assert ("warning: bounds, objectives" in capsys.readouterr().err) is (words is None)
+        if words is not None:
+            (container,) = cluster.created[0]["spec"]["template"]["spec"]["containers"]
+            assert words < {*container["args"]}
 
 
 def test_a_job_that_runs_under_other_options_is_left_alone(
@@ -280,8 +308,6 @@ def test_the_load_of_text_has_the_lengths_of_the_history() -> None:
     assert LoadShape.read(shape.text()) == shape
     assert load_shape.of_text_history(211.4, None, 4.0, 3600) is None
     assert LoadShape.read('{"rate": 1.0, "source": "x", "prompt_tokens": [3]}') is None
-    queries = load_shape.text_queries("team-a", "chat", 3600)
-    assert 'penstock_tokens_total{namespace="team-a",pool="chat",phase="decode"}[3600s]' in queries["outputs"]  # fmt: skip
 
 
 def test_the_job_is_the_pools_pod_without_what_makes_it_serve() -> None:
@@ -316,8 +342,6 @@ def test_the_load_has_the_rows_and_the_rate_of_the_history() -> None:
     assert load_shape.of_history(None, 3.0, 3600) is None
     assert load_shape.of_history(1.0, 0.0, 3600) is None
     assert "assumed" in LoadShape().source
-    rate = load_shape.queries("team-a", "chat", 3600)["rate"]
-    assert 'penstock_requests_received_total{namespace="team-a",pool="chat"}[300s]' in rate
 
 
 def test_a_pod_that_waits_says_for_what() -> None:
