@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from penstock_api import names
+from penstock_gateway.resources.stats import OFFERED, PREFIX
 
 MIN_STEP_SECONDS = 15.0
 POINTS = 240
 """Limit of points per series."""
 WINDOW_SECONDS = 60.0
 """Minimum window of rates."""
+OFFERED_METRIC = f"{PREFIX}_{OFFERED}_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,21 @@ def span(now: float, seconds: float, points: int = POINTS) -> TimeRange:
 
 
 def queries(namespace: str, pools: Sequence[str], over: TimeRange) -> Mapping[str, str]:
-    """Return PromQL queries by series, over the pods of all pools; relabelling adds `namespace` and `pool`."""
+    """Return PromQL queries by series, over the pods of all pools; relabelling adds `namespace` and `pool`.
+
+    Demand is what a gateway counts, also while there are no pods, by the rows that a request has at the pods, 1 without
+    requests; without a gateway it is what the pods count.
+    """
     names_match = f"=~{quoted('|'.join(pools))}" if len(pools) > 1 else f"={quoted(pools[0])}"
     which = f"{{namespace={quoted(namespace)},pool{names_match}}}"
     window = f"[{max(WINDOW_SECONDS, over.step):.0f}s]"
     seconds = f"rate({names.METRIC_REQUEST_DURATION}_bucket{which}{window})"
+    rows, received, offered = (
+        f"sum(rate({metric}{which}{window}))"
+        for metric in (names.METRIC_ROWS_RECEIVED, names.METRIC_REQUESTS_RECEIVED, OFFERED_METRIC)
+    )
     return {
-        "demand": f"sum(rate({names.METRIC_ROWS_RECEIVED}{which}{window}))",
+        "demand": f"{offered} * ({rows} / ({received} > 0) or vector(1)) or {rows}",
         "pods": f"count({names.METRIC_POD_INFO}{which})",
         "cap": f"max({names.METRIC_BATCH_CAP}{which})",
         "waiting": f"sum({names.METRIC_REQUESTS_WAITING}{which})",

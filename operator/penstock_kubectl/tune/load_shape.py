@@ -55,27 +55,33 @@ class LoadShape:
 
 
 def queries(namespace: str, pool: str, seconds: float) -> Mapping[str, str]:
-    """Return PromQL queries for the rows a request, and for the highest rate of requests a pod, of the last `seconds`."""
-    which = f"{{namespace={quoted(namespace)},pool={quoted(pool)}}}"
+    """Return PromQL queries for the rows a request, and for the highest rate of requests a pod, of the last `seconds`.
+
+    Both are of completed requests without batch work.
+    """
+    which = f"namespace={quoted(namespace)},pool={quoted(pool)}"
     window = f"{seconds:.0f}s"
-    received, info = names.METRIC_REQUESTS_RECEIVED, names.METRIC_POD_INFO
-    rows = f"sum(increase({names.METRIC_ROWS_RECEIVED}{which}[{window}]))"
-    per_pod = f"sum(rate({received}{which}[{PEAK_SECONDS}s])) / count({info}{which})"
+    completed = f"{names.METRIC_REQUEST_DURATION}_count{{{which}}}"
+    served = f'{names.METRIC_SERVED}{{{which},work="interactive"}}'
+    pods = f"count({names.METRIC_POD_INFO}{{{which}}})"
+    per_pod = f"sum(rate({completed}[{PEAK_SECONDS}s])) / {pods}"
     return {
-        "rows": f"{rows} / sum(increase({received}{which}[{window}]))",
+        "rows": f"sum(increase({served}[{window}])) / sum(increase({completed}[{window}]))",
         "rate": f"max_over_time(({per_pod})[{window}:{STEP_SECONDS}s])",
     }
 
 
 def text_queries(namespace: str, pool: str, seconds: float) -> Mapping[str, str]:
-    """Return PromQL queries for the mean tokens of prompts and answers, and for the rate, of the last `seconds`."""
-    which = f"namespace={quoted(namespace)},pool={quoted(pool)}"
-    window = f"{seconds:.0f}s"
-    requests = f"sum(increase({names.METRIC_REQUESTS_RECEIVED}{{{which}}}[{window}]))"
-    prompts = f"sum(increase({names.METRIC_PROMPT_TOKENS_RECEIVED}{{{which}}}[{window}]))"
-    decoded = f'sum(increase({names.METRIC_TOKENS}{{{which},phase="decode"}}[{window}]))'
-    rate = queries(namespace, pool, seconds)["rate"]
-    return {"prompts": f"{prompts} / {requests}", "outputs": f"{decoded} / {requests}", "rate": rate}  # fmt: skip
+    """Return PromQL queries for the mean tokens of prompts and answers, and for the rate, of the last `seconds`.
+
+    Prompts are those of all admitted requests, batch work included, since their tokens are not counted by work; a row
+    that is served is a token of an answer.
+    """
+    which = f"{{namespace={quoted(namespace)},pool={quoted(pool)}}}[{seconds:.0f}s]"
+    prompts = f"sum(increase({names.METRIC_PROMPT_TOKENS_RECEIVED}{which}))"
+    admitted = f"sum(increase({names.METRIC_REQUESTS}{which}))"
+    known = queries(namespace, pool, seconds)
+    return {"prompts": f"{prompts} / {admitted}", "outputs": known["rows"], "rate": known["rate"]}
 
 
 def of_text_history(
@@ -85,7 +91,7 @@ def of_text_history(
     if not prompts or not outputs or not rate:
         return None
     minutes = f"{seconds / 60:.0f}"
-    source = f"Prometheus: mean lengths, and the busiest {PEAK_SECONDS // 60} of the last {minutes} minutes a pod"
+    source = f"Prometheus: mean lengths, of prompts with batch work, and the busiest {PEAK_SECONDS // 60} of the last {minutes} minutes a pod"
     lengths = (max(round(prompts), 1),), (max(round(outputs), 1),)
     return LoadShape((1,), rounded(rate), source, *lengths)
 
