@@ -13,7 +13,7 @@ from penstock_simulator.scenario import LineBatch
 from penstock_tuner.options import counts, positive, words
 
 MAX_DIGITS = 8
-"""Digits of the lines of a simulated batch."""
+"""Digits of the lines of a simulated batch, and of a seed."""
 MAX_MILLISECONDS = 3_600_000
 MAX_LATE_SHARE = 0.5
 Value = TypeVar("Value")
@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
         "--price", type=of_variant(price), action="append", default=[], metavar="[NAME=]AMOUNT",
         help="price of an hour of a replica, of a pool with variants each NAME; default: that of the status",
     )  # fmt: skip
-    simulate.add_argument("--seed", type=int, default=1)
+    simulate.add_argument("--seed", type=seed, default=1)
     simulate.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a plot as .png, .svg, .pdf or .html"
     )
@@ -261,6 +261,15 @@ def of_variant(read: Callable[[str], Value]) -> Callable[[str], tuple[str, Value
         return name, read(value)
 
     return parse
+
+
+def seed(text: str) -> int:
+    """Return an integer that is not negative."""
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise argparse.ArgumentTypeError(
+            f"invalid seed {text!r}: expected an integer from 0 to {10**MAX_DIGITS - 1}"
+        )
+    return int(text)
 
 
 def pair(text: str) -> tuple[float, float]:

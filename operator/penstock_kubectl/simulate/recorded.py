@@ -111,13 +111,18 @@ def _arrivals(
         if url is None:
             raise NotEnoughData(f"{prometheus.WHERE}, or --trace FILE")
         known = _demand(cluster, url, subject, over)
-        arrivals, began = steps(known.rates, args.seed), known.began
         source = f"Poisson at the rates of the last {args.last / 3600:.3g} h{_gaps(known)}"
-    if not 2 <= len(arrivals) <= MAX_ARRIVALS:
-        raise NotEnoughData(
-            f"{source}: {len(arrivals)} rows, expected 2 to {MAX_ARRIVALS}: change --last or --trace"
-        )
+        _check_count(source, sum(rate * seconds for rate, seconds in known.rates), least=0)
+        arrivals, began = steps(known.rates, args.seed), known.began
+    _check_count(source, len(arrivals), least=2)
     return arrivals, lengths, source, began
+
+
+def _check_count(source: str, rows: float, least: int) -> None:
+    if not least <= rows <= MAX_ARRIVALS:
+        raise NotEnoughData(
+            f"{source}: {rows:.0f} rows, expected 2 to {MAX_ARRIVALS}: change --last or --trace"
+        )
 
 
 def _alike_pods(

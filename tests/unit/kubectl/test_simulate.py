@@ -12,7 +12,7 @@ import pytest
 from penstock_kubectl.__main__ import main
 from penstock_operator.decide.cost.prices import money
 from tests.unit.kubectl.simulated import cases, proposed, run
-from tests.unit.kubectl.stage import PROMETHEUS, Object, Stage, policy, pool
+from tests.unit.kubectl.stage import POLICIES, PROMETHEUS, Object, Stage, policy, pool
 
 RISING = [20.0] * 20 + [150.0] * 20
 """Rows a second, a quarter of a minute each."""
@@ -51,6 +51,34 @@ def test_an_outage_of_the_history_is_interpolated_and_reported(
     rows = json.loads((tmp_path / "out.json").read_text())["rows"]
     assert rows == pytest.approx(40 * 41 * 15, rel=0.02)
     assert "15 % of it unknown and interpolated" in capsys.readouterr().out
+
+
+def test_without_the_permission_for_policies_a_warning_says_what_the_rows_lack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = known([40.0] * 12)
+    stage.failing = {POLICIES: 403}
+    assert run(stage, tmp_path, "--last", "3m", "--prometheus", PROMETHEUS) == 0
+    assert "warning: bounds, objectives and schedules of policies" in capsys.readouterr().err
+    stage.failing = {POLICIES: 500}
+    assert run(stage, tmp_path, "--last", "3m", "--prometheus", PROMETHEUS) == 1
+    assert "status 500" in capsys.readouterr().err
+
+
+def test_a_history_of_too_many_rows_is_rejected_before_they_are_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(known([1e12] * 12), tmp_path, "--last", "3m") == 1
+    assert "expected 2 to 20000000" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("seed", ["-1", "0.5", "9" * 5000])
+def test_a_seed_that_is_no_natural_number_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: str
+) -> None:
+    with pytest.raises(SystemExit):
+        run(known(), tmp_path, "--seed", seed)
+    assert f"invalid seed '{seed}'" in capsys.readouterr().err
 
 
 def test_a_history_with_too_many_gaps_is_rejected(
