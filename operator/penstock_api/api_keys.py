@@ -8,9 +8,9 @@ import hmac
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from penstock_api.base import WireModel
 
@@ -38,6 +38,15 @@ class ApiKeys(WireModel):
     """The content of the file."""
 
     keys: Annotated[tuple[ApiKey, ...], Field(max_length=10_000)]
+
+    @model_validator(mode="after")
+    def _are_distinct(self) -> Self:
+        seen = dict[str, int]()
+        for index, entry in enumerate(self.keys):
+            first = seen.setdefault(entry.key, index)
+            if first != index:
+                raise ValueError(f"keys[{first}] and keys[{index}] have the same key: remove one")
+        return self
 
 
 class ApiKeysUnusable(ValueError):
@@ -68,6 +77,12 @@ class ApiKeyRing:
             raise ApiKeysUnusable(
                 f"the API keys in {self._path} cannot be used: {reason}"
             ) from None
+        if unknown := unknown_fields(content):
+            log.warning(
+                "the API keys in %s have unknown fields, which are ignored: %s: correct or remove them",
+                self._path,
+                ", ".join(unknown),
+            )
         self._read = content
         self._by_digest = {digest(key.key): key for key in parsed.keys}
         log.info("API keys read", extra={"keys": len(self._by_digest)})
@@ -107,6 +122,16 @@ class ApiKeyRing:
         if key is None or not hmac.compare_digest(digest(key.key), presented_digest):
             return None
         return key
+
+
+def unknown_fields(content: bytes) -> list[str]:
+    """Return the names of the fields of a valid file that `ApiKeys` does not have."""
+    try:
+        ApiKeys.model_validate_json(content, extra="forbid")
+    except ValidationError as error:
+        errors = error.errors(include_input=False)
+        return sorted({str(each["loc"][-1]) for each in errors})
+    return []
 
 
 def presented_key(headers: Mapping[str, str]) -> str:
