@@ -62,8 +62,8 @@ def in_force(subject: PoolContext) -> dict[str, EffectiveField]:
 def policies_missing(subject: PoolContext) -> str:
     """Return what the values lack if policies cannot be read."""
     return (
-        "bounds, objectives and schedules of policies are left out, since you may not read them: ask for `get` and"
-        f" `list` of {names.POLICY_PLURAL} and namespaces in a ClusterRoleBinding ({subject.unread})"
+        "bounds, objectives and schedules of policies are left out, since you may not read them: `get` and `list` of"
+        f" {names.POLICY_PLURAL} and namespaces need a ClusterRoleBinding ({subject.unread})"
     )
 
 

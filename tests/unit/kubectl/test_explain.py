@@ -207,7 +207,7 @@ def with_effective() -> Object:
     return subject
 
 
-def test_values_are_those_in_force_with_the_origin_of_those_that_nobody_requests_so(
+def test_values_are_those_in_force_with_the_origin_of_unrequested_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(Stage(with_effective(), [], []), tmp_path) == 0

@@ -34,8 +34,8 @@ def test_demand_at_zero_replicas_is_what_the_gateway_counts(tmp_path: Path) -> N
         series(f"penstock_requests_received_total{POOL}", "_x60 0x4 15+15x20"),
         series(f"penstock_rows_received_total{POOL}", "_x60 0x4 45+45x20"),
     ]
-    idle, held, starting, served = (demand, "9m", 0), (demand, "14m", 1), (demand, "16m", 1), (demand, "20m", 3)  # fmt: skip
-    expect(tmp_path, given, [idle, held, starting, served])
+    wanted = {"9m": 0, "14m": 1, "16m": 1, "20m": 3}  # idle, held, starting, served
+    expect(tmp_path, given, [(demand, when, value) for when, value in wanted.items()])
 
 
 def test_demand_without_a_gateway_is_what_the_pods_count(tmp_path: Path) -> None:
