@@ -18,7 +18,13 @@ from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from penstock_api import names
-from penstock_kubectl.errors import Forbidden, PluginError, PoolNotFound, Unreachable, WriteRejected
+from penstock_kubectl.errors import (
+    MayNotRead,
+    PluginError,
+    PoolNotFound,
+    Unreachable,
+    WriteRejected,
+)
 
 SECONDS = 30.0
 LOG_SECONDS = 60.0
@@ -50,13 +56,13 @@ class ClusterClient:
         return self.get(path, f"{names.POOL_PLURAL} {namespace}/{name}")
 
     def policies(self) -> list[Object]:
-        """Return all policies. Raises `Forbidden` if the user may not read them."""
+        """Return all policies. Raises `MayNotRead` if the user may not read them."""
         path = f"{RESOURCES}/{names.POLICY_PLURAL}"
         items: list[Object] = self.get(path, names.POLICY_PLURAL)["items"]
         return items
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace. Raises `Forbidden` if the user may not read it."""
+        """Return the labels of a namespace. Raises `MayNotRead` if the user may not read it."""
         item = self.get(f"/api/v1/namespaces/{quote(namespace)}", namespace)
         labels: Mapping[str, str] = item["metadata"].get("labels") or {}
         return labels
@@ -100,7 +106,7 @@ class ClusterClient:
         if status == HTTPStatus.NOT_FOUND:
             raise PoolNotFound(f"{what} not found: check the name, and set its namespace with -n")
         if status == HTTPStatus.FORBIDDEN:
-            raise Forbidden(f"{what}: {item.get('message', status)}")
+            raise MayNotRead(f"{what}: {item.get('message', status)}")
         if status != HTTPStatus.OK:
             raise Unreachable(f"{what}: {item.get('message', status)}")
         return item

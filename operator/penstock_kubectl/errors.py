@@ -9,7 +9,7 @@ class PoolNotFound(PluginError):
     """The API server has no such object."""
 
 
-class Forbidden(PluginError):
+class MayNotRead(PluginError):
     """The user has no permission to read an object."""
 
 

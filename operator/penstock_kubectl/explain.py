@@ -9,7 +9,7 @@ from rich.console import Console
 
 from penstock_kubectl import prometheus
 from penstock_kubectl.cluster import ClusterClient
-from penstock_kubectl.errors import Forbidden, PluginError
+from penstock_kubectl.errors import MayNotRead, PluginError
 from penstock_kubectl.explain_view import page
 from penstock_kubectl.history import History, span
 from penstock_kubectl.pool_context import PoolContext, note, policy_object, pool_object
@@ -42,7 +42,7 @@ def _permitted(read: Callable[[], Part], otherwise: Part) -> tuple[Part, str]:
     """Return what `read` returns, or `otherwise` and the error if the user may not read it."""
     try:
         return read(), ""
-    except Forbidden as error:
+    except MayNotRead as error:
         return otherwise, str(error)
 
 
