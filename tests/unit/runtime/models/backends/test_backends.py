@@ -10,6 +10,7 @@ import torch
 from penstock_api.types.model import ModelBackend
 from penstock_runtime.engine.dynamic.model_io import checked
 from penstock_runtime.engine.model import Model, ModelLoadFailed
+from penstock_runtime.request import Tensor
 from tests.unit.runtime.models.backends.conftest import Load, assert_close, expected, rows
 from tests.unit.runtime.models.programs import TwoNamed, batch, export
 
@@ -50,6 +51,27 @@ def test_arrays_over_a_received_body_are_computed(
     received = np.frombuffer(inputs["x"].tobytes(), np.float32).reshape(2, 6)
     got = load_on(program, backend).run({"x": received})["scores"]
     assert_close(got, expected(inputs)["scores"])
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+def test_read_only_arrays_of_several_inputs_are_all_computed(
+    tmp_path: Path, load_on: Load, backend: ModelBackend
+) -> None:
+    class Both(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x * 1.5, y * 1.5
+
+    ones, twos = torch.ones(3, 256), torch.full((3, 256), 2.0)
+    dynamic = {"x": {0: batch()}, "y": {0: batch()}}
+    model = load_on(export(tmp_path / "both.pt2", Both(), ones, twos, dynamic=dynamic), backend)
+    for _ in range(20):
+        received: dict[str, Tensor] = {
+            name: np.frombuffer(np.full(256, value, np.float32).tobytes(), np.float32)[None]
+            for name, value in (("x", 1), ("y", 2))
+        }
+        first, second = model.run(received).values()
+        np.testing.assert_array_equal(first, 1.5)
+        np.testing.assert_array_equal(second, 3.0)
 
 
 @pytest.mark.parametrize("backend", OTHERS)
