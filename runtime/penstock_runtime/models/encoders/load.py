@@ -257,12 +257,13 @@ def _close(expected: list[dict[str, Tensor]], got: list[dict[str, Tensor]], vari
 
 
 def samples(limits: TextLimits) -> list[dict[str, Tensor]]:
-    """Return batches of random ids: one text alone, and texts of different lengths."""
+    """Return batches of random ids other than the padding: one text alone, and texts of different lengths."""
     random = np.random.default_rng(0)
     longest = min(limits.max_tokens, 64)
     drawn: list[dict[str, Tensor]] = []
     for sizes in ((longest,), (1, 2, 7, 7, longest // 2 or 1, longest)):
         mask = (np.arange(longest)[None] < np.array(sizes)[:, None]).astype(np.int64)
-        ids = random.integers(limits.pad_id + 1, limits.vocabulary, mask.shape) * mask
+        others = random.integers(0, limits.vocabulary - 1, mask.shape)
+        ids = (others + (others >= limits.pad_id)) * mask
         drawn.append({IDS: ids + (1 - mask) * limits.pad_id, MASK: mask})
     return drawn

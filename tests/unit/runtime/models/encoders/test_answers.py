@@ -163,6 +163,19 @@ def test_a_packed_way_that_computes_something_else_is_not_taken(
     assert "the packed variant is not used: it differs from the original model" in caplog.text
 
 
+@pytest.mark.parametrize("pad", [0, 5, 1004])
+def test_samples_have_ids_of_the_vocabulary_other_than_the_padding(pad: int) -> None:
+    limits = encoders.TextLimits(max_tokens=64, vocabulary=1005, pad_id=pad)
+    for sample in loading.samples(limits):
+        ids, mask = sample["input_ids"], sample["attention_mask"]
+        assert set(np.unique(ids[mask == 0])) <= {pad}
+        drawn = ids[mask == 1]
+        assert pad not in drawn
+        assert 0 <= drawn.min() <= drawn.max() < limits.vocabulary
+    only = loading.samples(encoders.TextLimits(9, 2, 1))[0]["input_ids"]
+    assert not only.any()
+
+
 def test_memory_is_measured_with_the_longest_rows(loaded: Loaded) -> None:
     assert 1 <= loaded("bert").memory_bound_rows() <= 4096
 
