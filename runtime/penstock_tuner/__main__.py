@@ -6,14 +6,12 @@ that is left.
 
 import argparse
 import asyncio
-import hashlib
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,28 +19,22 @@ from typing import Any
 import aiohttp
 
 from penstock_api import names
+from penstock_api.pod_contract import MAX_QUEUE_DELAY_MILLISECONDS
 from penstock_api.types.model import Task
 from penstock_api.types.objectives import ObjectiveMetric
 from penstock_tuner.errors import NoObjective, PodFailed, TunerError
 from penstock_tuner.generation_load import generation_sender, shapes
-from penstock_tuner.load import ClosedLoop, OpenLoop, Sender, infer_sender, sample_request
+from penstock_tuner.load import infer_sender, sample_request
+from penstock_tuner.options import check_threads, check_words, parser
 from penstock_tuner.options import objective as objective_of
-from penstock_tuner.options import parser
 from penstock_tuner.pareto_front import as_json, candidate_policy, failures, front, nearest, table
-from penstock_tuner.pod import MeasuredPod, Pods
+from penstock_tuner.pod import MeasuredPod, Pods, usable_cpus
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
 from penstock_tuner.search import Search, SearchPlan
-from penstock_tuner.settings import (
-    MAX_DELAY_SHARE,
-    MAX_RATE_SHARE,
-    LoadMeasurement,
-    SearchSpace,
-    TunedSettings,
-    TuningObjective,
-)
+from penstock_tuner.settings import MAX_DELAY_SHARE, SearchSpace, TunedSettings, TuningObjective
+from penstock_tuner.study_name import study_name
+from penstock_tuner.trials import OfferedLoad, TrialMeasurer
 
-SETTLE_SECONDS = (0.5, 5.0)
-"""Range of the time before a round is measured, for the queues of the settings before to end: twice the objective in between."""
 ONE_SHOT_ONLY = "the model generates no text: --first-token-ms, --output-token-ms and --batched-tokens do not apply, give --objective-ms"
 COMPLETIONS = "/v1/completions"
 FIRST_TOKEN_SECONDS, OUTPUT_TOKEN_SECONDS = 1.0, 0.1
@@ -67,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _event(args, Event(EventKind.ERROR, str(error)))
         return 1
     best = front(tried, objective)
+    (args.folder / POLICY).unlink(missing_ok=True)  # that of an earlier result
     _write(args.folder / RESULT, as_json(tried, objective))
     if best:
         _write(args.folder / POLICY, candidate_policy(best[0].settings, "tuned"))
@@ -87,41 +80,25 @@ async def tune(
     """Run the search and return all settings that were measured.
 
     Raises:
-        TunerError: the pod does not run, the tuner has no requests or no objective for its model, or no trial has ended.
+        TunerError: the pod does not run, the tuner has no requests or no objective for its model, an option has another value
+            than its model has, or no trial has ended.
         OSError: a file cannot be read or written.
     """
     _end_at_sigterm()
     args.folder.mkdir(parents=True, exist_ok=True)
     generates = _generates(environ)
+    check_words(args, generates=generates)
+    check_threads(args, usable_cpus())
     if not generates and (args.first_token_ms or args.output_token_ms or args.batched_tokens):
         raise NoObjective(ONE_SHOT_ONLY)
     seconds = _seconds(args, objective)
-    settle = min(max(2 * seconds, SETTLE_SECONDS[0]), SETTLE_SECONDS[1])
     async with aiohttp.ClientSession() as session, Pods(environ, args.folder, session) as pods:
         pod = await first_pod(pods, _starts(args, generates=generates))
         load = await (_text_load(args, pod) if generates else _infer_load(args, pod))
+        await load.check(pod)
         space = _space(args, await pod.max_batch_size(), args.clients * load.rows, generates=generates)  # fmt: skip
         plan = SearchPlan(space, objective, 60 * args.minutes, args.round_seconds, args.seed)
-        name = _study_name(environ, args, objective, space)
-
-        async def measure(settings: TunedSettings, length: float) -> LoadMeasurement:
-            loop = ClosedLoop(await sender(settings), objective)
-            return await loop.measure(args.clients, settle, length)
-
-        async def measure_at_rate(
-            settings: TunedSettings, length: float, goodput: float
-        ) -> LoadMeasurement:
-            loop = OpenLoop(await sender(settings), objective, 4 * seconds, args.seed)
-            return await loop.measure(min(args.rate, MAX_RATE_SHARE * goodput), settle, length)
-
-        async def sender(settings: TunedSettings) -> Sender:
-            try:
-                running = await pods.running(settings)
-                await running.apply(settings)
-            except PodFailed:
-                await pods.stop()
-                raise
-            return load.sender(running.client_url)
+        name = study_name(environ, args, objective, generates=generates)
 
         def report(tried: TriedSettings, spent: float) -> None:
             _event(args, Event(EventKind.TRIAL, study=name, spent_seconds=spent, tried=tried))
@@ -130,8 +107,9 @@ async def tune(
         study = Search(args.folder / JOURNAL, name, plan)
         _resume(args, study)
         _event(args, Event(EventKind.READY, study=name, spent_seconds=study.spent_seconds))
-        at_rate = None if args.rate is None else measure_at_rate
-        await study.run(measure, time.monotonic, report, at_rate)
+        trials = TrialMeasurer(pods, load, objective, seconds, args.clients, args.rate or 0.0, args.seed)  # fmt: skip
+        at_rate = None if args.rate is None else trials.at_rate
+        await study.run(trials.closed, time.monotonic, report, at_rate)
         return study.ended()
 
 
@@ -161,27 +139,21 @@ def _seconds(args: argparse.Namespace, objective: TuningObjective) -> float:
     return float(first + each * max(args.output_tokens))
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedLoad:
-    """The requests of every trial."""
-
-    sender: Callable[[str], Sender]
-    """Returns the sender to a client URL of a pod."""
-    rows: int
-    """Most rows of a request; 1 for text."""
-
-
 async def _infer_load(args: argparse.Namespace, pod: MeasuredPod) -> OfferedLoad:
     described = await pod.metadata()
     requests = _requests(args, described)
     path = f"/v2/models/{described['name']}/infer"
-    return OfferedLoad(lambda url: infer_sender(url + path, requests), _rows(requests))
+    return OfferedLoad(
+        lambda url: infer_sender(url + path, requests), len(requests), _rows(requests)
+    )
 
 
 async def _text_load(args: argparse.Namespace, pod: MeasuredPod) -> OfferedLoad:
     model, requests = await pod.model(), shapes(args.prompt_tokens, args.output_tokens)
     return OfferedLoad(
-        lambda url: generation_sender(url + COMPLETIONS, model, requests, args.seed), 1
+        lambda url: generation_sender(url + COMPLETIONS, model, requests, args.seed),
+        len(requests),
+        1,
     )
 
 
@@ -205,11 +177,10 @@ def _rows(requests: Sequence[Mapping[str, Any]]) -> int:
 def _space(args: argparse.Namespace, pod_max: int, filled: int, *, generates: bool) -> SearchSpace:
     """Return the space; no batch cap above `filled` rows has an effect, and generation has no window."""
     largest = min(pod_max, filled)
+    window = None if generates else args.max_delay_ms or max(int(args.objective_ms * MAX_DELAY_SHARE), 1)  # fmt: skip
     return SearchSpace(
         min(args.max_batch_size or largest, largest),
-        None
-        if generates
-        else args.max_delay_ms or max(int(args.objective_ms * MAX_DELAY_SHARE), 1),
+        None if window is None else min(window, MAX_QUEUE_DELAY_MILLISECONDS),
         args.backends,
         args.threads,
         args.disciplines,
@@ -239,20 +210,6 @@ def _resume(args: argparse.Namespace, study: Search) -> None:
         _event(args, Event(EventKind.NOTE, note))
 
 
-def _study_name(
-    environ: Mapping[str, str],
-    args: argparse.Namespace,
-    objective: TuningObjective,
-    space: SearchSpace,
-) -> str:
-    """Return a name that changes with everything that makes measurements incomparable."""
-    request = None if args.request is None else args.request.read_text(encoding="utf-8")
-    lengths = (args.prompt_tokens, args.output_tokens) if _generates(environ) else args.rows
-    load = (args.clients, lengths, args.rate, request)
-    parts = (args.study, environ[names.ENV_MODEL], objective, load, space)
-    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
-
-
 def _progress(tried: TriedSettings, share: float) -> None:
     measured = tried.measurement
     settings = ", ".join(f"{key} {value}" for key, value in tried.settings.as_json().items())
@@ -267,7 +224,9 @@ def _event(args: argparse.Namespace, event: Event) -> None:
 
 
 def _write(file: Path, value: Any) -> None:
-    file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    unfinished = file.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    unfinished.replace(file)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from typing import Any
 
 import aiohttp
 
-from penstock_tuner.load import Sender
-from penstock_tuner.settings import Latencies
+from penstock_tuner.load import MAX_REASON, Sender, failure, rejection
+from penstock_tuner.settings import FailedRequest, Latencies
 
 TOKEN_IDS = range(1, 100)
 """Ids of prompts; every vocabulary has them. Random prompts share no prefix that a cache could serve."""
@@ -37,16 +37,16 @@ def generation_sender(url: str, model: str, requests: Sequence[TextShape], seed:
     """Return the sender of streamed completions; one that ends before its length counts as failed."""
     turns, draw = cycle(requests), random.Random(seed)  # noqa: S311  tokens, not secrets
 
-    async def send(session: aiohttp.ClientSession, began: float) -> Latencies | None:
+    async def send(session: aiohttp.ClientSession, began: float) -> Latencies | FailedRequest:
         shape = next(turns)
         prompt = [draw.choice(TOKEN_IDS) for _ in range(shape.prompt)]
         try:
             async with session.post(url, json=completion(model, prompt, shape.output)) as answer:
                 if answer.status != HTTPStatus.OK:
-                    return None
+                    return await rejection(answer)
                 return await _read(answer.content, began, shape.output)
-        except (aiohttp.ClientError, TimeoutError, ValueError):
-            return None
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            return failure(error)
 
     return send
 
@@ -64,18 +64,22 @@ def completion(model: str, prompt: Sequence[int], tokens: int) -> dict[str, Any]
     }
 
 
-async def _read(lines: aiohttp.StreamReader, began: float, tokens: int) -> Latencies | None:
-    """Read a stream to its end; return its latencies, or None if it has other than `tokens` tokens."""
-    first, counted = None, 0
+async def _read(
+    lines: aiohttp.StreamReader, began: float, tokens: int
+) -> Latencies | FailedRequest:
+    """Read a stream to its end; return its latencies if it has `tokens` tokens."""
+    first, counted, last = None, 0, b""
     async for line in lines:
         if not line.startswith(DATA) or line.startswith(DATA + END):
             continue
-        event: Mapping[str, Any] = json.loads(line.removeprefix(DATA))
+        last = line.removeprefix(DATA)
+        event: Mapping[str, Any] = json.loads(last)
         if event.get("choices") and first is None:
             first = time.perf_counter()
         counted = (event.get("usage") or {}).get("completion_tokens", counted)
     ended = time.perf_counter()
     if first is None or counted != tokens:
-        return None
+        ending = last.decode(errors="replace").strip()[:MAX_REASON]
+        return FailedRequest(f"the answer has {counted} of {tokens} tokens, and ends with {ending}")
     later = (ended - first) / (tokens - 1) if tokens > 1 else None
     return Latencies(ended - began, first - began, later)

@@ -12,13 +12,15 @@ from typing import Any
 import aiohttp
 
 from penstock_tuner.errors import NoRequest
-from penstock_tuner.settings import Latencies, LoadMeasurement, TuningObjective
+from penstock_tuner.settings import FailedRequest, Latencies, LoadMeasurement, TuningObjective
 
 FLOATS = frozenset({"FP16", "FP32", "FP64", "BF16"})
 TEXT = "The quick brown fox jumps over the lazy dog."
 MAX_REQUEST_SECONDS = 60.0
 REFUSED_PAUSE_SECONDS = 0.02
 """Pause of a client after a rejection, which costs the pod next to nothing."""
+MAX_REASON = 300
+"""Characters that are kept of the body of a rejection."""
 MAX_OPEN = 4096
 """Requests of an open loop in flight; more only measure this machine."""
 
@@ -49,12 +51,13 @@ def _filled(tensor: Mapping[str, Any], rows: int) -> dict[str, Any]:
     count = rows
     for size in rest:
         count *= size
-    value: object = 0.5 if tensor["datatype"] in FLOATS else 1
+    datatype = tensor["datatype"]
+    value: object = 0.5 if datatype in FLOATS else True if datatype == "BOOL" else 1
     return {**_named(tensor), "shape": [rows, *rest], "data": [value] * count}
 
 
-Sender = Callable[[aiohttp.ClientSession, float], Awaitable[Latencies | None]]
-"""Sends the next request of a load and returns its latencies from a moment on; None: it was rejected or failed."""
+Sender = Callable[[aiohttp.ClientSession, float], Awaitable[Latencies | FailedRequest]]
+"""Sends the next request of a load and returns its latencies from a moment on."""
 
 
 @dataclass(slots=True)
@@ -65,17 +68,20 @@ class Tally:
     seconds: float
     latencies: list[Latencies] = field(default_factory=list)
     failed: int = 0
+    refusal: str = ""
+    """Reason of the last request that failed."""
 
     def covers(self, moment: float) -> bool:
         """Return whether `moment` is within the window."""
         return self.begin <= moment < self.begin + self.seconds
 
-    def count(self, latencies: Latencies | None) -> None:
+    def count(self, ended: Latencies | FailedRequest) -> None:
         """Count one request of the window."""
-        if latencies is None:
+        if isinstance(ended, FailedRequest):
             self.failed += 1
+            self.refusal = ended.reason
         else:
-            self.latencies.append(latencies)
+            self.latencies.append(ended)
 
     def measurement(self, objective: TuningObjective) -> LoadMeasurement:
         """Return the figures."""
@@ -87,6 +93,7 @@ class Tally:
             failed=self.failed,
             p50_milliseconds=1000 * quantile(ascending, 0.5),
             p99_milliseconds=1000 * quantile(ascending, 0.99),
+            refusal=self.refusal,
         )
 
 
@@ -108,10 +115,10 @@ class ClosedLoop:
 
         async def client() -> None:
             while (sent := time.perf_counter()) < tally.begin + seconds:
-                latencies = await self._send(session, sent)
+                ended = await self._send(session, sent)
                 if tally.covers(time.perf_counter()):
-                    tally.count(latencies)
-                if latencies is None:
+                    tally.count(ended)
+                if isinstance(ended, FailedRequest):
                     await asyncio.sleep(REFUSED_PAUSE_SECONDS)
 
         async with _session(clients, MAX_REQUEST_SECONDS) as session, asyncio.TaskGroup() as group:
@@ -141,9 +148,9 @@ class OpenLoop:
         tally = Tally(arrival + settle_seconds, seconds)
 
         async def request(arrived: float) -> None:
-            latencies = await self._send(session, arrived)
+            ended = await self._send(session, arrived)
             if tally.covers(arrived):
-                tally.count(latencies)
+                tally.count(ended)
 
         limit = min(max(self._limit_seconds, 1.0), MAX_REQUEST_SECONDS)
         async with _session(MAX_OPEN, limit) as session, asyncio.TaskGroup() as group:
@@ -163,16 +170,39 @@ def infer_sender(url: str, requests: Sequence[Mapping[str, Any]]) -> Sender:
     """Return the sender of Open Inference requests, in turn."""
     bodies = cycle(requests)
 
-    async def send(session: aiohttp.ClientSession, began: float) -> Latencies | None:
+    async def send(session: aiohttp.ClientSession, began: float) -> Latencies | FailedRequest:
         try:
             async with session.post(url, json=next(bodies)) as answer:
+                if answer.status != HTTPStatus.OK:
+                    return await rejection(answer)
                 await answer.read()
-                ended = time.perf_counter()
-                return Latencies(ended - began) if answer.status == HTTPStatus.OK else None
-        except (aiohttp.ClientError, TimeoutError):
-            return None
+                return Latencies(time.perf_counter() - began)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return failure(error)
 
     return send
+
+
+async def probe(send: Sender, count: int) -> None:
+    """Send `count` requests, one after the other. Raises `NoRequest` at the first without an answer."""
+    async with _session(1, MAX_REQUEST_SECONDS) as session:
+        for _ in range(count):
+            ended = await send(session, time.perf_counter())
+            if isinstance(ended, FailedRequest):
+                raise NoRequest(
+                    f"a request of this load fails: {ended.reason}:"
+                    " correct --rows, --prompt-tokens, --output-tokens or --request"
+                )
+
+
+async def rejection(answer: aiohttp.ClientResponse) -> FailedRequest:
+    """Return the status and the body of an answer other than 200."""
+    return FailedRequest(f"{answer.status} {(await answer.text(errors='replace'))[:MAX_REASON]}")
+
+
+def failure(error: Exception) -> FailedRequest:
+    """Return the error of a request without an answer."""
+    return FailedRequest(f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
 def quantile(ascending: Sequence[float], share: float) -> float:

@@ -1,11 +1,15 @@
 """Options of `python -m penstock_tuner`."""
 
 import argparse
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from penstock_api.pod_contract import Discipline
+from penstock_api.types.model import ModelBackend, ModelDType
 from penstock_api.types.objectives import ObjectiveMetric
-from penstock_tuner.errors import NoObjective
+from penstock_api.types.runtime import BackendName
+from penstock_tuner.errors import NoObjective, WrongOption
 from penstock_tuner.settings import OUTPUT_TOKENS, PROMPT_TOKENS, LatencyLimit, TuningObjective
 
 
@@ -172,6 +176,22 @@ def objective(given: argparse.Namespace) -> TuningObjective:
         )
     first, *more = limits
     return TuningObjective(first.milliseconds, given.percent, first.metric, tuple(more))
+
+
+def check_words(given: argparse.Namespace, *, generates: bool) -> None:
+    """Raise `WrongOption` if a list has a word that is no backend, discipline or data type of a pool."""
+    backends: type[StrEnum] = BackendName if generates else ModelBackend
+    for option, known in (("backends", backends), ("disciplines", Discipline), ("dtypes", ModelDType)):  # fmt: skip
+        for word in getattr(given, option):
+            if word not in list(known):
+                raise WrongOption(f"--{option}: {word!r} is not known: use {', '.join(known)}")
+
+
+def check_threads(given: argparse.Namespace, cpus: int) -> None:
+    """Raise `WrongOption` if a number of threads is above that of the CPUs, at which a pod would silently stop."""
+    for threads in given.threads:
+        if threads > cpus:
+            raise WrongOption(f"--threads: {threads} is above the CPUs of the pod: use 1 to {cpus}")
 
 
 def _percent(text: str) -> float:

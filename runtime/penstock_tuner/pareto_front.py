@@ -74,12 +74,19 @@ def rows(shown: Sequence[TriedSettings]) -> list[tuple[str, ...]]:
 
 
 def failures(tried: Sequence[TriedSettings]) -> list[str]:
-    """Return a sentence on the settings with which no pod served; empty if there are none."""
+    """Return a sentence each on settings with which no pod served, and on those under which most requests failed, if there are any."""
     failed = [each for each in tried if each.failure]
-    if not failed:
-        return []
-    settings = ", ".join(f"{key} {value}" for key, value in failed[-1].settings.as_json().items())
-    return [f"no pod served in {len(failed)} of {len(tried)} trials; the last settings were {settings}: {failed[-1].failure}"]  # fmt: skip
+    refused = [each for each in tried if each.measurement.failed > each.measurement.completed]
+    sentences = list[str]()
+    if failed:
+        sentences.append(f"no pod served in {len(failed)} of {len(tried)} trials; the last settings were {_settings(failed[-1])}: {failed[-1].failure}")  # fmt: skip
+    if refused:
+        sentences.append(f"most requests failed in {len(refused)} of {len(tried)} trials; the last settings were {_settings(refused[-1])}: {refused[-1].measurement.refusal}")  # fmt: skip
+    return sentences
+
+
+def _settings(each: TriedSettings) -> str:
+    return ", ".join(f"{key} {value}" for key, value in each.settings.as_json().items())
 
 
 def table(shown: Sequence[TriedSettings]) -> str:

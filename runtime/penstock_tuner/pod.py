@@ -1,6 +1,7 @@
 """`MeasuredPod`: a runtime process on this machine with the environment of a pool's pod; `Pods` starts them. Does I/O."""
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -16,16 +17,30 @@ from typing import Any
 import aiohttp
 
 from penstock_api import names
+from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_api.types.model import Task
-from penstock_tuner.errors import PodFailed
+from penstock_tuner.errors import PodFailed, PodRejected
 from penstock_tuner.settings import TunedSettings
 
-START_SECONDS = 900.0
-"""Time to load the model; backends are measured and compiled in it."""
+START_SECONDS = MAX_LOAD_SECONDS + 30.0
+"""Time to load the model, in which backends are measured and compiled; a pod that takes longer ends by itself with the remedy."""
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.1
 LAST_LINES = 5
 LOOPBACK = "127.0.0.1"
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+def usable_cpus(quota: Path = CPU_QUOTA) -> int:
+    """Return the CPUs of this machine, or of the container if it is limited to fewer."""
+    allowed = len(os.sched_getaffinity(0))
+    try:
+        limit, period = quota.read_text().split()
+        return max(1, min(allowed, int(limit) // int(period)))
+    except (OSError, ValueError):  # "max": no limit
+        return allowed
 
 
 def pod_environment(environ: Mapping[str, str], settings: TunedSettings) -> dict[str, str]:
@@ -85,6 +100,7 @@ class MeasuredPod:
                 env=dict(environ),
                 stdout=file,
                 stderr=file,
+                preexec_fn=_end_with_parent,
             )
         pod = cls(process, log, "", "", session)
         try:
@@ -93,7 +109,9 @@ class MeasuredPod:
                 await pod._ready()
         except TimeoutError as error:
             await pod.stop()
-            raise PodFailed(f"the pod was not ready after {START_SECONDS:.0f} s: {pod.last_lines()}") from error  # fmt: skip
+            raise PodFailed(
+                f"the pod was not ready after {START_SECONDS:.0f} s: use a faster source or a cache: {pod.last_lines()}"
+            ) from error
         except BaseException:
             await pod.stop()
             raise
@@ -118,7 +136,8 @@ class MeasuredPod:
         """Set the live limits.
 
         Raises:
-            PodFailed: the pod rejects them, or died.
+            PodRejected: the pod rejects them.
+            PodFailed: it died.
         """
         self.generation += 1
         limits: dict[str, Any] = {
@@ -132,6 +151,10 @@ class MeasuredPod:
         if settings.discipline is not None:
             limits["discipline"] = settings.discipline
         await self._json("PATCH", names.PATH_LIMITS, json=limits)
+
+    async def check(self) -> None:
+        """Raise `PodFailed` if the pod has ended or its engine has died."""
+        await self._text("GET", names.PATH_HEALTHZ)
 
     async def stop(self) -> None:
         """End the process, by force if it does not drain."""
@@ -174,14 +197,25 @@ class MeasuredPod:
         await asyncio.sleep(POLL_SECONDS)
 
     async def _json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(await self._text(method, path, **more))
+        return body
+
+    async def _text(self, method: str, path: str, **more: Any) -> str:
         try:
             async with self.session.request(method, self.cluster_url + path, **more) as answer:
-                if answer.status != HTTPStatus.OK:
-                    raise PodFailed(f"{method} {path}: {answer.status} {await answer.text()}")
-                body: dict[str, Any] = await answer.json()
-        except aiohttp.ClientError as error:
+                text = await answer.text()
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise PodFailed(f"{method} {path}: {error}: {self.last_lines()}") from error
-        return body
+        if answer.status == HTTPStatus.OK:
+            return text
+        rejected = answer.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        failed = PodRejected if rejected else PodFailed
+        raise failed(f"{method} {path}: {answer.status} {text}")
+
+
+def _end_with_parent() -> None:
+    """Have the kernel stop the new process when the tuner is killed, which cannot stop it then."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @dataclass(slots=True)
@@ -196,8 +230,12 @@ class Pods:
 
     async def running(self, settings: TunedSettings) -> MeasuredPod:
         """Return a pod that has the settings which are fixed at its start. Raises `PodFailed`."""
-        if self._pod is None or self._process != settings.process:
+        pod = self._pod
+        if pod is not None and (
+            pod.process.returncode is not None or self._process != settings.process
+        ):
             await self.stop()
+        if self._pod is None:
             environ = pod_environment(self.environ, settings)
             self._pod = await MeasuredPod.start(environ, self.folder / "pod.log", self.session)
             self._process = settings.process

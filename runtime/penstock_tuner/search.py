@@ -6,7 +6,7 @@ measures the best settings again, in turns. The study is a journal file next to 
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,6 +87,7 @@ class Search:
         )
         for trial in self._study.get_trials(states=(TrialState.RUNNING,)):  # of a killed tuner
             self._study.tell(trial.number, state=TrialState.FAIL)
+        self._space = covering(plan.space, self.tried())
 
     @property
     def spent_seconds(self) -> float:
@@ -97,10 +98,11 @@ class Search:
         """Take the trials of an earlier study; return whether they are used: they must be of this study, which has none yet."""
         if record.study != self._study.study_name or self._study.trials:
             return False
+        self._space = covering(self._space, record.tried)
         for tried in record.tried:
             self._study.enqueue_trial(tried.settings.as_json())
             trial = self._study.ask()
-            suggested(trial, self._plan.space)
+            suggested(trial, self._space)
             for number, goodput in enumerate(tried.rounds):
                 trial.report(goodput, ROUNDS if tried.again else number + 1)
             self._end(trial, tried)
@@ -116,7 +118,7 @@ class Search:
     ) -> None:
         """Try settings until the time is spent; `report` gets each trial and the seconds that were spent."""
         if not self.tried():
-            self._study.enqueue_trial(defaults(self._plan.space))
+            self._study.enqueue_trial(defaults(self._space))
         before, began = self.spent_seconds, clock()
         while self.spent_seconds < self._plan.seconds:
             tried = await self._try(_Loads(measure, measure_at_rate), self._finalist())
@@ -163,7 +165,7 @@ class Search:
         if finalist is not None:
             self._study.enqueue_trial(finalist.as_json())
         trial = self._study.ask()
-        settings = suggested(trial, self._plan.space)
+        settings = suggested(trial, self._space)
         rounds = range(ROUNDS) if finalist is None else range(ROUNDS - 1, ROUNDS)
         goodputs: list[float] = []
         try:
@@ -205,6 +207,12 @@ class Search:
             tried.measurement.goodput if tried.is_complete else None,
             state=TrialState.COMPLETE if tried.is_complete else TrialState.PRUNED,
         )
+
+
+def covering(space: SearchSpace, tried: Iterable[TriedSettings]) -> SearchSpace:
+    """Return the space with all caps that were tried: the rows that memory holds differ from start to start, and a pod clamps a cap to its own."""
+    largest = max((each.settings.batch_size for each in tried), default=1)
+    return replace(space, max_batch_size=max(space.max_batch_size, largest))
 
 
 def defaults(space: SearchSpace) -> dict[str, int]:

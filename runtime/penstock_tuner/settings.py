@@ -90,6 +90,13 @@ class Latencies:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedRequest:
+    """A request that was rejected or failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LatencyLimit:
     """A limit of one latency."""
 
@@ -141,6 +148,8 @@ class LoadMeasurement:
     p50_milliseconds: float
     """Of the latency that the objective limits first, as the 99th percentile."""
     p99_milliseconds: float
+    refusal: str = ""
+    """Reason of the last request that failed."""
 
     @property
     def goodput(self) -> float:
@@ -171,4 +180,5 @@ class LoadMeasurement:
             self.failed + other.failed,
             mean(self.p50_milliseconds, other.p50_milliseconds),
             mean(self.p99_milliseconds, other.p99_milliseconds),
+            other.refusal or self.refusal,
         )

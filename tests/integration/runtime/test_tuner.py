@@ -1,10 +1,15 @@
 """The tuner with a real pod: it measures, writes its results, and continues where it was."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from penstock_tuner.record import Event, EventKind, StudyRecord
 from tests.integration.runtime.test_every_generation_ends import SOURCE
@@ -90,6 +95,39 @@ def test_a_model_that_does_not_load_is_reported_with_the_pods_last_words(tmp_pat
     assert "error: the pod ended with 1" in done.stderr
     assert "nowhere" in done.stderr
     assert "Traceback (most recent call last)" not in done.stderr.split("error:")[0]
+
+
+def test_a_load_that_the_pod_rejects_ends_the_search_before_it_begins(tmp_path: Path) -> None:
+    tensor = {"name": "INPUT", "datatype": "FP32", "shape": [1, 7], "data": [0.5] * 7}
+    (tmp_path / "request.json").write_text(json.dumps({"inputs": [tensor]}))
+    words = ["--objective-ms=500", "--minutes=0.1", f"--request={tmp_path / 'request.json'}"]
+    done = tuner(tmp_path, model(), *words)
+    assert done.returncode == 1
+    assert "error: a request of this load fails: 400" in done.stderr
+    assert "correct --rows, --prompt-tokens, --output-tokens or --request" in done.stderr
+    assert not (tmp_path / "tune" / "result.json").exists()
+
+
+def test_a_pod_ends_with_a_tuner_that_is_killed(tmp_path: Path) -> None:
+    words = ["--objective-ms=30000", "--minutes=5", "--events", f"--folder={tmp_path}"]
+    argv = [sys.executable, "-m", "penstock_tuner", *words]
+    environ = {**INHERITED_ENVIRONMENT, "PENSTOCK_MODEL": model(), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        events = map(Event.read, running.stdout)
+        assert next(events) is not None
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        (pod,) = children.read_text().split()
+        running.kill()
+    for _ in range(300):
+        if (
+            not Path(f"/proc/{pod}/cmdline").exists()
+            or not Path(f"/proc/{pod}/cmdline").read_bytes()
+        ):
+            return
+        time.sleep(0.1)
+    os.kill(int(pod), signal.SIGKILL)
+    pytest.fail("the runtime still runs")
 
 
 def test_a_data_type_with_which_no_pod_serves_may_be_the_first(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 """The parts of the tuner without a pod: the front, the policy, requests, the pod's environment."""
 
+import argparse
 import asyncio
 import json
+import re
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -16,14 +19,30 @@ from hypothesis import strategies as st
 from penstock_api import names
 from penstock_api.types.objectives import ObjectiveMetric
 from penstock_api.types.policy import PolicySpec
-from penstock_tuner.errors import NoObjective, NoRequest
+from penstock_tuner import __main__ as program
+from penstock_tuner.__main__ import _space
+from penstock_tuner.errors import NoObjective, NoRequest, WrongOption
 from penstock_tuner.generation_load import TextShape, generation_sender, shapes
-from penstock_tuner.load import Tally, quantile, sample_request
-from penstock_tuner.options import objective, parser
-from penstock_tuner.pareto_front import as_json, candidate_policy, front, joined, nearest, table
-from penstock_tuner.pod import pod_environment
+from penstock_tuner.load import Tally, infer_sender, probe, quantile, sample_request
+from penstock_tuner.options import check_threads, check_words, objective, parser
+from penstock_tuner.pareto_front import (
+    as_json,
+    candidate_policy,
+    failures,
+    front,
+    joined,
+    nearest,
+    table,
+)
+from penstock_tuner.pod import pod_environment, usable_cpus
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
-from penstock_tuner.settings import Latencies, LoadMeasurement, TunedSettings, TuningObjective
+from penstock_tuner.settings import (
+    FailedRequest,
+    Latencies,
+    LoadMeasurement,
+    TunedSettings,
+    TuningObjective,
+)
 
 OBJECTIVE = TuningObjective(500, 99.0)
 
@@ -162,6 +181,8 @@ def test_a_request_has_one_row_of_the_models_inputs() -> None:
     request = sample_request({"inputs": [tensor("FP32", -1, 2, 3), tensor("INT64", -1, 2)]})
     assert [each["shape"] for each in request["inputs"]] == [[1, 2, 3], [1, 2]]
     assert [each["data"] for each in request["inputs"]] == [[0.5] * 6, [1, 1]]
+    (flags,) = sample_request({"inputs": [tensor("BOOL", -1, 2)]})["inputs"]
+    assert json.dumps(flags["data"]) == "[true, true]"
     (three,) = sample_request({"inputs": [tensor("FP32", -1, 2)]}, rows=3)["inputs"]
     assert (three["shape"], len(three["data"])) == ([3, 2], 6)
     (text,) = sample_request({"inputs": [tensor("BYTES", -1), tensor("INT64", -1, -1)]})["inputs"]
@@ -171,6 +192,82 @@ def test_a_request_has_one_row_of_the_models_inputs() -> None:
 def test_a_request_of_unknown_size_has_to_be_given() -> None:
     with pytest.raises(NoRequest, match="--request FILE"):
         sample_request({"inputs": [tensor("FP32", -1, -1)]})
+
+
+def test_the_reason_is_shown_where_most_requests_failed() -> None:
+    refused = tried(4, 1, 50, failed=2)
+    refused = replace(refused, measurement=replace(refused.measurement, refusal="400 too long"))
+    assert failures([tried(8, 3, 50, failed=2)]) == []
+    (sentence,) = failures([tried(8, 3, 50, failed=2), refused])
+    assert sentence.startswith("most requests failed in 1 of 2 trials; the last settings were batch_size 4")  # fmt: skip
+    assert sentence.endswith(": 400 too long")
+
+
+async def test_a_request_that_the_pod_rejects_is_named_before_the_search() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        rows = (await request.json())["inputs"][0]["shape"][0]
+        return web.Response() if rows < 9 else web.Response(status=400, text="at most 8 rows")
+
+    app = web.Application()
+    app.router.add_post("/infer", answer)
+    requests = [sample_request({"inputs": [tensor("FP32", -1)]}, rows) for rows in (1, 8, 9)]
+    async with TestServer(app) as server:
+        url = str(server.make_url("/infer"))
+        await probe(infer_sender(url, requests), 2)
+        with pytest.raises(NoRequest, match="400 at most 8 rows: correct --rows"):
+            await probe(infer_sender(url, requests), 3)
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    return parser().parse_args(["--objective-ms=500", *words])
+
+
+@pytest.mark.parametrize(
+    ("word", "generates", "message"),
+    [
+        ("--disciplines=Fifo", False, "--disciplines: 'Fifo' is not known: use FirstInFirstOut, "),
+        ("--dtypes=Float32,bf16", False, "--dtypes: 'bf16' is not known: use Auto, Float32"),
+        ("--backends=Torch", False, "--backends: 'Torch' is not known: use Auto, Eager"),
+        ("--backends=Eager", True, "--backends: 'Eager' is not known: use Auto, OpenVINO, Torch"),
+    ],
+)
+def test_words_that_no_pod_knows_are_rejected(word: str, generates: bool, message: str) -> None:
+    with pytest.raises(WrongOption, match=re.escape(message)):
+        check_words(parsed(word), generates=generates)
+    check_words(parsed("--dtypes=Int8", "--backends=OpenVINO"), generates=generates)
+
+
+def test_threads_above_the_cpus_of_the_pod_are_rejected(tmp_path: Path) -> None:
+    cpus = usable_cpus(tmp_path / "absent")
+    for text, limit in (("max 100000", cpus), ("150000 100000", 1), ("50000 100000", 1)):
+        (tmp_path / "cpu.max").write_text(text)
+        assert usable_cpus(tmp_path / "cpu.max") == limit
+    check_threads(parsed("--threads=1,2"), 2)
+    with pytest.raises(WrongOption, match="--threads: 4 is above the CPUs of the pod: use 1 to 2"):
+        check_threads(parsed("--threads=1,4"), 2)
+
+
+def test_the_window_is_within_the_range_of_the_api() -> None:
+    args = parser().parse_args(["--objective-ms=300000"])
+    assert _space(args, 64, 64, generates=False).max_queue_delay_milliseconds == 60_000
+    assert _space(parsed(), 64, 64, generates=False).max_queue_delay_milliseconds == 250
+
+
+def test_a_result_without_a_front_removes_the_policy_of_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = [[tried(8, 300, 100)], [tried(8, 0, 900, completed=300)]]
+
+    async def tune(*_: object) -> list[TriedSettings]:
+        return results.pop(0)
+
+    monkeypatch.setattr(program, "tune", tune)
+    monkeypatch.setenv(names.ENV_MODEL, "{}")
+    words = ["--objective-ms=500", f"--folder={tmp_path}"]
+    assert program.main(words) == 0
+    assert {file.name for file in tmp_path.iterdir()} == {"result.json", "policy.json"}
+    assert program.main(words) == 1
+    assert {file.name for file in tmp_path.iterdir()} == {"result.json"}
 
 
 def test_the_pod_is_that_of_the_environment_on_loopback_and_with_the_settings() -> None:
@@ -238,9 +335,10 @@ def test_figures_of_latency_are_those_of_the_first_limit() -> None:
     tally = Tally(0.0, 10.0)
     for first in (0.1, 0.2, 0.4):
         tally.count(Latencies(5.0, first, 0.01))
-    tally.count(None)
+    tally.count(FailedRequest("503 the queue is full"))
     measured = tally.measurement(TuningObjective(300, metric=ObjectiveMetric.TIME_TO_FIRST_TOKEN))
     assert (measured.completed, measured.on_time, measured.failed) == (3, 2, 1)
+    assert measured.refusal == "503 the queue is full"
     assert (measured.p50_milliseconds, measured.p99_milliseconds) == (200.0, 400.0)
 
 
@@ -277,13 +375,17 @@ async def test_an_answer_counts_with_its_latencies_if_it_has_all_its_tokens(
         url = str(server.make_url("/v1/completions"))
         send = generation_sender(url, "tiny", [TextShape(5, tokens)], seed=1)
         latencies = [await send(session, time.perf_counter()) for _ in range(2)]
-    assert [each is not None for each in latencies] == [completes, completes]
+    assert [isinstance(each, Latencies) for each in latencies] == [completes, completes]
     prompts = [body["prompt"] for body in bodies]
     assert [len(prompt) for prompt in prompts] == [5, 5]
     assert prompts[0] != prompts[1]  # nothing for a prefix cache
-    if completes:
-        (first, _) = latencies
-        assert first is not None
+    (first, _) = latencies
+    if isinstance(first, FailedRequest):
+        expected = (
+            "429 data: " if status == 429 else "the answer has 3 of 4 tokens, and ends with {"
+        )
+        assert first.reason.startswith(expected)
+    else:
         assert first.first_token is not None
         assert first.output_token is not None
         assert 0.02 <= first.first_token < first.request

@@ -228,6 +228,24 @@ def test_a_study_restored_from_its_record_continues_on_another_machine(tmp_path:
     assert not study.restore(record)  # it has trials of its own
 
 
+@pytest.mark.parametrize("kept", ["journal", "record"])
+def test_a_study_continues_where_memory_holds_fewer_rows_than_before(
+    tmp_path: Path, kept: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    first = search(tmp_path, ModelledPod(), seconds=60)
+    caps = [each.settings.batch_size for each in first]
+    smaller = SearchPlan(replace(SPACE, max_batch_size=max(caps) - 1), OBJECTIVE, 100, 1.0)
+    folder = tmp_path if kept == "journal" else tmp_path / "other"
+    folder.mkdir(exist_ok=True)
+    study = Search(folder / "study.journal", "model", smaller)
+    assert study.restore(StudyRecord("model", 60.0, tuple(first))) == (kept == "record")
+    pod = ModelledPod()
+    asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
+    assert study.tried()[: len(first)] == first
+    assert [each.params["batch_size"] for each in study._study.trials][: len(caps)] == caps
+    assert not [each for each in recwarn if "out of range" in str(each.message)]
+
+
 def test_complete_trials_are_measured_at_the_rate_too_and_that_counts(tmp_path: Path) -> None:
     pod = ModelledPod()
     offered: list[tuple[int, float]] = []
