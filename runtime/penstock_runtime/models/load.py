@@ -125,9 +125,11 @@ def _on_backend(opened: Source | Model, spec: ModelSpec, options: ModelOptions) 
             _compile(model)
         return model
     threads = torch.get_num_threads()
-    key = key_of(
-        f"{opened.dtype} {opened.digest()}", spec.task or Task.TENSOR, threads, this_processor()
-    )
+
+    def key() -> str:
+        digest = f"{opened.dtype} {opened.digest()}"
+        return key_of(digest, spec.task or Task.TENSOR, threads, this_processor())
+
     shared = options.cache_folder or options.private_folder
     cache = CompiledCache(shared, options.private_folder, key)
     backends = backends_for(opened.dtype)

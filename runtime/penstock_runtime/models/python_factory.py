@@ -15,6 +15,7 @@ a dict by name. Shapes begin with -1, the rows; any other -1 is a free dimension
 
 import hashlib
 import importlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -36,6 +37,9 @@ from penstock_runtime.models.device.device import backend_of, choose_device
 from penstock_runtime.models.narrow_program import autocast_call, narrow_copy, narrow_model
 from penstock_runtime.models.precision import is_narrow
 from penstock_runtime.models.torch_model import TorchModel
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Address of an object in its text, which differs from start to start."""
 
 
 def load_from_factory(factory: str, arguments: Mapping[str, str]) -> Model:
@@ -129,10 +133,13 @@ class FactorySource(Source):
     @override
     def digest(self) -> str:
         digest = hashlib.sha256(f"{self._named}\n{self._module!r}\n".encode())
-        for name, tensor in self._module.state_dict().items():
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            flat = tensor.detach().cpu().contiguous().reshape(-1)
-            digest.update(flat.view(torch.uint8).numpy())
+        for name, state in self._module.state_dict().items():
+            if isinstance(state, torch.Tensor) and not state.is_quantized:
+                digest.update(f"{name} {state.dtype} {tuple(state.shape)}\n".encode())
+                flat: Any = state.detach().cpu().contiguous().reshape(-1)
+                digest.update(flat.view(torch.uint8).numpy())
+            else:  # packed weights, and what a module stores by `get_extra_state`
+                digest.update(f"{name} {_ADDRESS.sub('', repr(state))}\n".encode())
         return digest.hexdigest()
 
     @override

@@ -23,6 +23,10 @@ class BackendFailed(Exception):
     """A backend cannot run the model; the message has one line: the package, the operator or the difference."""
 
 
+class BackendFailedOnce(BackendFailed):
+    """A backend cannot run the model now, for a reason that another load may not have, such as a full volume."""
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What a backend compiles: exactly one of a torch program and a file."""

@@ -12,15 +12,19 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from penstock_api.pod_contract import ModelBackendState
+from penstock_api.pod_contract import MAX_LOAD_SECONDS, ModelBackendState
 from penstock_api.types.model import ModelBackend, Task
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
-from penstock_runtime.models.backends.base import Backend, BackendFailed, installed_version
+from penstock_runtime.models.backends.base import Backend, BackendFailedOnce, installed_version
+from penstock_runtime.models.backends.inductor import has_compiler
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +50,24 @@ class BackendChoice:
 class CompiledCache:
     """The compiled models of one source on one machine."""
 
-    def __init__(self, shared: Path, private: Path, key: str) -> None:
-        """`shared`: next to the model if that can be written; `private`: only this pod writes it."""
-        self._shared, self._private = shared / key, private / key
+    def __init__(self, shared: Path, private: Path, key: Callable[[], str]) -> None:
+        """`shared`: next to the model if that can be written; `private`: only this pod writes it.
+
+        `key` reads the whole model, so that it is called at the first use.
+        """
+        self._folders, self._key_of = (shared, private), key
+
+    @cached_property
+    def _key(self) -> str:
+        return self._key_of()
+
+    @property
+    def _shared(self) -> Path:
+        return self._folders[0] / self._key
+
+    @property
+    def _private(self) -> Path:
+        return self._folders[1] / self._key
 
     def choice(self, wanted: ModelBackend) -> BackendChoice | None:
         """Return the stored choice, or None without a readable one."""
@@ -81,10 +100,15 @@ class CompiledCache:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
-                json.dump(content, file)
-            complete = Path(file.name)
-            complete.chmod(0o644)
-            complete.rename(folder / f"{wanted}.json")
+                complete = Path(file.name)
+                try:
+                    json.dump(content, file)
+                    file.flush()
+                    complete.chmod(0o644)
+                    complete.rename(folder / f"{wanted}.json")
+                except OSError:
+                    complete.unlink(missing_ok=True)
+                    raise
         except OSError as error:
             log.warning("the choice of the backend is not cached: %s", error)
 
@@ -98,11 +122,13 @@ class CompiledCache:
         """Return the folder of a backend's files, written by `build` into an empty folder.
 
         Raises:
-            BackendFailed: as `build`, or the volume has no room.
+            BackendFailed: as `build`.
+            BackendFailedOnce: the volume has no room.
         """
         root = self._private if backend.is_machine_code else self._writable(self._shared)
         try:
             root.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(root, backend)
             unfinished = Path(tempfile.mkdtemp(prefix=f".{backend.name}-", dir=root))
             try:
                 build(unfinished)
@@ -111,7 +137,7 @@ class CompiledCache:
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
         except OSError as error:
-            raise BackendFailed(f"its files cannot be written: {error}") from error
+            raise BackendFailedOnce(f"its files cannot be written: {error}") from error
 
     def discard(self, backend: Backend) -> None:
         """Remove a backend's files, which do not open or do not agree."""
@@ -128,9 +154,13 @@ class CompiledCache:
 
 
 def key_of(digest: str, task: Task, threads: int, machine: str) -> str:
-    """Return the name of a source's folder; `machine` describes the processor."""
+    """Return the name of a source's folder; `machine` describes the processor.
+
+    A choice that was made without a C++ compiler, for which one backend is rejected, does not hold where there is one.
+    """
     versions = [f"{package} {installed_version(package)}" for package in _PACKAGES]
-    parts = [f"format {FORMAT}", digest, task, f"{threads} threads", machine, *versions]
+    compiler = f"C++ compiler {has_compiler()}"
+    parts = [f"format {FORMAT}", digest, task, f"{threads} threads", machine, compiler, *versions]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -145,6 +175,14 @@ def digest_of(files: Sequence[Path], folder: Path | None = None) -> str:
         attributes = file.stat()
         digest.update(f"{file.name} {attributes.st_size} {attributes.st_mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+def _remove_abandoned(root: Path, backend: Backend) -> None:
+    """Remove what pods left that were killed while they compiled: none compiles for longer than it may load."""
+    for folder in root.glob(f".{backend.name}-*"):
+        with suppress(OSError):  # another pod removes it too
+            if time.time() - folder.stat().st_mtime > MAX_LOAD_SECONDS:
+                shutil.rmtree(folder)
 
 
 def _renamed(built: Path, folder: Path) -> Path:

@@ -78,10 +78,19 @@ class InductorBackend(Backend):
         return call
 
 
+def has_compiler() -> bool:
+    """Return whether there is a C++ compiler, which torch calls."""
+    return any(shutil.which(name) for name in _compilers())
+
+
 def check_compiler() -> None:
-    """Raise `BackendFailed` if there is no C++ compiler, which torch calls."""
-    named = os.environ.get("CXX")
-    if not any(shutil.which(name) for name in ((named,) if named else _COMPILERS)):
+    """Raise `BackendFailed` if there is no C++ compiler."""
+    if not has_compiler():
         raise BackendFailed(
-            f"there is no C++ compiler ({named or ' or '.join(_COMPILERS)}): put g++ into the image"
+            f"there is no C++ compiler ({' or '.join(_compilers())}): put g++ into the image"
         )
+
+
+def _compilers() -> tuple[str, ...]:
+    named = os.environ.get("CXX")
+    return (named,) if named else _COMPILERS

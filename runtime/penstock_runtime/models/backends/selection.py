@@ -16,6 +16,7 @@ from penstock_runtime.models.backends.array_model import ArrayModel
 from penstock_runtime.models.backends.base import (
     Backend,
     BackendFailed,
+    BackendFailedOnce,
     Program,
     check_installed,
     compiling,
@@ -128,15 +129,17 @@ class Loader:
         began, native = self.clock(), self.source.native
         compiled: dict[str, _Compiled] = {}
         rejected: list[BackendCandidate] = []
+        holds, known = True, self._with_files()
         for backend in self.backends:
             if backend.name is native and not self._compiles_native:
                 continue
             try:
                 if self.clock() - began > BUILD_SECONDS:
-                    raise BackendFailed(f"not tried: the time limit of {BUILD_SECONDS:g} s")
+                    raise self._not_tried(known)
                 compiled[backend.name] = self._compiled(backend)
             except BackendFailed as error:
                 rejected.append(_without(backend.name, str(error)))
+                holds = holds and not isinstance(error, BackendFailedOnce)
         own = self._own(rejected)
         models = {name: each.model for name, each in compiled.items()}
         if own is not None:
@@ -155,11 +158,20 @@ class Loader:
         log.info("%s", sentence(state))
         used = compiled.get(selected)
         info, rows = (used.info, used.min_rows) if used else (models[selected].info, 1)
-        self.cache.store(ModelBackend.AUTO, BackendChoice(info, rows, state))
+        if holds:
+            self.cache.store(ModelBackend.AUTO, BackendChoice(info, rows, state))
         model = models[selected]
         del models, compiled, own, used
         gc.collect()
         return with_state(model, state)
+
+    def _with_files(self) -> set[str]:
+        return {each.name for each in self.backends if self.cache.compiled(each) is not None}
+
+    def _not_tried(self, known: set[str]) -> BackendFailed:
+        """Return the error of a backend after the time limit: another load has time for it if this one has compiled others than `known`."""
+        failed = BackendFailedOnce if self._with_files() - known else BackendFailed
+        return failed(f"not tried: the time limit of {BUILD_SECONDS:g} s")
 
     def _own(self, rejected: list[BackendCandidate]) -> Model | None:
         """Return the native model; in a narrow type None if it cannot compute, with the reason in `rejected`."""

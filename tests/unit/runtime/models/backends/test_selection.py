@@ -1,14 +1,19 @@
 """Auto takes the fastest that agrees; a named backend that cannot run the model is an error; both are cached."""
 
 import json
+import os
+import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typing_extensions import override
 
+from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_api.types.model import ModelBackend, Task
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed
 from penstock_runtime.models.backends import selection
@@ -18,6 +23,7 @@ from penstock_runtime.models.backends.onnx_runtime import OnnxRuntimeBackend
 from penstock_runtime.models.backends.selection import Loader
 from penstock_runtime.models.export_program import ProgramSource
 from penstock_runtime.models.load import load
+from penstock_runtime.models.python_factory import FactorySource
 from tests.unit.runtime.models.backends.conftest import (
     Load,
     assert_close,
@@ -67,9 +73,12 @@ def refuse(arrays: list[np.ndarray]) -> list[np.ndarray]:
 
 def loader(program: Path, *backends: Backend, clock: Callable[[], float] | None = None) -> Loader:
     source = ProgramSource(program)
-    key = key_of(source.digest(), Task.TENSOR, 1, "test")
     folder = program.parent / "cache"
-    cache = CompiledCache(folder / "shared", folder / "private", key)
+    cache = CompiledCache(
+        folder / "shared",
+        folder / "private",
+        lambda: key_of(source.digest(), Task.TENSOR, 1, "test"),
+    )
     more = {} if clock is None else {"clock": clock}
     return Loader(source, cache, 1, backends=backends, **more)
 
@@ -128,6 +137,110 @@ def test_auto_starts_no_compiler_after_its_time_limit(program: Path) -> None:
     assert (len(first.builds), len(late.builds)) == (1, 0)
     rejected = model.info.model_backend.candidates[-1]  # type: ignore[union-attr]
     assert rejected.message == "not tried: the time limit of 60 s"
+
+
+def test_auto_tries_a_backend_that_the_time_limit_left_out_at_the_next_load(program: Path) -> None:
+    backends = Doctored(OPENVINO), Doctored(ONNX_RUNTIME)
+
+    def late() -> Model:
+        ticks = iter(np.arange(0.0, 1e9, selection.BUILD_SECONDS * 0.6))
+        return loader(program, *backends, clock=lambda: float(next(ticks))).load(AUTO)
+
+    assert not state(late())["cached"]
+    assert not state(late())["cached"]  # the first has its files, and the second no time again
+    assert state(late())["cached"]
+    assert [len(each.builds) for each in backends] == [1, 0]
+    for file in program.parent.rglob("Auto.json"):
+        file.unlink()
+    assert not state(loader(program, *backends).load(AUTO))["cached"]
+    assert state(loader(program, *backends).load(AUTO))["cached"]
+    assert [len(each.builds) for each in backends] == [1, 1]
+
+
+def test_auto_is_not_kept_where_the_volume_had_no_room(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as changed:
+        changed.setattr("tempfile.mkdtemp", full)
+        rejected = loader(program, Doctored()).load(AUTO).info.model_backend.candidates[-1]  # type: ignore[union-attr]
+        assert "its files cannot be written: [Errno 28]" in str(rejected.message)
+    backend = Doctored()
+    assert not state(loader(program, backend).load(AUTO))["cached"]
+    assert len(backend.builds) == 1
+
+
+def test_what_killed_pods_left_is_removed_by_the_next_that_compiles(program: Path) -> None:
+    loader(program, Doctored()).load(OPENVINO)
+    (file,) = program.parent.rglob("OpenVINO.json")
+    recent, abandoned = file.parent / ".OpenVINO-a", file.parent / ".OpenVINO-b"
+    for folder in (recent, abandoned):
+        folder.mkdir()
+        (folder / "half").write_text("half")
+    os.utime(abandoned, (0, time.time() - MAX_LOAD_SECONDS - 60))
+    for root in (program.parent / "cache").rglob("OpenVINO"):
+        shutil.rmtree(root)
+    loader(program, Doctored()).load(OPENVINO)
+    assert (recent.exists(), abandoned.exists()) == (True, False)
+
+
+def test_a_choice_that_cannot_be_stored_leaves_nothing(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("json.dump", full)
+    loader(program, Doctored()).load(OPENVINO)
+    (folder,) = (program.parent / "cache" / "shared").iterdir()
+    assert [each.name for each in folder.iterdir()] == ["OpenVINO"]
+
+
+def test_a_compiler_in_the_image_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for compiler in (None, "/usr/bin/g++"):
+        monkeypatch.setattr("shutil.which", lambda _, compiler=compiler: compiler)
+        keys.add(key_of("d", Task.TENSOR, 1, "a"))
+    assert len(keys) == 2
+
+
+def test_a_model_is_only_read_for_its_key_where_files_are_kept(
+    tmp_path: Path, load_on: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[object]()
+
+    def digest(source: FactorySource) -> str:
+        read.append(source)
+        return "d"
+
+    monkeypatch.setattr(FactorySource, "digest", digest)
+    load_on("network", ModelBackend.EAGER)
+    assert read == []
+    load_on("network", OPENVINO)
+    assert len(read) == 1
+
+
+class Stateful(torch.nn.Sequential):
+    """A module with a state that is no tensor."""
+
+    penstock_inputs = (("x", "FP32", (-1, 6)),)
+    penstock_outputs = (("y", "FP32", (-1, 3)),)
+
+    def get_extra_state(self) -> object:
+        return object()
+
+
+@pytest.mark.filterwarnings("ignore")  # these layers are deprecated
+def test_packed_weights_are_part_of_the_digest() -> None:
+    def source(seed: int) -> FactorySource:
+        torch.manual_seed(seed)
+        plain = Stateful(torch.nn.Linear(6, 3))
+        module = torch.ao.quantization.quantize_dynamic(plain, {torch.nn.Linear})  # type: ignore[no-untyped-call]
+        return FactorySource(module, "a:b", {})
+
+    assert source(1).digest() == source(1).digest() != source(2).digest()
 
 
 @pytest.mark.parametrize(
