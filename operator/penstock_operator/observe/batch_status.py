@@ -84,7 +84,7 @@ class BatchReader:
             if status != HTTPStatus.OK:
                 raise CallFailed(f"responded {status}")
             return by_model(body)
-        except (CallFailed, msgspec.MsgspecError) as error:
+        except (CallFailed, msgspec.MsgspecError, RecursionError) as error:
             log.warning("%s: the batch service %s", namespace, error)
             return None
 

@@ -79,7 +79,7 @@ class GatewayReader:
             answer = json.loads(body) if status == HTTPStatus.OK else None
         except CallFailed as error:
             return pod.name, f"{PATH_GATEWAY_STATUS} {error}"
-        except ValueError:
+        except (ValueError, RecursionError):
             return pod.name, f"{PATH_GATEWAY_STATUS} returned something that is not JSON"
         if not isinstance(answer, dict):
             return pod.name, f"{PATH_GATEWAY_STATUS} responded {status}"

@@ -53,7 +53,7 @@ class Observer:
     """None: batch work is not observed."""
 
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
-        """Return the views of the pools; a pool whose children cannot be confirmed is left out."""
+        """Return the views of the pools; one that cannot be observed is logged and left out."""
         await self._read_signals(pools, now)
         views = await asyncio.gather(*(self._view(pool, now) for pool in pools))
         return [view for view in views if view is not None]
@@ -89,12 +89,18 @@ class Observer:
         return PoolPods(pool.uid, pool.namespace, pods, state.metrics_server)
 
     async def _view(self, pool: PoolObject, now: float) -> PoolView | None:
-        state = self.state.of(pool.uid)
         try:
-            confirmed = await self.confirmations.confirm(pool, now)
+            return await self._observed(pool, now)
         except ClusterError as error:
             log.warning("%s/%s: failed to observe the pool: %s", pool.namespace, pool.name, error)
-            return None
+        except Exception:
+            log.exception("%s/%s: observing the pool failed", pool.namespace, pool.name)
+            metrics.POOL_FAILURES.labels("NotObserved").inc()
+        return None
+
+    async def _observed(self, pool: PoolObject, now: float) -> PoolView:
+        state = self.state.of(pool.uid)
+        confirmed = await self.confirmations.confirm(pool, now)
         answers = NO_ANSWERS if self.gateways is None else await self.gateways.read(pool, now)
         batches = None if self.batches is None else await self.batches.read(pool, now)
         extras = ObservedExtras(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeGuard
 
 from penstock_api import names
 from penstock_api.hold import StartPart
@@ -18,6 +18,7 @@ from penstock_operator.observed import (
     PodObject,
     PoolObject,
     RoutedPool,
+    is_measured,
 )
 from penstock_operator.reconcile_state import ChildKey
 
@@ -111,9 +112,13 @@ def counters(by_pod: Mapping[str, Mapping[str, Any] | str]) -> dict[str, dict[st
         known = None if isinstance(answer, str) else answer.get("pools")
         for pool, state in known.items() if isinstance(known, dict) else ():
             count = state.get("offered") if isinstance(state, dict) else None
-            if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+            if _is_count(count):
                 counted.setdefault(pool, {})[pod] = count
     return {pool: counts for pool, counts in counted.items() if len(counts) == len(by_pod)}
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and is_measured(value)
 
 
 def _state(answer: Mapping[str, Any] | str, pool: PoolObject) -> Mapping[str, Any]:
@@ -126,16 +131,18 @@ def _state(answer: Mapping[str, Any] | str, pool: PoolObject) -> Mapping[str, An
 def _held(state: Mapping[str, Any]) -> int:
     demand = state.get("held")
     requests = demand.get("requests") if isinstance(demand, dict) else 0
-    return requests if isinstance(requests, int) and requests > 0 else 0
+    return requests if _is_count(requests) else 0
 
 
 def _last_start(state: Mapping[str, Any]) -> tuple[float, Mapping[StartPart, float]]:
     """Return when the last start ended, in Unix seconds, and its parts; (0, {}) without one."""
     try:
         start = state["lastStart"]
-        return float(start["ended"]), {part: float(start["seconds"][part]) for part in StartPart}
-    except (LookupError, TypeError, ValueError):
+        seconds = {part: float(start["seconds"][part]) for part in StartPart}
+        ended = float(start["ended"])
+    except (LookupError, TypeError, ValueError, OverflowError):
         return 0.0, {}
+    return (ended, seconds) if all(map(is_measured, (ended, *seconds.values()))) else (0.0, {})
 
 
 def _problem(answer: Mapping[str, Any] | str, pool: PoolObject, port: int | None) -> str:
@@ -147,8 +154,8 @@ def _problem(answer: Mapping[str, Any] | str, pool: PoolObject, port: int | None
         unroutable = answer.get("unroutableServices")
         why = unroutable.get(pool.name) if isinstance(unroutable, dict) else None
         return str(why or "it does not know the pool yet")
-    for rejection in state.get("rejections") or ():
-        return f"Envoy rejected its {rejection['resource'].lower()}: {rejection['message']}"
+    if rejections := state.get("rejections"):
+        return _rejection(rejections)
     if problem := state.get("certificateProblem"):
         return f"its certificate is not renewed: {problem}"
     resources = state.get("resources")
@@ -156,3 +163,11 @@ def _problem(answer: Mapping[str, Any] | str, pool: PoolObject, port: int | None
         return "Envoy has not accepted the listener yet"
     waiting = [name for name in SERVING if resources.get(name, ACCEPTED) != ACCEPTED]
     return f"Envoy has not accepted the {waiting[0].lower()} yet" if waiting else ""
+
+
+def _rejection(rejections: Any) -> str:
+    try:
+        first = rejections[0]
+        return f"Envoy rejected its {first['resource'].lower()}: {first['message']}"
+    except (AttributeError, LookupError, TypeError):
+        return "its rejections are not in the format of a gateway's status"

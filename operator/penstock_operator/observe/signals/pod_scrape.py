@@ -62,10 +62,10 @@ async def _read(
         if status != 200:
             return f"{PATH_METRICS} responded {status}"
         readings = parse(body.decode())
+        if reported_uid(readings) != pod.uid:
+            return f"{PATH_METRICS} was served by another pod"
+        return pod_sample(readings, pod.uid, asyncio.get_running_loop().time())
     except (CallFailed, BadExposition) as error:
         return f"{PATH_METRICS} {error}"
     except UnicodeDecodeError:
         return f"{PATH_METRICS} returned something that is not text"
-    if reported_uid(readings) != pod.uid:
-        return f"{PATH_METRICS} was served by another pod"
-    return pod_sample(readings, pod.uid, asyncio.get_running_loop().time())

@@ -7,7 +7,8 @@ Prometheus. A range has no staleness markers: series of a deleted pod merely age
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
@@ -22,7 +23,13 @@ from penstock_operator.observe.signals.credentials import Credentials
 from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.signals.dcgm import Devices
 from penstock_operator.observe.signals.pod_scrape import reachable
-from penstock_operator.observe.signals.samples import LABELS, Reading, pod_sample, reported_uid
+from penstock_operator.observe.signals.samples import (
+    LABELS,
+    BadExposition,
+    Reading,
+    pod_sample,
+    reported_uid,
+)
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
 MIN_SCRAPES = 2
@@ -207,15 +214,16 @@ def _sort(data: Any, targets: Targets) -> None:
 
 def _samples(jobs: Mapping[str, Scrapes], pod: PodObject) -> list[PodSample]:
     """Return the samples of a pod; if several jobs scrape it, those of the freshest."""
-    by_job = (
-        [
-            pod_sample(readings, pod.uid, time)
-            for time, readings in sorted(at.items())
-            if reported_uid(readings) == pod.uid
-        ]
-        for at in jobs.values()
-    )
+    by_job = (list(_job_samples(at, pod)) for at in jobs.values())
     return max(by_job, key=lambda samples: samples[-1].time if samples else 0.0, default=[])
+
+
+def _job_samples(scrapes: Scrapes, pod: PodObject) -> Iterator[PodSample]:
+    """Yield the samples of a pod, oldest first; scrapes of another pod and invalid ones are left out."""
+    for time, readings in sorted(scrapes.items()):
+        if reported_uid(readings) == pod.uid:
+            with suppress(BadExposition):
+                yield pod_sample(readings, pod.uid, time)
 
 
 def _instance(ip: str) -> str:

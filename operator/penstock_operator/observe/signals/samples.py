@@ -22,7 +22,7 @@ class Reading(NamedTuple):
 
 
 class BadExposition(ValueError):
-    """The text is not in the Prometheus exposition format."""
+    """The text is not in the Prometheus exposition format, or its values are not those of a pod."""
 
 
 _BUCKET = names.METRIC_BATCH_DURATION + "_bucket"
@@ -34,6 +34,7 @@ _SIZE_KEYS = tuple(
     tuple((str(2**size_class), term) for term in names.SIZE_TERMS)
     for size_class in range(SIZE_CLASSES)
 )
+_EPOCH_DIGITS = 15
 _SOURCES = {"nvml": UtilizationSource.NVML, "enginebusyshare": UtilizationSource.ENGINE}
 
 SAMPLE_METRICS = (
@@ -90,7 +91,14 @@ def reported_uid(readings: Iterable[Reading]) -> str | None:
 
 
 def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
-    """Return the sample of a pod at `time`; missing, NaN, negative and infinite values are None."""
+    """Return the sample of a pod at `time`; missing, NaN, negative and infinite values are None. Raises `BadExposition`."""
+    try:
+        return _pod_sample(readings, uid, time)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise BadExposition("responded with values that no pod has") from error
+
+
+def _pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
     by_name: dict[str, list[Reading]] = {}
     for reading in readings:
         by_name.setdefault(reading.name, []).append(reading)
@@ -132,7 +140,7 @@ def _generation(by_name: Mapping[str, list[Reading]]) -> GenerationSample | None
     epochs: dict[int, dict[str, float]] = {}
     for reading in by_name.get(names.METRIC_GENERATION_CURVE, []):
         value, epoch = measured(reading.value), reading.labels.get("epoch", "")
-        if value is not None and epoch.isdecimal():
+        if value is not None and epoch.isdecimal() and len(epoch) <= _EPOCH_DIGITS:
             epochs.setdefault(int(epoch), {})[reading.labels.get("term", "")] = value
     complete = {
         epoch: tuple(terms[term] for term in names.GENERATION_TERMS)

@@ -28,6 +28,7 @@ PORT = 20_003
 LABELS = raw.labels(names.GATEWAY_UID)
 READY = [{"type": "Ready", "status": "True"}]
 NOW = 1_000_000.0
+FORGED: tuple[Any, ...] = (1, [1], {"a": 1}, [{"resource": 1, "message": ""}], [{}])
 
 
 def service(uid: str = "svc-1", pool_uid: str = "pool-1", port: str = str(PORT)) -> raw.Json:
@@ -136,6 +137,13 @@ def test_only_ready_pods_of_the_gateways_own_deployment_are_asked() -> None:
             accepted(rejections=[{"resource": "Cluster", "message": "bad"}]),
             "pod gw: Envoy rejected its cluster: bad",
         ),
+        *(
+            (
+                accepted(rejections=forged),
+                "pod gw: its rejections are not in the format of a gateway's status",
+            )
+            for forged in FORGED
+        ),
         ("/status is unreachable", "pod gw: /status is unreachable"),
     ],
 )
@@ -154,6 +162,7 @@ def test_a_gateway_listens_when_each_of_its_pods_does(answer: Any, problem: str)
         ({"a": accepted(offered=3), "b": "/status is unreachable"}, {}),
         ({"a": accepted(offered=True)}, {}),
         ({"a": accepted(offered=-1)}, {}),
+        ({"a": accepted(offered=10**400)}, {}),
         ({"a": {"pools": []}}, {}),
         ({}, {}),
     ],
@@ -182,6 +191,7 @@ def test_a_gateway_holds_when_each_of_its_pods_does_and_their_requests_add_up() 
     assert seen(a=holding, b=accepted()) == (False, 0)
     assert seen(a=holding, b="/status is unreachable") == (False, 0)
     assert seen(a=accepted(holds=True, held="many")) == (True, 0)
+    assert seen(a=accepted(holds=True, held={"requests": 10**400})) == (True, 0)
 
 
 def test_the_last_start_is_the_one_that_ended_last_of_those_reported_whole() -> None:
@@ -197,6 +207,9 @@ def test_the_last_start_is_the_one_that_ended_last_of_those_reported_whole() -> 
 
     assert seen(a=accepted(lastStart=None), b="/status is unreachable") == []
     assert seen(a=start(20, 2), b=start(10, 1)) == [2.0] * len(StartPart)
+    assert seen(a=start(20, 2), b=start(10**400, 1), c=start(30, float("inf"))) == [2.0] * len(
+        StartPart
+    )
     part = accepted(lastStart={"ended": 30, "seconds": {"Model": 1}})
     assert seen(a=part, b=start(10, 1)) == [1.0] * len(StartPart)
     assert seen(a=accepted(lastStart={"ended": "soon"})) == []
@@ -260,6 +273,7 @@ async def test_the_demand_of_a_pool_is_the_growth_of_its_gateways_counters() -> 
     ("body", "status", "problem"),
     [
         ("no", 200, "/status returned something that is not JSON"),
+        ("[" * 100_000, 200, "/status returned something that is not JSON"),
         ("[]", 200, "/status responded 200"),
         ("{}", 503, "/status responded 503"),
     ],

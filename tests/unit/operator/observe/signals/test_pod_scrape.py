@@ -7,6 +7,7 @@ from aiohttp import web
 
 from penstock_api import names
 from penstock_operator.net.http import new_session
+from penstock_operator.observe.signals import samples
 from penstock_operator.observe.signals.pod_scrape import read_pods
 from penstock_operator.observed import SignalSource
 from tests.unit.operator.observe.signals.exporter import (
@@ -61,6 +62,11 @@ async def garbage(_: web.Request) -> web.Response:
     return web.Response(text="penstock_requests_waiting{ 3")
 
 
+async def long_epoch(_: web.Request) -> web.Response:
+    series = f'{names.METRIC_GENERATION_CURVE}{{term="steps",epoch="{"9" * 5000}"}} 1\n'
+    return web.Response(text=Figures("uid-1").text() + series)
+
+
 async def failing(_: web.Request) -> web.Response:
     return web.Response(status=500)
 
@@ -81,6 +87,24 @@ async def test_an_unusable_answer_is_a_problem(handler: web.RequestHandler, prob
         signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
     assert signals.source is SignalSource.NONE
     assert signals.problem == f"1 Ready pod: /metrics {problem}"
+
+
+async def test_an_epoch_of_any_length_is_no_error() -> None:
+    async with serving(web.get(names.PATH_METRICS, long_epoch)) as ip, new_session() as session:
+        signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
+    assert [sample.generation for sample in signals.samples] == [None]
+
+
+async def test_values_that_no_pod_has_are_a_problem_of_that_pod_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def not_understood(*_: object) -> None:
+        raise TypeError("not what a pod answers")
+
+    monkeypatch.setattr(samples, "_settled", not_understood)
+    async with serving(metrics_route(Figures("uid-1"))) as ip, new_session() as session:
+        signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
+    assert signals.problem == "1 Ready pod: /metrics responded with values that no pod has"
 
 
 @pytest.mark.usefixtures("impatient")

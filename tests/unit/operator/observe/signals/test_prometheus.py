@@ -107,6 +107,12 @@ async def test_series_of_an_earlier_pod_at_the_same_address_are_left_out() -> No
     assert (await read(series("penstock_requests_waiting", "3"))).samples == ()
 
 
+async def test_an_epoch_of_any_length_leaves_the_other_values() -> None:
+    epoch = series("penstock_generation_curve_total", "1", term="1*1", epoch="9" * 5000)
+    signals = await read(*pod_series(), epoch)
+    assert [each.generation for each in signals.samples] == [None] * 3
+
+
 async def test_a_pod_on_the_host_network_is_left_out() -> None:
     shared = replace(pod_object("uid-1", IP), host_network=True)
     assert (await read(*pod_series(), pods=[shared])).samples == ()

@@ -1,0 +1,39 @@
+"""The observe step: a pool that cannot be observed leaves the others of its pass alone."""
+
+from typing import Any, cast
+
+import pytest
+
+from penstock_operator.kube import kinds
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.observer import Observer
+from penstock_operator.observed import PoolObject
+from penstock_operator.reconcile_state import ReconcileState
+from penstock_operator.telemetry import metrics
+from tests.unit.operator.observe.cluster import raw_objects as raw
+
+
+class Failing:
+    """Confirmations that raise for one pool, as a defect in reading what its pods answer would."""
+
+    async def confirm(self, pool: PoolObject, now: float) -> dict[str, Any]:
+        del now
+        if pool.name == "bad":
+            raise TypeError("not what a pod answers")
+        return {}
+
+
+async def test_a_pool_whose_observation_raises_is_left_out_and_logged_by_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, no_session = ObjectStore(), cast("Any", None)
+    store.upsert(kinds.POOL, raw.pool("pool-1", name="bad"))
+    store.upsert(kinds.POOL, raw.pool("pool-2", name="good"))
+    confirmations = cast("Any", Failing())
+    observer = Observer(store, confirmations, no_session, ReconcileState(), None, no_session)
+    failures = metrics.POOL_FAILURES.labels("NotObserved")
+    before = failures._value.get()
+    views = await observer.observe(list(store.pools.values()), 1_000_000.0)
+    assert [view.pool.name for view in views] == ["good"]
+    assert "team-a/bad" in caplog.text
+    assert failures._value.get() == before + 1
