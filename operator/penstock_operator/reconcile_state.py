@@ -21,6 +21,12 @@ FRESH_SECONDS = 4.0
 """Age below which signals are reused: a reconcile that an event triggered reads nothing new."""
 LAG_SECONDS = 2.0
 """A sample this much newer than an acknowledgement overrides it: the pod has restarted."""
+HOLD_SECONDS = 60.0
+"""Time without a gap after which Prometheus is used again, if its gaps recur."""
+RECURRING_GAPS = (
+    "Prometheus lacks samples at some ticks, as with scrapes further apart than 5 s:"
+    " the pods are read until it has lacked none for 60 s"
+)
 FIRST_BACK_OFF_SECONDS = 1.0
 MAX_BACK_OFF_SECONDS = 60.0
 MAX_REJECTION_SECONDS = 30.0
@@ -52,6 +58,33 @@ class RejectedWrite:
 
 
 @dataclass(slots=True)
+class Fallback:
+    """Whether a pool's pods are read instead of its Prometheus. Times are Unix seconds.
+
+    A server that scrapes every 10 s has enough samples at every second tick only. Each change of source restarts the
+    windows of samples, so after a second gap within `HOLD_SECONDS` the pods stay the source for that time.
+    """
+
+    _gap: bool = False
+    """Whether Prometheus lacked samples at the last tick."""
+    _recurs: bool = False
+    _seen: float = float("-inf")
+    """Time of the last gap."""
+    _ended: float = float("-inf")
+    """Time at which the last gap ended."""
+
+    def update(self, problem: str, now: float) -> str:
+        """Return why the pods are read, empty to use Prometheus; `problem` is what it lacks now, empty if nothing."""
+        if problem:
+            self._recurs = 0 <= now - self._ended < HOLD_SECONDS
+            self._gap, self._seen = True, now
+        elif self._gap:
+            self._gap, self._ended = False, now
+        held = self._recurs and 0 <= now - self._seen < HOLD_SECONDS
+        return RECURRING_GAPS if held else problem
+
+
+@dataclass(slots=True)
 class PoolState:
     """State of one pool. Times are Unix seconds."""
 
@@ -59,6 +92,8 @@ class PoolState:
     signals: PoolSignals = NO_SIGNALS
     signals_at: float = 0.0
     metrics_server: MetricsServer | None = None
+    fallback: Fallback = field(default_factory=Fallback)
+    """Whether the pods are read instead of Prometheus."""
     acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
     """The last acknowledgement of each pod and its time, by pod UID."""
     rejected: dict[ChildKey, RejectedWrite] = field(default_factory=dict)

@@ -86,7 +86,7 @@ class Observer:
         )
         pods = tuple(owned_pods(self.store, pool.uid))
         state.keep_pods({pod.uid for pod in pods})
-        return PoolPods(pool.uid, pool.namespace, pods, state.metrics_server)
+        return PoolPods(pool.uid, pool.namespace, pods, state.metrics_server, state.fallback)
 
     async def _view(self, pool: PoolObject, now: float) -> PoolView | None:
         try:

@@ -157,9 +157,9 @@ async def test_the_samples_of_a_deleted_pod_become_stale_and_then_absent(
         pods = await stack.enter_async_context(AsyncExitStack())
         ip = await pods.enter_async_context(serving(metrics_route(Figures("uid-1"))))
         url = await stack.enter_async_context(prometheus(tmp_path, [ip]))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
         async def observe() -> PoolSignals:
+            pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
             return (await observe_signals(session, [pool], time.time(), SharedQueries()))["pool"]
 
         await until(observe, lambda signals: signals.source is SignalSource.PROMETHEUS)
@@ -201,9 +201,9 @@ async def test_pods_are_read_directly_when_the_server_dies(
         ip = await stack.enter_async_context(serving(metrics_route(Figures("uid-1"))))
         server = await stack.enter_async_context(AsyncExitStack())
         url = await server.enter_async_context(prometheus(tmp_path, [ip]))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
         async def observe() -> PoolSignals:
+            pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
             return (await observe_signals(session, [pool], time.time(), SharedQueries()))["pool"]
 
         await until(observe, lambda signals: signals.source is SignalSource.PROMETHEUS)

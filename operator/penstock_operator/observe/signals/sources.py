@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 
@@ -13,6 +13,7 @@ from penstock_operator.observe.signals.pod_scrape import read_pods
 from penstock_operator.observe.signals.prometheus import QueryRound, missing
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observed import PodObject, PoolSignals, SignalSource
+from penstock_operator.reconcile_state import Fallback
 
 NOT_CONFIGURED = "no Prometheus is configured"
 
@@ -26,6 +27,8 @@ class PoolPods:
     pods: tuple[PodObject, ...]
     server: MetricsServer | None
     """None: no Prometheus is configured, so the pods are read."""
+    fallback: Fallback = field(default_factory=Fallback, compare=False)
+    """The pool's own, kept between rounds."""
 
 
 async def observe_signals(
@@ -39,7 +42,8 @@ async def observe_signals(
 
     `session` is a `http.new_session()`, and `pods` another that trusts the pods' CA (None: `session`); `now` is in
     Unix seconds. One round of queries for each server and tick serves all its pools (`queries`). A pool is read from its
-    pods if its server fails, or has no fresh sample of a Ready pod; late samples count if no pod responds.
+    pods if its server fails, or has no fresh sample of a Ready pod, and where that recurs (`Fallback`); late samples count if
+    no pod responds.
     """
     direct = pods or session
     by_server: dict[MetricsServer | None, list[PoolPods]] = defaultdict(list)
@@ -66,10 +70,11 @@ async def _read_server(
         query_round = await pending
         signals = {pool.uid: query_round.signals(pool.namespace, pool.pods) for pool in pools}
     except CallFailed as error:
-        return await _read_directly(direct, {pool: str(error) for pool in pools}, now)
+        failed = {pool: pool.fallback.update(str(error), now) for pool in pools}
+        return await _read_directly(direct, failed, now)
     lacking = {pool: missing(signals[pool.uid], pool.pods, now) for pool in pools}
-    problems = {pool: _problem(pods) for pool, pods in lacking.items() if pods}
-    read = await _read_directly(direct, problems, now)
+    problems = {pool: pool.fallback.update(_problem(pods), now) for pool, pods in lacking.items()}
+    read = await _read_directly(direct, {pool: why for pool, why in problems.items() if why}, now)
     return {**signals, **{uid: _best(signals[uid], own) for uid, own in read.items()}}
 
 
@@ -91,7 +96,9 @@ async def _read_directly(
 
 
 def _problem(pods: Sequence[PodObject]) -> str:
-    """Return why a server's response was not used; the text is stable while the same pods are missing."""
+    """Return why a server's response is not used, empty if no pod is missing; stable while the same pods are missing."""
+    if not pods:
+        return ""
     names = ", ".join(sorted(pod.name for pod in pods)[:3])
     more = f" and {len(pods) - 3} more" if len(pods) > 3 else ""
     return f"Prometheus has no sample under 10 s old, or scrapes less often than every 5 s: {names}{more}"

@@ -16,6 +16,7 @@ from penstock_operator.observe.signals.promql import QUERY, QUERY_DURATIONS, QUE
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
+from penstock_operator.reconcile_state import HOLD_SECONDS, RECURRING_GAPS, Fallback
 from tests.unit.operator.observe.signals.exporter import (
     Figures,
     free_address,
@@ -252,6 +253,43 @@ async def test_late_samples_are_used_if_no_pod_answers() -> None:
     assert max(sample.time for sample in signals.samples) == QUERIED_AT - 11
     assert "no sample under 10 s old" in signals.problem
     assert "1 Ready pod: /metrics is unreachable" in signals.problem
+
+
+async def test_a_server_that_scrapes_every_10_s_leaves_the_pods_the_source() -> None:
+    """It has one scrape in the range at every second tick, and two at the others."""
+    fallback, seen = Fallback(), list[tuple[SignalSource, str]]()
+    async with serving(metrics_route(Figures("uid-1"))) as ip, new_session() as session:
+        two = pod_series(instance=f"{ip}:8001")
+        one = [{**each, "values": each["values"][-1:]} for each in two]
+        for tick in range(8):
+            route = prometheus(*(two if tick % 2 else one))
+            async with serving(route, port=19090) as server:
+                url = MetricsServer(f"http://{server}:19090/prefix")
+                pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url, fallback)
+                now = 5_000.0 + 5 * tick
+                signals = (await observe_signals(session, [pool], now, SharedQueries()))["pool"]
+            seen.append((signals.source, signals.problem))
+    assert [source for source, _ in seen[:2]] == [SignalSource.PODS, SignalSource.PROMETHEUS]
+    assert seen[2:] == [(SignalSource.PODS, RECURRING_GAPS)] * 6
+
+
+def test_gaps_that_recur_hold_the_pods_until_there_was_none_for_a_minute() -> None:
+    fallback = Fallback()
+    assert [fallback.update(gap, 5.0 * i) for i, gap in enumerate(["a", "a", "", ""])] == [
+        "a", "a", "", "",
+    ]  # fmt: skip
+    assert fallback.update("a", 20.0) == RECURRING_GAPS
+    assert fallback.update("", 20.0 + HOLD_SECONDS - 5) == RECURRING_GAPS
+    assert fallback.update("", 20.0 + HOLD_SECONDS) == ""
+
+
+def test_a_server_that_fails_for_long_is_named_though_its_gaps_recurred() -> None:
+    fallback = Fallback()
+    for second, gap in enumerate(["a", "", "a"]):
+        fallback.update(gap, float(second))
+    assert fallback.update("unreachable", 30.0) == RECURRING_GAPS
+    assert fallback.update("unreachable", 90.0) == "unreachable"
+    assert fallback.update("", 1.0) == "", "the clock stepped back"
 
 
 async def test_signals_are_absent_if_nothing_answers() -> None:
