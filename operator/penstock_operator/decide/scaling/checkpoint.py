@@ -1,10 +1,11 @@
 """The checkpoint of a law's state: a ConfigMap of the pool that survives a restart or a change of leader.
 
-No pod mounts it. It is written at most once a minute, and only when a value has left its dead band, so that an idle
-pool costs nothing. It may be deleted at any time: the law then learns again.
+No pod mounts it. It is written at most once a minute, when a value has left its dead band or once an hour, since the demand
+and its forecast errors are used by their age. It may be deleted at any time: the law then learns again.
 """
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from penstock_operator.observed import PoolView
 FILE = "memory.json"
 INTERVAL_SECONDS = 60.0
 """Seconds between writes, and before the first: a new pool has nothing worth storing."""
+REFRESH_SECONDS = 3600.0
+"""Maximum seconds between writes of a pool that has something to store."""
 DEAD_BAND = 0.25
 FLOORS: Mapping[str, float] = {
     "level": 2.0, "imbalance": 0.3, "dispersion": 1.0, "unevenness": 0.05,
@@ -53,24 +56,34 @@ def stored_checkpoint(view: PoolView) -> Checkpoint | None:
 def checkpoint_write(
     view: PoolView, algorithm: str, data: Mapping[str, Any], now: float
 ) -> ChildWrite | None:
-    """Return the write that stores `data`, or None if nothing has changed enough."""
+    """Return the write that stores `data`, or None if nothing has changed enough; fields that `data` lacks stay stored."""
     before = stored_checkpoint(view)
     if before is not None and before.algorithm == algorithm:
-        early = 0 <= now - before.written < INTERVAL_SECONDS
-        if early or not left_dead_band(before.data, data):
+        data = {**before.data, **data}
+        age = now - before.written
+        due = age >= _refresh_seconds(view.pool.uid) or left_dead_band(before.data, data)
+        if 0 <= age < INTERVAL_SECONDS or not due:
             return None
     child = view.children.get(("ConfigMap", checkpoint_name(view.pool)))
     return child_write(view.pool, child, _manifest(view, algorithm, data, now))
 
 
+def _refresh_seconds(uid: str) -> float:
+    """Return half an hour to an hour, constant for a pool, so that many pools are not written at once."""
+    return REFRESH_SECONDS * (1 + zlib.crc32(uid.encode()) / 2**32) / 2
+
+
 def left_dead_band(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether a value has left its dead band: a field of `FLOORS`, the start-up times, the revision or the routing."""
+    """Return whether a value has left its dead band: a field of `FLOORS`, the start-up times, the revision or the routing.
+
+    A value that is not known yet replaces none.
+    """
     if any(before.get(key) != after.get(key) for key in ("revision", "starts", "spread")):
         return True
     return any(
         _left(before.get(key), after.get(key), floor)
         for key, floor in FLOORS.items()
-        if key in after
+        if after.get(key) is not None
     )
 
 

@@ -11,6 +11,7 @@ from msgspec import to_builtins
 
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
     demand_traffic,
+    is_recent,
     stored_forecaster,
     stored_lateness,
     stored_traffic,
@@ -34,13 +35,11 @@ def pooled_checkpoint(state: PooledState) -> dict[str, Any]:
 
 
 def pooled_state(data: Mapping[str, Any], written: float, now: float) -> PooledState:
-    """Return what `data` stores since `written` (Unix seconds); the initial state if it is too old."""
+    """Return what `data` stores since `written` (Unix seconds) and is not too old."""
     traffic = stored_traffic(data, written, now)
-    if traffic is None:
-        return PooledState()
     return PooledState(
         forecaster=stored_forecaster(traffic, written, now),
         lateness=stored_lateness(traffic),
-        dispersion=max(traffic.dispersion, 1.0),
+        dispersion=max(traffic.dispersion, 1.0) if is_recent(written, now) else None,
         routed=traffic.spread is RequestSpread.LEAST_REQUEST,
     )

@@ -38,10 +38,10 @@ from penstock_operator.decide.scaling.law import RequestSpread
 from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple, sums_of
 from penstock_operator.observed import MEASURED_MAX
 
-MAX_CHECKPOINT_AGE_SECONDS = 6 * 3600.0
-"""Maximum age of a usable checkpoint."""
+TRAFFIC_SECONDS = 6 * 3600.0
+"""Maximum age of forecast errors and of the shape of the traffic. Start-up times, curves and the price of lateness do not age."""
 LEVEL_SECONDS = 600.0
-"""Maximum age of the stored demand; the other parameters are valid for longer."""
+"""Maximum age of the stored demand."""
 MAX_SAVED_ERRORS = 60
 MAX_SHAPE = 100.0
 DIGITS, SUM_DIGITS = 4, 10
@@ -123,9 +123,10 @@ def demand_traffic(forecaster: Forecaster, lateness: Lateness) -> Traffic:
     """Return what a checkpoint stores of a forecaster and of lateness."""
     errors = forecaster.errors.latest
     step = max(len(errors) // MAX_SAVED_ERRORS, 1)
+    known = forecaster.time is not None
     return Traffic(
-        level=_short(min(forecaster.level, MEASURED_MAX)),
-        mean=_short(min(forecaster.mean, MEASURED_MAX)),
+        level=_short(min(forecaster.level, MEASURED_MAX)) if known else None,
+        mean=_short(min(forecaster.mean, MEASURED_MAX)) if known else None,
         trend=_short(forecaster.trend),
         departed=_short(forecaster.departed),
         stayed=_short(forecaster.stayed),
@@ -155,10 +156,8 @@ def _short(value: float, digits: int = DIGITS) -> float:
 def from_checkpoint(
     initial: CapacityState, data: Mapping[str, Any], written: float, now: float
 ) -> CapacityState:
-    """Return `initial` with what `data` stores since `written` (Unix seconds), unless it is too old."""
+    """Return `initial` with what `data` stores since `written` (Unix seconds) and is not too old."""
     traffic = stored_traffic(data, written, now)
-    if traffic is None:
-        return initial
     return initial._replace(
         startup=startup.Startup(finished=tuple(traffic.starts)),
         forecaster=stored_forecaster(traffic, written, now),
@@ -169,14 +168,21 @@ def from_checkpoint(
         imbalance=min(max(traffic.imbalance, 1.0), MAX_SHAPE),
         dispersion=min(max(traffic.dispersion, 1.0), MAX_SHAPE),
         unevenness=min(traffic.unevenness, MAX_SHAPE),
-        measured=now,
+        measured=now if is_recent(written, now) else None,
     )
 
 
-def stored_traffic(data: Mapping[str, Any], written: float, now: float) -> Traffic | None:
-    """Return the traffic that a checkpoint stores since `written` (Unix seconds); None if it is too old."""
-    usable = 0 <= now - written <= MAX_CHECKPOINT_AGE_SECONDS
-    return _valid(Traffic, data) if usable else None
+def is_recent(written: float, now: float) -> bool:
+    """Return whether a checkpoint's errors and shape of the traffic may be used."""
+    return 0 <= now - written <= TRAFFIC_SECONDS
+
+
+def stored_traffic(data: Mapping[str, Any], written: float, now: float) -> Traffic:
+    """Return the traffic that a checkpoint stores since `written` (Unix seconds), without what is too old."""
+    stored = _valid(Traffic, data)
+    if is_recent(written, now):
+        return stored
+    return Traffic(starts=stored.starts, price=stored.price, spread=stored.spread)
 
 
 def stored_lateness(stored: Traffic) -> Lateness:

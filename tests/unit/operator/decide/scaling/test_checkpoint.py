@@ -81,12 +81,48 @@ def test_it_is_written_at_most_every_minute_and_only_after_a_change() -> None:
     assert all(later - earlier >= 60 for earlier, later in pairwise(times))
 
 
-def test_a_pool_without_load_or_news_writes_nothing_more() -> None:
+def test_a_pool_without_load_or_news_writes_once_in_30_to_60_minutes() -> None:
     world = working()
     ticks(world, 40)
-    for _ in range(24):
+    kept = []
+    for _ in range(200):
         world.now += 60
+        plan = world.settle()
+        if plan.checkpoint is not None:
+            world.store(plan.checkpoint)
+            kept.append(data_of(plan)["written"])
+    assert 3 <= len(kept) <= 6
+    assert all(1800 <= later - earlier <= 3700 for earlier, later in pairwise(kept))
+
+
+def test_the_refreshes_of_many_pools_are_spread_over_half_an_hour() -> None:
+    seconds = sorted(checkpoint._refresh_seconds(f"uid-{number}") for number in range(1000))
+    assert 1800 <= seconds[0] < seconds[500] < seconds[-1] <= 3600
+    assert 2500 < seconds[500] < 2900
+
+
+def test_a_leader_that_has_no_demand_yet_keeps_the_stored_one() -> None:
+    world = working()
+    ticks(world, 60)
+    world.states.clear()
+    world.now += 1200
+    world.signals = PoolSignals(SignalSource.NONE)
+    stored = world.children["ConfigMap", NAME]
+    known_before = json.loads(stored.manifest["data"]["memory.json"])
+    known_before["data"]["starts"] = [20.0]
+    manifest = {**stored.manifest, "data": {"memory.json": json.dumps(known_before)}}
+    world.children["ConfigMap", NAME] = replace(stored, manifest=manifest)
+    for _ in range(5):
         assert world.settle().checkpoint is None
+        world.now += 30
+    assert to_checkpoint(law_state(world))["level"] is None
+    world.now += 2 * 3600
+    for _ in range(3):
+        kept = world.settle().checkpoint
+        world.now += 60
+    after = json.loads(known(kept).manifest["data"]["memory.json"])["data"]
+    assert after["curve"] == known_before["data"]["curve"]
+    assert after["level"] is None, "a demand that is not known any more does not get younger"
 
 
 def test_a_pool_without_data_writes_nothing() -> None:
@@ -169,10 +205,15 @@ def test_an_invalid_checkpoint_is_none(text: str) -> None:
     ticks(world, 2)
 
 
-def test_an_old_checkpoint_is_ignored() -> None:
+def test_of_an_old_checkpoint_starts_price_and_curves_remain() -> None:
     initial = LAWS[ScalingAlgorithm.CAPACITY_AT_OBJECTIVE].initial(NOW)
-    data = {"level": 50.0, "starts": [20.0]}
-    assert from_checkpoint(initial, data, NOW - 7 * 3600, NOW) == initial
+    world = working()
+    ticks(world, 60)
+    data = {**to_checkpoint(law_state(world)), "level": 50.0, "starts": [20.0], "price": 20.0}
+    old = from_checkpoint(initial, data, NOW - 7 * 3600, NOW)
+    assert (old.forecaster, old.measured) == (initial.forecaster, None)
+    assert (old.startup.finished, old.lateness.lateness_price) == ((20.0,), 20.0)
+    assert old.curves.gone[data["revision"]].data.batches == data["curve"]["batches"]
     aged = from_checkpoint(initial, data, NOW - 3600, NOW)
     assert (aged.forecaster.time, aged.startup.finished) == (None, (20.0,))
     assert from_checkpoint(initial, data, NOW - 60, NOW).forecaster.level == 50.0

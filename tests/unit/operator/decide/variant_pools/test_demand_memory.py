@@ -73,14 +73,21 @@ def test_nothing_is_stored_before_a_demand_is_known() -> None:
         assert world.settle().checkpoint is None
 
 
-@pytest.mark.parametrize("change", ["old", "foreign", "garbage", "invalid"])
+def test_of_an_old_checkpoint_the_price_of_lateness_remains() -> None:
+    world, _ = served()
+    before = pooled(world)
+    world.now += 7 * 3600
+    after = restarted(world)
+    assert (after.forecaster.time, after.dispersion) == (None, None)
+    assert after.lateness.lateness_price == pytest.approx(before.lateness.lateness_price, abs=0.01)
+
+
+@pytest.mark.parametrize("change", ["foreign", "garbage", "invalid"])
 def test_a_checkpoint_that_does_not_apply_is_ignored(change: str) -> None:
     world, _ = served()
     live = world.children[MEMORY]
     stored = json.loads(live.manifest["data"][FILE])
-    if change == "old":
-        world.now += 7 * 3600
-    elif change == "foreign":
+    if change == "foreign":
         stored["algorithm"] = "UtilizationBand"
     elif change == "invalid":
         stored["data"]["level"] = -5
