@@ -269,6 +269,7 @@ def law_input(
         limited=limited,
         offered=view.gateway.offered if routed else None,
         spread=RequestSpread.LEAST_REQUEST if routed else RequestSpread.BY_CONNECTION,
+        fixed_cap=modes.fixed_cap(effective, published),
     )
 
 

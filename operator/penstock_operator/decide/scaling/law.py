@@ -82,6 +82,8 @@ class LawInput(NamedTuple):
     offered: OfferedDemand | None = None
     """Demand that the pool's gateway counted; None without one, or if it is not fresh."""
     spread: RequestSpread = RequestSpread.BY_CONNECTION
+    fixed_cap: int | None = None
+    """The cap that batching mode Recommend or Fixed publishes, in rows; None: the law's."""
 
     @property
     def ready(self) -> tuple[LawPod, ...]:
@@ -93,6 +95,13 @@ class LawInput(NamedTuple):
         """Return the smallest memory bound of the Ready pods; None if none reports one."""
         bounds = [pod.cap_bound for pod in self.ready if pod.cap_bound is not None]
         return min(bounds, default=None)
+
+    def cap_for_count(self, planned: int | None) -> int:
+        """Return the cap that pods will run, for which replicas are counted: the fixed one within memory, else the `planned` one."""
+        if self.fixed_cap is None:
+            return planned or 1
+        bound = self.fixed_cap if self.memory_bound is None else self.memory_bound
+        return max(min(self.fixed_cap, bound), 1)
 
     def all_acknowledged(self) -> bool:
         """Return whether every Ready pod acknowledged the published limits."""

@@ -107,12 +107,18 @@ def desired_replicas(effective: EffectiveSpec, decision: Decision, base: int) ->
     return decision.replicas if recommends else granted_replicas(effective, decision, base)
 
 
+def fixed_cap(effective: EffectiveSpec, published: LimitsUpdate | None) -> int | None:
+    """Return the cap that the batching mode publishes, whatever the law plans; None: the law's."""
+    if effective.batching_mode is BatchingMode.FIXED:
+        return effective.law.size_max
+    if effective.batching_mode is BatchingMode.AUTO or published is None:
+        return None
+    return clamp_cap(published.max_batch_size, effective.law)
+
+
 def granted_cap(
     effective: EffectiveSpec, decision: Decision, published: LimitsUpdate | None
 ) -> int:
     """Return the cap to publish, always inside the range of batch sizes."""
-    if effective.batching_mode is BatchingMode.FIXED:
-        return effective.law.size_max
-    if effective.batching_mode is BatchingMode.AUTO or published is None:
-        return clamp_cap(decision.cap, effective.law)
-    return clamp_cap(published.max_batch_size, effective.law)
+    fixed = fixed_cap(effective, published)
+    return clamp_cap(decision.cap, effective.law) if fixed is None else fixed

@@ -47,7 +47,7 @@ def _load(
         return None
     if seen.recent is None:
         return None
-    cap, counted = state.plan.cap or 1, state.lateness.counted
+    cap, counted = tick.observed.cap_for_count(state.plan.cap), state.lateness.counted
     guarded = [need.replicas for need in decision.demands if need.term in GUARDS]
     return VariantLoad(
         time=tick.now,
@@ -66,7 +66,7 @@ def _load(
 
 
 def _shape(state: CapacityState, tick: Tick) -> BatchShape | None:
-    model, cap = tick.model, state.plan.cap or 1
+    model, cap = tick.model, tick.observed.cap_for_count(state.plan.cap)
     seconds = None if model is None else model.seconds(cap)
     if model is None or not seconds or late_share(state, tick, model, cap) is None:
         return None

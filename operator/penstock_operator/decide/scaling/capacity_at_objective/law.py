@@ -169,7 +169,7 @@ def _decided(
     decision = Decision.of(cap, move, _with_plan(state, tick, curve, inputs))
     return state, decision._replace(
         demands=tuple(ReplicaDemand(term.term, term.exact) for term in terms),
-        outlook=_outlook(state, curve, inputs),
+        outlook=_outlook(state, tick, curve, inputs),
     )
 
 
@@ -189,7 +189,7 @@ def _count_input(
 
     Without an objective the forecast is an upper quantile of demand.
     """
-    settings, cap = tick.observed.settings, state.plan.cap or 1
+    settings, cap = tick.observed.settings, tick.observed.cap_for_count(state.plan.cap)
     rate = tick.load.recent
     each = curve.capacity(cap)
     if rate is None or not each:
@@ -279,7 +279,7 @@ def _batch_target_seconds(tick: Tick) -> float | None:
 def _with_plan(
     state: CapacityState, tick: Tick, curve: CapacityModel, inputs: CountInput
 ) -> LawObservations:
-    cap, busy = state.plan.cap or 1, utilization(inputs)
+    cap, busy = tick.observed.cap_for_count(state.plan.cap), utilization(inputs)
     p99 = predicted_p99_seconds(state, tick, curve, cap, busy)
     return _observations(tick)._replace(
         forecast_rows_per_second=inputs.forecast,
@@ -294,12 +294,14 @@ def _with_plan(
     )
 
 
-def _outlook(state: CapacityState, curve: CapacityModel, inputs: CountInput) -> DemandOutlook:
+def _outlook(
+    state: CapacityState, tick: Tick, curve: CapacityModel, inputs: CountInput
+) -> DemandOutlook:
     spare, objective = spare_seconds(inputs.settings), inputs.settings.objective_milliseconds
     overhead = 0.0 if spare is None or objective is None else objective / 1000 - spare
     return DemandOutlook(
         demand=inputs.forecast,
-        curve=curve_in_use(curve, state.plan.cap or 1),
+        curve=curve_in_use(curve, tick.observed.cap_for_count(state.plan.cap)),
         p99_ratio=curve.p99_ratio,
         tail_ratio=curve.tail_ratio,
         traffic=state.traffic if curve.steps is None else None,

@@ -167,8 +167,10 @@ class World:
     warms_up: bool = False
     """Whether a pod measures batches of 1, 2, 4 ... size.max before it is Ready."""
     offered: OfferedDemand | None = None
-    spread: RequestSpread = RequestSpread.BY_CONNECTION
     """Demand that the pool's gateway counted."""
+    spread: RequestSpread = RequestSpread.BY_CONNECTION
+    fixed_cap: int | None = None
+    """The cap of batching mode Recommend or Fixed; None: mode Auto."""
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)  # noqa: S311 - a story, not a secret
@@ -275,12 +277,13 @@ class World:
             cap=self.cap,
             offered=self.offered,
             spread=self.spread,
+            fixed_cap=self.fixed_cap,
         )
 
     def _carry_out(self, decision: Decision) -> None:
-        self.cap = decision.cap
+        self.cap = decision.cap if self.fixed_cap is None else self.fixed_cap
         for pod in self.pods:
-            pod.cap = min(decision.cap, pod.cap_bound or decision.cap)
+            pod.cap = min(self.cap, pod.cap_bound or self.cap)
         if decision.replicas > self.replicas:
             self._start(decision.replicas - self.replicas, self.now + self.cold_start)
         elif decision.replicas < self.replicas:

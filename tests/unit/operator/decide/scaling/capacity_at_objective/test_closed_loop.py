@@ -262,3 +262,23 @@ def test_busy_pods_below_their_curve_are_reported_until_they_recover() -> None:
     world.duty_says, world.rate = 0.99, 75.0
     world.run(120)
     assert world.last.observations.off_curve is None
+
+
+@pytest.mark.parametrize(("cap", "objective", "least", "most"), [(1, 1000, 4, 6), (64, 20, 1, 2)])
+def test_a_cap_that_the_batching_mode_keeps_is_the_one_that_replicas_are_counted_with(
+    cap: int, objective: int, least: int, most: int
+) -> None:
+    """t(1) is 45 ms and t(64) 360 ms: 22 or 178 rows/s of a replica; the plan is b* or, where none is short enough, one row."""
+    settings = replace(SETTINGS, objective_milliseconds=objective, max_replicas=12)
+    law = CapacityAtObjective()
+    world = World(settings, rate=60.0, cap=cap, law=law, warms_up=True, fixed_cap=cap)
+    world.run(300)
+    assert world.last.cap != cap, "the recommended cap is the law's"
+    assert world.last.observations.planned_cap == cap
+    assert least <= world.last.replicas <= most
+
+
+def test_a_kept_cap_above_the_memory_of_the_pods_counts_as_their_memory() -> None:
+    world = World(replace(SETTINGS, size_max=64), law=CapacityAtObjective(), fixed_cap=64)
+    world.pods[0].cap_bound = 8
+    assert world.observed().cap_for_count(34) == 8
