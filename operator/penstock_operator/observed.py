@@ -64,6 +64,17 @@ class PolicyObject:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadablePolicy:
+    """An `InferencePolicy` with fields that this operator cannot parse, because its schema is newer."""
+
+    name: str
+    problem: str
+    """The first such field, and which settings of the policy apply."""
+    applies: bool = True
+    """Whether a part of it applies; if not, which pools it selects is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChildObject:
     """A namespaced object under one of a pool's child names, regardless of owner."""
 
@@ -384,3 +395,5 @@ class Observed:
     """Difference of the served CRD of pools."""
     routed_pools: tuple[RoutedPool, ...] = ()
     """Every pool that a gateway has to know and that is not being deleted."""
+    unreadable_policies: tuple[UnreadablePolicy, ...] = ()
+    """Policies that apply in part, by their last readable spec, or not at all; those that apply are in `policies` too."""

@@ -13,7 +13,7 @@ from penstock_operator.decide.manifests.workload import own_workload
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec
-from penstock_operator.observed import ChildObject, PodObject, PoolView
+from penstock_operator.observed import ChildObject, PodObject, PoolView, UnreadablePolicy
 from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
 from penstock_operator.variants import NO_FIGURES, VariantFigures
 
@@ -39,6 +39,7 @@ class PoolOutcome:
     policies_readable: bool
     rollout: RolloutPlan
     """How pods get the pinned template."""
+    unreadable_policies: tuple[UnreadablePolicy, ...] = ()
     pool_schema: SchemaSkew = AS_BUILT
     """Differences between the served CRD of pools and this operator's."""
     quota_request: QuotaRequest | None = None

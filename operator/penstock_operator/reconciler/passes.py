@@ -141,7 +141,8 @@ class PassRunner:
         return Observed(
             pools=tuple(views),
             policies=tuple(sorted(store.policies.values(), key=lambda policy: policy.name)),
-            policies_readable=self.scope.policies_readable and not store.unreadable_policies,
+            policies_readable=self.scope.policies_readable,
+            unreadable_policies=tuple(store.unreadable_policies.values()),
             lease_transitions=self.leader.transitions({view.pool.namespace for view in views}),
             control_keys=self.leader.public_keys(),
             all_pools=all_pools(store, self._led_namespaces()),

@@ -167,6 +167,7 @@ def decide_pool(
         conflicts=conflicts,
         limits=limits,
         policies_readable=observed.policies_readable,
+        unreadable_policies=observed.unreadable_policies,
         pool_schema=observed.pool_schema,
         rollout=replace(
             rollout(view, deployed, drafted.pinned, grant, now), updating=is_updating(deployed)

@@ -16,7 +16,8 @@ from penstock_operator.observed import Observed, PolicyObject
 
 
 def policy_plans(observed: Observed, ledger: QuotaLedger, now: float) -> tuple[PolicyPlan, ...]:
-    """Return the desired status of every policy, over all pools, due or not."""
+    """Return the desired status of every readable policy, over all pools, due or not."""
+    unreadable = {policy.name for policy in observed.unreadable_policies}
     matched: Counter[str] = Counter()
     ties: defaultdict[str, set[Tie]] = defaultdict(set)
     ties_of: dict[tuple[str, ...], tuple[Tie, ...]] = {}
@@ -41,6 +42,7 @@ def policy_plans(observed: Observed, ledger: QuotaLedger, now: float) -> tuple[P
             ),
         )
         for policy in observed.policies
+        if policy.name not in unreadable
     )
 
 

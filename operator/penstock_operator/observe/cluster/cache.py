@@ -15,7 +15,7 @@ from penstock_operator.kube import kinds
 from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.convert import NamespaceRecord, PodRecord, PodSetRecord
-from penstock_operator.observed import ChildObject, PolicyObject, PoolObject
+from penstock_operator.observed import ChildObject, PolicyObject, PoolObject, UnreadablePolicy
 from penstock_operator.variants import variant_owner
 
 Json = Mapping[str, Any]
@@ -60,7 +60,7 @@ class ObjectStore:
     pools: dict[str, PoolObject] = field(default_factory=dict)
     unreadable: dict[str, Unreadable] = field(default_factory=dict)
     policies: dict[str, PolicyObject] = field(default_factory=dict)
-    unreadable_policies: set[str] = field(default_factory=set)
+    unreadable_policies: dict[str, UnreadablePolicy] = field(default_factory=dict)
     namespaces: dict[str, NamespaceRecord] = field(default_factory=dict)
     children: dict[str, ChildObject] = field(default_factory=dict)
     pod_sets: dict[str, PodSetRecord] = field(default_factory=dict)
@@ -71,6 +71,8 @@ class ObjectStore:
     partial: set[str] = field(default_factory=set)
     """Namespaces that could not be read, and whose objects have not all been read again."""
     _entries: dict[str, dict[str, _Entry]] = field(default_factory=dict)
+    _partial_policies: set[str] = field(default_factory=set)
+    """Policies that were never readable as a whole, of which a part applies."""
     _removed: dict[str, int] = field(default_factory=dict)
     """resourceVersion at which an object was removed, by UID."""
     _uid_by_name: dict[Name, str] = field(default_factory=dict)
@@ -107,11 +109,11 @@ class ObjectStore:
         entry = self._entries.get(kind.kind, {}).pop(uid, None)
         if entry is None:
             return frozenset()
-        for table in (self.pools, self.unreadable, self.policies, self.children,
-                      self.pod_sets, self.pods):  # fmt: skip
+        for table in (self.pools, self.unreadable, self.policies, self.unreadable_policies,
+                      self.children, self.pod_sets, self.pods):  # fmt: skip
             table.pop(uid, None)
         self.created_without_apply.discard(uid)
-        self.unreadable_policies.discard(uid)
+        self._partial_policies.discard(uid)
         if kind is kinds.NAMESPACE:
             self.namespaces.pop(entry.name[2], None)
         if self._uid_by_name.get(entry.name) == uid:
@@ -193,11 +195,27 @@ class ObjectStore:
     def _store_policy(self, uid: str, raw: Json) -> str:
         try:
             self.policies[uid] = convert.policy_object(raw)
-            self.unreadable_policies.discard(uid)
-        except ValidationError:
-            self.policies.pop(uid, None)
-            self.unreadable_policies.add(uid)
+            self.unreadable_policies.pop(uid, None)
+            self._partial_policies.discard(uid)
+        except ValidationError as error:
+            self._store_unreadable(uid, raw, error)
         return convert.digest([raw["metadata"].get(key) for key in ("generation", "labels")])
+
+    def _store_unreadable(self, uid: str, raw: Json, error: ValidationError) -> None:
+        """Keep the last readable spec of a policy, else store the fields that can be parsed: bounds and budgets must not end."""
+        part, dropped = convert.readable_part(raw, error)
+        if uid in self.policies and uid not in self._partial_policies:
+            applies = "its last readable spec stays in force"
+        elif part is not None:
+            self.policies[uid] = part
+            self._partial_policies.add(uid)
+            applies = f"it applies without {dropped}"
+        else:
+            self.policies.pop(uid, None)
+            applies = "it does not apply"
+        problem = f"{_first_error(error)}: {applies}"
+        name = raw["metadata"]["name"]
+        self.unreadable_policies[uid] = UnreadablePolicy(name, problem, uid in self.policies)
 
     def _store_child(self, kind: ResourceKind, uid: str, raw: Json) -> str:
         child = convert.child_object(kind.kind, raw)
@@ -239,4 +257,4 @@ def _pools_of(kind: ResourceKind, meta: Json) -> frozenset[str]:
 
 def _first_error(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    return f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"{convert.field_path(first['loc'])}: {first['msg']}"

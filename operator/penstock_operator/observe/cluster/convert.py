@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -94,6 +94,29 @@ def policy_object(raw: Json) -> PolicyObject:
         spec=PolicySpec.model_validate(raw["spec"]),
         status=_status(PolicyStatus, raw),
     )
+
+
+def readable_part(raw: Json, error: ValidationError) -> tuple[PolicyObject | None, str]:
+    """Return a policy without the fields that caused `error`, and these fields.
+
+    None if one of them is a selector: which pools the policy selects is then unknown.
+    """
+    paths = {each["loc"][: 2 if each["loc"][:1] == ("bounds",) else 1] for each in error.errors()}
+    dropped = ", ".join(sorted(map(field_path, paths)))
+    if not all(paths) or paths & {("namespaceSelector",), ("poolSelector",)}:
+        return None, dropped
+    spec = dict(raw["spec"])
+    for path in paths:
+        if len(path) > 1:
+            spec["bounds"] = {k: v for k, v in spec["bounds"].items() if k != path[1]}
+        else:
+            spec.pop(str(path[0]), None)
+    return policy_object({**raw, "spec": spec}), dropped
+
+
+def field_path(path: Sequence[int | str]) -> str:
+    """Return the path of a field of a spec, as in `spec.bounds.template`."""
+    return ".".join(map(str, ("spec", *path)))
 
 
 def namespace_record(raw: Json) -> NamespaceRecord:

@@ -29,6 +29,7 @@ from penstock_operator.observed import (
     PoolSignals,
     PoolView,
     SignalSource,
+    UnreadablePolicy,
 )
 from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
 
@@ -127,6 +128,7 @@ class World:
     pool: PoolObject = field(default_factory=pool)
     policies: tuple[PolicyObject, ...] = ()
     policies_readable: bool = True
+    unreadable_policies: tuple[UnreadablePolicy, ...] = ()
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     children: dict[tuple[str, str], ChildObject] = field(default_factory=dict)
     revisions: list[ChildObject] = field(default_factory=list)
@@ -164,6 +166,7 @@ class World:
             pools=(self.view(),),
             policies=self.policies,
             policies_readable=self.policies_readable,
+            unreadable_policies=self.unreadable_policies,
             lease_transitions={self.pool.namespace: self.lease_transitions},
             control_keys={"k1": "AAAA"},
             all_pools=(labels,),

@@ -4,6 +4,7 @@ from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
+from penstock_operator.decide.status.conditions.policy_applied import unreadable_problem
 
 DEVICES_USED = "DevicesUsed"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
@@ -16,8 +17,9 @@ REMEDIES = {
 def budget_limited(outcome: PoolOutcome) -> Condition:
     """Return the condition: the replicas requested and granted, and the limit that binds."""
     request, grant = outcome.quota_request, outcome.grant
-    if not outcome.policies_readable:
-        message = "the operator has no permission to read InferencePolicies, so no budget applies: grant get, list and watch"
+    known = all(policy.applies for policy in outcome.unreadable_policies)
+    if not outcome.policies_readable or not known:
+        message = unreadable_problem(outcome)
         return condition(BUDGET_LIMITED, UNKNOWN, "PoliciesNotReadable", message)
     if request is None or grant is None:
         message = "no policy's GPU budget applies to this pool"

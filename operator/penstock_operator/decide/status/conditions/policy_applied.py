@@ -11,9 +11,8 @@ TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionSta
 def policy_applied(outcome: PoolOutcome) -> Condition:
     """Return the condition: rejections take precedence over ties, ties over what applies."""
     spec = outcome.effective
-    if not outcome.policies_readable:
-        message = "the operator has no permission to read InferencePolicies, so none applies: grant get, list and watch"
-        return condition(POLICY_APPLIED, UNKNOWN, "PoliciesNotReadable", message)
+    if problem := unreadable_problem(outcome):
+        return condition(POLICY_APPLIED, UNKNOWN, "PoliciesNotReadable", problem)
     if outcome.pinned.violations:
         message = "no rollout starts, running pods stay: " + "; ".join(outcome.pinned.violations)
         return condition(POLICY_APPLIED, FALSE, "TemplateNotAllowed", message)
@@ -26,6 +25,20 @@ def policy_applied(outcome: PoolOutcome) -> Condition:
     if not spec.policies:
         return condition(POLICY_APPLIED, TRUE, "NoPolicy", "no policy selects this pool")
     return condition(POLICY_APPLIED, TRUE, "Applied", _applied(outcome))
+
+
+def unreadable_problem(outcome: PoolOutcome) -> str:
+    """Return which policies that select the pool, or may select it, cannot be read; empty if there is none."""
+    if not outcome.policies_readable:
+        return "the operator has no permission to read InferencePolicies, so none applies: grant get, list and watch"
+    selected = {policy.name for policy in outcome.effective.policies}
+    problems = [
+        f"policy {policy.name}: {policy.problem}"
+        for policy in outcome.unreadable_policies
+        if policy.name in selected or not policy.applies
+    ]
+    remedy = "upgrade the operator, or remove what it does not know"
+    return "; ".join([*problems, remedy]) if problems else ""
 
 
 def tie_sentence(tie: Tie) -> str:

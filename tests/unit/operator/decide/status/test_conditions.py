@@ -8,7 +8,7 @@ import pytest
 from penstock_api import names
 from penstock_api.pod_contract import Loading, LoadStage
 from penstock_operator.decide.actions import EventType
-from penstock_operator.observed import Acknowledgement, PodProblem
+from penstock_operator.observed import Acknowledgement, PodProblem, UnreadablePolicy
 from penstock_operator.schema_skew import SchemaSkew
 from tests.unit.operator.decide.world import (
     World,
@@ -285,6 +285,28 @@ def test_a_pool_without_a_policy_reports_it() -> None:
 def test_unreadable_policies_are_reported_as_unknown() -> None:
     plan = settled(policies_readable=False).run()
     assert reason(plan, "PolicyApplied") == "Unknown/PoliciesNotReadable"
+
+
+def test_a_policy_that_applies_in_part_is_named_on_the_pools_that_it_selects() -> None:
+    part = UnreadablePolicy("prod", "spec.rollback.mode: Input should be 'Never': it applies")
+    prod = policy("prod", bounds={"replicas": {"max": 2}})
+    world = settled(pool=pool(replicas=5), policies=(prod,), unreadable_policies=(part,))
+    plan = world.run()
+    assert reason(plan, "PolicyApplied") == "Unknown/PoliciesNotReadable"
+    assert message(plan, "PolicyApplied").startswith("policy prod: spec.rollback.mode: ")
+    assert reason(plan, "BudgetLimited") == "False/NoBudget"
+    assert world.deployment["spec"]["replicas"] == 2
+    assert world.whole_plan().policies == ()
+    other = settled(unreadable_policies=(part,)).run()
+    assert reason(other, "PolicyApplied") == "True/NoPolicy"
+
+
+def test_a_policy_with_unreadable_selectors_is_named_on_every_pool() -> None:
+    none = UnreadablePolicy("prod", "spec.namespaceSelector: unknown", applies=False)
+    plan = settled(unreadable_policies=(none,)).run()
+    for kind in ("PolicyApplied", "BudgetLimited"):
+        assert reason(plan, kind) == "Unknown/PoliciesNotReadable"
+        assert "no permission" not in message(plan, kind)
 
 
 def test_a_tie_is_reported_on_the_pools_that_it_affects() -> None:

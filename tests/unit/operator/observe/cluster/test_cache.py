@@ -1,5 +1,9 @@
 """The object store: stale events are ignored, removed objects stay removed, and ownership needs UIDs."""
 
+from typing import Any
+
+import pytest
+
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.cache import ALL_POOLS, ObjectStore
 from penstock_operator.observe.cluster.views import (
@@ -115,6 +119,57 @@ def test_a_spec_of_a_newer_schema_is_unreadable() -> None:
     store.upsert(kinds.POOL, raw_objects.pool(version=2, scaling={"mode": "Auto"}))
     assert store.unreadable == {}
     assert "pool-1" in store.pools
+
+
+def policy(version: int, **spec: Any) -> raw_objects.Json:
+    return {"metadata": {"name": "prod", "uid": "p", "resourceVersion": str(version)}, "spec": spec}
+
+
+BOUNDS = {"replicas": {"max": 2}}
+
+
+def test_a_policy_that_becomes_unreadable_keeps_its_last_spec_in_force() -> None:
+    store = ObjectStore()
+    store.upsert(kinds.POLICY, policy(1, bounds=BOUNDS))
+    for version in (2, 3):
+        store.upsert(kinds.POLICY, policy(version, bounds={"replicas": {"max": "many"}}))
+        bounds = store.policies["p"].spec.bounds
+        assert bounds is not None
+        assert bounds.replicas is not None
+        assert bounds.replicas.max == 2
+    unread = store.unreadable_policies["p"]
+    assert (unread.name, unread.applies) == ("prod", True)
+    assert unread.problem.startswith("spec.bounds.replicas.max: ")
+    assert unread.problem.endswith("its last readable spec stays in force")
+    store.upsert(kinds.POLICY, policy(4))
+    assert store.policies["p"].spec.bounds is None
+    assert store.unreadable_policies == {}
+
+
+def test_a_policy_that_was_never_readable_applies_without_what_cannot_be_parsed() -> None:
+    store, budgets = ObjectStore(), [{"resourceName": "nvidia.com/gpu", "count": 4}]
+    bounds = {**BOUNDS, "weight": {"max": "heavy"}}
+    for version, limit in ((1, 2), (2, 3)):
+        bounds = {**bounds, "replicas": {"max": limit}}
+        newer = policy(version, bounds=bounds, gpuBudgets=budgets, rollback={"mode": "Sometimes"})
+        store.upsert(kinds.POLICY, newer)
+        spec = store.policies["p"].spec
+        assert spec.bounds is not None
+        assert spec.bounds.replicas is not None
+        assert (spec.bounds.replicas.max, spec.bounds.weight, spec.rollback) == (limit, None, None)
+        assert spec.gpu_budgets is not None
+    problem = store.unreadable_policies["p"].problem
+    assert problem.endswith("it applies without spec.bounds.weight, spec.rollback")
+
+
+@pytest.mark.parametrize("spec", [{"namespaceSelector": "all"}, "nothing"])
+def test_a_policy_whose_selectors_were_never_readable_does_not_apply(spec: Any) -> None:
+    store = ObjectStore()
+    store.upsert(kinds.POLICY, {**policy(1), "spec": spec})
+    assert store.policies == {}
+    assert not store.unreadable_policies["p"].applies
+    store.remove(kinds.POLICY, "p")
+    assert store.unreadable_policies == {}
 
 
 def test_an_unreadable_pool_keeps_the_meaning_of_an_unset_mode() -> None:
