@@ -82,6 +82,8 @@ def worth_writing(current: Json, desired: Json, last_written: float | None, now:
     if _facts(current) != _facts(desired):
         return True
     age = float("inf") if last_written is None else now - last_written
+    if age < -JITTER_SECONDS:  # the clock stepped back
+        age = float("inf")
     if age >= MESSAGE_SECONDS and _messages(current) != _messages(desired):
         return True
     return age >= SAMPLE_SECONDS and samples_changed(current, desired)
@@ -96,7 +98,7 @@ def policy_worth_writing(
     """
     if current == desired:
         return False
-    if last_written is None or now - last_written >= MESSAGE_SECONDS:
+    if last_written is None or not 0 <= now - last_written < MESSAGE_SECONDS:
         return True
     return _policy_facts(current) != _policy_facts(desired)
 

@@ -71,7 +71,7 @@ class BatchReader:
         if pool.spec.batch_work is None:
             return None
         at, task = self._read.get(pool.namespace, (float("-inf"), None))
-        if task is None or now - at >= CACHE_SECONDS:
+        if task is None or not 0 <= now - at < CACHE_SECONDS:
             task = asyncio.ensure_future(self._answer(pool.namespace))
             self._read[pool.namespace] = now, task
         by_model = await asyncio.shield(task)

@@ -44,7 +44,7 @@ class GatewayReader:
         if not is_wanted(pool) or listener_port(self.store, pool) is None:
             return NO_ANSWERS
         at, task = self._read.get(pool.namespace, (float("-inf"), None))
-        if task is None or now - at >= CACHE_SECONDS:
+        if task is None or not 0 <= now - at < CACHE_SECONDS:
             task = asyncio.ensure_future(self._read_pods(pool.namespace, now))
             self._read[pool.namespace] = now, task
         return await asyncio.shield(task)

@@ -61,7 +61,9 @@ class Observer:
     async def _read_signals(self, pools: Sequence[PoolObject], now: float) -> None:
         """Read the signals that are not fresh, all pools in one round."""
         stale = [
-            pool for pool in pools if now - self.state.of(pool.uid).signals_at >= FRESH_SECONDS
+            pool
+            for pool in pools
+            if not 0 <= now - self.state.of(pool.uid).signals_at < FRESH_SECONDS
         ]
         if not stale:
             return

@@ -214,7 +214,7 @@ def _checkpoint(
 ) -> tuple[float, ChildWrite | None]:
     """Return the time of the last checkpoint decision, and the checkpoint to write if one is due."""
     before = drafted.state.checkpointed_at
-    if before is None or now - before < checkpoint.INTERVAL_SECONDS:
+    if before is None or 0 <= now - before < checkpoint.INTERVAL_SECONDS:
         return (now if before is None else before), None
     data = checkpoint_data(after.scaling)
     if not data or outcome.limits is None:

@@ -61,7 +61,8 @@ def checkpoint_write(
     if before is not None and before.algorithm == algorithm:
         data = {**before.data, **data}
         age = now - before.written
-        due = age >= _refresh_seconds(view.pool.uid) or left_dead_band(before.data, data)
+        old = not 0 <= age < _refresh_seconds(view.pool.uid)
+        due = old or left_dead_band(before.data, data)
         if 0 <= age < INTERVAL_SECONDS or not due:
             return None
     child = view.children.get(("ConfigMap", checkpoint_name(view.pool)))

@@ -100,7 +100,7 @@ class Confirmations:
         now: float,
     ) -> _Foreign | None:
         cached = known.get((kind.kind, name))
-        if cached is not None and now - cached.at < CACHE_SECONDS:
+        if cached is not None and 0 <= now - cached.at < CACHE_SECONDS:
             return cached
         try:
             raw = await self.cluster.get(kind.path(namespace, name))

@@ -39,6 +39,7 @@ def test_a_changed_message_waits_ten_seconds() -> None:
     changed = status(conditions=[ready(message="3 of 3 ready")])
     assert not worth_writing(status(), changed, NOW - 9, NOW)
     assert worth_writing(status(), changed, NOW - 10, NOW)
+    assert worth_writing(status(), changed, NOW + 900, NOW), "the clock stepped back"
 
 
 def test_a_transition_time_alone_is_not_worth_a_write() -> None:

@@ -37,3 +37,15 @@ async def test_a_pool_whose_observation_raises_is_left_out_and_logged_by_name(
     assert [view.pool.name for view in views] == ["good"]
     assert "team-a/bad" in caplog.text
     assert failures._value.get() == before + 1
+
+
+async def test_signals_are_read_again_when_the_clock_stepped_back() -> None:
+    store, no_session = ObjectStore(), cast("Any", None)
+    store.upsert(kinds.POOL, raw.pool())
+    state = ReconcileState()
+    observer = Observer(store, cast("Any", Failing()), no_session, state, None, no_session)
+    read_at = []
+    for now in (1_000_000.0, 1_000_001.0, 999_000.0):
+        await observer.observe(list(store.pools.values()), now)
+        read_at.append(state.of("pool-1").signals_at)
+    assert read_at == [1_000_000.0, 1_000_000.0, 999_000.0]

@@ -42,6 +42,8 @@ TRAFFIC_SECONDS = 6 * 3600.0
 """Maximum age of forecast errors and of the shape of the traffic. Start-up times, curves and the price of lateness do not age."""
 LEVEL_SECONDS = 600.0
 """Maximum age of the stored demand."""
+MAX_AHEAD_SECONDS = 600.0
+"""Time by which a checkpoint may be ahead of the clock, which another leader's was or which stepped back; its age is then 0."""
 MAX_SAVED_ERRORS = 60
 MAX_SHAPE = 100.0
 DIGITS, SUM_DIGITS = 4, 10
@@ -174,7 +176,7 @@ def from_checkpoint(
 
 def is_recent(written: float, now: float) -> bool:
     """Return whether a checkpoint's errors and shape of the traffic may be used."""
-    return 0 <= now - written <= TRAFFIC_SECONDS
+    return -MAX_AHEAD_SECONDS <= now - written <= TRAFFIC_SECONDS
 
 
 def stored_traffic(data: Mapping[str, Any], written: float, now: float) -> Traffic:
@@ -200,6 +202,7 @@ def _valid(kind: type[Fields], data: Mapping[str, Any]) -> Fields:
 
 def stored_forecaster(stored: Traffic, written: float, now: float) -> Forecaster:
     """Return the stored forecaster; only its errors if the demand is too old."""
+    written = min(written, now)
     errors = ForecastErrors.of(ForecastError(*pair) for pair in stored.misses)
     level = stored.level
     if level is None or now - written > LEVEL_SECONDS:

@@ -219,6 +219,24 @@ def test_of_an_old_checkpoint_starts_price_and_curves_remain() -> None:
     assert from_checkpoint(initial, data, NOW - 60, NOW).forecaster.level == 50.0
 
 
+def test_a_checkpoint_ahead_of_a_clock_that_stepped_back_is_of_this_moment() -> None:
+    initial = LAWS[ScalingAlgorithm.CAPACITY_AT_OBJECTIVE].initial(NOW)
+    data = {"level": 50.0, "starts": [20.0]}
+    ahead = from_checkpoint(initial, data, NOW + 300, NOW)
+    assert (ahead.forecaster.level, ahead.forecaster.time) == (50.0, NOW)
+    far = from_checkpoint(initial, data, NOW + 7200, NOW)
+    assert (far.forecaster.time, far.startup.finished) == (None, (20.0,))
+
+
+def test_checkpoints_go_on_when_the_clock_stepped_back() -> None:
+    world = working()
+    ticks(world, 60)
+    world.now -= 900
+    written = [data_of(plan)["written"] for plan in ticks(world, 40) if plan.checkpoint]
+    assert written
+    assert written[0] < world.now
+
+
 def test_an_object_of_another_owner_is_left_alone() -> None:
     world = working()
     ticks(world, 20)
