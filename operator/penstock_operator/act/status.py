@@ -218,11 +218,11 @@ class Statuses:
         return True
 
     async def write_unreadable(self, pool: Unreadable, status: PoolStatus) -> None:
-        """Write the status of a pool with an unreadable spec, once for each generation."""
+        """Write the status of a pool with an unreadable spec, once for each generation. Raises `ClusterError`."""
         if self._unreadable.get(pool.uid) != pool.generation:
-            self._unreadable[pool.uid] = pool.generation
             body = self._supported(kinds.POOL, status)
             await self._apply(kinds.POOL, pool.uid, (pool.namespace, pool.name), body)
+            self._unreadable[pool.uid] = pool.generation
 
     def forget(self, uid: str) -> None:
         """Drop the write history of a deleted pool."""

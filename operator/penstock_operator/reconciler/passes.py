@@ -110,7 +110,8 @@ class PassRunner:
         """Report a pool with an unreadable spec; forget a deleted one; leave a terminating one to Kubernetes."""
         store = self.observer.store
         if uid in store.unreadable:
-            await reporter.report_unreadable(self.acts.statuses, store.unreadable[uid])
+            if not await reporter.report_unreadable(self.acts.statuses, store.unreadable[uid]):
+                self._requeue(uid)
         elif uid not in store.pools:
             self.cleanup.forget(uid)
 

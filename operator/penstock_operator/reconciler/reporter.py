@@ -96,8 +96,11 @@ def forget_all() -> None:
     policy_metrics.forget_all()
 
 
-async def report_unreadable(statuses: Statuses, pool: Unreadable) -> None:
-    """Set Ready=False/SpecNotUnderstood, and Stalled, on a pool whose spec has a newer schema; once per generation."""
+async def report_unreadable(statuses: Statuses, pool: Unreadable) -> bool:
+    """Set Ready=False/SpecNotUnderstood, and Stalled, on a pool whose spec has a newer schema; once per generation.
+
+    Return False if that failed.
+    """
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     reason, message = "SpecNotUnderstood", f"{pool.message}: upgrade the operator"
     ready = condition("Ready", status=False, reason=reason, message=message)
@@ -114,3 +117,5 @@ async def report_unreadable(statuses: Statuses, pool: Unreadable) -> None:
             "%s/%s: the spec is unreadable (%s), and writing its status failed: %s",
             pool.namespace, pool.name, pool.message, error,
         )  # fmt: skip
+        return False
+    return True

@@ -6,12 +6,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from penstock_operator.act.status import Statuses
 from penstock_operator.decide.plan import Plan
+from penstock_operator.errors import Unavailable
+from penstock_operator.kube import kinds
 from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import PoolObject, PoolView
@@ -22,6 +26,7 @@ from penstock_operator.reconciler.loop import Phase, Reconciler
 from penstock_operator.reconciler.passes import PassRunner
 from penstock_operator.telemetry import metrics, policy_metrics
 from tests.unit.operator.decide.world import CONFIG, policy, pool, settled
+from tests.unit.operator.observe.cluster import raw_objects
 
 DECIDE_SECONDS = 0.05
 
@@ -274,3 +279,35 @@ def test_series_of_pools_in_a_namespace_just_won_are_dropped() -> None:
     reconciler = reported(FakeLeases())
     reconciler.adopt_namespaces(frozenset({"team-a"}))
     assert series_labels() == {"policy"}
+
+
+@dataclass
+class FailingOnce:
+    """A writer whose first write fails."""
+
+    answer: dict[str, Any]
+    writes: int = 0
+
+    async def write(self, *_: object) -> dict[str, Any]:
+        self.writes += 1
+        if self.writes == 1:
+            raise Unavailable(503, "ServiceUnavailable", "try again")
+        return self.answer
+
+
+async def test_the_status_of_an_unreadable_pool_is_written_again_after_a_failure() -> None:
+    reconciler = leading(0)
+    runner, store, raw = reconciler.runner, reconciler.runner.observer.store, raw_objects.pool()
+    raw["spec"]["scaling"] = {"mode": "Telepathy"}
+    store.upsert(kinds.POOL, raw)
+    writer, schemas = FailingOnce(raw), SimpleNamespace(of=lambda _: SimpleNamespace(lacking=()))
+    acts = cast("Any", runner.acts)
+    acts.statuses = Statuses(cast("Any", writer), store, cast("Any", schemas))
+    due = []
+    for _ in range(3):
+        await runner.filter_actionable({"pool-1"})
+        due.append(runner.queue.next_at() < inf)
+        runner.queue.pop(inf)
+        runner.queue.done("pool-1")
+    assert due == [True, False, False], "requeued with back-off"
+    assert writer.writes == 2, "once for each generation"
