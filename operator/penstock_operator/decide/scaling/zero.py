@@ -27,7 +27,7 @@ class Activity:
     last: float
     now: float
     received: Mapping[str, float] = field(default_factory=dict)
-    """Requests that each pod had received, by UID."""
+    """Requests that each live pod had received, by UID."""
 
 
 def may_be_at_zero(spec: EffectiveSpec) -> bool:
@@ -54,7 +54,9 @@ def observe_activity(
     works = any(sample.waiting or sample.running for sample in newest.values())
     since = [before.last, *(pod.ready_since or 0.0 for pod in observed.pods if pod.ready)]
     last = now if grown or works or held_requests else max(since)
-    return Activity(last, now, {**before.received, **received} if observed.pods else {})
+    known = {**before.received, **received}
+    live = {pod.uid: known[pod.uid] for pod in observed.pods if pod.uid in known}
+    return Activity(last, now, live)
 
 
 def zero_step(

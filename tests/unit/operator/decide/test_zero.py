@@ -8,6 +8,8 @@ from typing_extensions import override
 from penstock_api import names
 from penstock_api.hold import HoldLimits
 from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.decide.planning.planner_state import PlannerState
+from penstock_operator.decide.scaling.decision import ScalingState
 from penstock_operator.observed import PodSample, PoolSignals, PoolView, SignalSource
 from tests.unit.operator.decide.test_gateway import INSTALLED, RoutedWorld
 from tests.unit.operator.decide.world import CONFIG, message, pod, pool, reason
@@ -91,6 +93,18 @@ def test_a_request_prolongs_the_time() -> None:
     assert world.replicas == 1
     world.pass_for(40)
     assert world.replicas == 0
+
+
+def test_the_counts_of_pods_that_are_gone_are_dropped() -> None:
+    world = one_pod()
+    for number in range(2, 6):
+        world.pods = (pod(f"chat-{number}", revision=world.revision),)
+        world.settle()
+    state = world.states[world.pool.uid]
+    assert isinstance(state, PlannerState)
+    assert isinstance(state.scaling, ScalingState)
+    assert state.scaling.activity is not None
+    assert set(state.scaling.activity.received) == {each.uid for each in world.pods}
 
 
 def test_a_pool_stays_at_one_while_its_gateway_does_not_hold() -> None:
