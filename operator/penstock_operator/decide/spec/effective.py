@@ -8,6 +8,7 @@ from penstock_api.hold import HoldLimits
 from penstock_api.pod_contract import Discipline, Preemption
 from penstock_api.types.batch_work import BatchWorkSpec
 from penstock_api.types.batching import BatchingMode
+from penstock_api.types.model import Task
 from penstock_api.types.objectives import ObjectiveMetric
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.scaling import ScaleToZero, ScalingAlgorithm, ScalingMode
@@ -124,7 +125,8 @@ def effective(
     selected = matching(pool.labels, namespace_labels, policies)
     defaults = policy_defaults(selected, previous or {})
     spec = live_fields_of(pool.spec, defaults.values)
-    values, notes = reconcile(spec)
+    reconciled, notes = reconcile(spec)
+    values, law_notes = _with_law_of_task(reconciled, pool.spec.model.task)
     mode = scaling_mode(pool)
     requested = {"replicas": pool.spec.replicas, **values}
     granted, lower = lowered(requested, selected)
@@ -159,7 +161,7 @@ def effective(
         replicas_bound=tightest(selected, "replicas"),
         ties=defaults.ties,
         unresolved_ties=tuple(tie for tie in defaults.ties if tie.field not in spec.spec),
-        notes=(*notes, *schedule_notes),
+        notes=(*notes, *law_notes, *schedule_notes),
         policy_defaults=dict(defaults.values),
         fields=granted,
         origins=origins,
@@ -174,6 +176,18 @@ def effective(
         scale_to_zero=(pool.spec.scaling and pool.spec.scaling.scale_to_zero) or ScaleToZero(),
         batch_work=pool.spec.batch_work,
     )
+
+
+def _with_law_of_task(values: Fields, task: Task | None) -> tuple[Fields, tuple[str, ...]]:
+    """Return the fields with a law that measures the task's work, and a note if another one is set.
+
+    UtilizationBand counts requests and batches; answers of a pool that generates text span many batches.
+    """
+    law = ScalingAlgorithm.CAPACITY_AT_OBJECTIVE.value
+    if task is not Task.TEXT_GENERATION or values[live_fields.ALGORITHM] == law:
+        return values, ()
+    note = f"{live_fields.ALGORITHM} {values[live_fields.ALGORITHM]} does not apply to task TextGeneration: {law} does"
+    return {**values, live_fields.ALGORITHM: law}, (note,)
 
 
 def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> EffectiveSpec:

@@ -23,7 +23,8 @@ def policy_applied(outcome: PoolOutcome) -> Condition:
         message = f"{outcome.rolled_back}; the previous settings stay in force: try others, or set rollback.mode to Never"
         return condition(POLICY_APPLIED, FALSE, "SetAside", message)
     if not spec.policies:
-        return condition(POLICY_APPLIED, TRUE, "NoPolicy", "no policy selects this pool")
+        message = "; ".join(["no policy selects this pool", *spec.notes])
+        return condition(POLICY_APPLIED, TRUE, "NoPolicy", message)
     return condition(POLICY_APPLIED, TRUE, "Applied", _applied(outcome))
 
 

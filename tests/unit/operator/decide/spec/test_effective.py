@@ -12,6 +12,7 @@ from penstock_api.types.batching import BatchingMode
 from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from penstock_operator.decide.spec.live_fields import BUILT_IN, WEIGHT, live_fields, plausible
+from penstock_operator.decide.spec.origins import ADJUSTED
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer, metrics_server
 from penstock_operator.observed import PolicyObject
 from tests.unit.operator.decide.world import of, policy, pool, pool_spec
@@ -54,6 +55,16 @@ def test_objectives_of_tokens_reach_the_law_of_a_pool_that_generates_text() -> N
     assert spec.law.output_token_milliseconds == 50
     band = {"scaling": {"algorithm": "UtilizationBand"}}
     assert of(pool(), policy("p", defaults=band)).algorithm is ScalingAlgorithm.UTILIZATION_BAND
+    model = {"task": "TextGeneration", "source": claim}
+    for spec in (
+        of(pool(model=model), policy("p", defaults=band)),
+        of(pool(model=model, scaling=band["scaling"])),
+    ):
+        assert spec.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
+        assert spec.origins["scaling.algorithm"] == ADJUSTED
+        assert spec.notes == (
+            "scaling.algorithm UtilizationBand does not apply to task TextGeneration: CapacityAtObjective does",
+        )
 
 
 def test_values_of_the_spec_or_a_policy_are_guards_and_built_in_values_are_not() -> None:

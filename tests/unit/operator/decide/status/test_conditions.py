@@ -380,3 +380,17 @@ def test_a_crd_of_another_version_is_reported_and_blocks_nothing(
     assert next(iter(skew.lacking | skew.unknown)) in message(plan, "UpToDate")
     assert reason(plan, "Ready") == "True/AllReplicasReady"
     assert plan.writes == ()
+
+
+def test_a_law_that_does_not_apply_to_the_task_is_noted_without_a_policy() -> None:
+    claim = {"claimName": "c", "path": "m"}
+    source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
+    generating = pool(
+        model={"task": "TextGeneration", "source": source},
+        scaling={"mode": "Auto", "algorithm": "UtilizationBand"},
+    )
+    plan = settled(pool=generating).run()
+    assert message(plan, "PolicyApplied") == (
+        "no policy selects this pool; scaling.algorithm UtilizationBand does not apply to task TextGeneration:"
+        " CapacityAtObjective does"
+    )
