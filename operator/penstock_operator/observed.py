@@ -316,6 +316,7 @@ class BatchLoad(NamedTuple):
     """Lines without an answer."""
     created: float
     expires: float
+    rows_per_line: float = 1.0
 
 
 NO_GATEWAY = GatewayView()

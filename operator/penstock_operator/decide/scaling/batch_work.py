@@ -32,6 +32,7 @@ class BatchDemand(NamedTuple):
     """Lines a second with which all batches end in time."""
     most: int
     """Replicas that it may add."""
+    rows_per_line: float = 1.0
 
 
 def batch_demand(
@@ -42,7 +43,8 @@ def batch_demand(
         return None
     lines = min(sum(batch.lines_left for batch in batches), MAX_LINES)
     rate = planned_rate(batches, settings.deadline_seconds, now)
-    return BatchDemand(lines, rate, settings.max_replicas or 0)
+    rows = max(batch.rows_per_line for batch in batches)
+    return BatchDemand(lines, rate, settings.max_replicas or 0, rows)
 
 
 def planned_rate(batches: Iterable[BatchLoad], deadline_seconds: int | None, now: float) -> float:
@@ -71,7 +73,7 @@ def batch_step(
     batch = batch_demand(settings, batches, now)
     if batch is None or not decision.demands or each is None or each < LEAST_CAPACITY:
         return decision
-    replicas = min(batch.rate / (UTILIZATION * each), MAX_REPLICAS)
+    replicas = min(batch.rate * batch.rows_per_line / (UTILIZATION * each), MAX_REPLICAS)
     need = max(demand.replicas for demand in decision.demands)
     least = max(ceil(need - 1e-9), law.min_replicas)
     most = min(least + batch.most, law.max_replicas)

@@ -10,6 +10,7 @@ from penstock_api.conditions import Condition
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.batching import BatchingMode
 from penstock_api.types.decision import LastDecision
+from penstock_api.types.model import Task
 from penstock_api.types.scaling import ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.actions import EventNote
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
@@ -18,6 +19,7 @@ from penstock_operator.decide.scaling.batch_work import batch_step
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod, RequestSpread
+from penstock_operator.decide.scaling.line_rows import LineRows
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
 from penstock_operator.decide.scaling.report import status
 from penstock_operator.decide.scaling.report.conditions import (
@@ -117,6 +119,7 @@ class ScalingState(NamedTuple):
     """Consecutive failures of the law, up to the last step."""
     activity: Activity | None = None
     """Signs of requests, by which a pool goes to zero; None if it may not."""
+    line_rows: LineRows = LineRows()
 
 
 class Proposal(NamedTuple):
@@ -133,6 +136,7 @@ class Proposal(NamedTuple):
     """The law's input count."""
     failure: LawFailure | None = None
     activity: Activity | None = None
+    line_rows: LineRows = LineRows()
 
     @property
     def requested(self) -> int:
@@ -179,12 +183,16 @@ def propose(
         known = None if before is None else before.law
         return guard.initial_state(law, view, now) if known is None else known
 
+    line_rows = LineRows() if before is None else before.line_rows
+    if view.pool.spec.model.task is not Task.TEXT_GENERATION:  # there a line is an answer
+        line_rows = line_rows.after(newest_samples(view.signals), view.batches)
     step = guard.guarded_step(law, begin, observed, now, 0 if before is None else before.failures)
     if effective.scaling_mode is ScalingMode.MANUAL:
         why = f"spec.replicas is {base}"
         decision = step.decision.with_count(ReplicasMove(base, ReplicasReason.MANUAL, why))
     else:
-        decision = batch_step(step.decision, effective.batch_work, effective.law, view.batches, now)
+        batches = line_rows.measured(view.batches)
+        decision = batch_step(step.decision, effective.batch_work, effective.law, batches, now)
     activity = None
     if may_be_at_zero(effective):
         known, gateway = None if before is None else before.activity, view.gateway
@@ -203,6 +211,7 @@ def propose(
         base,
         step.failure,
         activity,
+        line_rows,
     )
 
 
@@ -232,6 +241,7 @@ def conclude(
         limited=granted < requested,
         failures=0 if proposal.failure is None else proposal.failure.times,
         activity=proposal.activity,
+        line_rows=proposal.line_rows,
     )
     return after, ScalingOutcome(
         cap=modes.granted_cap(effective, decision, proposal.published),
