@@ -80,8 +80,8 @@ class Fallback:
             self._gap, self._seen = True, now
         elif self._gap:
             self._gap, self._ended = False, now
-        held = self._recurs and 0 <= now - self._seen < HOLD_SECONDS
-        return RECURRING_GAPS if held else problem
+        recent = 0 <= now - self._seen < HOLD_SECONDS
+        return RECURRING_GAPS if self._recurs and recent else problem
 
 
 @dataclass(slots=True)

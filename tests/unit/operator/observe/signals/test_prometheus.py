@@ -259,10 +259,10 @@ async def test_a_server_that_scrapes_every_10_s_leaves_the_pods_the_source() -> 
     """It has one scrape in the range at every second tick, and two at the others."""
     fallback, seen = Fallback(), list[tuple[SignalSource, str]]()
     async with serving(metrics_route(Figures("uid-1"))) as ip, new_session() as session:
-        two = pod_series(instance=f"{ip}:8001")
-        one = [{**each, "values": each["values"][-1:]} for each in two]
+        both = pod_series(instance=f"{ip}:8001")
+        newest = [{**each, "values": each["values"][-1:]} for each in both]
         for tick in range(8):
-            route = prometheus(*(two if tick % 2 else one))
+            route = prometheus(*(both if tick % 2 else newest))
             async with serving(route, port=19090) as server:
                 url = MetricsServer(f"http://{server}:19090/prefix")
                 pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url, fallback)
