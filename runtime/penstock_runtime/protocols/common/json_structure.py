@@ -160,8 +160,9 @@ class Numbers:
     __slots__ = ("_span", "_text")
 
     def __init__(self, text: memoryview, span: NumberList) -> None:
+        blank = span.values == 1 and bytes(text[span.start : span.stop]).isspace()
         self._text = text
-        self._span = span
+        self._span = span._replace(values=0) if blank else span
 
     def __len__(self) -> int:
         return self._span.values
@@ -172,8 +173,9 @@ class Numbers:
         Raises:
             BadInput: a number is too long.
         """
-        at, stop, _ = self._span
-        while at < stop:
+        start, stop, _ = self._span
+        at = start
+        while True:
             end = min(at + _NUMBERS_BYTES, stop)
             if end < stop:
                 comma = bytes(self._text[end : end + _MAX_NUMBER_BYTES]).find(b",")
@@ -183,12 +185,12 @@ class Numbers:
                         field="body",
                     )
                 end = stop if comma < 0 else end + comma
-            yield b"[%b]" % bytes(self._text[at:end])
+            piece = bytes(self._text[at:end])
+            blank = not piece.strip() and (at, end) != (start, stop)
+            yield b"[,]" if blank else b"[%b]" % piece  # a comma without a number is invalid
             if end == stop:
                 return
             at = end + 1
-            if at == stop:
-                yield b"[,]"  # a trailing comma
 
 
 def without(text: memoryview, spans: list[NumberList]) -> tuple[bytes, dict[Any, Numbers]]:

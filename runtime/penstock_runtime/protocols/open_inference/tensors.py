@@ -55,6 +55,11 @@ def _from_pieces(
             _check_types(flat, datatype, field, at)
             array[at : at + len(flat)] = _array(flat, datatype, field)
             at += len(flat)
+    if at != len(array):
+        raise BadInput(
+            f"`data` holds {at} elements, but shape {list(shape)} takes {len(array)}: send as many",
+            field=field,
+        )
     return array.reshape(shape)
 
 

@@ -106,6 +106,22 @@ def test_a_broken_list_of_numbers_is_invalid_json(numbers: str) -> None:
         work()
 
 
+@pytest.mark.parametrize(
+    ("data", "shape"),
+    [
+        ("[1,2,3" + " " * 66_000 + ", ]", (1, 4)),
+        ("[1,2" + " " * 66_000 + "," + " " * 66_000 + ",3]", (1, 4)),
+        ("[" + ",".join(["[" + " " * 70 + "]"] * 2000) + "]", (2000, 1)),
+        ("[" + " " * 70 + "]", (1,)),
+        ("[[" + " " * 70 + "],[" + "1," * 40 + "1]]", (2, 41)),
+    ],
+)
+def test_a_list_with_blanks_for_numbers_fills_no_tensor(data: str, shape: tuple[int, ...]) -> None:
+    wire = read(large("here").replace('"here"', data))
+    with pytest.raises(BadInput, match=r"not valid JSON|holds 0 elements|ragged|nested as"):
+        from_json(wire["inputs"][0]["data"], "FP32", shape, "f")
+
+
 def test_numbers_outside_tensors_are_decoded_with_the_body_or_rejected() -> None:
     assert read(large([1], parameters={"a": [0] * 100}))["parameters"] == {"a": [0] * 100}
     with pytest.raises(BadInput, match="times the limit for one body"):
