@@ -143,7 +143,7 @@ def _texts(tensor: dict[str, Any], binary: memoryview, max_rows: int) -> list[st
             field=f"{_FIELD}.datatype",
         )
     parameters = infer_request.require_object(tensor.get("parameters", {}), f"{_FIELD}.parameters")
-    texts = _from_json(tensor) if "data" in tensor else _from_binary(parameters, binary)
+    texts = _from_json(tensor) if "data" in tensor else _from_binary(parameters, binary, max_rows)
     shape = tensor.get("shape")
     integers = isinstance(shape, list) and all(type(size) is int for size in shape)
     if not integers or shape not in ([len(texts)], [len(texts), 1]):
@@ -172,7 +172,7 @@ def _from_json(tensor: dict[str, Any]) -> list[str]:
     return flat
 
 
-def _from_binary(parameters: Mapping[str, Any], binary: memoryview) -> list[str]:
+def _from_binary(parameters: Mapping[str, Any], binary: memoryview, max_rows: int) -> list[str]:
     field = f"{_FIELD}.parameters.binary_data_size"
     size = parameters.get("binary_data_size")
     if type(size) is not int or size != len(binary):
@@ -184,6 +184,10 @@ def _from_binary(parameters: Mapping[str, Any], binary: memoryview) -> list[str]
     texts: list[str] = []
     at = 0
     while at < len(binary):
+        if len(texts) == max_rows:
+            raise BadInput(
+                f"more than {max_rows} texts: send 1 to {max_rows} in one request", field=field
+            )
         size = int.from_bytes(binary[at : at + 4], "little")
         text = bytes(binary[at + 4 : at + 4 + size])
         if len(text) != size:

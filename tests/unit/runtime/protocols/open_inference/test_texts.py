@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 from tritonclient import http as triton
 
-from penstock_api.pod_contract import Discipline, LimitsUpdate
+from penstock_api.pod_contract import MAX_BATCH_SIZE, Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.engine.link.batch import batch_thread_link
 from penstock_runtime.http.server import ClientServer
 from penstock_runtime.models.device import memory
 from penstock_runtime.models.load import load
+from penstock_runtime.protocols.open_inference.bodies import HEADER_LENGTH
 from penstock_runtime.protocols.openai.embeddings.response import EmbeddingOptions, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
 from penstock_runtime.serving.batch.client import BatchPod, batch_pod
@@ -267,6 +268,22 @@ async def test_a_bad_text_tensor_names_its_field(
 ) -> None:
     status, answer = await on_path.infer({**words("w1"), **change})
     assert (status, answer["field"]) == (400, field)
+
+
+def in_binary(packed: bytes, rows: int, **more: Any) -> dict[str, Any]:
+    """Return the arguments of a POST with texts in binary, as `packed`."""
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [rows], **more}
+    head = json.dumps({"inputs": [{**tensor, "parameters": {"binary_data_size": len(packed)}}]})
+    return {"data": head.encode() + packed, "headers": {HEADER_LENGTH: str(len(head))}}
+
+
+async def test_binary_texts_are_read_up_to_the_limit_of_rows(on_path: Texts) -> None:
+    url = f"{on_path.url}/v2/models/texts/infer"
+    packed = bytes(4) * MAX_BATCH_SIZE + b"cut"  # read further, it would be another fault
+    async with on_path.session.post(url, **in_binary(packed, MAX_BATCH_SIZE)) as reply:
+        answer = await reply.json()
+    assert reply.status == 400
+    assert f"more than {MAX_BATCH_SIZE} texts" in answer["error"]
 
 
 async def test_every_call_is_counted_once(on_path: Texts) -> None:
