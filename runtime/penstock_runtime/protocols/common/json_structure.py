@@ -3,7 +3,6 @@
 Long flat lists of numbers are extracted: they are decoded in pieces later (`Numbers`) and cost nothing here.
 """
 
-import asyncio
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
@@ -13,6 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from penstock_runtime.errors import BadInput
+from penstock_runtime.serving.admission.memory_budget import Hold
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -144,14 +144,15 @@ def _take_spans(
 
 async def to_thread_if_large(
     size: int,
+    hold: Hold,
     work: Callable[Arguments, Result],
     *arguments: Arguments.args,
     **more: Arguments.kwargs,
 ) -> Result:
-    """Return the result of `work`, which runs in a thread if `size` bytes are many."""
+    """Return the result of `work`, which runs in a thread if `size` bytes are many; `hold` counts them to its end."""
     if size <= SMALL_BYTES:
         return work(*arguments, **more)
-    return await asyncio.to_thread(work, *arguments, **more)
+    return await hold.in_thread(work, *arguments, **more)
 
 
 class Numbers:

@@ -134,7 +134,9 @@ class OpenInference:
         )
         admission.slots.reserve_slot(ticket, best_class(request))
         length = request.headers.get(bodies.HEADER_LENGTH)
-        call = await to_thread_if_large(len(body), read_call, body, length, model, self._pod.texts)
+        call = await to_thread_if_large(
+            len(body), hold, read_call, body, length, model, self._pod.texts
+        )
         if isinstance(call, InferCall):
             hold(max(len(body), call.bytes))
             return call

@@ -122,7 +122,7 @@ class GenerationHandler:
             request, pod.config.http.max_body_bytes, pod.config.http.body_timeout_seconds, hold
         )
         pod.admission.slots.reserve_slot(ticket)
-        body = await to_thread_if_large(len(raw), read, kind, raw)
+        body = await to_thread_if_large(len(raw), hold, read, kind, raw)
         pod.check_model(body.requested_model)
         self._unknown.log(request, body)
         return body

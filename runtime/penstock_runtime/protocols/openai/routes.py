@@ -98,7 +98,7 @@ class OpenAI:
         raw = await bodies.read(
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
-        body = await to_thread_if_large(len(raw), read, kind, raw)
+        body = await to_thread_if_large(len(raw), hold, read, kind, raw)
         self._pod.check_model(getattr(body, "model", None))
         return body
 

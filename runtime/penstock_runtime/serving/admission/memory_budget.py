@@ -1,14 +1,16 @@
 """`MemoryBudget`: the bytes that requests and unread answers hold, and their limit."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import ParamSpec, TypeVar
 
 from penstock_runtime.errors import MemoryFull
 from penstock_runtime.serving.admission.ticket import Ticket
 
-Hold = Callable[[int], None]
-"""Sets the bytes that a request holds, before it takes more; raises MemoryFull."""
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class MemoryBudget:
@@ -45,9 +47,9 @@ class MemoryBudget:
         """
         self.hold(ticket, ticket.bytes + more_bytes)
 
-    def holding(self, ticket: Ticket) -> Hold:
-        """Return `hold` of `ticket`."""
-        return partial(self.hold, ticket)
+    def holding(self, ticket: Ticket) -> "Hold":
+        """Return the `Hold` of `ticket`."""
+        return Hold(self, ticket)
 
     def release(self, ticket: Ticket) -> None:
         """Release all bytes of `ticket`."""
@@ -69,10 +71,56 @@ class MemoryBudget:
         return partial(self.release, ticket)
 
     @contextmanager
-    def hold_meanwhile(self) -> Iterator[Hold]:
+    def hold_meanwhile(self) -> Iterator["Hold"]:
         """Yield a `Hold` for a request that the pod answers without its engine and does not count."""
         ticket = Ticket("", 0.0)
         try:
             yield self.holding(ticket)
         finally:
             self.release(ticket)
+
+
+class Hold:
+    """The bytes that one request holds."""
+
+    __slots__ = ("_memory", "_ticket")
+
+    def __init__(self, memory: MemoryBudget, ticket: Ticket) -> None:
+        self._memory = memory
+        self._ticket = ticket
+
+    def __call__(self, size: int) -> None:
+        """Set the bytes of the request, before it takes more.
+
+        Raises:
+            MemoryFull: as `MemoryBudget.hold`.
+        """
+        self._memory.hold(self._ticket, size)
+
+    async def in_thread(
+        self,
+        work: Callable[Arguments, Result],
+        *arguments: Arguments.args,
+        **more: Arguments.kwargs,
+    ) -> Result:
+        """Return the result of `work`, which runs in a thread.
+
+        If the request is cancelled meanwhile, its bytes are released once the thread has ended or skipped the work:
+        until then the thread, or its queue, keeps the arguments.
+        """
+        apart = Ticket("", 0.0, bytes=self._ticket.bytes)
+        self._ticket.bytes = 0
+
+        def run() -> Result | None:
+            return None if result.cancelled() else work(*arguments, **more)
+
+        def ended(_thread: object) -> None:
+            if not result.cancelled():
+                self._ticket.bytes += apart.bytes
+                apart.bytes = 0
+            self._memory.release(apart)
+
+        thread = asyncio.ensure_future(asyncio.to_thread(run))
+        thread.add_done_callback(ended)
+        result = asyncio.shield(thread)
+        return await result  # type: ignore[return-value]  # None is no result: the request is cancelled

@@ -73,6 +73,6 @@ class Embeddings:
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
         admission.slots.reserve_slot(ticket, best_class(request))
-        call = await to_thread_if_large(len(body), read, body, self._pod)
+        call = await to_thread_if_large(len(body), hold, read, body, self._pod)
         del body
         return await tokenized(call, self._pod, hold, header_seconds(request))

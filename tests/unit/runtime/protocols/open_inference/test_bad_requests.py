@@ -5,11 +5,15 @@ import copy
 import gzip
 import io
 import json
+import threading
 import zlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.protocols.open_inference import routes
 
 Body = dict[str, Any]
 pytestmark = pytest.mark.parametrize("fast_path", [True, False], ids=["fast", "aiohttp"])
@@ -241,6 +245,29 @@ async def test_a_slow_body_gives_its_credit_back(start: Any, until: Any) -> None
     writer.close()
     await until(pod.pod.admission.empty)
     assert pod.pod.counters.rejected == {"BodyTimeout": 1}
+
+
+async def test_a_body_counts_until_its_thread_ends_though_its_client_left(
+    pod: Any, monkeypatch: pytest.MonkeyPatch, until: Any
+) -> None:
+    begun, shut = threading.Event(), threading.Event()
+
+    def slow(*_given: Any) -> None:
+        begun.set()
+        assert shut.wait(10)
+        raise BadInput("late")
+
+    monkeypatch.setattr(routes, "read_call", slow)
+    memory, size = pod.pod.admission.memory, 200_000
+    task = asyncio.create_task(
+        pod.session.post(f"{pod.url}/v2/models/halves/infer", data=bytes(size))
+    )
+    await until(begun.is_set)
+    task.cancel()
+    await until(lambda: pod.pod.counters.settled() == 1)
+    assert memory.held_bytes == size
+    shut.set()
+    await until(lambda: memory.held_bytes == 0)
 
 
 async def test_the_batch_mates_of_bad_requests_are_served(

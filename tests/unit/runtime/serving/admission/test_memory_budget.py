@@ -1,0 +1,88 @@
+"""The memory of requests: what counts, and until when."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from penstock_runtime.errors import MemoryFull
+from penstock_runtime.serving.admission.memory_budget import MemoryBudget
+from penstock_runtime.serving.admission.ticket import Ticket
+
+
+def budget(max_bytes: int = 100) -> MemoryBudget:
+    return MemoryBudget(max_bytes, lambda: 1.0)
+
+
+class Work:
+    """Work in a thread that ends when a test opens it."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.open = threading.Event()
+
+    def __call__(self, result: int) -> int:
+        self.runs += 1
+        assert self.open.wait(10)
+        if result < 0:
+            raise ValueError(result)
+        return result
+
+
+async def begun(memory: MemoryBudget, ticket: Ticket, work: Work, result: int) -> asyncio.Task[int]:
+    """Return a request of 60 bytes whose work is in a thread."""
+    memory.hold(ticket, 60)
+    task = asyncio.create_task(memory.holding(ticket).in_thread(work, result))
+    await asyncio.sleep(0.05)
+    return task
+
+
+@pytest.mark.parametrize("result", [3, -1])
+async def test_a_request_holds_its_bytes_after_work_in_a_thread(result: int) -> None:
+    memory, ticket, work = budget(), Ticket("a", 0.0), Work()
+    task = await begun(memory, ticket, work, result)
+    assert memory.held_bytes == 60
+    work.open.set()
+    await asyncio.wait([task])
+    assert (ticket.bytes, memory.held_bytes) == (60, 60)
+    memory.release(ticket)
+    assert memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("result", [3, -1])
+@pytest.mark.parametrize("departs", ["before its task sees it", "after"])
+async def test_the_bytes_of_a_request_that_left_are_held_until_its_thread_ends(
+    until: Any, departs: str, result: int
+) -> None:
+    memory, ticket, work = budget(), Ticket("a", 0.0), Work()
+    task = await begun(memory, ticket, work, result)
+    task.cancel()
+    if departs == "after":
+        await asyncio.wait([task])
+    memory.release(ticket)
+    await asyncio.wait([task])
+    assert memory.held_bytes == 60
+    with pytest.raises(MemoryFull):
+        memory.hold(Ticket("b", 0.0), 60)
+    work.open.set()
+    await until(lambda: memory.held_bytes == 0)
+    assert ticket.bytes == 0
+
+
+async def test_work_that_waits_for_a_thread_is_skipped_once_its_request_left(
+    until: Any,
+) -> None:
+    blocker = threading.Event()
+    loop = asyncio.get_running_loop()
+    threads = [loop.run_in_executor(None, blocker.wait, 10) for _ in range(40)]
+    memory, ticket, work = budget(), Ticket("a", 0.0), Work()
+    task = await begun(memory, ticket, work, 3)
+    task.cancel()
+    await asyncio.wait([task])
+    memory.release(ticket)
+    assert memory.held_bytes == 60
+    blocker.set()
+    await asyncio.gather(*threads)
+    await until(lambda: memory.held_bytes == 0)
+    assert work.runs == 0
