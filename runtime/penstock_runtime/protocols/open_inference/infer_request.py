@@ -1,7 +1,7 @@
 """Parsing of an `infer` body against the model: every fault names its field, its value and the remedy."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -13,6 +13,8 @@ from penstock_runtime.protocols.open_inference.tensors import from_bytes, from_j
 from penstock_runtime.request import Group, Tensor
 
 MICROSECONDS = 1e-6
+MAX_AXIS: Final = 2**31
+"""The largest size of an axis: no body has more elements, and larger products cost time."""
 _SHARED_MEMORY = "shared_memory_region"
 
 
@@ -195,6 +197,11 @@ def _shape(shape: Any, spec: TensorSpec, field: str) -> tuple[int, ...]:
     if min(shape) < 1:
         raise BadInput(
             f"shape {shown(shape)} has no rows or elements: send at least one", field=field
+        )
+    if max(shape) > MAX_AXIS:
+        raise BadInput(
+            f"shape {shown(shape)} has an axis above {MAX_AXIS}: send the sizes of `data`",
+            field=field,
         )
     if outside := spec.outside(tuple(shape)):
         raise BadInput(f"input {spec.name!r} has shape {shown(shape)}: {outside}", field=field)

@@ -134,6 +134,11 @@ DEEP = b"[" * 1000 + b"]" * 1000
 PACKED = gzip.compress(json.dumps(good()).encode())
 HEADER = "Inference-Header-Content-Length"
 LENGTH = binary()[1]
+HUGE = (
+    binary((0, 0), b"")[0]
+    .replace(b"[2, 3]", b"[%b, 3]" % (b"9" * 4299))
+    .replace(b'"inputs"', b'"a": NaN, "inputs"')
+)
 BINARY_CASES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("not JSON", b"{", {}, 400, "body"),
     ("empty", b"", {}, 400, "body"),
@@ -144,7 +149,10 @@ BINARY_CASES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("a priority nested deep", with_text(b'"parameters":{"priority":' + DEEP + b"}"), {}, 400, "parameters.priority"),
     ("an id nested deep", with_text(b'"id":' + DEEP), {}, 400, "id"),
     ("an unknown member nested deeper", with_text(b'"a":' + b"[" * 1100 + b"]" * 1100), {}, 400, "body"),
-    ("an axis that no memory holds", json.dumps(changed("inputs.1.shape", [2, 2**40])).encode(), {}, 400, "inputs[1].data"),
+    ("an axis that no memory holds", json.dumps(changed("inputs.1.shape", [2, 2**30])).encode(), {}, 400, "inputs[1].data"),
+    ("an axis of 4,299 digits", with_text(b'"a":NaN').replace(b'"shape": [2, 1]', b'"shape": [2, %b]' % (b"9" * 4299)), {}, 400, "inputs[1].shape"),
+    ("rows of 4,299 digits", with_text(b'"a":NaN').replace(b"[2, 3]", b"[%b, 3]" % (b"9" * 4299)), {}, 400, "inputs[0].shape"),
+    ("binary rows of 4,299 digits", HUGE, {HEADER: str(len(HUGE))}, 400, "inputs[0].shape"),
     ("a lone surrogate and NaN", with_text(b'"id":"\\ud800","a":NaN'), {}, 400, "body"),
     ("header length is a word", binary()[0], {HEADER: "ten"}, 400, HEADER),
     ("header length is negative", binary()[0], {HEADER: "-1"}, 400, HEADER),
