@@ -20,6 +20,7 @@ from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.errors import BadInput, ContextExceeded, DeadlineTooNear
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
 from penstock_runtime.request import Tensor
+from penstock_runtime.serving.admission.memory_budget import Hold
 from penstock_runtime.serving.admission.retry_after import MIN_RETRY_SECONDS
 from penstock_runtime.text.bounds import check_text_bytes, max_text_bytes, text_bytes
 
@@ -31,6 +32,10 @@ Encode = Callable[[list[str]], list[Ids]]
 
 MAX_CHARACTERS: Final = 2**18
 """Maximum characters of one call before its last text: 0.1 s of the shared thread."""
+MAX_PADDED_TOKENS: Final = 2**21
+"""Maximum tokens of the rows of one request, padded to the longest: 32 MiB. 4,096 rows of 512 tokens fit."""
+_THREAD_BYTES: Final = 2**22
+"""Size of rows up to which building them takes less than 2 ms."""
 
 
 class _Waiting(Struct, eq=False):
@@ -226,6 +231,29 @@ def texts_bytes(texts: Iterable[str]) -> int:
 def rows_bytes(ids: Sequence[Ids]) -> int:
     """Return the memory of `rows_of`: ids and mask of each row, padded to the longest."""
     return len(ids) * max(map(len, ids)) * 2 * np.dtype(np.int64).itemsize
+
+
+async def held_rows_of(ids: Sequence[Ids], field: str, hold: Hold) -> dict[str, Tensor]:
+    """Return `rows_of(ids)`, counted by `hold`; many are built in a thread.
+
+    Raises:
+        BadInput: padded to the longest row they have more than `MAX_PADDED_TOKENS`.
+        MemoryFull: as `hold`.
+    """
+    size, longest = rows_bytes(ids), max(map(len, ids))
+    if len(ids) * longest > MAX_PADDED_TOKENS:
+        raise BadInput(
+            f"`{field}` has {len(ids)} rows, padded to {longest} tokens: {len(ids) * longest} tokens, more than the"
+            f" {MAX_PADDED_TOKENS} of one request: send fewer rows, or long and short ones in separate requests",
+            field=field,
+        )
+    if size <= _THREAD_BYTES:
+        hold(size)
+        return rows_of(ids)
+    hold(2 * size)  # with the ids and a copy of them
+    rows = await hold.in_thread(rows_of, ids)
+    hold(size)
+    return rows
 
 
 def rows_of(ids: Sequence[Ids]) -> dict[str, Tensor]:

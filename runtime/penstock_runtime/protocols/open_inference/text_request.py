@@ -20,9 +20,9 @@ from penstock_runtime.protocols.open_inference.outputs import requested_outputs
 from penstock_runtime.serving.admission.memory_budget import Hold
 from penstock_runtime.serving.tokenizer_pool import (
     TokenizerPool,
+    held_rows_of,
     nearest,
     rows_bytes,
-    rows_of,
     texts_bytes,
 )
 
@@ -69,9 +69,7 @@ class TextCall(Struct, frozen=True):
         ids = await self.tokenizer_pool.encode(
             self.texts, f"{_FIELD}.data", cut=self.cut, within_seconds=within
         )
-        size = rows_bytes(ids)
-        hold(size)
-        inputs = rows_of(ids)
+        inputs = await held_rows_of(ids, f"{_FIELD}.data", hold)
         return InferCall(
             inputs=inputs,
             rows=len(ids),
@@ -79,7 +77,7 @@ class TextCall(Struct, frozen=True):
             priority=self.priority,
             timeout_seconds=self.timeout_seconds,
             options=self.options,
-            bytes=size,
+            bytes=rows_bytes(ids),
         )
 
 

@@ -33,9 +33,8 @@ from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.tokenizer_pool import (
     Ids,
     TokenizerPool,
+    held_rows_of,
     nearest,
-    rows_bytes,
-    rows_of,
     texts_bytes,
 )
 
@@ -92,8 +91,7 @@ async def tokenized(
         raise BadInput(
             f"`input` has {len(ids)} entries: send at most {MAX_BATCH_SIZE}", field="input"
         )
-    hold(rows_bytes(ids))
-    inputs = rows_of(ids)
+    inputs = await held_rows_of(ids, "input", hold)
     return EmbeddingInput(
         inputs,
         len(ids),

@@ -11,6 +11,8 @@ import pytest
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.serving import tokenizer_pool
+from penstock_runtime.serving.admission.memory_budget import MemoryBudget
+from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.tokenizer_pool import Ids, TokenizerPool, rows_of
 
 
@@ -187,3 +189,38 @@ def test_rows_are_padded_with_zeros_behind_them() -> None:
     rows = rows_of([np.array([7, 8]), np.array([9, 9, 9]), np.array([4])])
     assert rows["input_ids"].tolist() == [[7, 8, 0], [9, 9, 9], [4, 0, 0]]
     assert rows["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1], [1, 0, 0]]
+
+
+def ids_of(*lengths: int) -> list[Ids]:
+    return [np.ones(length, np.int64) for length in lengths]
+
+
+async def test_rows_that_padding_makes_too_large_are_rejected_before_they_are_built() -> None:
+    memory, ticket = MemoryBudget(2**30, lambda: 1.0), Ticket("a", 0.0)
+    hold = memory.holding(ticket)
+    most = ids_of(1024, *[1] * 2047)
+    rows = await tokenizer_pool.held_rows_of(most, "input", hold)
+    assert rows["input_ids"].shape == (2048, 1024)
+    assert memory.held_bytes == sum(tensor.nbytes for tensor in rows.values())
+    with pytest.raises(BadInput) as raised:
+        await tokenizer_pool.held_rows_of([*most, *ids_of(1)], "input", hold)
+    assert raised.value.field == "input"
+    assert "2049 rows, padded to 1024 tokens: 2098176 tokens" in raised.value.message
+    assert "more than the 2097152 of one request" in raised.value.message
+
+
+async def test_many_rows_are_built_in_a_thread_and_count_with_what_building_them_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory, ticket, seen = MemoryBudget(2**30, lambda: 1.0), Ticket("a", 0.0), dict[int, object]()
+
+    def spied(ids: list[Ids]) -> object:
+        seen[len(ids)] = (threading.current_thread() is here, memory.held_bytes)
+        return rows_of(ids)
+
+    here = threading.current_thread()
+    monkeypatch.setattr(tokenizer_pool, "rows_of", spied)
+    for rows in (256, 257):
+        await tokenizer_pool.held_rows_of(ids_of(*[1024] * rows), "input", memory.holding(ticket))
+        assert memory.held_bytes == rows * 1024 * 16
+    assert seen == {256: (True, 256 * 1024 * 16), 257: (False, 2 * 257 * 1024 * 16)}

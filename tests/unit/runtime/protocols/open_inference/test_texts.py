@@ -25,6 +25,7 @@ from penstock_runtime.models.load import load
 from penstock_runtime.protocols.open_inference.bodies import HEADER_LENGTH
 from penstock_runtime.protocols.openai.embeddings.response import EmbeddingOptions, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
+from penstock_runtime.serving import tokenizer_pool
 from penstock_runtime.serving.batch.client import BatchPod, batch_pod
 from penstock_runtime.serving.tokenizer_pool import Ids
 from penstock_runtime.telemetry.metrics import Exposition
@@ -315,6 +316,21 @@ async def test_rows_are_held_at_the_length_of_the_longest(
     admission.memory._max_bytes = padded
     assert (await on_path.embed(given))[0] == 200
     assert (await on_path.infer(words(*given)))[0] == 200
+
+
+async def test_one_long_text_among_many_short_ones_is_rejected_with_the_sizes(
+    on_path: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizer_pool, "MAX_PADDED_TOKENS", 100 * 64 - 1)
+    given = [" ".join(["w1"] * 62), *["w1"] * 99]
+    ids = [[2, *[6] * 62, 3], *[[2, 6, 3]] * 99]
+    for field, (status, answer) in (
+        ("input", await on_path.embed(given)),
+        ("input", await on_path.embed(ids)),
+        ("inputs[0].data", await on_path.infer(words(*given))),
+    ):
+        assert (status, answer["field"]) == (400, field)
+    assert (await on_path.embed(given[:-1]))[0] == 200
 
 
 async def test_texts_count_as_memory_while_they_wait_for_the_tokenizer(
