@@ -4,7 +4,7 @@ import asyncio
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from aiohttp import hdrs, web
@@ -117,7 +117,17 @@ def _coding(request: web.Request) -> str:
     return request.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
 
 
-def split(body: bytes | bytearray, header_length: str | None) -> tuple[dict[str, Any], memoryview]:
+class Parts(NamedTuple):
+    """The parts of a body."""
+
+    wire: dict[str, Any]
+    binary: memoryview
+    """The data after the JSON."""
+    numbers: int
+    """How many numbers of the JSON are decoded later, into the arrays of tensors."""
+
+
+def split(body: bytes | bytearray, header_length: str | None) -> Parts:
     """Return the JSON object and the binary data after it.
 
     Raises:
@@ -125,10 +135,11 @@ def split(body: bytes | bytearray, header_length: str | None) -> tuple[dict[str,
     """
     view = memoryview(body)
     length = len(body) if header_length is None else _length(header_length, len(body))
-    wire = _json(view[:length]) if length <= SMALL_BYTES else _large_json(view[:length])
+    small = length <= SMALL_BYTES
+    wire, numbers = (_json(view[:length]), 0) if small else _large_json(view[:length])
     if not isinstance(wire, dict):
         raise BadInput("the body must be a JSON object with `inputs`", field="body")
-    return wire, view[length:]
+    return Parts(wire, view[length:], numbers)
 
 
 def _length(text: str, maximum: int) -> int:
@@ -141,8 +152,8 @@ def _length(text: str, maximum: int) -> int:
     return length
 
 
-def _large_json(text: memoryview) -> Any:
-    """Return the value of a large text in bounded steps; long lists of numbers in `data` become `Numbers`."""
+def _large_json(text: memoryview) -> tuple[Any, int]:
+    """Return the value of a large text in bounded steps; long lists of numbers in `data` become `Numbers`, counted here."""
     structure = structure_of(text, PLAIN)
     structure.check(PLAIN, structure.spans)
     rest, numbers = without(text, structure.spans)
@@ -152,9 +163,9 @@ def _large_json(text: memoryview) -> Any:
         if isinstance(tensor, dict) and "data" in tensor:
             tensor["data"] = put_back(tensor["data"], numbers)
     if not numbers:
-        return wire
+        return wire, sum(span.values for span in structure.spans)
     structure.check(PLAIN, [])  # lists of numbers outside the data of tensors
-    return _json(text)
+    return _json(text), 0
 
 
 def load_json(text: bytes) -> Any:

@@ -108,7 +108,7 @@ class QuickReader:
         return replace(like, inputs={name: np.ndarray(tensor.shape, tensor.dtype, data)})
 
     def _read_carefully(self, body: bytes, header_length: str | None) -> InferCall:
-        wire, binary = bodies.split(body, header_length)
+        wire, binary, _ = bodies.split(body, header_length)
         return infer_request.parse(wire, binary, self._model, self._max_rows)
 
     def _read_json(self, body: bytes) -> InferCall | None:
@@ -191,7 +191,7 @@ class QuickReader:
             if len(self._specs) == 1 and parsed.size <= _COPIED_SIZE:
                 self._last = _LastHead(header_length, text, parsed)
             return _with_data(parsed.call, body, len(text))
-        wire, binary = bodies.split(body, header_length)
+        wire, binary, _ = bodies.split(body, header_length)
         call = infer_request.parse(wire, binary, self._model, self._max_rows)
         if call.options.id is not None or len(text) > _MAX_HEAD_BYTES or _has_booleans(self._model):
             return call

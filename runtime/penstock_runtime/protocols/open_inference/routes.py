@@ -5,6 +5,7 @@ from functools import partial
 
 from aiohttp import hdrs, web
 
+from penstock_runtime.engine.datatypes import numpy_dtype
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import BadInput, NotServing, UnknownModel, shown
 from penstock_runtime.protocols.common.headers import header_seconds
@@ -21,7 +22,7 @@ from penstock_runtime.protocols.common.request_context import CALLER, best_class
 from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.protocols.open_inference import bodies, completion, infer_response, metadata
 from penstock_runtime.protocols.open_inference.infer_request import InferCall
-from penstock_runtime.protocols.open_inference.text_request import read_call
+from penstock_runtime.protocols.open_inference.text_request import call_of
 from penstock_runtime.request import Completed, End
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.auth.callers import ANYBODY
@@ -134,13 +135,14 @@ class OpenInference:
         )
         admission.slots.reserve_slot(ticket, best_class(request))
         length = request.headers.get(bodies.HEADER_LENGTH)
-        call = await to_thread_if_large(
-            len(body), hold, read_call, body, length, model, self._pod.texts
-        )
+        parts = await to_thread_if_large(len(body), hold, bodies.split, body, length)
+        item_bytes = max(numpy_dtype(spec.datatype).itemsize for spec in model.inputs)
+        hold(len(body) + parts.numbers * item_bytes)
+        call = await to_thread_if_large(len(body), hold, call_of, parts, model, self._pod.texts)
         if isinstance(call, InferCall):
             hold(max(len(body), call.bytes))
             return call
-        del body
+        del body, parts
         return await call.tokenized(hold, header_seconds(request))
 
     def _submit(self, request: web.Request, ticket: Ticket, call: InferCall) -> asyncio.Future[End]:

@@ -14,6 +14,7 @@ from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_runtime.engine.model import ModelInfo, group_of
 from penstock_runtime.errors import BadInput, NotServing, shown
 from penstock_runtime.protocols.open_inference import bodies, infer_request
+from penstock_runtime.protocols.open_inference.bodies import Parts
 from penstock_runtime.protocols.open_inference.infer_request import InferCall, ResponseOptions
 from penstock_runtime.protocols.open_inference.metadata import TEXT
 from penstock_runtime.protocols.open_inference.outputs import requested_outputs
@@ -95,7 +96,14 @@ def read_call(
     """
     if model is None:
         raise NotServing("Loading", "the model is loading: retry shortly")
-    wire, binary = bodies.split(body, header_length)
+    return call_of(bodies.split(body, header_length), model, tokenizer_pool)
+
+
+def call_of(
+    parts: Parts, model: ModelInfo, tokenizer_pool: TokenizerPool | None
+) -> InferCall | TextCall:
+    """Return the call in the parts of a body; raises as `read_call`."""
+    wire, binary, _ = parts
     if tokenizer_pool is not None and is_text(wire):
         return parse(wire, binary, model, tokenizer_pool, MAX_BATCH_SIZE)
     return infer_request.parse(wire, binary, model, MAX_BATCH_SIZE)

@@ -265,15 +265,13 @@ async def test_a_body_counts_until_its_thread_ends_though_its_client_left(
         assert shut.wait(10)
         raise BadInput("late")
 
-    monkeypatch.setattr(routes, "read_call", slow)
-    memory, size = pod.pod.admission.memory, 200_000
-    task = asyncio.create_task(
-        pod.session.post(f"{pod.url}/v2/models/halves/infer", data=bytes(size))
-    )
+    monkeypatch.setattr(routes, "call_of", slow)
+    memory, body = pod.pod.admission.memory, json.dumps(good() | {"pad": "a" * 200_000}).encode()
+    task = asyncio.create_task(pod.session.post(f"{pod.url}/v2/models/halves/infer", data=body))
     await until(begun.is_set)
     task.cancel()
     await until(lambda: pod.pod.counters.settled() == 1)
-    assert memory.held_bytes == size
+    assert memory.held_bytes == len(body)
     shut.set()
     await until(lambda: memory.held_bytes == 0)
 
@@ -430,3 +428,16 @@ async def test_tensors_larger_than_their_text_count_with_their_size(
     assert pod.pod.counters.rejected == {"MemoryFull": 1}
     async with await pod.infer(call()) as reply:
         assert reply.status == 200
+
+
+async def test_tensors_of_a_large_body_count_with_their_text_while_they_are_decoded(
+    start: Any, call: Callable[..., Body]
+) -> None:
+    body = call()
+    body["inputs"][1] |= {"shape": [1, 200_000], "data": [1] * 200_000}
+    text = json.dumps(body, separators=(",", ":"))
+    for room, status in ((100_000, 200), (-100_000, 429)):
+        pod = await start(max_held_bytes=len(text) + 8 * 200_000 + room)
+        async with pod.session.post(f"{pod.url}/v2/models/halves/infer", data=text) as reply:
+            assert reply.status == status
+        assert pod.pod.admission.memory.held_bytes == 0
