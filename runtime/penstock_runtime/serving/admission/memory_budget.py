@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from penstock_runtime.errors import MemoryFull
+from penstock_runtime.errors import MemoryFull, TooLarge
 from penstock_runtime.serving.admission.ticket import Ticket
 
 Arguments = ParamSpec("Arguments")
@@ -28,9 +28,11 @@ class MemoryBudget:
 
         Raises:
             MemoryFull: all requests together would hold more than the limit.
+            TooLarge: this request alone would.
         """
         others = self.held_bytes - ticket.bytes
         if others + size > self._max_bytes:
+            self._check_alone(size)
             raise MemoryFull(
                 f"other requests hold {others} of {self._max_bytes} bytes, and this one needs {size}: try again later, or"
                 " send and request less",
@@ -39,11 +41,19 @@ class MemoryBudget:
         self.held_bytes += size - ticket.bytes
         ticket.bytes = size
 
+    def _check_alone(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise TooLarge(
+                f"this request needs {size} bytes, more than the {self._max_bytes} that all requests of this pod may hold:"
+                " send or request less, or raise PENSTOCK_MAX_HELD_BYTES",
+                field="body",
+            )
+
     def hold_more(self, ticket: Ticket, more_bytes: int) -> None:
         """Add `more_bytes` to those of `ticket`.
 
         Raises:
-            MemoryFull: as `hold`.
+            MemoryFull, TooLarge: as `hold`.
         """
         self.hold(ticket, ticket.bytes + more_bytes)
 
@@ -64,7 +74,7 @@ class MemoryBudget:
         """Hold `size` bytes of work that outlives its request; call the returned function once to release them.
 
         Raises:
-            MemoryFull: as `hold`.
+            MemoryFull, TooLarge: as `hold`.
         """
         ticket = Ticket("", 0.0)
         self.hold(ticket, size)
@@ -93,7 +103,7 @@ class Hold:
         """Set the bytes of the request, before it takes more.
 
         Raises:
-            MemoryFull: as `MemoryBudget.hold`.
+            MemoryFull, TooLarge: as `MemoryBudget.hold`.
         """
         self._memory.hold(self._ticket, size)
 

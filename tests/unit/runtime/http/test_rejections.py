@@ -129,7 +129,9 @@ async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest
 
 @pytest.mark.usefixtures("strict")
 async def test_a_client_that_finds_the_memory_full_is_throttled(start: Any) -> None:
-    await refused_three_times(await start(max_held_bytes=1), GOOD, "MemoryFull")
+    pod = await start()
+    pod.pod.admission.memory.hold_unread(512 * 2**20)
+    await refused_three_times(pod, GOOD, "MemoryFull")
 
 
 @pytest.mark.usefixtures("strict")

@@ -379,6 +379,17 @@ async def test_a_body_that_would_not_fit_is_rejected_before_it_is_sent(
     assert (await task).status == 200
 
 
+async def test_a_body_that_no_pod_of_this_memory_takes_is_413_and_closes_unread(start: Any) -> None:
+    pod = await start(max_held_bytes=2**19)
+    reader, writer = await announced(pod, 2**20)
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert b"Connection: close" in head
+    assert b"Retry-After" not in head
+    assert b"needs 1048576 bytes, more than the 524288" in await reader.read()
+    writer.close()
+
+
 async def announced(pod: Any, size: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return a connection that sent `Expect: 100-continue` for a body of `size` bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
@@ -407,8 +418,8 @@ async def test_an_unfinished_body_counts_with_its_received_bytes(
     async with asyncio.timeout(3):
         head = await reader.readuntil(b"\r\n\r\n")
     writer.transport.abort()
-    assert head.startswith(b"HTTP/1.1 429 ")
-    assert pod.pod.counters.rejected == {"MemoryFull": 1}
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert pod.pod.counters.rejected == {"TooLarge": 1}
     await until(pod.pod.admission.empty)
     async with await pod.infer(call()) as reply:
         assert reply.status == 200
@@ -424,8 +435,9 @@ async def test_tensors_larger_than_their_text_count_with_their_size(
     assert len(text) < 50_000
     url = f"{pod.url}/v2/models/halves/infer"
     async with pod.session.post(url, data=text) as reply:
-        assert reply.status == 429
-    assert pod.pod.counters.rejected == {"MemoryFull": 1}
+        assert (reply.status, "Retry-After" in reply.headers) == (413, False)
+        assert "this request needs 160" in (await reply.json())["error"]
+    assert pod.pod.counters.rejected == {"TooLarge": 1}
     async with await pod.infer(call()) as reply:
         assert reply.status == 200
 
@@ -436,7 +448,7 @@ async def test_tensors_of_a_large_body_count_with_their_text_while_they_are_deco
     body = call()
     body["inputs"][1] |= {"shape": [1, 200_000], "data": [1] * 200_000}
     text = json.dumps(body, separators=(",", ":"))
-    for room, status in ((100_000, 200), (-100_000, 429)):
+    for room, status in ((100_000, 200), (-100_000, 413)):
         pod = await start(max_held_bytes=len(text) + 8 * 200_000 + room)
         async with pod.session.post(f"{pod.url}/v2/models/halves/infer", data=text) as reply:
             assert reply.status == status

@@ -311,8 +311,8 @@ async def test_rows_are_held_at_the_length_of_the_longest(
         await on_path.embed(ids),
         await on_path.infer(words(*given)),
     ):
-        assert answer[0] == 429
-    assert on_path.pod.counters.rejected == {"MemoryFull": 3}
+        assert answer[0] == 413
+    assert on_path.pod.counters.rejected == {"TooLarge": 3}
     admission.memory._max_bytes = padded
     assert (await on_path.embed(given))[0] == 200
     assert (await on_path.infer(words(*given)))[0] == 200

@@ -15,7 +15,7 @@ def test_a_body_beyond_the_memory_limit_is_rejected(
 ) -> None:
     served = serve(max_held_bytes=20_000)
     with httpx2.Client(base_url=served.url) as http:
-        assert http.post(path, json={"prompt": "a" * 30_000}).status_code == 429
+        assert http.post(path, json={"prompt": "a" * 30_000}).status_code == 413
         assert http.post(path, json={"prompt": "a river", "max_tokens": 1}).status_code == 200
     assert served.ask(lambda: served.pod.admission.memory.held_bytes) == 0
 
@@ -26,8 +26,8 @@ def test_choices_are_counted_before_they_are_generated(serve: Callable[..., Serv
         body = {"prompt": "a river", "max_tokens": 1}
         assert http.post("/v1/completions", json=body | {"n": 64}).status_code == 200
         refused = http.post("/v1/completions", json=body | {"n": 128})
-    assert refused.status_code == 429
-    assert "this one needs" in refused.json()["error"]["message"]
+    assert (refused.status_code, "Retry-After" in refused.headers) == (413, False)
+    assert "this request needs" in refused.json()["error"]["message"]
     assert served.ask(lambda: served.pod.admission.memory.held_bytes) == 0
 
 
@@ -52,9 +52,9 @@ def test_a_whole_answer_is_counted_while_it_grows(
     body = options | {"max_tokens": 400, "ignore_eos": True}
     counters = served.pod.counters
     with httpx2.Client(base_url=served.url, timeout=30) as http:
-        assert http.post(path, json=body).status_code == 429
+        assert http.post(path, json=body).status_code == 413
         assert http.post(path, json=body | {"max_tokens": 20}).status_code == 200
         assert http.post(path, json=body | {"stream": True}).status_code == 200
     assert served.ask(lambda: served.pod.admission.memory.held_bytes) == 0
-    assert served.ask(lambda: counters.rejected["MemoryFull"]) == 1
+    assert served.ask(lambda: counters.rejected["TooLarge"]) == 1
     assert served.ask(lambda: counters.ended[RequestOutcome.CANCELLED]) == 0
