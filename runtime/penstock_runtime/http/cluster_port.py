@@ -1,7 +1,9 @@
 """`ClusterPort`: the listening socket of port 8001, which every pod has: for probes, and for what else its application serves."""
 
+import asyncio
 import ssl
 from functools import partial
+from typing import Final
 
 from aiohttp import web
 
@@ -11,10 +13,15 @@ from penstock_runtime.config import HttpConfig
 from penstock_runtime.errors import BadInput, RequestRejected, shown
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.aiohttp_seam import ClientsRunner
-from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
+from penstock_runtime.http.connection_limit import ConnectionLimit
 from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.http.listener import listen
+from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
 from penstock_runtime.protocols.common.replies import of_rejection
+
+READ_SECONDS: Final = 10.0
+"""Time within which a client must read an answer."""
+MAX_UNREAD_BYTES: Final = 2**23
 
 
 class ClusterPort:
@@ -23,14 +30,16 @@ class ClusterPort:
     def __init__(
         self, config: HttpConfig, pod: str, app: web.Application, tls: ssl.SSLContext | None
     ) -> None:
-        """`pod` is the name of the pod; `tls` is None for plain HTTP."""
+        """`pod` is the name of the pod; `tls` is None for plain HTTP. There must be a running event loop."""
         self._config = config
         self._pod = pod
         self._tls = tls
         self._limit = ConnectionLimit(lambda: descriptors.CLUSTER_CONNECTIONS, self._surplus_answer)
+        later = asyncio.get_running_loop().call_later
+        unread = WriteBufferLimits(lambda _bytes: None, MAX_UNREAD_BYTES, READ_SECONDS, later)
         self._runner = ClientsRunner(
             app,
-            partial(BoundedConnection, limit=self._limit),
+            partial(WatchedConnection, write_buffers=unread, limit=self._limit),
             handler_cancellation=True,
             keepalive_timeout=config.keep_alive_seconds,
             access_log=None,

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import numpy as np
 import pytest
 from aiohttp import web
 
+from penstock_runtime.config import HttpConfig
 from penstock_runtime.drain import IDLE_SECONDS, LOOK_SECONDS, drain
 from penstock_runtime.engine.model import TensorSpec
+from penstock_runtime.http import cluster_port, descriptors
 from penstock_runtime.http.connection_limit import ConnectionLimit
 from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
 from penstock_runtime.request import RequestOutcome, Tensor
@@ -177,7 +180,7 @@ async def test_unread_answers_take_their_share_at_most_and_not_for_long(
 ) -> None:
     pod = await start(model=Wide(), max_held_bytes=64 * MIB, body_timeout_seconds=2.0)
     asked = binary(parameters={"binary_data_output": True})
-    clients = [await silent(pod, asked) for _ in range(16)]
+    clients = [await silent(pod.url, asked) for _ in range(16)]
     await until(lambda: pod.pod.counters.ended[RequestOutcome.COMPLETED] == 16)
     unread, counted = list[int](), list[int]()
 
@@ -197,7 +200,7 @@ async def test_unread_answers_take_their_share_at_most_and_not_for_long(
 @pytest.mark.parametrize("fast_path", [True, False])
 async def test_a_pod_that_stops_waits_until_its_answers_are_read(start: Any, until: Any) -> None:
     pod = await start(model=Wide(), accept_seconds=0.0)
-    client = await silent(pod, binary(parameters={"binary_data_output": True}))
+    client = await silent(pod.url, binary(parameters={"binary_data_output": True}))
     await until(lambda: pod.pod.counters.ended[RequestOutcome.COMPLETED] == 1)
     pod.clock.stop()
     pod.clock.move(IDLE_SECONDS)
@@ -211,13 +214,39 @@ async def test_a_pod_that_stops_waits_until_its_answers_are_read(start: Any, unt
     client.close()
 
 
-async def silent(pod: Any, asked: bytes) -> socket.socket:
+async def test_clients_that_never_read_do_not_keep_the_cluster_port_from_probes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_port, "READ_SECONDS", 0.5)
+
+    async def wide(_request: web.Request) -> web.Response:
+        return web.Response(body=bytes(8 * MIB))
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", wide), web.get("/healthz", wide)])
+    http = HttpConfig(host="127.0.0.1", cluster_port=0)
+    port = cluster_port.ClusterPort(http, "pod-0", app, None)
+    url = f"http://127.0.0.1:{await port.start()}"
+    asked = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+    clients = [await silent(url, asked) for _ in range(descriptors.CLUSTER_CONNECTIONS)]
+    statuses = [0]
+    async with asyncio.timeout(8), aiohttp.ClientSession() as session:
+        while statuses[-1] != 200:
+            await asyncio.sleep(0.1)
+            async with session.get(f"{url}/healthz") as reply:
+                statuses.append(reply.status)
+    for client in clients:
+        client.close()
+    await port.stop()
+
+
+async def silent(url: str, asked: bytes) -> socket.socket:
     """Return a client that sends a request and never reads."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.setblocking(False)
     loop = asyncio.get_running_loop()
-    await loop.sock_connect(client, ("127.0.0.1", int(pod.url.rsplit(":", 1)[1])))
+    await loop.sock_connect(client, ("127.0.0.1", int(url.rsplit(":", 1)[1])))
     await loop.sock_sendall(client, asked)
     return client
 
