@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from penstock_api.types.model import Task
 from penstock_runtime.config import RuntimeConfig
-from penstock_runtime.errors import BadInput, ContextExceeded, DeadlineTooNear
+from penstock_runtime.errors import BadInput, ContextExceeded, DeadlineTooNear, RequestRejected
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
 from penstock_runtime.request import Tensor
 from penstock_runtime.serving.admission.memory_budget import Hold
@@ -28,6 +28,8 @@ ENCODED: Final = frozenset((Task.EMBEDDING, Task.CLASSIFICATION))
 """Tasks whose models read texts as rows of tokens."""
 Ids = NDArray[np.int64]
 Encode = Callable[[list[str]], list[Ids]]
+Accept = Callable[[int, list[Ids]], None]
+"""Checks and counts the ids of some texts of a request, from an index on; raises RequestRejected."""
 
 
 MAX_CHARACTERS: Final = 2**18
@@ -42,6 +44,7 @@ class _Waiting(Struct, eq=False):
     """The texts of one request."""
 
     texts: Sequence[str]
+    accept: Accept
     ids: asyncio.Future[list[Ids]]
     done: list[Ids] = []
     """Ids of the texts that are tokenized, in order."""
@@ -68,11 +71,18 @@ class _Piece(NamedTuple):
     """Characters left for other requests in the same call; 0 or less: none."""
 
     def complete(self, ids: list[Ids]) -> None:
-        """Record the ids of these texts; the last piece completes its request."""
-        done = self.of.done
-        done += ids
-        if len(done) == len(self.of.texts) and self.of.unfinished():
-            self.of.ids.set_result(done)
+        """Record the ids of these texts; the last piece, or the first that is not accepted, ends its request."""
+        request = self.of
+        if not request.unfinished():
+            return
+        try:
+            request.accept(len(request.done), ids)
+        except RequestRejected as rejection:
+            request.ids.set_exception(rejection)
+            return
+        request.done += ids
+        if len(request.done) == len(request.texts):
+            request.ids.set_result(request.done)
 
 
 class MicroBatcher:
@@ -92,10 +102,10 @@ class MicroBatcher:
         """Return whether texts are being processed."""
         return self._running is not None and not self._running.done()
 
-    async def ids(self, texts: Sequence[str]) -> list[Ids]:
-        """Return the ids of each text; raise whatever the function raises for these texts alone."""
+    async def ids(self, texts: Sequence[str], accept: Accept) -> list[Ids]:
+        """Return the ids of each text; raise whatever the function or `accept` raises for these texts alone."""
         future: asyncio.Future[list[Ids]] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(texts, future)
+        waiting = _Waiting(texts, accept, future)
         self._waiting.append(waiting)
         if not self.busy():
             self._running = asyncio.create_task(self._run())
@@ -167,15 +177,19 @@ class TokenizerPool:
         self,
         texts: Sequence[str],
         field: str,
+        hold: Callable[[int], None],
         *,
         cut: bool = False,
         within_seconds: float | None = None,
     ) -> list[Ids]:
         """Return the ids of each text; texts that do not start within `within_seconds` are skipped.
 
+        `hold` counts the texts and the ids so far. The first text that is rejected ends the request; the rest is skipped.
+
         Raises:
             BadInput: a text is not a string, or has more tokens (or far more bytes) than the model accepts and may not
                 be cut.
+            MemoryFull, TooLarge: as `hold`.
             TooLate: they were not tokenized within `within_seconds`.
         """
         if cut:
@@ -183,9 +197,17 @@ class TokenizerPool:
         else:
             for index, text in enumerate(texts):
                 check_text_bytes(text_bytes(text), self.max_tokens, f"{field}[{index}]")
+        held = texts_bytes(texts)
+
+        def accept(first: int, ids: list[Ids]) -> None:
+            nonlocal held
+            self.check(ids, field, first)
+            held += sum(row.nbytes for row in ids)
+            hold(held)
+
         try:
             async with asyncio.timeout(within_seconds):
-                ids = await (self._cut if cut else self._whole).ids(texts)
+                return await (self._cut if cut else self._whole).ids(texts, accept)
         except TimeoutError as error:
             raise DeadlineTooNear(
                 f"the deadline of {within_seconds:g} s passed while texts before these were tokenized:"
@@ -195,12 +217,10 @@ class TokenizerPool:
             ) from error
         except (TypeError, ValueError) as error:
             raise BadInput(f"`{field}` cannot be tokenized: {error}", field=field) from error
-        self.check(ids, field)
-        return ids
 
-    def check(self, ids: Sequence[Ids], field: str) -> None:
-        """Raise BadInput unless every row has 1 to `max_tokens` ids of the vocabulary."""
-        for index, row in enumerate(ids):
+    def check(self, ids: Sequence[Ids], field: str, first: int = 0) -> None:
+        """Raise BadInput unless every row, from index `first` on, has 1 to `max_tokens` ids of the vocabulary."""
+        for index, row in enumerate(ids, first):
             where = f"{field}[{index}]"
             if not len(row):
                 raise BadInput(f"`{where}` has no tokens: send at least one", field=where)

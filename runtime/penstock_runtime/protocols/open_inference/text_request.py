@@ -68,7 +68,7 @@ class TextCall(Struct, frozen=True):
         hold(texts_bytes(self.texts))
         within = nearest(self.timeout_seconds, header_seconds)
         ids = await self.tokenizer_pool.encode(
-            self.texts, f"{_FIELD}.data", cut=self.cut, within_seconds=within
+            self.texts, f"{_FIELD}.data", hold, cut=self.cut, within_seconds=within
         )
         inputs = await held_rows_of(ids, f"{_FIELD}.data", hold)
         return InferCall(

@@ -114,7 +114,7 @@ async def _ids(
     if call.texts:
         hold(texts_bytes(call.texts))
         within = nearest(call.timeout_seconds, header_seconds)
-        return await texts.encode(call.texts, "input", cut=call.cut, within_seconds=within)
+        return await texts.encode(call.texts, "input", hold, cut=call.cut, within_seconds=within)
     ids = [row[: texts.max_tokens] for row in call.ids] if call.cut else call.ids
     texts.check(ids, "input")
     return ids

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from penstock_runtime.errors import BadInput
+from penstock_runtime.errors import BadInput, ContextExceeded, TooLarge
 from penstock_runtime.serving import tokenizer_pool
 from penstock_runtime.serving.admission.memory_budget import MemoryBudget
 from penstock_runtime.serving.admission.ticket import Ticket
-from penstock_runtime.serving.tokenizer_pool import Ids, TokenizerPool, rows_of
+from penstock_runtime.serving.tokenizer_pool import Ids, TokenizerPool, rows_of, texts_bytes
 
 
 class Text(str):
@@ -45,6 +45,10 @@ class Letters:
         )
 
 
+def free(_size: int) -> None:
+    """Hold whatever is asked for."""
+
+
 async def soon(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not true():  # noqa: ASYNC110 - another thread's
@@ -56,14 +60,16 @@ async def held_by(first: list[str]) -> tuple[Letters, TokenizerPool, "asyncio.Ta
     letters = Letters()
     texts = letters.tokenizing()
     letters.open.clear()
-    task = asyncio.create_task(texts.encode(first, "input"))
+    task = asyncio.create_task(texts.encode(first, "input", free))
     await soon(lambda: len(letters.calls) == 1)
     return letters, texts, task
 
 
 async def test_what_comes_while_one_call_runs_shares_the_next() -> None:
     letters, texts, first = await held_by(["a"])
-    more = [asyncio.create_task(texts.encode([word, "z"], "input")) for word in ("b", "c", "d")]
+    more = [
+        asyncio.create_task(texts.encode([word, "z"], "input", free)) for word in ("b", "c", "d")
+    ]
     await asyncio.sleep(0)
     letters.open.set()
     assert [ids.tolist() for ids in await first] == [[0]]
@@ -80,9 +86,9 @@ async def test_a_text_that_cannot_be_tokenised_fails_alone() -> None:
     letters = Letters()
     texts = letters.tokenizing()
     good, bad, more = await asyncio.gather(
-        texts.encode(["ab"], "input"),
-        texts.encode(["?"], "input"),
-        texts.encode(["c"], "input"),
+        texts.encode(["ab"], "input", free),
+        texts.encode(["?"], "input", free),
+        texts.encode(["c"], "input", free),
         return_exceptions=True,
     )
     assert [ids.tolist() for ids in good] == [[0, 1]]  # type: ignore[union-attr]
@@ -93,7 +99,7 @@ async def test_a_text_that_cannot_be_tokenised_fails_alone() -> None:
 
 async def test_a_request_that_is_cancelled_while_it_waits_disturbs_no_other() -> None:
     letters, texts, first = await held_by(["a"])
-    gone, last = (asyncio.create_task(texts.encode([word], "input")) for word in ("b", "c"))
+    gone, last = (asyncio.create_task(texts.encode([word], "input", free)) for word in ("b", "c"))
     await asyncio.sleep(0)
     gone.cancel()
     letters.open.set()
@@ -105,7 +111,7 @@ async def test_nothing_is_kept_of_a_request_that_was_cancelled_behind_a_long_one
     letters, texts, first = await held_by(["a"])
     gone = Text("b" * 1000)
     kept = weakref.ref(gone)
-    task = asyncio.create_task(texts.encode([gone], "input"))
+    task = asyncio.create_task(texts.encode([gone], "input", free))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
@@ -121,7 +127,7 @@ async def test_a_request_of_many_texts_shares_the_thread_with_those_behind_it(
 ) -> None:
     monkeypatch.setattr(tokenizer_pool, "MAX_CHARACTERS", 4)
     letters, texts, many = await held_by(["aa", "bb", "cc", "dd", "ee"])
-    waiting = asyncio.create_task(texts.encode(["z"], "input"))
+    waiting = asyncio.create_task(texts.encode(["z"], "input", free))
     await asyncio.sleep(0)
     letters.open.set()
     assert [ids.tolist() for ids in await waiting] == [[25]]
@@ -134,8 +140,8 @@ async def test_the_rest_of_a_request_is_left_undone_when_it_goes_or_fails(
 ) -> None:
     monkeypatch.setattr(tokenizer_pool, "MAX_CHARACTERS", 1)
     letters, texts, gone = await held_by(["a", "b", "c"])
-    bad = asyncio.create_task(texts.encode(["?", "d"], "input"))
-    last = asyncio.create_task(texts.encode(["e"], "input"))
+    bad = asyncio.create_task(texts.encode(["?", "d"], "input", free))
+    last = asyncio.create_task(texts.encode(["e"], "input", free))
     await asyncio.sleep(0)
     gone.cancel()
     letters.open.set()
@@ -145,12 +151,43 @@ async def test_the_rest_of_a_request_is_left_undone_when_it_goes_or_fails(
     assert {text for texts in letters.calls for text in texts} == {"a", "?", "e"}
 
 
+async def test_the_first_text_that_is_too_long_ends_its_request_and_spares_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tokenizer_pool, "MAX_CHARACTERS", 4)
+    letters = Letters()
+    texts = letters.tokenizing(most=4)
+    with pytest.raises(ContextExceeded) as raised:
+        await texts.encode(["ab", "cd", "abcde", "e", "f"], "input", free)
+    assert raised.value.field == "input[2]"
+    assert letters.calls == [["ab", "cd"], ["abcde"]]
+    assert [ids.tolist() for ids in await texts.encode(["z"], "input", free)] == [[25]]
+
+
+async def test_ids_are_counted_while_the_rest_of_their_request_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tokenizer_pool, "MAX_CHARACTERS", 4)
+    letters, given = Letters(), ["abcd"] * 5
+    size, held = texts_bytes(given), list[int]()
+    memory, ticket = MemoryBudget(size + 100, lambda: 1.0), Ticket("a", 0.0)
+
+    def hold(size: int) -> None:
+        held.append(size)
+        memory.hold(ticket, size)
+
+    with pytest.raises(TooLarge):
+        await letters.tokenizing().encode(given, "input", hold)
+    assert held == [size + 32, size + 64, size + 96, size + 128]
+    assert letters.calls == [["abcd"]] * 4
+
+
 async def test_a_text_far_beyond_what_the_model_takes_is_not_tokenised() -> None:
     letters = Letters()
     texts = letters.tokenizing(most=4)
     most = texts.max_bytes
     with pytest.raises(BadInput) as raised:
-        await texts.encode(["ab", "a" * (most + 1)], "input")
+        await texts.encode(["ab", "a" * (most + 1)], "input", free)
     assert raised.value.field == "input[1]"
     assert f"has {most + 1} bytes of text, more than the maximum of {most}" in raised.value.message
     assert letters.calls == []
@@ -164,17 +201,20 @@ async def test_such_a_text_is_cut_before_it_is_tokenised_where_it_is_to_be_cut()
         return [np.zeros(4, np.int64) for _ in texts]
 
     texts = tokenizer_pool.TokenizerPool(cut, cut, 4, 26)
-    await texts.encode(["a" * 10**6, "ab"], "input", cut=True)
+    await texts.encode(["a" * 10**6, "ab"], "input", free, cut=True)
     assert given == [texts.max_bytes, 2]
 
 
 async def test_a_text_that_is_too_long_is_named_or_cut() -> None:
     texts = Letters().tokenizing(most=4)
     with pytest.raises(BadInput) as raised:
-        await texts.encode(["ab", "abcde"], "input")
+        await texts.encode(["ab", "abcde"], "input", free)
     assert raised.value.field == "input[1]"
     assert "has 5 tokens, this model's maximum context length is 4 tokens" in raised.value.message
-    assert [len(ids) for ids in await texts.encode(["ab", "abcde"], "input", cut=True)] == [2, 4]
+    assert [len(ids) for ids in await texts.encode(["ab", "abcde"], "input", free, cut=True)] == [
+        2,
+        4,
+    ]
 
 
 def test_ids_outside_the_vocabulary_are_named() -> None:
