@@ -149,7 +149,10 @@ def _texts(tensor: dict[str, Any], binary: memoryview, max_rows: int) -> list[st
             field=f"{_FIELD}.datatype",
         )
     parameters = infer_request.require_object(tensor.get("parameters", {}), f"{_FIELD}.parameters")
-    texts = _from_json(tensor) if "data" in tensor else _from_binary(parameters, binary, max_rows)
+    if "data" in tensor:
+        texts = _from_json(tensor, parameters, binary)
+    else:
+        texts = _from_binary(parameters, binary, max_rows)
     shape = tensor.get("shape")
     integers = isinstance(shape, list) and all(type(size) is int for size in shape)
     if not integers or shape not in ([len(texts)], [len(texts), 1]):
@@ -164,7 +167,14 @@ def _texts(tensor: dict[str, Any], binary: memoryview, max_rows: int) -> list[st
     return texts
 
 
-def _from_json(tensor: dict[str, Any]) -> list[str]:
+def _from_json(
+    tensor: dict[str, Any], parameters: Mapping[str, Any], binary: memoryview
+) -> list[str]:
+    if len(binary) or parameters.get("binary_data_size") is not None:
+        raise BadInput(
+            f"input {TEXT!r} has both `data` and binary data: send one",
+            field=f"{_FIELD}.parameters.binary_data_size",
+        )
     data = tensor["data"]
     if not isinstance(data, list):
         raise BadInput(f"`data` must be a list, got {shown(data)}", field=f"{_FIELD}.data")
@@ -196,9 +206,9 @@ def _from_binary(parameters: Mapping[str, Any], binary: memoryview, max_rows: in
             )
         size = int.from_bytes(binary[at : at + 4], "little")
         text = bytes(binary[at + 4 : at + 4 + size])
-        if len(text) != size:
+        if len(binary) - at < 4 + size:
             raise BadInput(
-                f"text {len(texts)} ends before its {size} bytes: send as many as its length says",
+                f"text {len(texts)} ends before its length of 4 bytes and its {size} bytes: send as many as its length says",
                 field=field,
             )
         try:

@@ -287,6 +287,34 @@ async def test_binary_texts_are_read_up_to_the_limit_of_rows(on_path: Texts) -> 
     assert f"more than {MAX_BATCH_SIZE} texts" in answer["error"]
 
 
+@pytest.mark.parametrize(
+    ("packed", "rows", "more"),
+    [
+        (b"\x01\0\0\0a\0\0", 2, {}),
+        (b"\x01\0\0\0a\0\0\0\0\0", 3, {}),
+        (b"\x02\0\0\0a", 1, {}),
+        (b"\x01\0\0\0a", 1, {"data": ["a"]}),
+        (b"", 1, {"data": ["a"]}),
+    ],
+)
+async def test_malformed_binary_texts_name_their_size(
+    on_path: Texts, packed: bytes, rows: int, more: dict[str, Any]
+) -> None:
+    url = f"{on_path.url}/v2/models/texts/infer"
+    async with on_path.session.post(url, **in_binary(packed, rows, **more)) as reply:
+        answer = await reply.json()
+    field = "inputs[0].parameters.binary_data_size"
+    assert (reply.status, answer["field"]) == (400, field)
+
+
+async def test_bytes_behind_texts_in_json_are_rejected(on_path: Texts) -> None:
+    head = json.dumps({"inputs": [words("a")]}).encode()
+    more: dict[str, Any] = {"data": head + b"\x01", "headers": {HEADER_LENGTH: str(len(head))}}
+    async with on_path.session.post(f"{on_path.url}/v2/models/texts/infer", **more) as reply:
+        assert reply.status == 400
+        assert "both `data` and binary data" in (await reply.json())["error"]
+
+
 async def test_every_call_is_counted_once(on_path: Texts) -> None:
     await on_path.embed(["w1", "w2"])
     await on_path.infer(words("w1"))
