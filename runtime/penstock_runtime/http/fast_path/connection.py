@@ -56,8 +56,8 @@ class FastConnection(WatchedConnection):
     """aiohttp's protocol with the fast path before it."""
 
     __slots__ = (
-        "_age", "_answered", "_arrival_uncertain", "_buffer", "_collect_timer", "_exchange", "_head", "_head_bytes",
-        "_path", "_soon", "_state", "remote",
+        "_age", "_answered", "_arrival_uncertain", "_buffer", "_collect_timer", "_collect_until", "_exchange", "_head",
+        "_head_bytes", "_path", "_soon", "_state", "remote",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +77,8 @@ class FastConnection(WatchedConnection):
         """The first part of a request while COLLECTING, else pipelined bytes."""
         self._collect_timer: asyncio.TimerHandle | None = None
         """Hands the connection over; None unless COLLECTING."""
+        self._collect_until: float | None = None
+        """When COLLECTING ends, counted from the first part of its request; None between requests."""
         self._arrival_uncertain = True
         """Whether the next request may have waited in the socket, for the end of a throttle or for its accept."""
         self._age: Age
@@ -91,8 +93,10 @@ class FastConnection(WatchedConnection):
             self._collect_timer = None
         self._state = state
         if state is COLLECTING:
-            later = asyncio.get_running_loop().call_later
-            self._collect_timer = later(COLLECT_SECONDS, self._stop_collecting)
+            loop = asyncio.get_running_loop()
+            if self._collect_until is None:
+                self._collect_until = loop.time() + COLLECT_SECONDS
+            self._collect_timer = loop.call_at(self._collect_until, self._stop_collecting)
 
     # -- asyncio's and aiohttp's calls
 
@@ -128,6 +132,8 @@ class FastConnection(WatchedConnection):
             buffer.data += data
             if len(buffer.data) >= buffer.needed:
                 self._dispatch(self._take_buffer())
+                if self._state is not COLLECTING:
+                    self._collect_until = None
         elif self._buffer.data:
             self._buffer.data += data
             self._dispatch(self._take_buffer())

@@ -129,6 +129,28 @@ async def test_a_slow_sender_is_handed_over_to_aiohttp(
         writer.close()
 
 
+@pytest.mark.parametrize("earlier", [0, 1])
+async def test_a_head_that_drips_ends_with_the_keep_alive_time(
+    start: Any, monkeypatch: Any, earlier: int
+) -> None:
+    monkeypatch.setattr(connection, "COLLECT_SECONDS", 0.3)
+    pod = await start(keep_alive_seconds=0.6)
+    reader, writer = await connected(pod)
+    for _ in range(earlier):
+        assert (await exchange(writer, reader, GOOD)).startswith(b"HTTP/1.1 200")
+
+    async def drip() -> None:
+        for number in range(200):
+            writer.write(GOOD[number : number + 1])
+            await asyncio.sleep(0.05)
+
+    dripping = asyncio.create_task(drip())
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    dripping.cancel()
+    writer.close()
+
+
 @pytest.mark.usefixtures("patient")
 async def test_a_pipelined_body_larger_than_the_buffer_is_read_to_its_end(
     pod: Any, until: Any
