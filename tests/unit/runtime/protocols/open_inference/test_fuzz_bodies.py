@@ -32,7 +32,7 @@ from tests.unit.runtime.http.wire_cases import PATH, post
 from tests.unit.runtime.protocols.open_inference.test_fast_reader import MODELS
 from tests.unit.runtime.protocols.open_inference.test_texts import Texts, serve
 
-AGELESS: dict[str, Any] = {"connection_age_seconds": 1e9}
+AGELESS: dict[str, Any] = {"connection_age_seconds": 1e9, "connection_requests": 10**9}
 """Connections end after as many requests in both paths, and not at an age that each draws for itself."""
 Read = Callable[[bytes, str | None], Any]
 
