@@ -28,7 +28,6 @@ from penstock_runtime.protocols.common.json_structure import (
     without,
 )
 from penstock_runtime.protocols.open_inference.decompression import PIECE_BYTES, Inflater
-from penstock_runtime.serving.admission.memory_budget import Hold
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10
@@ -55,7 +54,9 @@ def check_head(request: web.Request, max_bytes: int) -> None:
         )
 
 
-async def read(request: web.Request, max_bytes: int, seconds: float, hold: Hold) -> bytearray:
+async def read(
+    request: web.Request, max_bytes: int, seconds: float, hold: Callable[[int], None]
+) -> bytearray:
     """Return the decompressed body; a client with `Expect: 100-continue` gets its 100 here and not before.
 
     `hold` counts the body's memory: briefly the announced length, to reject a body that does not fit before it is sent;
