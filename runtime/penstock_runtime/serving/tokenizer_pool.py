@@ -197,13 +197,13 @@ class TokenizerPool:
         else:
             for index, text in enumerate(texts):
                 check_text_bytes(text_bytes(text), self.max_tokens, f"{field}[{index}]")
-        held = texts_bytes(texts)
+        counted = texts_bytes(texts)
 
         def accept(first: int, ids: list[Ids]) -> None:
-            nonlocal held
+            nonlocal counted
             self.check(ids, field, first)
-            held += sum(row.nbytes for row in ids)
-            hold(held)
+            counted += sum(row.nbytes for row in ids)
+            hold(counted)
 
         try:
             async with asyncio.timeout(within_seconds):

@@ -77,9 +77,7 @@ class MessageChannel:
             if frame.copied_bytes <= LARGE_BYTES:
                 self._send(frame.finish())
             elif frame.block is None:
-                self._send(
-                    *frame.parts
-                )  # the arrays are not copied: nobody changes those of a request
+                self._send(*frame.parts)  # not copied: the arrays of a request never change
             else:
                 self._copying = True
                 self._loop.run_in_executor(None, frame.finish).add_done_callback(self._copied)

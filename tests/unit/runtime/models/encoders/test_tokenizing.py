@@ -46,7 +46,7 @@ class Letters:
 
 
 def free(_size: int) -> None:
-    """Hold whatever is asked for."""
+    """Hold any size."""
 
 
 async def soon(true: Callable[[], bool]) -> None:
@@ -169,16 +169,16 @@ async def test_ids_are_counted_while_the_rest_of_their_request_waits(
 ) -> None:
     monkeypatch.setattr(tokenizer_pool, "MAX_CHARACTERS", 4)
     letters, given = Letters(), ["abcd"] * 5
-    size, held = texts_bytes(given), list[int]()
+    size, sizes = texts_bytes(given), list[int]()
     memory, ticket = MemoryBudget(size + 100, lambda: 1.0), Ticket("a", 0.0)
 
     def hold(size: int) -> None:
-        held.append(size)
+        sizes.append(size)
         memory.hold(ticket, size)
 
     with pytest.raises(TooLarge):
         await letters.tokenizing().encode(given, "input", hold)
-    assert held == [size + 32, size + 64, size + 96, size + 128]
+    assert sizes == [size + 32, size + 64, size + 96, size + 128]
     assert letters.calls == [["abcd"]] * 4
 
 
