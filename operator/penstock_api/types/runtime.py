@@ -53,7 +53,7 @@ class RuntimeHttp(ApiModel):
     max_request_memory: Annotated[int | str, quantity("maxRequestMemory", "1Ki", "1Pi")] | None = (
         None
     )
-    """Memory of all waiting requests per pod, above which the pod responds 429; defaults to 512Mi. Encoding a text takes 230 bytes per byte."""
+    """Memory of all requests per pod, above which the pod responds 429, or 413 to one that exceeds it alone; defaults to 512Mi. Encoding a text takes 230 bytes per byte."""
     body_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
     """Time for a client to send its body, and to read a large answer; defaults to 60."""
     connection_age_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
