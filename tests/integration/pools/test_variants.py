@@ -136,12 +136,13 @@ def test_a_pool_of_another_owner_is_a_conflict_and_stays_unchanged(
 
 
 def test_a_variant_whose_spec_is_rejected_is_reported(pool: PoolHandle) -> None:
-    pool.apply(spec({"name": "two", "accelerator": {"count": 2}}, SLOW))
+    two = {"name": "two", "accelerator": {"count": 2}, "parallelism": {"tensor": 2}}
+    pool.apply(spec(two, SLOW))
 
     pool.await_condition("Ready", "False", "ChildRejected", seconds=15)
     message = pool.condition("Ready")["message"]
     assert "InferencePool chat-two" in message
-    assert "accelerator.count 2 cannot be used" in message
+    assert "parallelism.tensor and parallelism.pipeline are for model.task" in message
 
 
 def test_an_existing_pool_keeps_its_kind(pool: PoolHandle) -> None:

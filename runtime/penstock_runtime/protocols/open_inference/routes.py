@@ -136,7 +136,8 @@ class OpenInference:
         admission.slots.reserve_slot(ticket, best_class(request))
         length = request.headers.get(bodies.HEADER_LENGTH)
         parts = await to_thread_if_large(len(body), hold, bodies.split, body, length)
-        item_bytes = max(numpy_dtype(spec.datatype).itemsize for spec in model.inputs)
+        sizes = (numpy_dtype(spec.datatype).itemsize for spec in model.inputs)
+        item_bytes = max(sizes, default=0)  # a model that generates has no tensors
         hold(len(body) + parts.numbers * item_bytes)
         call = await to_thread_if_large(len(body), hold, call_of, parts, model, self._pod.texts)
         if isinstance(call, InferCall):
