@@ -114,8 +114,9 @@ class ObjectStore:
             table.pop(uid, None)
         self.created_without_apply.discard(uid)
         self._partial_policies.discard(uid)
-        if kind is kinds.NAMESPACE:
-            self.namespaces.pop(entry.name[2], None)
+        namespace = self.namespaces.get(entry.name[2]) if kind is kinds.NAMESPACE else None
+        if namespace is not None and namespace.uid == uid:
+            del self.namespaces[namespace.name]
         if self._uid_by_name.get(entry.name) == uid:
             del self._uid_by_name[entry.name]
         for pool in entry.pools:

@@ -54,6 +54,7 @@ class PodSetRecord:
 class NamespaceRecord:
     """Labels of a namespace, by which policies select, and whether it is terminating."""
 
+    uid: str
     name: str
     labels: Mapping[str, str]
     deleting: bool
@@ -122,7 +123,8 @@ def field_path(path: Sequence[int | str]) -> str:
 def namespace_record(raw: Json) -> NamespaceRecord:
     """Return the record of a namespace."""
     meta = raw["metadata"]
-    return NamespaceRecord(meta["name"], meta.get("labels") or {}, "deletionTimestamp" in meta)
+    labels = meta.get("labels") or {}
+    return NamespaceRecord(meta["uid"], meta["name"], labels, "deletionTimestamp" in meta)
 
 
 def interned(value: Any) -> Any:

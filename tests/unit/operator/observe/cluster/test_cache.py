@@ -9,6 +9,7 @@ from penstock_operator.observe.cluster.cache import ALL_POOLS, ObjectStore
 from penstock_operator.observe.cluster.views import (
     all_pools,
     is_terminating,
+    namespace_labels,
     owned_pods,
     variant_views,
 )
@@ -107,6 +108,18 @@ def test_a_namespace_affects_the_pools_in_it_and_a_policy_affects_all() -> None:
     assert store.upsert(kinds.NAMESPACE, raw_objects.namespace("team-b")) == NO_POOLS
     policy = {"metadata": {"name": "prod", "uid": "p", "resourceVersion": "1"}, "spec": {}}
     assert store.upsert(kinds.POLICY, policy) is ALL_POOLS
+
+
+def test_a_recreated_namespace_keeps_its_labels_when_the_old_one_is_removed() -> None:
+    store = ObjectStore()
+    store.upsert(kinds.NAMESPACE, raw_objects.namespace())
+    store.upsert(
+        kinds.NAMESPACE, raw_objects.namespace(version=2, uid="new", labels={"tier": "prod"})
+    )
+    store.remove(kinds.NAMESPACE, "ns-team-a", 1)
+    assert namespace_labels(store, "team-a") == {"tier": "prod"}
+    store.remove(kinds.NAMESPACE, "new", 2)
+    assert namespace_labels(store, "team-a") == {}
 
 
 def test_a_spec_of_a_newer_schema_is_unreadable() -> None:
