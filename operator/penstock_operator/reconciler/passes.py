@@ -19,6 +19,7 @@ from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.errors import NotLeading, ObjectNotFound
 from penstock_operator.kube.scope import Scope
+from penstock_operator.observe.cluster.cache import Unreadable
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 from penstock_operator.observe.cluster.gateway import routed_pools
 from penstock_operator.observe.cluster.views import all_pools, is_terminating
@@ -54,6 +55,8 @@ class PassRunner:
     decide_seconds: float = 0.0
     """Duration of the last decide step."""
     _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _reports: set[asyncio.Task[None]] = field(default_factory=set)
+    """Reports of unreadable pools in progress."""
 
     def __post_init__(self) -> None:
         self.cleanup = PoolCleanup(self.observer, self.acts, self.queue)
@@ -65,7 +68,7 @@ class PassRunner:
             NotLeading: the Lease was lost.
         """
         now = self.clock()
-        pools = await self.filter_actionable(batch)
+        pools = self.filter_actionable(batch)
         views = {view.pool.uid: view for view in await self.observer.observe(pools, now)}
         async with (
             self._deciding
@@ -82,7 +85,7 @@ class PassRunner:
             self._done(uid, batch)
             self._requeue(uid)
 
-    async def filter_actionable(self, batch: set[str]) -> list[PoolObject]:
+    def filter_actionable(self, batch: set[str]) -> list[PoolObject]:
         """Return the pools of a batch to act on; the others are requeued, reported unreadable, or forgotten."""
         store = self.observer.store
         for uid in batch.copy():
@@ -91,9 +94,13 @@ class PassRunner:
             if known is not None and not self._may_act(known.namespace):
                 self._done(uid, batch)
                 self._leave(uid, known.namespace)
+            elif uid in store.unreadable:
+                batch.discard(uid)
+                self._report(store.unreadable[uid])
             elif pool is None or is_terminating(store, pool):
                 self._done(uid, batch)
-                await self._drop(uid)
+                if pool is None:  # a terminating one is left to Kubernetes
+                    self.cleanup.forget(uid)
         return [store.pools[uid] for uid in batch]
 
     def _may_act(self, namespace: str) -> bool:
@@ -106,14 +113,25 @@ class PassRunner:
             self.cleanup.drop_metrics(uid)
         self.queue.requeue_after(uid, time.monotonic() + ELSEWHERE_SECONDS)
 
-    async def _drop(self, uid: str) -> None:
-        """Report a pool with an unreadable spec; forget a deleted one; leave a terminating one to Kubernetes."""
-        store = self.observer.store
-        if uid in store.unreadable:
-            if not await reporter.report_unreadable(self.acts.statuses, store.unreadable[uid]):
-                self._requeue(uid)
-        elif uid not in store.pools:
-            self.cleanup.forget(uid)
+    def _report(self, pool: Unreadable) -> None:
+        """Start to report an unreadable pool: a write that waits for its turn delays no other pool of the batch."""
+        task = asyncio.create_task(self._report_unreadable(pool), name="report")
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
+
+    async def _report_unreadable(self, pool: Unreadable) -> None:
+        reported = False
+        try:
+            reported = await reporter.report_unreadable(self.acts.statuses, pool)
+        except NotLeading:
+            reported = True  # the next leader reports it
+        except Exception:
+            log.exception("%s/%s: reporting the unreadable spec failed", pool.namespace, pool.name)
+            metrics.POOL_FAILURES.labels("NotActed").inc()
+        finally:
+            self.queue.done(pool.uid)
+            if not reported:
+                self._requeue(pool.uid)
 
     def _plan(self, views: Sequence[PoolView], now: float) -> Plan:
         """Run the decide step and store its results."""

@@ -270,7 +270,7 @@ def test_a_new_term_exports_no_pool_that_was_deleted_meanwhile() -> None:
 @pytest.mark.usefixtures("_no_series")
 def test_pools_in_a_namespace_that_another_installation_leads_are_not_exported() -> None:
     reconciler = reported(FakeLeases(within=False))
-    assert asyncio.run(reconciler.runner.filter_actionable({"uid-chat"})) == []
+    assert reconciler.runner.filter_actionable({"uid-chat"}) == []
     assert series_labels() == {"policy"}
 
 
@@ -295,17 +295,35 @@ class FailingOnce:
         return self.answer
 
 
+UNREADABLE = raw_objects.pool(scaling={"mode": "Telepathy"})
+
+
+def with_unreadable(pools: int, writer: object) -> PassRunner:
+    """Return the runner of a reconciler that leads, with the pool `pool-1` whose spec is unreadable."""
+    runner = leading(pools).runner
+    runner.observer.store.upsert(kinds.POOL, UNREADABLE)
+    schemas = SimpleNamespace(of=lambda _: SimpleNamespace(lacking=()))
+    statuses = Statuses(cast("Any", writer), runner.observer.store, cast("Any", schemas))
+    cast("Any", runner.acts).statuses = statuses
+    return runner
+
+
+async def test_the_report_of_an_unreadable_pool_delays_no_pool_of_its_batch() -> None:
+    async def wait(*_: object) -> None:
+        await asyncio.sleep(3600)
+
+    runner, batch = with_unreadable(1, SimpleNamespace(write=wait)), {"pool-1", "uid-0"}
+    await asyncio.wait_for(runner.run(batch), 5)
+    assert batch == {"uid-0"}, "observed, and requeued by the loop"
+    assert len(runner._reports) == 1
+
+
 async def test_the_status_of_an_unreadable_pool_is_written_again_after_a_failure() -> None:
-    reconciler = leading(0)
-    runner, store, raw = reconciler.runner, reconciler.runner.observer.store, raw_objects.pool()
-    raw["spec"]["scaling"] = {"mode": "Telepathy"}
-    store.upsert(kinds.POOL, raw)
-    writer, schemas = FailingOnce(raw), SimpleNamespace(of=lambda _: SimpleNamespace(lacking=()))
-    acts = cast("Any", runner.acts)
-    acts.statuses = Statuses(cast("Any", writer), store, cast("Any", schemas))
-    due = []
+    writer = FailingOnce(UNREADABLE)
+    runner, due = with_unreadable(0, writer), []
     for _ in range(3):
-        await runner.filter_actionable({"pool-1"})
+        runner.filter_actionable({"pool-1"})
+        await asyncio.gather(*runner._reports)
         due.append(runner.queue.next_at() < inf)
         runner.queue.pop(inf)
         runner.queue.done("pool-1")
