@@ -213,9 +213,8 @@ class PodSample:
     generation: GenerationSample | None = None
     """None unless the pod generates text."""
     interactive_served: float | None = None
-    """Rows of completed requests, or generated tokens, without batch work."""
     batch_served: float | None = None
-    """The same of batch work."""
+    """Rows of completed requests, or generated tokens: without batch work, and of batch work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +390,8 @@ class Observed:
     control_keys: Mapping[str, str]
     """Public keys for the pods' settings: key id -> base64 of the raw Ed25519 key."""
     all_pools: tuple[PoolLabels, ...] = ()
-    """Every pool that is not being deleted; `matchedPools` of a policy counts these."""
+    unreadable_pools: frozenset[str] = frozenset()
+    """Every pool that is not being deleted, as `matchedPools` counts; and the UIDs of pools whose spec cannot be parsed."""
     pool_schema: SchemaSkew = AS_BUILT
     """Difference of the served CRD of pools."""
     routed_pools: tuple[RoutedPool, ...] = ()

@@ -218,9 +218,13 @@ class Statuses:
         return True
 
     async def write_unreadable(self, pool: Unreadable, status: PoolStatus) -> None:
-        """Write the status of a pool with an unreadable spec, once for each generation. Raises `ClusterError`."""
+        """Write `status` over the stored one of a pool with an unreadable spec, once for each generation.
+
+        Raises:
+            ClusterError: the error response of the API server.
+        """
         if self._unreadable.get(pool.uid) != pool.generation:
-            body = self._supported(kinds.POOL, status)
+            body = {**pool.status, **self._supported(kinds.POOL, status)}
             await self._apply(kinds.POOL, pool.uid, (pool.namespace, pool.name), body)
             self._unreadable[pool.uid] = pool.generation
 

@@ -165,13 +165,14 @@ class PassRunner:
             lease_transitions=self.leader.transitions({view.pool.namespace for view in views}),
             control_keys=self.leader.public_keys(),
             all_pools=all_pools(store, self._led_namespaces()),
+            unreadable_pools=frozenset(store.unreadable),
             pool_schema=self.schemas.of(names.POOL_KIND),
             routed_pools=routed_pools(store, self._led_namespaces()),
         )
 
     def _led_namespaces(self) -> frozenset[str]:
         """Return the namespaces with pools where this installation acts: budgets are divided among these alone."""
-        namespaces = {pool.namespace for pool in self.observer.store.pools.values()}
+        namespaces = {pool.namespace for pool in self.observer.store.every_pool()}
         return frozenset(filter(self.leader.leads_in, namespaces))
 
     def _record_decide_time(self, pools: int, seconds: float) -> None:

@@ -99,7 +99,7 @@ def forget_all() -> None:
 async def report_unreadable(statuses: Statuses, pool: Unreadable) -> bool:
     """Set Ready=False/SpecNotUnderstood, and Stalled, on a pool whose spec has a newer schema; once per generation.
 
-    Return False if that failed.
+    All but the conditions stays: an autoscaler reads the replica counts and the selector. Return False if that failed.
     """
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     reason, message = "SpecNotUnderstood", f"{pool.message}: upgrade the operator"
@@ -108,7 +108,6 @@ async def report_unreadable(statuses: Statuses, pool: Unreadable) -> bool:
     status = PoolStatus(
         observed_generation=pool.generation,
         conditions=merge((), (ready, stalled), pool.generation, now),
-        unset_scaling_mode=pool.unset_scaling_mode,
     )
     try:
         await statuses.write_unreadable(pool, status)

@@ -64,13 +64,15 @@ def make_plan(
 
     `states` are the plans' `law_state` of the pass before, `ledger` is the ledger of the pass before. A pool that is
     being deleted gets no plan: its children are garbage collected. A pool whose planning raises gets a failure
-    instead of a plan.
+    instead of a plan. One that cannot be read keeps its quota requests, and delays no budget if it has none.
     """
     context = PassContext(observed, config, openings(observed.policies, now), now)
     drafts: list[PoolDraft] = []
     plans: list[PoolPlan] = []
     failures: list[PoolFailure] = []
-    requests: dict[str, tuple[QuotaRequest, ...]] = {}
+    requests: dict[str, tuple[QuotaRequest, ...]] = {
+        uid: () for uid in observed.unreadable_pools if not ledger.knows(uid)
+    }
     for view in observed.pools:
         pool = view.pool
         if pool.deleting:

@@ -37,8 +37,12 @@ class Unreadable:
     name: str
     generation: int
     message: str
-    unset_scaling_mode: str | None = None
-    """As in its status, which keeps it."""
+    labels: Mapping[str, str]
+    deleting: bool
+    status: Json
+    """As last read, which the report of the problem keeps."""
+    part: PoolObject | None
+    """The pool without the fields that cannot be parsed; None if the others are not a spec."""
 
 
 @dataclass(slots=True)
@@ -149,6 +153,10 @@ class ObjectStore:
         """Return the pool of this name, if it is in the store and readable."""
         return self.pools.get(self._uid_by_name.get((kinds.POOL.kind, namespace, name), ""))
 
+    def every_pool(self) -> tuple[PoolObject | Unreadable, ...]:
+        """Return all pools, unreadable ones included."""
+        return (*self.pools.values(), *self.unreadable.values())
+
     def of_pool(self, pool_uid: str) -> Iterable[str]:
         """Return the UIDs of the pool itself, and of children and pods that its UID labels or controls."""
         return self._uids_by_pool.get(pool_uid, ())
@@ -178,14 +186,16 @@ class ObjectStore:
             self.unreadable.pop(uid, None)
         except ValidationError as error:
             self.pools.pop(uid, None)
-            unset_mode = (raw.get("status") or {}).get("unsetScalingMode")
             self.unreadable[uid] = Unreadable(
                 uid,
                 meta["namespace"],
                 meta["name"],
                 meta.get("generation", 0),
                 _first_error(error),
-                unset_mode,
+                meta.get("labels") or {},
+                "deletionTimestamp" in meta,
+                raw.get("status") or {},
+                convert.readable_part_of_pool(raw, error),
             )
         keys = ("generation", "labels", "annotations", "deletionTimestamp")
         seen: list[object] = [meta.get(key) for key in keys]

@@ -97,6 +97,16 @@ def policy_object(raw: Json) -> PolicyObject:
     )
 
 
+def readable_part_of_pool(raw: Json, error: ValidationError) -> PoolObject | None:
+    """Return a pool without the fields of its spec that caused `error`; None if the others are not a spec."""
+    unread = {each["loc"][0] for each in error.errors() if each["loc"]}
+    try:
+        readable = {key: value for key, value in dict(raw["spec"]).items() if key not in unread}
+        return pool_object({**raw, "spec": readable})
+    except (TypeError, ValueError):
+        return None
+
+
 def readable_part(raw: Json, error: ValidationError) -> tuple[PolicyObject | None, str]:
     """Return a policy without the fields that caused `error`, and these fields.
 

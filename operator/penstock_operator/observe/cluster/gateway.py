@@ -1,7 +1,8 @@
 """The gateway of a namespace in the object store, the pools that need one, and what its pods answer."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from operator import itemgetter
 from typing import Any, TypeGuard
 
@@ -51,10 +52,15 @@ def listener_port(store: ObjectStore, pool: PoolObject) -> int | None:
 
 
 def routed_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[RoutedPool, ...]:
-    """Return the pools in these namespaces that a gateway has to know."""
+    """Return the pools in these namespaces that a gateway has to know.
+
+    An unreadable one counts as the newest, because the oldest pool of a namespace writes the gateway's objects.
+    """
+    parts = (pool.part for pool in store.unreadable.values())
+    unread = (replace(part, created=inf) for part in parts if part is not None)
     return tuple(
         RoutedPool(pool.uid, pool.namespace, pool.name, pool.created, wanted, port, secret)
-        for pool in store.pools.values()
+        for pool in (*store.pools.values(), *unread)
         if pool.namespace in namespaces and not pool.deleting
         for wanted, port in [(is_wanted(pool), listener_port(store, pool))]
         for secret in [pool.spec.tls.secret_ref.name if pool.spec.tls else None]

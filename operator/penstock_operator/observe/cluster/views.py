@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from penstock_api import names
 from penstock_operator.kube import kinds
 from penstock_operator.kube.kinds import ResourceKind, child_name
-from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.cache import ObjectStore, Unreadable
 from penstock_operator.observe.cluster.gateway import NO_ANSWERS, GatewayAnswers, gateway_view
 from penstock_operator.observed import (
     NO_NODES,
@@ -162,17 +162,17 @@ def namespace_labels(store: ObjectStore, namespace: str) -> Mapping[str, str]:
     return record.labels if record else {}
 
 
-def is_terminating(store: ObjectStore, pool: PoolObject) -> bool:
+def is_terminating(store: ObjectStore, pool: PoolObject | Unreadable) -> bool:
     """Return whether the pool or its namespace is being deleted, so that nothing more is created."""
     record = store.namespaces.get(pool.namespace)
     return pool.deleting or (record is not None and record.deleting)
 
 
 def all_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[PoolLabels, ...]:
-    """Return the labels of every pool in these namespaces that is not being deleted."""
+    """Return the labels of every pool in these namespaces that is not being deleted, unreadable ones included."""
     return tuple(
         PoolLabels(pool.uid, pool.namespace, namespace_labels(store, pool.namespace), pool.labels)
-        for pool in store.pools.values()
+        for pool in store.every_pool()
         if pool.namespace in namespaces and not is_terminating(store, pool)
     )
 

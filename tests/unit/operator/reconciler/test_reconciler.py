@@ -16,6 +16,7 @@ from penstock_operator.act.status import Statuses
 from penstock_operator.decide.plan import Plan
 from penstock_operator.errors import Unavailable
 from penstock_operator.kube import kinds
+from penstock_operator.kube.client import ApiRequest
 from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import PoolObject, PoolView
@@ -318,6 +319,26 @@ async def test_the_report_of_an_unreadable_pool_delays_no_pool_of_its_batch() ->
     assert len(runner._reports) == 1
 
 
+async def test_the_report_of_an_unreadable_pool_keeps_the_rest_of_its_status() -> None:
+    written: list[Any] = []
+
+    async def record(kind: object, verb: str, request: ApiRequest, urgency: object) -> Any:
+        written.append(cast("Any", request.body)["status"])
+        return UNREADABLE
+
+    runner = with_unreadable(0, SimpleNamespace(write=record))
+    stored = {"replicas": 2, "selector": "a=b", "scaling": {"ofLater": 1}, "conditions": []}
+    newer = raw_objects.pool(version=2, scaling={"mode": "Telepathy"})
+    runner.observer.store.upsert(kinds.POOL, {**newer, "status": stored})
+    runner.filter_actionable({"pool-1"})
+    await asyncio.gather(*runner._reports)
+    (status,) = written
+    assert [each["type"] for each in status.pop("conditions")] == ["Ready", "Stalled"]
+    assert status == {
+        "replicas": 2, "selector": "a=b", "scaling": {"ofLater": 1}, "observedGeneration": 1
+    }  # fmt: skip
+
+
 async def test_the_status_of_an_unreadable_pool_is_written_again_after_a_failure() -> None:
     writer = FailingOnce(UNREADABLE)
     runner, due = with_unreadable(0, writer), []
@@ -329,3 +350,9 @@ async def test_the_status_of_an_unreadable_pool_is_written_again_after_a_failure
         runner.queue.done("pool-1")
     assert due == [True, False, False], "requeued with back-off"
     assert writer.writes == 2, "once for each generation"
+
+
+def test_an_unreadable_pool_of_a_led_namespace_is_among_the_pools() -> None:
+    observed = with_unreadable(0, None)._observed(())
+    assert [each.uid for each in observed.all_pools] == ["pool-1"]
+    assert observed.unreadable_pools == {"pool-1"}

@@ -24,13 +24,15 @@ class Fleet:
     worlds: dict[str, World] = field(default_factory=dict)
     ledger: QuotaLedger = field(default_factory=QuotaLedger)
     plan: Plan | None = None
+    unreadable: set[str] = field(default_factory=set)
+    """Names of pools that exist and are not planned."""
 
     def add(self, name: str, **spec: object) -> None:
         self.worlds[name] = World(pool=pool(name, f"uid-{name}", **spec))
 
     def run(self, *due: str) -> dict[str, PoolPlan]:
         """Plan the pools of `due` (all by default) and apply the writes; pods do not change."""
-        worlds = [self.worlds[name] for name in due or self.worlds]
+        worlds = [self.worlds[name] for name in due or self.worlds if name not in self.unreadable]
         now = max(world.now for world in self.worlds.values())
         whole = worlds[0].observed()
         observed = replace(
@@ -38,6 +40,7 @@ class Fleet:
             pools=tuple(world.view() for world in worlds),
             policies=self.policies,
             all_pools=tuple(world.observed().all_pools[0] for world in self.worlds.values()),
+            unreadable_pools=frozenset(self.worlds[name].pool.uid for name in self.unreadable),
         )
         states = {uid: item for world in worlds for uid, item in world.states.items()}
         self.plan = make_plan(observed, states, CONFIG, now, self.ledger)

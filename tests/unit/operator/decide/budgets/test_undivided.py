@@ -132,3 +132,22 @@ def test_the_strategy_surge_continues_a_surge_and_starts_no_rollout() -> None:
     world.edit_spec(template={"labels": {"v": "3"}})
     fleet.run("a")
     assert world.deployment["spec"]["paused"] is True
+
+
+def test_an_unreadable_pool_keeps_the_devices_that_it_requested() -> None:
+    fleet = fleet_of(4, a=2, b=2)
+    fleet.worlds["b"].edit_spec(replicas=4)
+    fleet.unreadable.add("a")
+    for _ in range(3):
+        fleet.run()
+        fleet.worlds["b"].now += 200
+    assert fleet.replicas() == {"a": 2, "b": 2}
+
+
+def test_a_pool_that_was_never_readable_does_not_keep_a_budget_undivided() -> None:
+    fleet = Fleet((budget(4),))
+    fleet.add("a", replicas=2)
+    fleet.add("b", replicas=2)
+    fleet.unreadable.add("a")
+    fleet.run()
+    assert fleet.worlds["b"].deployment["spec"]["replicas"] == 2

@@ -185,10 +185,25 @@ def test_a_policy_whose_selectors_were_never_readable_does_not_apply(spec: Any) 
     assert store.unreadable_policies == {}
 
 
-def test_an_unreadable_pool_keeps_the_meaning_of_an_unset_mode() -> None:
+def test_an_unreadable_pool_counts_as_a_pool_until_it_is_deleted() -> None:
     store, raw = ObjectStore(), raw_objects.pool(scaling={"mode": "Telepathy"})
-    store.upsert(kinds.POOL, {**raw, "status": {"unsetScalingMode": "ByTarget"}})
-    assert store.unreadable["pool-1"].unset_scaling_mode == "ByTarget"
+    raw["metadata"]["labels"] = {"app": "chat"}
+    store.upsert(kinds.POOL, raw)
+    assert [(each.uid, each.labels) for each in all_pools(store, {"team-a"})] == [
+        ("pool-1", {"app": "chat"})
+    ]
+    deleted = raw_objects.meta("chat", "pool-1", 2, deletionTimestamp=raw_objects.CREATED)
+    store.upsert(kinds.POOL, {**raw, "metadata": deleted})
+    assert all_pools(store, {"team-a"}) == ()
+
+
+@pytest.mark.parametrize(
+    "spec", ["all", {"model": "any"}, {"model": {"source": {"type": "Dream"}}}]
+)
+def test_a_spec_without_a_readable_model_has_no_readable_part(spec: Any) -> None:
+    store = ObjectStore()
+    store.upsert(kinds.POOL, {**raw_objects.pool(), "spec": spec})
+    assert store.unreadable["pool-1"].part is None
 
 
 def test_a_pod_belongs_to_a_pool_by_its_owners_and_not_by_its_label() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any
 
 import pytest
@@ -94,6 +95,17 @@ def test_the_pools_that_a_gateway_has_to_know() -> None:
         ("far", True, None, "far-tls"),
     ]
     assert routed_pools(store, {"team-b"}) == ()
+
+
+def test_an_unreadable_pool_stays_routed_and_leaves_the_gateways_objects_to_the_others() -> None:
+    store, tls = store_with(), {"secretRef": {"name": "chat-tls"}}
+    unread = raw.pool(
+        version=2, routing={"mode": "Gateway"}, tls=tls, scaling={"mode": "Telepathy"}
+    )
+    store.upsert(kinds.POOL, unread)
+    (known,) = routed_pools(store, {"team-a"})
+    assert (known.wanted, known.port, known.certificate) == (True, PORT, "chat-tls")
+    assert known.created == inf
 
 
 def test_a_port_on_a_service_of_another_owner_is_not_the_pools() -> None:
