@@ -38,6 +38,33 @@ def back_off(failures: int) -> float:
     return min(MAX_BACK_OFF_SECONDS, FIRST_BACK_OFF_SECONDS * 2.0 ** min(max(failures, 1) - 1, 10))
 
 
+def rejection_back_off(attempts: int) -> float:
+    """Return the back-off after this many rejections of a write: 2, 4, 8 .. 30 s."""
+    return min(MAX_REJECTION_SECONDS, 2 * back_off(attempts))
+
+
+@dataclass(slots=True)
+class BackOffs:
+    """Back-offs of requests that fail apart from others, by key. Times are seconds of one clock."""
+
+    _failed: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Consecutive failures, and when the back-off ends."""
+
+    def due(self, key: str, now: float) -> bool:
+        """Return whether no back-off is in force; one that a clock that stepped back would prolong is over."""
+        _, until = self._failed.get(key, (0, now))
+        return not 0 < until - now <= MAX_REJECTION_SECONDS
+
+    def extend(self, key: str, now: float) -> None:
+        """Begin the next, longer back-off after a failure."""
+        failures = self._failed.get(key, (0, now))[0] + 1
+        self._failed[key] = failures, now + rejection_back_off(failures)
+
+    def end(self, key: str) -> None:
+        """Drop the back-off: the request succeeded, or its object was deleted."""
+        self._failed.pop(key, None)
+
+
 ChildKey = tuple[str, str]
 """(kind, name)."""
 
@@ -164,7 +191,7 @@ class PoolState:
             last = before.get(key)
             if key in rejected:
                 attempts = last.attempts + 1 if last else 1
-                until = now + min(MAX_REJECTION_SECONDS, 2 * back_off(attempts))
+                until = now + rejection_back_off(attempts)
                 after[key] = RejectedWrite(rejected[key], write.manifest, attempts, until)
             elif last is not None and not self.should_retry(write, now):
                 after[key] = last

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from penstock_api.types.scaling import UnsetScalingMode
 from penstock_operator.act.children import Children
@@ -15,10 +16,13 @@ from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.errors import ClusterError, ObjectNotFound, Rejected
 from penstock_operator.observed import Acknowledgement, PoolView, Rejection
-from penstock_operator.reconcile_state import ChildKey, child_key
+from penstock_operator.reconcile_state import BackOffs, ChildKey, child_key
 from penstock_operator.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
+
+STATUS, RECORD = "status ", "settings record "
+"""Prefixes of the keys of back-offs; the UID of the pool follows."""
 
 
 @dataclass(slots=True)
@@ -39,6 +43,8 @@ class PoolActs:
     statuses: Statuses
     events: Events
     records: SettingsRecords
+    _back_offs: BackOffs = field(default_factory=BackOffs)
+    """Of rejected statuses and records, which do not slow down the pool's control loop."""
 
     async def act(
         self,
@@ -54,15 +60,13 @@ class PoolActs:
             NotLeading: this process lost the Lease; nothing more was written.
         """
         results = ActResults()
-        if _stores_first(plan, view):
-            await self._status(plan, results, now)
-            if results.failure is not None:
-                return results
+        if _stores_first(plan, view) and not await self._status(plan, results, now):
+            return results
         _, _, results.acknowledgements, _ = await asyncio.gather(
             self._status(plan, results, now),
             self._children(plan, view, results, should_retry),
             control.push(plan.pushes),
-            self._record(plan, results),
+            self._record(plan, results, now),
         )
         if plan.checkpoint is not None:
             await self._write_checkpoint(plan, view, plan.checkpoint)
@@ -81,21 +85,50 @@ class PoolActs:
         except ClusterError as error:
             log.info("failed to write the checkpoint: %s", error, extra=_about(plan))
 
-    async def _status(self, plan: PoolPlan, results: ActResults, now: float) -> None:
-        try:
-            await self.statuses.write_pool(plan.uid, plan.status, now)
-        except ObjectNotFound:
-            return  # the pool was deleted; its event will arrive
-        except ClusterError as error:
-            results.failure = error
+    def forget(self, uid: str) -> None:
+        """Drop everything about a deleted pool; its settings record is deleted at the next sweep."""
+        self.records.request_sweep()
+        self.statuses.forget(uid)
+        self.events.forget(uid)
+        for what in (STATUS, RECORD):
+            self._back_offs.end(what + uid)
 
-    async def _record(self, plan: PoolPlan, results: ActResults) -> None:
+    async def _status(self, plan: PoolPlan, results: ActResults, now: float) -> bool:
+        """Write the status if it changed enough; return whether nothing of it is left to write."""
+        write = partial(self.statuses.write_pool, plan.uid, plan.status, now)
+        return await self._store(write, STATUS, plan, results, now)
+
+    async def _record(self, plan: PoolPlan, results: ActResults, now: float) -> None:
+        write = partial(self.records.keep, plan.uid, plan.record)
+        await self._store(write, RECORD, plan, results, now)
+
+    async def _store(
+        self,
+        write: Callable[[], Awaitable[object]],
+        what: str,
+        plan: PoolPlan,
+        results: ActResults,
+        now: float,
+    ) -> bool:
+        """Run a write unless it is in back-off; return whether it succeeded."""
+        key = what + plan.uid
+        if not self._back_offs.due(key, now):
+            return False
         try:
-            await self.records.keep(plan.uid, plan.record)
+            await write()
         except ObjectNotFound:
-            return  # the record was deleted already
+            return False  # the object was deleted; its event will arrive
+        except Rejected as error:
+            self._back_offs.extend(key, now)
+            log.warning(
+                "the %s was rejected, which is retried: %s", what.strip(), error, extra=_about(plan)
+            )
+            return False
         except ClusterError as error:
             results.failure = error
+            return False
+        self._back_offs.end(key)
+        return True
 
     async def _children(
         self,

@@ -35,11 +35,9 @@ class PoolCleanup:
         reporter.forget_pool(self.observer.state.of(uid))
 
     def forget(self, uid: str) -> None:
-        """Drop everything about a deleted pool; its settings record is deleted at the next sweep."""
-        self.acts.records.request_sweep()
+        """Drop everything about a deleted pool."""
         self.queue.forget(uid)
         self.drop_metrics(uid)
         self.observer.state.forget(uid)
         self.observer.confirmations.forget(uid)
-        self.acts.statuses.forget(uid)
-        self.acts.events.forget(uid)
+        self.acts.forget(uid)

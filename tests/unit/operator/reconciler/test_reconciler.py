@@ -35,11 +35,10 @@ DECIDE_SECONDS = 0.05
 class NoMemory:
     """Stands for parts that drop what they keep of a pool."""
 
+    statuses: object = None
+
     def forget(self, uid: str) -> None:
         del uid
-
-    def request_sweep(self) -> None:
-        """Keep no records."""
 
 
 @dataclass
@@ -89,7 +88,7 @@ KEYS = cast("Any", Keys())
 def syncing(pools: int, leases: FakeLeases | None = None) -> Reconciler:
     store = ObjectStore()
     store.pools = {f"uid-{index}": pool(f"pool-{index}", f"uid-{index}") for index in range(pools)}
-    acts = cast("Any", SimpleNamespace(statuses=NoMemory(), events=NoMemory(), records=NoMemory()))
+    acts = cast("Any", NoMemory())
     leader = LeaderState(cast("Any", leases or FakeLeases()))
     schemas = cast("Any", Schemas())
     observer = cast("Any", EmptyObserver(store))
