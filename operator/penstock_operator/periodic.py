@@ -18,6 +18,7 @@ from penstock_operator.errors import (
 from penstock_operator.net.tls import PodTrust
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 from penstock_operator.observe.cluster.relist import Resync
+from penstock_operator.reconcile_state import BackOffs
 from penstock_operator.reconciler.loop import Phase, Reconciler
 
 log = logging.getLogger(__name__)
@@ -55,14 +56,19 @@ async def sync_store(reconciler: Reconciler, resync: Resync, schemas: ServedSche
 
 async def refresh_keys(reconciler: Reconciler, writer: Writer, namespace: str) -> None:
     """Watch the Leases; read the signing keys when this process becomes the leader, and rotate them while it leads."""
+    back_offs = BackOffs()
     while True:
         now = time.monotonic()
         reconciler.check_leases(now)
-        if reconciler.leader.keys_due(now):
+        if reconciler.leader.keys_due(now) and back_offs.due(namespace, now):
             try:
                 reconciler.lead(await load_keys(writer, namespace, time.time()), now)
             except (ClusterError, NotLeading) as error:
+                if isinstance(error, Rejected | ObjectNotFound):  # others pass soon
+                    back_offs.extend(namespace, now)
                 log.warning("failed to read the signing keys: %s", error)
+            else:
+                back_offs.end(namespace)
         await asyncio.sleep(TURN_SECONDS)
 
 

@@ -17,7 +17,7 @@ from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planning.planner import make_plan
-from penstock_operator.errors import NotLeading, ObjectNotFound
+from penstock_operator.errors import ClusterError, NotLeading, ObjectNotFound
 from penstock_operator.kube.scope import Scope
 from penstock_operator.observe.cluster.cache import Unreadable
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
@@ -25,7 +25,7 @@ from penstock_operator.observe.cluster.gateway import routed_pools
 from penstock_operator.observe.cluster.views import all_pools, is_terminating
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observed import Observed, PoolObject, PoolView
-from penstock_operator.reconcile_state import back_off
+from penstock_operator.reconcile_state import BackOffs, back_off
 from penstock_operator.reconciler import reporter
 from penstock_operator.reconciler.cleanup import PoolCleanup
 from penstock_operator.reconciler.leader_state import LeaderState
@@ -55,6 +55,8 @@ class PassRunner:
     decide_seconds: float = 0.0
     """Duration of the last decide step."""
     _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _policy_back_offs: BackOffs = field(default_factory=BackOffs)
+    """Of failed statuses of policies, by name."""
     _reports: set[asyncio.Task[None]] = field(default_factory=set)
     """Reports of unreadable pools in progress."""
 
@@ -224,12 +226,20 @@ class PassRunner:
         if self.scope.namespaces is not None:
             return
         for policy in plan.policies:
+            if not self._policy_back_offs.due(policy.name, now):
+                continue
             try:
                 await self.acts.statuses.write_policy(policy, now)
             except (ObjectNotFound, NotLeading):
                 continue
+            except ClusterError as error:
+                self._policy_back_offs.extend(policy.name, now)
+                log.warning("failed to write the status of policy %s: %s", policy.name, error)
             except Exception:
+                self._policy_back_offs.extend(policy.name, now)
                 log.exception("failed to write the status of policy %s", policy.name)
+            else:
+                self._policy_back_offs.end(policy.name)
 
     def _requeue(self, uid: str) -> None:
         state = self.observer.state.of(uid)

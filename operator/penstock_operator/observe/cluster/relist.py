@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 INTERVAL_SECONDS = 120.0
 NAMESPACE_SECONDS = 15.0
 """Interval between reads of a namespace without permission to watch it: policies select by its labels, and it may be
-terminating."""
+terminating. After a failure a list is repeated after this time too."""
 AFTER_RELIST_SECONDS = 2.0
 """Time for the burst of events after a relist to pass."""
 
@@ -62,7 +62,7 @@ class Resync:
         """Compare every kind that is due or not complete with the API server.
 
         Raises:
-            ClusterError: a list failed.
+            ClusterError: a list failed; its kind is compared again later, and the others in the next round.
         """
         for watch in self.scope.watches:
             try:
@@ -101,6 +101,8 @@ class Resync:
             due = now >= self._due.get(watched, 0.0)
             incomplete = watched not in self._complete and watch not in self._unreadable
             if due or (incomplete and self._has_settled(watched)):
+                if watched in self._complete:  # if this fails, the next round compares the others
+                    self._due[watched] = now + NAMESPACE_SECONDS
                 await self._compare(watched)
                 self._due[watched] = now + (
                     INTERVAL_SECONDS if watched in self._complete else NAMESPACE_SECONDS

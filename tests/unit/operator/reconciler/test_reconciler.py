@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import pytest
 
+from penstock_api.types.policy import PolicyStatus
 from penstock_operator.act.status import Statuses
-from penstock_operator.decide.plan import Plan
-from penstock_operator.errors import Unavailable
+from penstock_operator.decide.plan import Plan, PolicyPlan
+from penstock_operator.errors import Rejected, Unavailable
 from penstock_operator.kube import kinds
 from penstock_operator.kube.client import ApiRequest
 from penstock_operator.kube.scope import CLUSTER
@@ -293,6 +294,24 @@ class FailingOnce:
         if self.writes == 1:
             raise Unavailable(503, "ServiceUnavailable", "try again")
         return self.answer
+
+
+async def test_a_policy_whose_status_cannot_be_written_backs_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    attempts: list[float] = []
+
+    async def reject(plan: PolicyPlan, now: float) -> None:
+        attempts.append(now)
+        raise Rejected(403, "Forbidden", f"{plan.name} may not be patched")
+
+    runner = leading(0).runner
+    cast("Any", runner.acts).statuses = SimpleNamespace(write_policy=reject)
+    plan = Plan((), (PolicyPlan("prod", PolicyStatus()),))
+    for now in (0.0, 1.0, 2.0, 5.0, 6.0):
+        await runner._write_policies(plan, now)
+    assert attempts == [0.0, 2.0, 6.0]
+    assert not any(record.exc_info for record in caplog.records)
 
 
 UNREADABLE = raw_objects.pool(scaling={"mode": "Telepathy"})

@@ -12,7 +12,7 @@ from penstock_operator.kube.client import ApiClient, Listed
 from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.kube.scope import CLUSTER, namespaces_scope
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.cluster.relist import NAMESPACE_SECONDS, Resync
+from penstock_operator.observe.cluster.relist import INTERVAL_SECONDS, NAMESPACE_SECONDS, Resync
 
 SCOPE = namespaces_scope(("team-a", "team-b"), "system", policies_readable=True)
 
@@ -103,6 +103,34 @@ async def test_a_forbidden_list_in_scope_cluster_ends_the_round(cluster: FakeClu
     cluster.list_metadata = _forbidden  # type: ignore[method-assign, assignment]
     with pytest.raises(Rejected):
         await resync.round(100.0)
+
+
+async def test_a_kind_that_may_no_longer_be_listed_delays_no_other_and_is_retried_later() -> None:
+    resync = Resync(cast("ApiClient", FakeCluster({})), ObjectStore(), lambda _: None, CLUSTER)
+    await resync.round(100.0)
+    cluster, kinds_of = WithoutSecond({}), CLUSTER.watches[0].kinds
+    resync.cluster = cast("ApiClient", cluster)
+    later = 100.0 + INTERVAL_SECONDS
+    with pytest.raises(Rejected):
+        await resync.round(later)
+    for seconds in (0.5, 1.0, NAMESPACE_SECONDS - 0.5):
+        await resync.round(later + seconds)
+    assert cluster.requests == [kind.path() for kind in kinds_of]
+    with pytest.raises(Rejected):
+        await resync.round(later + NAMESPACE_SECONDS)
+    assert cluster.requests[len(kinds_of) :] == [kinds_of[1].path()]
+
+
+class WithoutSecond(FakeCluster):
+    """A cluster in which the second kind of those that are watched may not be listed."""
+
+    async def list_metadata(
+        self, kind: ResourceKind, namespace: str | None
+    ) -> AsyncIterator[Listed]:
+        async for item in super().list_metadata(kind, namespace):
+            yield item
+        if kind is CLUSTER.watches[0].kinds[1]:
+            raise Rejected(403, "Forbidden", "no")
 
 
 async def _forbidden(*_: object) -> AsyncIterator[Listed]:
