@@ -267,7 +267,7 @@ def _works(sample: PodSample) -> bool:
 
 
 def _settled(outcome: PoolOutcome) -> bool:
-    """Return whether the pool is in its desired state; one with a name conflict is, since a deletion is an event."""
+    """Return whether the pool is in its desired state; one with a name conflict is, since a deletion makes it due."""
     if outcome.conflicts or outcome.pinned.template is None:
         return True
     limits, view = outcome.limits, outcome.view

@@ -249,7 +249,17 @@ class ObjectStore:
     ) -> frozenset[str] | None:
         if kind is kinds.NAMESPACE:
             return frozenset(pool.uid for pool in self.pools.values() if pool.namespace == name[2])
-        return ALL_POOLS if kind is kinds.POLICY else pools - {names.GATEWAY_UID}
+        if kind is kinds.POLICY:
+            return ALL_POOLS
+        return (pools | self._pool_that_needs(kind, name)) - {names.GATEWAY_UID}
+
+    def _pool_that_needs(self, kind: ResourceKind, name: Name) -> frozenset[str]:
+        """Return the UID of the pool that has a child of this name: the object of another owner is in its way."""
+        pool = name[2] if kind is kinds.SERVICE else name[2].removesuffix(names.CHILD_SUFFIX)
+        if kind not in kinds.CHILDREN or kinds.child_name(kind, pool) != name[2]:
+            return frozenset()
+        uid = self._uid_by_name.get((kinds.POOL.kind, name[1], pool))
+        return frozenset() if uid is None else frozenset((uid,))
 
 
 def _pools_of(kind: ResourceKind, meta: Json) -> frozenset[str]:

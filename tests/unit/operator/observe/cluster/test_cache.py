@@ -287,6 +287,17 @@ def test_a_child_created_without_apply_is_recorded_until_it_is_applied() -> None
     assert store.created_without_apply == set()
 
 
+def test_the_deletion_of_an_earlier_pools_child_affects_the_pool_that_needs_its_name() -> None:
+    store = ObjectStore()
+    store.upsert(kinds.DEPLOYMENT, raw_objects.deployment("d", "earlier"))
+    service = {"metadata": raw_objects.meta("chat", "s", labels=raw_objects.labels("earlier"))}
+    store.upsert(kinds.SERVICE, service)
+    store.upsert(kinds.POOL, raw_objects.pool())
+    both = frozenset({"earlier", "pool-1"})
+    assert store.remove(kinds.DEPLOYMENT, "d") == both
+    assert store.remove(kinds.SERVICE, "s") == both
+
+
 def test_an_owner_in_another_namespace_has_no_pool_of_a_variant() -> None:
     store = ObjectStore()
     store.upsert(kinds.POOL, raw_objects.pool(variants=[{"name": "fast"}]))
