@@ -1,4 +1,4 @@
-"""Rate limit of writes: one token bucket for all, which serves statuses first, then children, then Events.
+"""Rate limit of writes: one token bucket for all, which serves children first, then statuses, then samples and Events.
 
 50 writes a second (docs/design/design.md#writing). Without it a restart with thousands of pools would send bursts that
 API Priority and Fairness has to queue.
@@ -17,9 +17,11 @@ BURST = 50.0
 class Urgency(IntEnum):
     """Priority of queued writes, the lowest first."""
 
-    CONDITION = 0
-    CHILD = 1
+    CHILD = 0
+    """Replicas and limits must not wait for the statuses of thousands of pools, as after a change of leader."""
+    CONDITION = 1
     EVENT = 2
+    """Also a status in which only samples or messages changed."""
 
 
 @dataclass(slots=True)

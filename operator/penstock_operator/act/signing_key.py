@@ -95,14 +95,14 @@ async def load_keys(writer: Writer, namespace: str, now: float) -> SigningKeys:
     except ObjectNotFound:
         ring = rotated(None, now)
         request = ApiRequest("POST", SECRET.path(namespace), _manifest(namespace, ring, {}))
-        await writer.write(SECRET, "create", request, Urgency.CONDITION)
+        await writer.write(SECRET, "create", request, Urgency.CHILD)
         return ring
     before = decode(secret.get("data") or {})
     ring = rotated(before, now)
     if before is None or kids(ring.keys) != kids(before.keys):
         version = {"resourceVersion": secret["metadata"]["resourceVersion"]}
         request = ApiRequest("PUT", path, _manifest(namespace, ring, version))
-        await writer.write(SECRET, "update", request, Urgency.CONDITION)
+        await writer.write(SECRET, "update", request, Urgency.CHILD)
     return ring
 
 

@@ -196,11 +196,12 @@ class Statuses:
         pool = self.store.pools.get(uid)
         if pool is None:
             return False
-        body = self._supported(kinds.POOL, desired)
-        if not worth_writing(_json(pool.status), body, self._written.get(uid), now):
+        before, body = _json(pool.status), self._supported(kinds.POOL, desired)
+        if not worth_writing(before, body, self._written.get(uid), now):
             return False
         self._written[uid] = now + jitter(uid)
-        await self._apply(kinds.POOL, uid, (pool.namespace, pool.name), body)
+        urgency = Urgency.EVENT if _facts(before) == _facts(body) else Urgency.CONDITION
+        await self._apply(kinds.POOL, uid, (pool.namespace, pool.name), body, urgency)
         return True
 
     async def write_policy(self, plan: PolicyPlan, now: float) -> bool:
@@ -210,11 +211,14 @@ class Statuses:
         body = self._supported(kinds.POLICY, plan.status)
         if policy is None:
             return False
-        last = self._written.get(policy.uid)
-        if not policy_worth_writing(_json(policy.status), body, last, now):
+        before, last = _json(policy.status), self._written.get(policy.uid)
+        if not policy_worth_writing(before, body, last, now):
             return False
         self._written[policy.uid] = now
-        await self._apply(kinds.POLICY, policy.uid, (None, policy.name), body)
+        urgency = (
+            Urgency.EVENT if _policy_facts(before) == _policy_facts(body) else Urgency.CONDITION
+        )
+        await self._apply(kinds.POLICY, policy.uid, (None, policy.name), body, urgency)
         return True
 
     async def write_unreadable(self, pool: Unreadable, status: PoolStatus) -> None:
@@ -243,7 +247,12 @@ class Statuses:
         return body
 
     async def _apply(
-        self, kind: ResourceKind, uid: str, name: tuple[str | None, str], body: Json
+        self,
+        kind: ResourceKind,
+        uid: str,
+        name: tuple[str | None, str],
+        body: Json,
+        urgency: Urgency = Urgency.CONDITION,
     ) -> None:
         metadata = {"name": name[1], "uid": uid}
         if name[0] is not None:
@@ -257,7 +266,7 @@ class Statuses:
         path = f"{kind.path(*name)}/status"
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
         request = ApiRequest("PATCH", path, manifest, query, APPLY)
-        answer = await self.writer.write(kind, "status", request, Urgency.CONDITION)
+        answer = await self.writer.write(kind, "status", request, urgency)
         self.store.upsert(kind, answer)
 
 

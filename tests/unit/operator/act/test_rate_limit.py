@@ -1,4 +1,4 @@
-"""Rate limit: 50 writes a second, with conditions before children before Events."""
+"""Rate limit: 50 writes a second, with children before conditions before Events."""
 
 import asyncio
 
@@ -45,7 +45,7 @@ async def test_the_most_urgent_writer_goes_first() -> None:
         await asyncio.sleep(0.001)
         now[0] += 0.001
 
-    assert served == ["condition", "child", "second child", "event"]
+    assert served == ["child", "second child", "condition", "event"]
 
 
 async def test_a_cancelled_writer_takes_no_token() -> None:

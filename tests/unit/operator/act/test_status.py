@@ -1,13 +1,21 @@
 """Status writes: which changes of a status are written, and when."""
 
-from typing import Any
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
 
+from penstock_api.types.status import PoolStatus
+from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.status import (
     JITTER_SECONDS,
+    Statuses,
     jitter,
     policy_worth_writing,
     worth_writing,
 )
+from penstock_operator.kube import kinds
+from penstock_operator.observe.cluster.cache import ObjectStore
+from tests.unit.operator.observe.cluster import raw_objects
 
 Json = dict[str, Any]
 NOW = 1000.0
@@ -147,3 +155,25 @@ def test_a_new_price_of_the_hour_is_written_at_once_and_that_of_a_request_once_a
     assert worth_writing(before, dearer, NOW - 60, NOW)
     about_the_same = status(cost=cost(perThousandRequests="0.2100"))
     assert not worth_writing(before, about_the_same, NOW - 600, NOW)
+
+
+@dataclass
+class Urgencies:
+    """A writer that records the urgency of every status."""
+
+    urgencies: list[Urgency] = field(default_factory=list)
+
+    async def write(self, kind: object, verb: str, request: object, urgency: Urgency) -> Json:
+        self.urgencies.append(urgency)
+        return raw_objects.pool()
+
+
+async def test_a_status_in_which_only_samples_or_messages_changed_waits_with_events() -> None:
+    store, writer = ObjectStore(), Urgencies()
+    store.upsert(kinds.POOL, {**raw_objects.pool(), "status": {"conditions": [ready()]}})
+    schemas = SimpleNamespace(of=lambda _: SimpleNamespace(lacking=()))
+    statuses = Statuses(cast("Any", writer), store, cast("Any", schemas))
+    reworded = PoolStatus.model_validate({"conditions": [ready(message="3 of 3 ready")]})
+    for desired in (reworded, PoolStatus(replicas=2)):
+        await statuses.write_pool("pool-1", desired, NOW)
+    assert writer.urgencies == [Urgency.EVENT, Urgency.CONDITION]
