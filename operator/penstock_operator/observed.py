@@ -149,20 +149,6 @@ class UtilizationSource(StrEnum):
     ENGINE = "EngineBusyShare"
 
 
-MEASURED_MIN, MEASURED_MAX = 1e-30, 1e15
-"""Range of a nonzero queue length, counter or duration, so that its squares, fourth powers and ratios stay finite."""
-
-
-def is_measured(value: float) -> bool:
-    """Return whether a value is a measurement: 0, or between MEASURED_MIN and MEASURED_MAX; NaN is not."""
-    return value == 0 or MEASURED_MIN <= value <= MEASURED_MAX
-
-
-def measured(value: float | None) -> float | None:
-    """Return `value` if it is a measurement, otherwise None (absent)."""
-    return value if value is not None and is_measured(value) else None
-
-
 @dataclass(frozen=True, slots=True)
 class GenerationSample:
     """The additional metrics of a pod that generates text; None is absent."""
@@ -213,8 +199,9 @@ class PodSample:
     generation: GenerationSample | None = None
     """None unless the pod generates text."""
     interactive_served: float | None = None
+    """Rows of completed requests, or generated tokens, without batch work."""
     batch_served: float | None = None
-    """Rows of completed requests, or generated tokens: without batch work, and of batch work."""
+    """The same of batch work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,8 +377,9 @@ class Observed:
     control_keys: Mapping[str, str]
     """Public keys for the pods' settings: key id -> base64 of the raw Ed25519 key."""
     all_pools: tuple[PoolLabels, ...] = ()
+    """Every pool that is not being deleted; `matchedPools` of a policy counts these."""
     unreadable_pools: frozenset[str] = frozenset()
-    """Every pool that is not being deleted, as `matchedPools` counts; and the UIDs of pools whose spec cannot be parsed."""
+    """UIDs of the pools whose spec cannot be parsed."""
     pool_schema: SchemaSkew = AS_BUILT
     """Difference of the served CRD of pools."""
     routed_pools: tuple[RoutedPool, ...] = ()

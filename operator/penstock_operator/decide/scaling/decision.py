@@ -42,7 +42,8 @@ from penstock_operator.decide.scaling.zero import (
     zero_step,
 )
 from penstock_operator.decide.spec.effective import EffectiveSpec
-from penstock_operator.observed import PodObject, PodSample, PoolView, measured
+from penstock_operator.measured import measured
+from penstock_operator.observed import PodObject, PodSample, PoolView
 from penstock_operator.variants import batch_replicas
 
 LAWS: dict[ScalingAlgorithm, Law[Any]] = {

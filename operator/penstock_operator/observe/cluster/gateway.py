@@ -11,6 +11,7 @@ from penstock_api.hold import StartPart
 from penstock_api.types.service import RoutingMode
 from penstock_operator.decide.route import live_route
 from penstock_operator.kube import kinds
+from penstock_operator.measured import is_measured
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import (
     ChildObject,
@@ -19,7 +20,6 @@ from penstock_operator.observed import (
     PodObject,
     PoolObject,
     RoutedPool,
-    is_measured,
 )
 from penstock_operator.reconcile_state import ChildKey
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_operator.observed import PodSample, UtilizationSource, measured
+from penstock_operator.measured import measured
+from penstock_operator.observed import PodSample, UtilizationSource
 
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE_ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"

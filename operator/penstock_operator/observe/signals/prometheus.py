@@ -17,6 +17,7 @@ import aiohttp
 from yarl import URL
 
 from penstock_api.names import CLUSTER_PORT
+from penstock_operator.measured import measured
 from penstock_operator.net.http import CallFailed, HttpCall, call
 from penstock_operator.observe.signals import promql
 from penstock_operator.observe.signals.credentials import Credentials
@@ -30,7 +31,7 @@ from penstock_operator.observe.signals.samples import (
     pod_sample,
     reported_uid,
 )
-from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
+from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource
 
 MIN_SCRAPES = 2
 """Fewer scrapes in the range mean that they fail or are more than 5 s apart."""

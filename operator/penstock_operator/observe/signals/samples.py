@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api import names
 from penstock_api.pod_contract import SIZE_CLASSES, CurveSums
-from penstock_operator.observed import GenerationSample, PodSample, UtilizationSource, measured
+from penstock_operator.measured import measured
+from penstock_operator.observed import GenerationSample, PodSample, UtilizationSource
 
 
 class Reading(NamedTuple):

@@ -25,7 +25,8 @@ from penstock_operator.decide.scaling.signals.attainment import (
     is_new,
 )
 from penstock_operator.decide.spec.objectives import LATE_SHARE
-from penstock_operator.observed import PodSample, PoolSignals, is_measured, measured
+from penstock_operator.measured import is_measured, measured
+from penstock_operator.observed import PodSample, PoolSignals
 
 ALLOWED_SHARE = 0.006
 """Allowed share of late requests in the long run under an objective of 99 percent: its 1 %, with a margin."""

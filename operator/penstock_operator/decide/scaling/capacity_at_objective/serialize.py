@@ -36,7 +36,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import RequestSpread
 from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple, sums_of
-from penstock_operator.observed import MEASURED_MAX
+from penstock_operator.measured import MEASURED_MAX
 
 TRAFFIC_SECONDS = 6 * 3600.0
 """Maximum age of forecast errors and of the shape of the traffic. Start-up times, curves and the price of lateness do not age."""

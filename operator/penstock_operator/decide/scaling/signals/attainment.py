@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from penstock_operator.decide.spec.law_settings import AllowedLateShares, LawSettings
 from penstock_operator.decide.spec.objectives import LATE_SHARE
-from penstock_operator.observed import PodSample, measured
+from penstock_operator.measured import measured
+from penstock_operator.observed import PodSample
 
 Buckets = Sequence[tuple[float, float]]
 """(upper bound in seconds, cumulative count), ascending."""

@@ -3,13 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from penstock_operator.observed import (
-    GenerationSample,
-    PodSample,
-    UtilizationSource,
-    is_measured,
-    measured,
-)
+from penstock_operator.measured import is_measured, measured
+from penstock_operator.observed import GenerationSample, PodSample, UtilizationSource
 
 
 class CurveSumsTuple(NamedTuple):

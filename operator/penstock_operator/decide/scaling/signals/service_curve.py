@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock_api.pod_contract import CurveSums
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.spec.objectives import LATE_SHARE
-from penstock_operator.observed import MEASURED_MAX, measured
+from penstock_operator.measured import MEASURED_MAX, measured
 
 AnySums = CurveSums | CurveSumsTuple
 """Sums as published or as a tuple."""

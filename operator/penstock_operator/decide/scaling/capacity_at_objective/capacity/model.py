@@ -27,7 +27,7 @@ from penstock_operator.decide.scaling.signals.service_curve import (
     r_squared,
 )
 from penstock_operator.decide.spec.objectives import LATE_SHARE
-from penstock_operator.observed import measured
+from penstock_operator.measured import measured
 
 MAX_EXTRAPOLATION = 1.25
 """Maximum planned batch over the largest measured one."""

@@ -7,7 +7,7 @@ The 15 step sums are the products of x = (1, p, d, k, t), row by row of the uppe
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeGuard
 
-from penstock_operator.observed import is_measured
+from penstock_operator.measured import is_measured
 
 
 class StepSums(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock_operator.observed import MEASURED_MAX, MEASURED_MIN
+from penstock_operator.measured import MEASURED_MAX, MEASURED_MIN
 
 Property = Callable[..., None]
 PROPERTIES: dict[str, tuple[Property, dict[str, st.SearchStrategy[Any]]]] = {}

@@ -23,7 +23,7 @@ from penstock_operator.decide.scaling.law import (
     RequestSpread,
 )
 from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
-from penstock_operator.observed import MEASURED_MAX
+from penstock_operator.measured import MEASURED_MAX
 from tests.unit.operator.decide.scaling.capacity_at_objective import markov_chain
 from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
 from tests.unit.operator.decide.scaling.properties.values import NOTHING_SEEN, SHAPES, law_settings

@@ -21,16 +21,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.state import Capacit
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals import counters, windows
 from penstock_operator.decide.scaling.signals.windows import Windows
-from penstock_operator.observed import (
-    MEASURED_MAX,
-    MEASURED_MIN,
-    GenerationSample,
-    PodSample,
-    PoolSignals,
-    SignalSource,
-    is_measured,
-    measured,
-)
+from penstock_operator.measured import MEASURED_MAX, MEASURED_MIN, is_measured, measured
+from penstock_operator.observed import GenerationSample, PodSample, PoolSignals, SignalSource
 from tests.unit.operator.decide.scaling.properties.holds import holds
 from tests.unit.operator.decide.scaling.properties.walks import WALKS, Walk, walked
 
