@@ -5,9 +5,11 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging as transformers_logging
 
 from penstock_runtime.engine.model import ModelLoadFailed, describe
+from penstock_runtime.models.decoders.weights import reject_quantized
 
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
 
@@ -18,12 +20,14 @@ def load_model(
     """Return the causal language model in `folder`, in inference mode with eager attention.
 
     Raises:
-        ModelLoadFailed: the weights are missing, or do not match `config`.
+        ModelLoadFailed: a weight is missing, has a scale that transformers does not read, or does not match `config`.
     """
     quiet: Any = transformers_logging
+    auto: Any = AutoModelForCausalLM
     quiet.disable_progress_bar()
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
+        reject_quantized(folder, config, AutoHfQuantizer.supports_quant_method)
+        model, report = auto.from_pretrained(
             folder,
             config=config,
             dtype=dtype,
@@ -31,11 +35,20 @@ def load_model(
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
+            output_loading_info=True,
         )
+    except ModelLoadFailed:
+        raise
     except Exception as error:  # transformers passes on any error of its loaders
         raise ModelLoadFailed(
             f"{folder} does not load as a causal language model: {describe(error)}"
         ) from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelLoadFailed(
+            f"{folder} has no weights for {', '.join(missing[:3])} ({len(missing)} in all): use a complete checkpoint of a"
+            " causal language model"
+        )
     loaded: PreTrainedModel = model.to(device).eval()
     return loaded
 

@@ -30,7 +30,7 @@ from penstock_runtime.models.decoders.ranks.layout import (
     shard_ranges,
 )
 from penstock_runtime.models.decoders.ranks.pipeline import AbsentModule, cut_stage, join_stages
-from penstock_runtime.models.decoders.ranks.weights import WeightFiles
+from penstock_runtime.models.decoders.weights import WeightFiles, reject_quantized
 
 _META = torch.device("meta")
 
@@ -47,7 +47,7 @@ def load_shard(
     Its logits are those of the whole model on rank 0; on the others they are without meaning.
 
     Raises:
-        ModelLoadFailed: the ranks do not divide the model, or the weights are missing or do not match `config`.
+        ModelLoadFailed: the ranks do not divide the model, or the weights are missing, quantized or do not match `config`.
     """
     family, seat = family_of(config, group.seat.tensor), group.seat
     model = _without_weights(config, dtype)
@@ -55,6 +55,7 @@ def load_shard(
     cut_stage(model, config, seat, dtype)
     with ExitStack() as files:
         checkpoint = WeightFiles(folder, model.base_model_prefix, files)
+        reject_quantized(folder, config)
         _Shard(checkpoint, family, dtype, device, seat).read_into(model, tied)
     if seat.tensor > 1:
         _join_parts(model, family, group)

@@ -1,13 +1,17 @@
-"""`WeightFiles`: the safetensors files of a model, of which slices are read."""
+"""`WeightFiles`: the safetensors files of a model, of which slices are read; `reject_quantized`: rejects those with scales."""
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
+from transformers import PreTrainedConfig
 
 from penstock_runtime.engine.model import ModelLoadFailed, describe
+
+_REMEDY = "use a checkpoint that is not quantized"
 
 
 class WeightFiles:
@@ -45,3 +49,34 @@ def _weight_files(folder: Path) -> list[Path]:
     return [
         folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))
     ]
+
+
+def reject_quantized(
+    folder: Path, config: PreTrainedConfig, is_read: Callable[[Any], bool] = lambda _: False
+) -> None:
+    """Check that no scales of quantized weights are ignored; `is_read`: the loader reads those of a `quantization_config`.
+
+    Raises:
+        ModelLoadFailed: the config has another `quantization_config`, or it has none and a weight an 8-bit type.
+    """
+    configs = (config, config.get_text_config(decoder=True))
+    quantization = [getattr(each, "quantization_config", None) for each in configs]
+    given = next(filter(None, quantization), None)
+    if given is None:
+        _reject_scaled_types(folder)
+    elif not is_read(given):
+        raise ModelLoadFailed(
+            f"{folder / 'config.json'} has a quantization_config with quant_method {given.get('quant_method')!r}, which"
+            f" is not supported here: {_REMEDY}"
+        )
+
+
+def _reject_scaled_types(folder: Path) -> None:
+    for path in filter(Path.is_file, _weight_files(folder)):
+        with safe_open(path, framework="pt") as file:
+            for name in sorted(file.keys()):
+                stored = file.get_slice(name).get_dtype()
+                if stored == "I8" or stored.startswith("F8_"):
+                    raise ModelLoadFailed(
+                        f"weight {name} in {path} has type {stored}, whose scales are not read: {_REMEDY}"
+                    )
