@@ -77,11 +77,11 @@ def read_config(folder: Path) -> PreTrainedConfig:
 
 def reject_other_layers(config: PreTrainedConfig) -> None:
     """Raise ModelLoadFailed if a layer has state other than the keys and values of full or sliding-window attention."""
-    if getattr(config, "is_encoder_decoder", False):
+    if config.is_encoder_decoder or config.get_text_config().is_encoder_decoder:
         raise ModelLoadFailed(
             f"model type '{config.model_type}' is an encoder-decoder: generation serves decoder-only models"
         )
-    others = set(getattr(config, "layer_types", None) or ()) - _LAYER_TYPES
+    others = set(getattr(config.get_text_config(), "layer_types", None) or ()) - _LAYER_TYPES
     if others:
         raise ModelLoadFailed(
             f"layer type '{min(others)}' of model type '{config.model_type}' is not supported: only"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Gemma3TextConfig, LlamaConfig, T5Config
+from transformers import Gemma3TextConfig, Llama4Config, LlamaConfig, T5Config
 
 from penstock_runtime.engine.continuous.service_curve import GenerationServiceCurve, GenerationSums
 from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
@@ -59,6 +59,8 @@ def test_another_kind_of_model_is_rejected_by_name(folder: Path, tmp_path: Path)
         ModelLoadFailed, match="layer type 'linear_attention' of model type 'llama'"
     ):
         reject_other_layers(other)
+    with pytest.raises(ModelLoadFailed, match="'chunked_attention' of model type 'llama4'"):
+        reject_other_layers(Llama4Config())
     with pytest.raises(ModelLoadFailed, match=r"config\.json"):
         open_step(edited(folder, tmp_path, model_type="no-such-model"), SMALL, "tiny")
 
