@@ -1,6 +1,6 @@
 """Limits of generation: live limits, the capacity of a loaded model and its KV cache, and the length of a sequence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from penstock_api.pod_contract import (
@@ -10,6 +10,7 @@ from penstock_api.pod_contract import (
     ModelBackendState,
     Preemption,
 )
+from penstock_runtime.engine.continuous.sampling_params import SamplingDefaults
 from penstock_runtime.errors import BadInput, ContextExceeded
 
 __all__ = [
@@ -120,6 +121,8 @@ class GenerationInfo:
     """Steps timed at load, before any request."""
     model_backend: ModelBackendState | None = None
     """Backend with the error of a requested 16-bit type; None: not compared."""
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    """Those of generation_config.json."""
 
     @property
     def cap_bound(self) -> int:

@@ -1,6 +1,17 @@
-"""`SamplingParams`: the sampling and stop parameters of a request, validated by the HTTP side."""
+"""`SamplingParams`: the sampling and stop parameters of a request, validated by the HTTP side; `SamplingDefaults`: a model's."""
 
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingDefaults:
+    """The parameters of requests that leave them out, with the meaning that they have in `SamplingParams`."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,28 @@
 """Loads a transformers model from a local directory to its device; rejects unsupported models by name."""
 
+import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging as transformers_logging
 
+from penstock_runtime.engine.continuous.sampling_params import SamplingDefaults
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.weights import reject_quantized
 
+SAMPLING_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "temperature": (0.0, 100),
+    "top_p": (0.0, 1),
+    "top_k": (-1, 2**31),
+    "min_p": (0.0, 1),
+    "repetition_penalty": (0.01, 10),
+}
+"""Those of requests."""
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
+_log = logging.getLogger(__name__)
 
 
 def load_model(
@@ -96,3 +107,17 @@ def stop_ids(model: PreTrainedModel) -> tuple[int, ...]:
         if ids is not None:
             return tuple(ids) if isinstance(ids, list) else (int(ids),)
     return ()
+
+
+def sampling_defaults(model: PreTrainedModel) -> SamplingDefaults:
+    """Return the sampling parameters of generation_config.json; one that a request could not have is ignored with a warning."""
+    valid: dict[str, Any] = {}
+    for name, (low, high) in SAMPLING_RANGES.items():
+        given = getattr(model.generation_config, name, None)
+        if given is None:
+            continue
+        if type(given) in (int, type(low)) and low <= given <= high:
+            valid[name] = given
+        else:
+            _log.warning("%s of generation_config.json is ignored: it must be from %s to %s, got %r", name, low, high, given)  # fmt: skip
+    return SamplingDefaults(**valid)

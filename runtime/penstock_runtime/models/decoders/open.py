@@ -125,6 +125,7 @@ def warmed_step(
         prefill_token_seconds=costs.prefill_token,
         copied_block_seconds=costs.copied_block,
         warm_up=timed,
+        sampling=load.sampling_defaults(model),
     )
     return TorchStep(info, decoder, assembled.store)
 

@@ -70,14 +70,15 @@ def sampling(body: GenerationOptions, terms: Terms, requested: SamplingRequest) 
             field="prompt_logprobs",
         )
     own_ends = frozenset[int]() if body.ignore_eos else serving.own_ends
+    defaults = serving.info.sampling
     return SamplingParams(
         max_tokens=requested.max_tokens or 1,
         min_tokens=body.min_tokens or 0,
-        temperature=_or(body.temperature, 1.0),
-        top_p=_or(body.top_p, 1.0),
-        top_k=max(body.top_k or 0, 0),
-        min_p=_or(body.min_p, 0.0),
-        repetition_penalty=_or(body.repetition_penalty, 1.0),
+        temperature=_or(body.temperature, defaults.temperature),
+        top_p=_or(body.top_p, defaults.top_p),
+        top_k=max(defaults.top_k if body.top_k is None else body.top_k, 0),
+        min_p=_or(body.min_p, defaults.min_p),
+        repetition_penalty=_or(body.repetition_penalty, defaults.repetition_penalty),
         presence_penalty=_or(body.presence_penalty, 0.0),
         frequency_penalty=_or(body.frequency_penalty, 0.0),
         logit_bias=tuple(sorted((body.logit_bias or {}).items())),

@@ -1,4 +1,4 @@
-"""A checkpoint is loaded whole, or refused by the name of what is not read."""
+"""A checkpoint is loaded whole, with what its files say about requests, or refused by the name of what is not read."""
 
 import json
 from collections.abc import Callable
@@ -11,9 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
+from penstock_runtime.engine.continuous.sampling_params import SamplingDefaults
+from penstock_runtime.engine.continuous.steps.options import Compute, DType, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.engine.placement import RankSeat
 from penstock_runtime.models.decoders.load import load_model, read_config
+from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.ranks.modules import load_shard
 from tests.unit.runtime.models.decoders.tiny_models import save
 
@@ -87,3 +90,15 @@ def test_a_method_of_quantization_that_is_not_read_is_refused_by_name(
     folder = with_json(save("llama", tmp_path), "config.json", quantization_config=given)
     with pytest.raises(ModelLoadFailed, match=f"quantization_config with quant_method '{method}'"):
         load(folder)
+
+
+def test_requests_have_the_sampling_parameters_of_the_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"temperature": 0.6, "top_p": 1.5, "top_k": 20, "min_p": True}
+    folder = with_json(save("llama", tmp_path), "generation_config.json", **given)
+    options = StepOptions(Compute.TORCH, DType.FLOAT32, cache_bytes=1 << 18, block_tokens=8)
+    sampling = open_step(folder, options, "tiny").info.sampling
+    assert sampling == SamplingDefaults(temperature=0.6, top_k=20)
+    assert "top_p of generation_config.json is ignored: it must be from 0.0 to 1, got 1.5" in caplog.text  # fmt: skip
+    assert "min_p of generation_config.json is ignored" in caplog.text
