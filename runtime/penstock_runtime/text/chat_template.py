@@ -6,7 +6,7 @@ Templates come from the model, messages from clients. Rendering runs in a thread
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,6 +62,25 @@ class ChatTemplate:
         Raises:
             TemplateRejected: the template raised, or the messages lack what it needs.
         """
+        return "".join(
+            self.pieces(
+                messages, tools=tools, add_generation_prompt=add_generation_prompt, more=more
+            )
+        )
+
+    def pieces(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        more: Mapping[str, Any] | None = None,
+    ) -> Iterator[str]:
+        """Yield the prompt in pieces: a template may repeat a text of the client at every message.
+
+        Raises:
+            TemplateRejected: as `render`.
+        """
         variables = {
             **self._special,
             **(more or {}),
@@ -70,7 +89,7 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
-            return self._template.render(variables)
+            yield from self._template.generate(variables)
         except Exception as error:  # templates are untrusted code over client input
             raise TemplateRejected(
                 f"the model's chat template rejects these messages: {error}"

@@ -5,8 +5,9 @@ each MiB. `encode_batch_fast` releases the GIL, `encode` does not.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Final
 
 from penstock_runtime.errors import BadInput, ContextExceeded
@@ -21,6 +22,10 @@ MAX_IDS: Final = 2**18
 """Lower bound of the limit on token ids, so that `/tokenize` can count the tokens of a text that is too long."""
 SHORT_CHARACTERS: Final = 2048
 """Length up to which encoding a text takes less time than waking a thread."""
+PART_BYTES: Final = 2**16
+"""Bytes of a growing text after which its size and memory are checked."""
+MEMORY_PER_PART_BYTE: Final = 8
+"""Bytes of memory per byte of a growing text: its parts and the whole, of four bytes a character at most."""
 
 ReserveMemory = Callable[[int], Callable[[], None]]
 """Reserves bytes; returns the function that releases them. Raises MemoryFull."""
@@ -60,6 +65,25 @@ class TextEncoder:
                 f" context length is {self._context_tokens} tokens: shorten it",
                 field=field,
             )
+
+    async def collect(self, pieces: Iterator[str], field: str) -> str:
+        """Return the text of `pieces`, which threads compute; its memory counts while it grows.
+
+        Raises:
+            ContextExceeded: it cannot fit the context; no further piece is computed.
+            MemoryFull: it takes more memory than is free.
+        """
+        parts, total = list[str](), 0
+        with ExitStack() as releases:
+            while True:
+                part = await asyncio.to_thread(_next_part, pieces)
+                size = text_bytes(part)
+                total += size
+                self.check_bytes(total, field)
+                parts.append(part)
+                if size < PART_BYTES:
+                    return "".join(parts)
+                releases.callback(self._hold(size * MEMORY_PER_PART_BYTE))
 
     async def encode(self, text: str, field: str, *, add_special: bool) -> list[int]:
         """Return the ids of `text`.
@@ -101,3 +125,14 @@ class TextEncoder:
         self.check_ids(len(encoding), field)
         ids: list[int] = encoding.ids
         return ids
+
+
+def _next_part(pieces: Iterator[str]) -> str:
+    """Return the next PART_BYTES of text or a little more; fewer at the end."""
+    taken, size = list[str](), 0
+    for piece in pieces:
+        taken.append(piece)
+        size += text_bytes(piece)
+        if size >= PART_BYTES:
+            break
+    return "".join(taken)

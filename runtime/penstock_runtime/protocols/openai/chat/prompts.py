@@ -1,15 +1,16 @@
 """Rendering of messages by the chat template, and their token ids; both run off the event loop."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.openai.wire.chat import ContentPart, Message
 from penstock_runtime.serving.generation.loaded_model import Serving
+from penstock_runtime.text.bounds import text_bytes
 from penstock_runtime.text.chat_template import TemplateRejected
+from penstock_runtime.text.encoding import TextEncoder
 
 
 async def render(
@@ -24,8 +25,8 @@ async def render(
 
     Raises:
         BadInput: the model has no template, or the template rejects the messages, or they have content other than text,
-            or they are too long.
-        MemoryFull: encoding the prompt would take more memory than is free.
+            or what the template renders is too long.
+        MemoryFull: rendering or encoding the prompt would take more memory than is free.
     """
     template = serving.tokenizer.template(tools=bool(tools))
     if template is None:
@@ -34,19 +35,32 @@ async def render(
             field="messages",
         )
 
-    def work() -> str:
+    def pieces() -> Iterator[str]:
         plain = [plain_message(message, index) for index, message in enumerate(messages)]
-        size = sum(len(message["content"].encode()) for message in plain)
-        serving.encoder.check_bytes(size, "messages")
-        return template.render(
+        _check_sizes(serving.encoder, plain, tools, more)
+        yield from template.pieces(
             plain, tools=tools, add_generation_prompt=add_generation_prompt, more=more
         )
 
     try:
-        text = await asyncio.to_thread(work)
+        text = await serving.encoder.collect(pieces(), "messages")
     except TemplateRejected as error:
         raise BadInput(str(error), field="messages") from error
     return text, await serving.encoder.encode(text, "messages", add_special=False)
+
+
+def _check_sizes(
+    encoder: TextEncoder,
+    messages: Sequence[dict[str, Any]],
+    tools: Sequence[dict[str, Any]],
+    more: dict[str, Any] | None,
+) -> None:
+    """Check what a template may read again and again before it renders anything. Raises `ContextExceeded`."""
+    encoder.check_bytes(len(to_json(tools)), "tools")
+    encoder.check_bytes(len(to_json(more)), "chat_template_kwargs")
+    calls = [message["tool_calls"] for message in messages if "tool_calls" in message]
+    texts = sum(text_bytes(message["content"]) for message in messages)
+    encoder.check_bytes(texts + len(to_json(calls)), "messages")
 
 
 def plain_message(message: Message, place: int) -> dict[str, Any]:
