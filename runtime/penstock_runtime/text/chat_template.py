@@ -6,7 +6,8 @@ Templates come from the model, messages from clients. Rendering runs in a thread
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,19 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 Message = Mapping[str, Any]
+
+_PROBE: Sequence[Message] = (
+    {"role": "user", "content": "a"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {"id": "123456789", "type": "function",
+             "function": {"name": "probed_name", "arguments": {"a": "probed_argument"}}}
+        ],
+    },
+)  # fmt: skip
+"""Messages that show whether a template renders calls; Mistral's templates accept only ids of nine characters."""
 
 
 class TemplateRejected(Exception):
@@ -48,6 +62,7 @@ class ChatTemplate:
             self._template = _environment().from_string(source)
         except TemplateError as error:
             raise TemplateRejected(f"the model's chat template is broken: {error}") from error
+        self._form = next(filter(self._renders_calls, _FORMS), _FORMS[0])
 
     def render(
         self,
@@ -84,7 +99,7 @@ class ChatTemplate:
         variables = {
             **self._special,
             **(more or {}),
-            "messages": messages,
+            "messages": [self._form(each) if each.get("tool_calls") else each for each in messages],
             "tools": tools or None,
             "add_generation_prompt": add_generation_prompt,
         }
@@ -94,6 +109,44 @@ class ChatTemplate:
             raise TemplateRejected(
                 f"the model's chat template rejects these messages: {error}"
             ) from error
+
+    def _renders_calls(self, form: Callable[[Message], Message]) -> bool:
+        self._form = form
+        with suppress(TemplateRejected):
+            text = self.render(_PROBE)
+            return "probed_name" in text and "probed_argument" in text
+        return False
+
+
+def _as_given(message: Message) -> Message:
+    return message
+
+
+def _without_content(message: Message) -> Message:
+    return {**message, "content": message.get("content") or None}
+
+
+def _with_text_arguments(message: Message) -> Message:
+    return {**message, "tool_calls": [_with_text(call) for call in message["tool_calls"]]}
+
+
+def _with_text(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": _to_json(function["arguments"])}}
+
+
+def _without_content_with_text_arguments(message: Message) -> Message:
+    return _without_content(_with_text_arguments(message))
+
+
+_FORMS: Sequence[Callable[[Message], Message]] = (
+    _as_given,
+    _without_content,
+    _without_content_with_text_arguments,
+    _with_text_arguments,
+)
+"""Forms of a message with calls; a template gets the first that it renders. Most take arguments as objects, and Qwen3's
+fails without content; DeepSeek's concatenate arguments as text, and that of R1 renders no calls next to content."""
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

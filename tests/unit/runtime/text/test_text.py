@@ -271,6 +271,42 @@ def test_a_template_may_reject_messages_and_cannot_leave_its_sandbox() -> None:
     assert ChatTemplate("{% generation %}{{ eos_token }}{% endgeneration %}", {"eos_token": "E"}).render([]) == "E"  # fmt: skip
 
 
+CALLED: list[dict[str, Any]] = [
+    {"role": "user", "content": "q"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {"type": "function", "function": {"name": "f", "arguments": {"a": "é"}}},
+        ],
+    },
+]
+EACH = "{% for message in messages %}{% for call in message.tool_calls or [] %}"
+JOINED = "{{ '[' + call.function.name + ']' + call.function.arguments }}"
+AS_JSON = "{{ call.function | tojson }}"
+IF_NULL, IF_TEXT = "{% if message.content is none %}", "{% if '</think>' not in message.content %}"
+ENDS = "{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (CHAT_TEMPLATE, '{"name": "f", "arguments": {"a": "é"}}'),
+        (EACH + IF_TEXT + AS_JSON + "{% endif %}" + ENDS, '{"name": "f", "arguments": {"a": "é"}}'),
+        (EACH + IF_NULL + AS_JSON + "{% endif %}" + ENDS, '{"name": "f", "arguments": {"a": "é"}}'),
+        (EACH + JOINED + ENDS, '[f]{"a": "é"}'),
+        (EACH + IF_NULL + JOINED + "{% endif %}" + ENDS, '[f]{"a": "é"}'),
+    ],
+    ids=["hermes", "qwen3", "null-content", "deepseek-v3.1", "deepseek-r1"],
+)
+def test_earlier_calls_have_the_form_that_the_template_renders(
+    template: str, expected: str
+) -> None:
+    text = ChatTemplate(template, {"eos_token": "<|end|>"}).render(CALLED)
+    assert expected in text
+    assert "None" not in text
+
+
 def test_a_folder_without_a_tokenizer_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidTokenizer, match=r"tokenizer\.json is missing"):
         load_tokenizer(tmp_path)
