@@ -1,13 +1,13 @@
 """Download of a model repository from the Hugging Face Hub, in the hub's own cache layout.
 
 `huggingface_hub` lists the repository, resolves each file, and finally creates the snapshot, or returns a complete
-cached one when the hub is unreachable or `HF_HUB_OFFLINE` is set. `ModelStore` downloads the contents, because
+cached one when the hub is unreachable or returns errors, or `HF_HUB_OFFLINE` is set. `ModelStore` downloads the contents, because
 `snapshot_download` neither resumes after a restart of the process (its partial files have random names), nor verifies
 digests, nor checks free space first, nor shares its progress with pods that wait for the same cache.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -82,37 +82,65 @@ class Commit(Remote):
 def fetch(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> Path:
     """Return the folder of the complete snapshot. Raises `ModelLoadFailed`."""
     disable_progress_bars()
-    patterns = patterns_of(source)
     with cache.locked(repo_folder_name(repo_id=source.repository, repo_type="model"), meter):
-        with _hub_errors(source.repository):
-            listed = _list(source)
-        if listed is not None:
-            commit, entries = listed
-            files = [
-                _file(entry)
-                for entry in entries
-                if is_selected(entry.path, patterns) and _is_plain_download(entry)
-            ]
-            if not files:
-                raise ModelNotFound(
-                    f"repository '{source.repository}' has no files at path '{source.path or '.'}':"
-                    " correct spec.model.source.huggingFace.path"
-                )
-            meter.begin(sum(file.size for file in files))
-            blobs = cache.folder / repo_folder_name(repo_id=source.repository, repo_type="model")
-            ModelStore(cache, blobs / "blobs", meter).fetch(commit, files)
-        with _hub_errors(source.repository):
-            return Path(
-                snapshot_download(
-                    source.repository,
-                    revision=source.revision or MAIN,
-                    cache_dir=cache.folder,
-                    allow_patterns=list(patterns),
-                    ignore_patterns=None
-                    if program_files(source.path or ".")
-                    else list(IGNORED_FILES),
-                )
-            )
+        try:
+            return _download(source, cache, meter)
+        except ModelSourceUnreachable:
+            with suppress(LocalEntryNotFoundError):
+                return _snapshot(source, cache, local_files_only=True)
+            raise
+
+
+def _download(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> Path:
+    """Download the selected files, and record the commit of the branch or tag once its snapshot is complete."""
+    with _hub_errors(source.repository):
+        listed = _list(source)
+        if listed is None:
+            return _snapshot(source, cache)
+    commit, entries = listed
+    patterns = patterns_of(source)
+    files = [
+        _file(entry)
+        for entry in entries
+        if is_selected(entry.path, patterns) and _is_plain_download(entry)
+    ]
+    if not files:
+        raise ModelNotFound(
+            f"repository '{source.repository}' has no files at path '{source.path or '.'}':"
+            " correct spec.model.source.huggingFace.path"
+        )
+    meter.begin(sum(file.size for file in files))
+    folder = cache.folder / repo_folder_name(repo_id=source.repository, repo_type="model")
+    ModelStore(cache, folder / "blobs", meter).fetch(commit, files)
+    with _hub_errors(source.repository):
+        snapshot = _snapshot(source, cache, revision=commit.sha)
+    if source.revision != commit.sha:
+        ref = folder / "refs" / (source.revision or MAIN)
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        complete = ref.with_name(f"{ref.name}.partial")
+        complete.write_text(commit.sha, encoding="utf-8")
+        complete.rename(ref)
+    return snapshot
+
+
+def _snapshot(
+    source: HuggingFaceSource,
+    cache: Cache,
+    *,
+    revision: str | None = None,
+    local_files_only: bool = False,
+) -> Path:
+    """Return the folder of the complete snapshot, which `huggingface_hub` creates unless it is cached."""
+    return Path(
+        snapshot_download(
+            source.repository,
+            revision=revision or source.revision or MAIN,
+            cache_dir=cache.folder,
+            allow_patterns=list(patterns_of(source)),
+            ignore_patterns=None if program_files(source.path or ".") else list(IGNORED_FILES),
+            local_files_only=local_files_only,
+        )
+    )
 
 
 def patterns_of(source: HuggingFaceSource) -> tuple[str, ...]:

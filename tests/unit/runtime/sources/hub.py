@@ -23,6 +23,7 @@ class Hub:
 
     files: Mapping[str, bytes]
     repository: str = "owner/tiny"
+    sha: str = SHA
     token: str | None = None
     """Bearer token; requests without it are rejected."""
     cut_after: int | None = None
@@ -32,7 +33,11 @@ class Hub:
     redirects: bool = True
     """Redirect large files to another host name, as the hub does; False: answer with them, as small mirrors do."""
     down: bool = False
-    """Answer 503 to all."""
+    """Answer `status` to all."""
+    status: int = 503
+    """0: close connections without an answer."""
+    files_down: bool = False
+    """Answer 501, after which huggingface_hub does not try again, to requests for files."""
     chunk_bytes: int = 2**16
     pause_seconds: float = 0.0
     """Pause between two chunks of a large file."""
@@ -53,8 +58,12 @@ class Hub:
 
     @web.middleware
     async def _door(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if self.files_down and "/resolve/" in request.path:
+            return web.Response(status=501)
         if self.down:
-            return web.Response(status=503)
+            if not self.status and request.transport is not None:
+                request.transport.close()
+            return web.Response(status=self.status or 503)
         known = request.headers.get("Authorization") == f"Bearer {self.token}"
         if self.token and not known and not request.path.startswith("/cdn/"):
             return web.Response(status=401, headers={"X-Error-Code": "RepoNotFound"})
@@ -65,10 +74,10 @@ class Hub:
         return response
 
     async def _info(self, request: web.Request) -> web.Response:
-        if request.match_info.get("revision", "main") not in ("main", SHA):
+        if request.match_info.get("revision", "main") not in ("main", self.sha):
             return web.Response(status=404, headers={"X-Error-Code": "RevisionNotFound"})
         siblings = [{"rfilename": path} for path in self.files]
-        return web.json_response({"id": self.repository, "sha": SHA, "siblings": siblings})
+        return web.json_response({"id": self.repository, "sha": self.sha, "siblings": siblings})
 
     async def _tree(self, request: web.Request) -> web.Response:
         return web.json_response([entry(path, body) for path, body in self.files.items()])
@@ -78,7 +87,7 @@ class Hub:
         if path not in self.files:
             return web.Response(status=404, headers={"X-Error-Code": "EntryNotFound"})
         body, metadata = self.files[path], entry(path, self.files[path])
-        headers = {"X-Repo-Commit": SHA, "ETag": f'"{metadata["oid"]}"'}
+        headers = {"X-Repo-Commit": self.sha, "ETag": f'"{metadata["oid"]}"'}
         if "lfs" not in metadata:
             self.sent += [(path, 0, len(body))] if request.method == "GET" else []
             return web.Response(body=body, headers=headers)

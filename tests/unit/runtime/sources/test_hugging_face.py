@@ -142,12 +142,33 @@ def test_a_content_with_a_wrong_digest_is_discarded(hub: Hub, config: RuntimeCon
     assert "model.safetensors" in fetched(config)
 
 
-def test_without_the_hub_only_a_complete_cache_serves(hub: Hub, config: RuntimeConfig) -> None:
-    hub.down = True
-    with pytest.raises(ModelSourceUnreachable, match="503"):
+@pytest.mark.parametrize(
+    ("status", "reason"), [(408, "408"), (429, "429"), (503, "503"), (0, "ProtocolError|ReadError")]
+)
+def test_without_the_hub_only_a_complete_cache_serves(
+    hub: Hub, config: RuntimeConfig, status: int, reason: str
+) -> None:
+    hub.down, hub.status = True, status
+    with pytest.raises(ModelSourceUnreachable, match=reason):
         fetched(config)
     hub.down = False
-    fetched(config)
+    expected = fetched(config)
+    hub.down = True
+    assert fetched(config) == expected
+    next(config.files.model_folder.rglob("model.safetensors")).unlink()
+    with pytest.raises(ModelSourceUnreachable, match=reason):
+        fetched(config)
+
+
+@pytest.mark.parametrize("content", [FILES["config.json"], b"[]"], ids=["cached", "new"])
+def test_a_new_commit_whose_files_cannot_be_read_leaves_the_last_complete_snapshot_in_use(
+    hub: Hub, config: RuntimeConfig, content: bytes
+) -> None:
+    expected = fetched(config)
+    hub.files, hub.sha, hub.files_down = {**FILES, "new.json": content}, "b" * 40, True
+    assert fetched(config) == expected
+    hub.files_down = False
+    assert fetched(config) == expected | {"new.json"}
 
 
 def test_offline_mode_serves_from_the_cache_and_names_missing_files(
