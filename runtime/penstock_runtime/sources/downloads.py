@@ -2,9 +2,11 @@
 
 import hashlib
 import io
+import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -112,19 +114,25 @@ class ModelStore:
                 raise
 
     def _cached_bytes(self, file: RemoteFile) -> int:
-        for path in (self.folder / file.blob, self._partial(file)):
-            if path.exists():
-                return min(path.stat().st_size, file.size)
-        return 0
+        if self._is_cached(file):
+            return file.size
+        partial = self._partial(file)
+        return min(partial.stat().st_size, file.size) if partial.exists() else 0
+
+    def _is_cached(self, file: RemoteFile) -> bool:
+        """Return whether the content is complete: a crash of the node may have truncated it."""
+        blob = self.folder / file.blob
+        return blob.exists() and blob.stat().st_size == file.size
 
     def _partial(self, file: RemoteFile) -> Path:
         return self.folder / f"{file.blob}.partial"
 
     def _complete(self, remote: Remote, file: RemoteFile) -> None:
         """Download one file completely, retrying as long as attempts make progress."""
-        if (self.folder / file.blob).exists():
+        if self._is_cached(file):
             self.meter.add(file.size)
             return
+        (self.folder / file.blob).unlink(missing_ok=True)
         stalled, reached = 0, -1
         while True:
             try:
@@ -149,8 +157,11 @@ class ModelStore:
                 self.meter.add(offset)
             if offset < file.size:
                 remote.append(file, Sink(raw, self.meter), offset)
+            raw.flush()
+            os.fsync(raw.fileno())
         self._verify(remote, file, partial)
         partial.rename(self.folder / file.blob)
+        _sync_folder(self.folder)
 
     def _verify(self, remote: Remote, file: RemoteFile, partial: Path) -> None:
         size = partial.stat().st_size
@@ -167,6 +178,15 @@ class ModelStore:
             f"'{file.path}' does not match the digest of its source and was discarded: the pod retries;"
             " if the error persists, upload the file again"
         )
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems cannot sync folders
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _hash(path: Path, algorithm: str) -> str:

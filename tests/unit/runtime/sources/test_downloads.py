@@ -1,5 +1,7 @@
 """How a set of files is downloaded from a source that is made up: in which order they end, and after which failure."""
 
+import os
+import stat
 import threading
 import time
 from pathlib import Path
@@ -47,3 +49,33 @@ def test_a_file_that_fails_ends_the_download_before_the_files_that_wait(tmp_path
         store.fetch(remote, FILES)
     assert len(remote.read) < len(FILES) / 2
     assert FILES[0].path in remote.read, "a file that was running has ended"
+
+
+class BytesOfX(Remote):
+    """A source whose files have one byte."""
+
+    @override
+    def append(self, file: RemoteFile, out: Sink, offset: int) -> None:
+        out.write(b"x")
+
+    @override
+    def digest_is_authoritative(self, file: RemoteFile) -> bool:
+        return True
+
+
+def test_a_content_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_download_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool, int]] = []
+    fsync, folder = os.fsync, tmp_path / "blobs"
+
+    def record(descriptor: int) -> None:
+        state = os.fstat(descriptor)
+        kind = "folder" if stat.S_ISDIR(state.st_mode) else "file"
+        synced.append((kind, (folder / FILES[0].blob).exists(), state.st_size))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    ModelStore(Cache(tmp_path, None), folder, DownloadProgress()).fetch(BytesOfX(), FILES[:1])
+    assert [each[:2] for each in synced] == [("file", False), ("folder", True)]
+    assert synced[0][2] == 1

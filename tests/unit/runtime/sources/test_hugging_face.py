@@ -171,6 +171,18 @@ def test_a_new_commit_whose_files_cannot_be_read_leaves_the_last_complete_snapsh
     assert fetched(config) == expected | {"new.json"}
 
 
+def test_a_truncated_content_in_the_cache_is_downloaded_again(
+    hub: Hub, config: RuntimeConfig
+) -> None:
+    fetched(config)
+    blob = next(config.files.model_folder.rglob("model.safetensors")).resolve()
+    blob.write_bytes(LARGE[:1000])
+    meter = DownloadProgress()
+    fetch_model(config, meter)
+    assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
+    assert meter.read().loaded_bytes == meter.read().total_bytes
+
+
 def test_offline_mode_serves_from_the_cache_and_names_missing_files(
     hub: Hub, config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
