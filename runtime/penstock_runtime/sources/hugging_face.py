@@ -47,9 +47,9 @@ MAIN = "main"
 LIST_SECONDS = 30.0
 IGNORED_FILES = (
     "*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.onnx", "*.onnx_data", "*.gguf", "*.tflite", "*.ot",
-    "original/*", "metal/*",
+    "original/*", "metal/*", "consolidated*.safetensors", "*/consolidated*.safetensors",
 )  # fmt: skip
-"""Weights in other formats than safetensors, which no directory of a model needs."""
+"""Weights in other formats than safetensors of transformers, which no directory of a model needs."""
 LARGEST_BYTES = 50 * 10**9
 """The hub's size limit for plain HTTP downloads; `snapshot_download` fetches larger files by another protocol."""
 

@@ -31,6 +31,7 @@ from penstock_runtime.models.decoders import load
 from penstock_runtime.models.decoders.backends.step_times import StepCandidate
 from penstock_runtime.models.decoders.capacity import free_bytes
 from penstock_runtime.models.decoders.packing import positions_of
+from penstock_runtime.models.decoders.ranks.weights import weight_files
 from penstock_runtime.models.decoders.revision import revision
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
 from penstock_runtime.models.device.processor import this_processor
@@ -197,7 +198,7 @@ def _prompts(folder: Path, config: PreTrainedConfig) -> list[np.ndarray]:
 
 
 def _float32_bytes(folder: Path, config: PreTrainedConfig) -> int:
-    stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    stored = sum(file.stat().st_size for file in weight_files(folder) if file.is_file())
     return stored * (2 if getattr(config, "dtype", None) in _NARROW else 1)
 
 

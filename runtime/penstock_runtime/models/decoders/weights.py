@@ -26,7 +26,7 @@ class WeightFiles:
         self._prefix = f"{prefix}."
         self._files: dict[str, Any] = {}
         try:
-            for path in _weight_files(folder):
+            for path in weight_files(folder):
                 file = opened.enter_context(safe_open(path, framework="pt"))
                 self._files.update(dict.fromkeys(file.keys(), file))
         except Exception as error:  # safetensors raises errors of its own
@@ -42,7 +42,8 @@ class WeightFiles:
         return None
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files that transformers loads; without an index the only one, which may be missing."""
     whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if whole.is_file() or not index.is_file():
         return [whole]

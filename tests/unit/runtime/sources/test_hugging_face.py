@@ -183,6 +183,14 @@ def test_a_truncated_content_in_the_cache_is_downloaded_again(
     assert meter.read().loaded_bytes == meter.read().total_bytes
 
 
+def test_weights_in_the_format_of_mistral_are_not_downloaded_in_addition(
+    hub: Hub, config: RuntimeConfig
+) -> None:
+    names = ("consolidated.safetensors", "consolidated-00001-of-00002.safetensors", "sub/consolidated.safetensors")  # fmt: skip
+    hub.files = {**FILES, **dict.fromkeys(names, LARGE)}
+    assert fetched(config) == FILES.keys() - {"pytorch_model.bin"}
+
+
 def test_offline_mode_serves_from_the_cache_and_names_missing_files(
     hub: Hub, config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The error of a requested 16-bit type of a generative model: measured once, reported, and stored."""
 
 import json
+import shutil
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,16 @@ def test_without_memory_for_float32_there_is_no_comparison(
     monkeypatch.setattr(precision, "free_bytes", lambda _: 1000)
     assert compared(folder) is None
     assert "is not compared with float32" in caplog.text
+
+
+def test_weights_that_are_not_loaded_need_no_memory(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = Path(shutil.copytree(folder, tmp_path / "copied"))
+    weights = copied / "model.safetensors"
+    shutil.copy(weights, copied / "consolidated.safetensors")
+    monkeypatch.setattr(precision, "free_bytes", lambda _: int(1.5 * weights.stat().st_size))
+    assert compared(copied) is not None
 
 
 def test_broken_errors_are_measured_again(folder: Path, tmp_path: Path) -> None:
