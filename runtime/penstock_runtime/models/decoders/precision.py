@@ -31,9 +31,9 @@ from penstock_runtime.models.decoders import load
 from penstock_runtime.models.decoders.backends.step_times import StepCandidate
 from penstock_runtime.models.decoders.capacity import free_bytes
 from penstock_runtime.models.decoders.packing import positions_of
-from penstock_runtime.models.decoders.ranks.weights import weight_files
 from penstock_runtime.models.decoders.revision import revision
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
+from penstock_runtime.models.decoders.weights import weight_files
 from penstock_runtime.models.device.processor import this_processor
 
 PROMPTS = (
