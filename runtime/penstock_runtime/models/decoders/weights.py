@@ -73,7 +73,7 @@ def reject_quantized(
 
 
 def _reject_scaled_types(folder: Path) -> None:
-    for path in filter(Path.is_file, _weight_files(folder)):
+    for path in filter(Path.is_file, weight_files(folder)):
         with safe_open(path, framework="pt") as file:
             for name in sorted(file.keys()):
                 stored = file.get_slice(name).get_dtype()
