@@ -50,7 +50,7 @@ class ApiKeys(WireModel):
 
 
 class ApiKeysUnusable(ValueError):
-    """There is no file of keys, or it is invalid; the message has none of its content."""
+    """The file of keys is missing or invalid; the message contains no key."""
 
 
 class ApiKeyRing:

@@ -122,7 +122,7 @@ ZERO_SPEC: Object = {
 }
 VARIANTS_SPEC: Object = {
     **GENERATION_SPEC,
-    "accelerator": {"count": 1},
+    "accelerator": {"count": 0},
     "parallelism": {"tensor": 1},
     "variants": [
         {
@@ -151,7 +151,6 @@ VARIANTS_SPEC: Object = {
         },
         {
             "name": "small",
-            "accelerator": {"count": 0},
             "generation": {"kvCache": {"freeMemoryPercent": 60}},
             "parallelism": {"data": 2},
         },
