@@ -29,7 +29,7 @@ from tests.gpu.recording import recorded
 from tests.unit.runtime.engine.continuous.scenarios import Scenario, Tally, prompts, references
 from tests.unit.runtime.models.decoders.decode_steps import BLOCK_TOKENS, decodes, fill
 from tests.unit.runtime.models.decoders.teacher import accepts, measured_eps, teacher
-from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, save
+from tests.unit.runtime.models.decoders.tiny_models import KNOWN, save
 
 WORKERS = 4
 """Processes that share the device; nothing here is timed."""
@@ -87,7 +87,7 @@ def run(setting: Setting, record: Record) -> None:
 
 
 def _families(setting: Setting) -> list[str]:
-    return list(CONFIGS) if not setting.rehearsal else ["llama", "gpt2"]
+    return list(KNOWN) if not setting.rehearsal else ["llama", "gpt2"]
 
 
 def _jobs(setting: Setting) -> list[Job]:

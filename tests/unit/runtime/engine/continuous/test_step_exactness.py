@@ -15,7 +15,7 @@ from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
 from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 from tests.unit.runtime.engine.continuous.fifo import FifoScheduler
-from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, GENERIC, VOCABULARY, save
+from tests.unit.runtime.models.decoders.tiny_models import GENERIC, KNOWN, VOCABULARY, save
 
 PROMPTS = [
     np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
@@ -23,7 +23,7 @@ PROMPTS = [
 ]
 
 
-@pytest.fixture(scope="module", params=[*CONFIGS, *GENERIC])
+@pytest.fixture(scope="module", params=[*KNOWN, *GENERIC])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(request.param, tmp_path_factory.mktemp(request.param))
 

@@ -1,5 +1,6 @@
 """Small random models of each family, as transformers saves them."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ _COMMON: dict[str, Any] = {
     "eos_token_id": None,
     "pad_token_id": None,
 }
-CONFIGS: dict[str, PreTrainedConfig] = {
+_KNOWN: dict[str, PreTrainedConfig] = {
     "llama": LlamaConfig(**_COMMON),
     "mistral": MistralConfig(**_COMMON, sliding_window=12),
     "qwen2": Qwen2Config(**_COMMON),
@@ -55,7 +56,7 @@ CONFIGS: dict[str, PreTrainedConfig] = {
         eos_token_id=None,
     ),
 }
-GENERIC: dict[str, PreTrainedConfig] = {
+_GENERIC: dict[str, PreTrainedConfig] = {
     "phi3": Phi3Config(
         **_COMMON,
         original_max_position_embeddings=64,
@@ -67,12 +68,20 @@ GENERIC: dict[str, PreTrainedConfig] = {
         },
     )
 }
-"""Of no family that is taken apart. Up to 64 positions are rotated by the short factors, up to 256 by the long."""
+"""Up to 64 positions are rotated by the short factors, up to 256 by the long."""
+KNOWN = tuple(_KNOWN)
+"""The families that are taken apart."""
+GENERIC = tuple(_GENERIC)
+
+
+def config_of(family: str) -> PreTrainedConfig:
+    """Return a config of its own: transformers writes the type of a model into the config that it is made from."""
+    return copy.deepcopy((_KNOWN | _GENERIC)[family])
 
 
 def save(family: str, folder: Path, seed: int = 0) -> Path:
     """Write a random model of `family` into `folder`."""
     quiet.disable_progress_bar()
     torch.manual_seed(seed)
-    auto.from_config((CONFIGS | GENERIC)[family]).save_pretrained(folder)
+    auto.from_config(config_of(family)).save_pretrained(folder)
     return folder

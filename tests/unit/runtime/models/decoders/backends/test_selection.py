@@ -25,7 +25,7 @@ from penstock_runtime.models.decoders.load import read_config
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.packing import PackedBatch
-from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, auto, save
+from tests.unit.runtime.models.decoders.tiny_models import KNOWN, auto, config_of, save
 
 OPTIONS = StepOptions(cache_bytes=1 << 18, block_tokens=8)
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ ON_OPENVINO = StepCandidate(Compute.OPENVINO, FLOAT32)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small Llama whose files are 16-bit."""
     target = tmp_path_factory.mktemp("half")
-    auto.from_config(CONFIGS["llama"], dtype=request.param).save_pretrained(target)
+    auto.from_config(config_of("llama"), dtype=request.param).save_pretrained(target)
     return target
 
 
@@ -178,9 +178,9 @@ def test_all_candidates_are_really_run(folder: Path) -> None:
     assert step.info.dtype in {"float32", str(stored_type(folder)).removeprefix("torch.")}
 
 
-@pytest.mark.parametrize("family", sorted(CONFIGS))
+@pytest.mark.parametrize("family", sorted(KNOWN))
 def test_one_layer_of_every_known_family_is_measured(family: str) -> None:
-    times = measure_steps(CONFIGS[family], OPTIONS, (ON_TORCH, ON_OPENVINO))
+    times = measure_steps(config_of(family), OPTIONS, (ON_TORCH, ON_OPENVINO))
     assert set(times) == {ON_TORCH} | ({ON_OPENVINO} if family != "gemma2" else set())
 
 
@@ -189,13 +189,13 @@ def test_a_candidate_whose_type_its_backend_lacks_is_left_out(
 ) -> None:
     caplog.set_level(logging.INFO)
     candidates = (StepCandidate(Compute.OPENVINO, FLOAT16), ON_TORCH)
-    assert set(measure_steps(CONFIGS["llama"], OPTIONS, candidates)) == {ON_TORCH}
+    assert set(measure_steps(config_of("llama"), OPTIONS, candidates)) == {ON_TORCH}
     assert "OpenVINO in float16 was not measured" in caplog.text
 
 
 @pytest.mark.usefixtures("without_openvino")
 def test_a_candidate_that_is_not_installed_is_left_out() -> None:
-    assert set(measure_steps(CONFIGS["llama"], OPTIONS, (ON_OPENVINO, ON_TORCH))) == {ON_TORCH}
+    assert set(measure_steps(config_of("llama"), OPTIONS, (ON_OPENVINO, ON_TORCH))) == {ON_TORCH}
 
 
 @pytest.fixture
@@ -226,13 +226,13 @@ def test_torch_serves_where_the_selected_backend_answers_wrongly(
 
 def test_rounds_end_with_their_time_and_a_first_run_counts_only_where_it_is_alone() -> None:
     ticks = count()
-    times = measure_steps(CONFIGS["llama"], OPTIONS, (ON_TORCH,), lambda: float(next(ticks)))
+    times = measure_steps(config_of("llama"), OPTIONS, (ON_TORCH,), lambda: float(next(ticks)))
     assert times[ON_TORCH] == StepTimes(1.0, 1.0)
     assert next(ticks) == 6  # the start, two runs of one round, and the look that ended it
 
     reads = [0, 0, 90, 90, 190, *[200] * 99]  # milliseconds: the first round takes 190
     looks = iter(reads)
-    times = measure_steps(CONFIGS["llama"], OPTIONS, (ON_TORCH,), lambda: next(looks) / 1000)
+    times = measure_steps(config_of("llama"), OPTIONS, (ON_TORCH,), lambda: next(looks) / 1000)
     assert times[ON_TORCH] == StepTimes(0.0, 0.0)
 
 
@@ -240,7 +240,7 @@ def test_the_measurement_leaves_the_random_numbers_and_the_config_alone() -> Non
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    config = CONFIGS["llama"]
+    config = config_of("llama")
     before = config.to_dict()
     measure_steps(config, OPTIONS, (ON_OPENVINO, ON_TORCH))
     assert torch.equal(torch.rand(3), expected)

@@ -19,7 +19,7 @@ from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.engine.placement import RankSeat
 from penstock_runtime.models.decoders.ranks.open import open_follower, open_leader
 from penstock_runtime.models.decoders.step import TorchStep
-from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, quiet
+from tests.unit.runtime.models.decoders.tiny_models import config_of, quiet
 
 auto: Any = AutoModelForCausalLM
 
@@ -28,7 +28,7 @@ def save_divisible(family: str, folder: Path, layers: int = 2) -> Path:
     """Write a random model of `family` with `layers`, whose heads four ranks divide."""
     quiet.disable_progress_bar()
     torch.manual_seed(0)
-    config: Any = CONFIGS[family]
+    config: Any = config_of(family)
     kept = config.to_diff_dict()
     if family != "gpt2":
         kept["num_key_value_heads"] = 4

@@ -15,7 +15,7 @@ from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 from tests.unit.runtime.engine.continuous.fifo import FifoScheduler
 from tests.unit.runtime.engine.continuous.scenarios import Scenario, Tally, prompts, references
 from tests.unit.runtime.models.decoders.ranks.group_of_ranks import Led, led, save_divisible
-from tests.unit.runtime.models.decoders.tiny_models import CONFIGS
+from tests.unit.runtime.models.decoders.tiny_models import KNOWN
 
 OPTIONS = StepOptions(
     dtype=DType.FLOAT64,
@@ -34,7 +34,7 @@ GROUPS = [
         id=f"{family} over {tensor} by {stages}",
         marks=[] if (family, tensor, stages) in QUICK else pytest.mark.long,
     )
-    for family in CONFIGS
+    for family in KNOWN
     for tensor, stages in ((2, 1), (4, 1), (1, 2), (2, 2))
 ]
 

@@ -13,7 +13,7 @@ from penstock_runtime.models.decoders.ranks.layout import (
     shard_ranges,
     split_sizes,
 )
-from tests.unit.runtime.models.decoders.tiny_models import CONFIGS
+from tests.unit.runtime.models.decoders.tiny_models import KNOWN, config_of
 
 
 @pytest.mark.parametrize(
@@ -42,18 +42,18 @@ def test_modules_without_a_rule_are_whole() -> None:
     assert rule_of(FAMILIES["gpt2"], "transformer.wpe") is None
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("family", KNOWN)
 def test_every_family_whose_parts_can_be_extracted_can_be_split(family: str) -> None:
-    assert family_of(CONFIGS[family], 2)
+    assert family_of(config_of(family), 2)
 
 
 def test_ranks_that_do_not_divide_are_refused_with_the_number_and_the_possible_ones() -> None:
     with pytest.raises(
         ModelLoadFailed, match=r"4 ranks .* the 2 key-value heads of this model: use 1, 2$"
     ):
-        family_of(CONFIGS["llama"], 4)
+        family_of(config_of("llama"), 4)
     with pytest.raises(ModelLoadFailed, match="the 50257 ids of the vocabulary"):
-        check_divides({**split_sizes(CONFIGS["gpt2"]), "ids of the vocabulary": 50257}, 2)
+        check_divides({**split_sizes(config_of("gpt2")), "ids of the vocabulary": 50257}, 2)
 
 
 def test_other_families_are_refused_by_name() -> None:

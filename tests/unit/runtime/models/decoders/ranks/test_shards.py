@@ -20,7 +20,7 @@ from penstock_runtime.models.decoders.ranks.modules import load_shard
 from penstock_runtime.models.decoders.ranks.open import rank_options
 from penstock_runtime.models.decoders.weights import WeightFiles
 from tests.unit.runtime.models.decoders.ranks.group_of_ranks import save_divisible
-from tests.unit.runtime.models.decoders.tiny_models import CONFIGS
+from tests.unit.runtime.models.decoders.tiny_models import KNOWN
 
 auto: Any = AutoModelForCausalLM
 CPU = torch.device("cpu")
@@ -44,7 +44,7 @@ def own_name(name: str) -> str:
     return name.replace("._embedding.", ".")
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("family", KNOWN)
 def test_the_shards_together_are_the_model_and_no_rank_has_more(
     family: str, tmp_path: Path
 ) -> None:
@@ -112,7 +112,7 @@ def test_missing_weights_are_refused_with_the_file(tmp_path: Path) -> None:
         shard(folder, 0)
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("family", KNOWN)
 def test_the_stages_together_are_the_model_and_only_tied_embeddings_are_on_two(
     family: str, tmp_path: Path
 ) -> None:

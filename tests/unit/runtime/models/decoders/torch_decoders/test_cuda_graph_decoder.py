@@ -31,7 +31,7 @@ from tests.unit.runtime.engine.continuous.driver import Driver, generate_request
 from tests.unit.runtime.engine.continuous.fifo import FifoScheduler
 from tests.unit.runtime.engine.continuous.scenarios import Scenario, references
 from tests.unit.runtime.models.decoders.decode_steps import BLOCK_TOKENS, decodes, fill
-from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, save
+from tests.unit.runtime.models.decoders.tiny_models import KNOWN, save
 from tests.unit.runtime.models.decoders.tracing_recorder import TracingRecorder
 
 OPTIONS = StepOptions(
@@ -84,7 +84,7 @@ def test_shapes_are_few_and_cover_the_requested_rows() -> None:
 
 FAMILIES = [
     pytest.param(family, marks=[] if family in ("llama", "gemma3", "gpt2") else pytest.mark.long)
-    for family in CONFIGS
+    for family in KNOWN
 ]
 """The short ones differ most: rotary and learned positions, sliding windows, norms of queries and keys."""
 
