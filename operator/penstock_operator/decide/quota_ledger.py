@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 BudgetKey = tuple[str, str]
@@ -11,6 +12,24 @@ PlaceKey = tuple[str, str, str]
 LimitKey = BudgetKey | PlaceKey
 BUDGET_LIMITED = "BudgetLimited"
 """Condition type that reports the outcome of a quota request."""
+
+
+class SurgeStage(IntEnum):
+    """What a pool's rollout needs of an additional replica; a greater stage has the free devices first."""
+
+    NONE = 0
+    """No rollout, or one that replaces pods."""
+    NEXT = 1
+    BEGUN = 2
+
+
+class SurgeRoom(StrEnum):
+    """Whether the limits have room for one more replica, as a rollout without a gap needs."""
+
+    FREE = "Free"
+    TAKEN = "Taken"
+    """Once other rollouts and terminating pods have released their devices."""
+    NONE = "None"
 
 
 class QuotaRequest(NamedTuple):
@@ -36,6 +55,7 @@ class QuotaRequest(NamedTuple):
     """Devices of bound pods that terminate."""
     unplaced: int = 0
     """Pods that have waited for a device for longer than a scheduler needs."""
+    surge: SurgeStage = SurgeStage.NONE
     policies: tuple[str, ...] = ()
     """Policies whose budgets may bind the request."""
     drain_seconds: int = 120
@@ -75,8 +95,7 @@ class QuotaGrant(NamedTuple):
     """Share of the pool, in replicas."""
     replicas: int
     """Replicas that the Deployment may have now: below the share while other pools drain."""
-    surge: bool = True
-    """Whether one more replica fits, as a rollout without a gap needs."""
+    surge: SurgeRoom = SurgeRoom.FREE
     bound_by: str = ""
     """GpuBudget | Cluster; empty where nothing binds."""
     policy: str = ""

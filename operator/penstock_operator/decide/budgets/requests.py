@@ -7,6 +7,7 @@ from penstock_operator.decide.manifests.diff import digest
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.manifests.pod_template.pod import drain_seconds
+from penstock_operator.decide.manifests.rollout import surge_stage
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.scaling.decision import Proposal, Quota
 from penstock_operator.decide.scaling.modes import live_replicas
@@ -45,7 +46,7 @@ def quota_requests(
         requests[resource] = remains._replace(staying=staying[resource], leaving=leaving[resource])
     if new is not None:
         resource, per_replica = new
-        requests[resource] = _for_replicas(requests[resource], per_replica, proposal, now)
+        requests[resource] = _for_replicas(requests[resource], per_replica, proposal, template, now)
     return tuple(requests.values())
 
 
@@ -81,7 +82,11 @@ def _new_devices(
 
 
 def _for_replicas(
-    remains: QuotaRequest, per_replica: int, proposal: Proposal, now: float
+    remains: QuotaRequest,
+    per_replica: int,
+    proposal: Proposal,
+    template: Manifest | None,
+    now: float,
 ) -> QuotaRequest:
     """Return the request for the pool's replicas, with the devices in use that `remains` counts."""
     view, requested = proposal.view, proposal.requested
@@ -93,6 +98,7 @@ def _for_replicas(
         requested=requested,
         need=proposal.need,
         deployed=live_replicas(view) or 0,
+        surge=surge_stage(view, template),
         unplaced=sum(_waits_for_device(pod, remains.resource, now) for pod in view.pods),
     )
 

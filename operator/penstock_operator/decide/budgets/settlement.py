@@ -24,6 +24,8 @@ from penstock_operator.decide.quota_ledger import (
     QuotaGrant,
     QuotaLedger,
     QuotaRequest,
+    SurgeRoom,
+    SurgeStage,
 )
 
 STABILIZATION_SECONDS = 60.0
@@ -68,7 +70,7 @@ def settle(
 
 def _frozen(request: QuotaRequest) -> QuotaGrant:
     count = min(request.deployed, request.requested)
-    return QuotaGrant(count, count, surge=False)
+    return QuotaGrant(count, count, surge=SurgeRoom.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +114,19 @@ def _settled(group: _Group, ledger: QuotaLedger, now: float) -> QuotaLedger:
     bound = _Group.of(group.requests, limits)
     shares, losing = _stabilized(bound, ledger, now)
     replicas = _startable(group, _with_pending(group, pressures, shares))
-    reserved = {request.uid: _reserved(request, shares) for request in group.requests}
-    sums = {key: group.total(key, reserved) for key in group.limits}
+    rooms = _surge_rooms(group, pressures, shares)
     devices = group.devices(shares)
     slack = {key: limits[key] - bound.total(key, devices) for key in limits}
     grants = {}
     for request in group.requests:
         uid = request.uid
-        own = max(shares[uid], request.deployed) * request.per_replica
-        surge = all(
-            _place(key, request) not in pressures
-            and group.limits[key] - sums[key] + reserved[uid] - own >= request.per_replica
-            for key in group.keys[uid]
-        )
         tightest = min(bound.keys[uid], key=lambda key: (slack[key], limits[key], key))
         short = min(shares[uid], replicas[uid]) < request.requested
         cause = "GpuBudget" if tightest in group.limits else "Cluster"
         grants[uid] = QuotaGrant(
             entitled=shares[uid],
             replicas=replicas[uid],
-            surge=surge,
+            surge=rooms[uid],
             bound_by=cause if short else "",
             policy=tightest[0],
             limit=limits[tightest],
@@ -240,6 +235,29 @@ def _turn(request: QuotaRequest) -> tuple[bool, float, str]:
     return (request.deployed >= request.floor, per_weight, request.uid)
 
 
-def _reserved(request: QuotaRequest, shares: Mapping[str, int]) -> int:
-    deployed = max(shares[request.uid], request.deployed) * request.per_replica
-    return max(deployed, request.staying) + request.leaving
+def _surge_rooms(
+    group: _Group, pressures: Collection[PlaceKey], shares: Mapping[str, int]
+) -> dict[str, SurgeRoom]:
+    """Return the room of each pool for one more replica; rollouts get free devices one after another."""
+    counts = {request.uid: max(shares[request.uid], request.deployed) for request in group.requests}
+    devices = group.devices(counts)
+    bound = {request.uid: max(devices[request.uid], request.staying) for request in group.requests}
+    used = {request.uid: bound[request.uid] + request.leaving for request in group.requests}
+    lasting = {key: group.total(key, devices) for key in group.limits}
+    taken = {key: group.total(key, used) for key in group.limits}
+    rooms = {}
+    for request in sorted(group.requests, key=lambda request: (-request.surge, request.uid)):
+        uid, each, keys = request.uid, request.per_replica, group.keys[request.uid]
+        if any(
+            _place(key, request) in pressures or group.limits[key] - lasting[key] < each
+            for key in keys
+        ):
+            rooms[uid] = SurgeRoom.NONE
+            continue
+        more = max(devices[uid] + each - bound[uid], 0)
+        fits = all(group.limits[key] - taken[key] >= more for key in keys)
+        rooms[uid] = SurgeRoom.FREE if fits else SurgeRoom.TAKEN
+        if request.surge is SurgeStage.BEGUN or (request.surge is SurgeStage.NEXT and fits):
+            for key in keys:
+                taken[key] += more
+    return rooms

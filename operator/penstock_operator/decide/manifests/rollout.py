@@ -3,9 +3,13 @@
 `spec.rollout.strategy` decides what happens without room for one more replica:
 
 - SurgeThenReplace (default): surge; the rest of the rollout replaces pods once the new pod was unschedulable for 30 s
-  where the end of an old one would make room, or where a budget or quota has no room
+  where the end of an old one would make room, or where a budget or quota has no room; the time in which own pods
+  terminate does not count
 - Surge: surge, and wait for room; without room in a budget the rollout does not start
 - Replace: one pod ends before its successor starts
+
+Where only other rollouts and terminating pods use the free devices of a budget, a rollout that surges continues, and one
+that has not started waits. A workload's controller waits for no terminating pod, so a rollout may use their devices too.
 
 Until a budget is divided (a new operator, a new pool) its free devices are unknown: a rollout that surges continues,
 one that has not started waits, and no rollout gives up its surge.
@@ -18,13 +22,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from penstock_api import names
 from penstock_api.types.pool import RolloutStrategy
+from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.revision import revision_name
-from penstock_operator.decide.manifests.workload import max_surge, template_in, waits
-from penstock_operator.decide.quota_ledger import QuotaGrant
+from penstock_operator.decide.manifests.workload import (
+    max_surge,
+    own_workload,
+    template_in,
+    waits,
+)
+from penstock_operator.decide.quota_ledger import QuotaGrant, SurgeRoom, SurgeStage
 from penstock_operator.observed import ChildObject, PodObject, PoolView
 
 UNPLACED_SECONDS = 30.0
@@ -34,6 +45,9 @@ ROOM = ("Insufficient ", "Too many pods", "ReadWriteOncePod")
 HOPELESS = "Preemption is not helpful for scheduling"
 HOPEFUL = "No preemption victims found"
 """kube-scheduler's verdict on each node, whether preemption could help; only the first on all nodes rules it out."""
+WAITING_REMEDY = "raise the budget's count, or set SurgeThenReplace"
+TURN_SECONDS = 3600.0
+"""Time after which other rollouts are stuck (the default `progressDeadlineSeconds`), and their devices not worth waiting for."""
 UNDIVIDED = "not every pool under the GPU budget has been observed yet"
 
 
@@ -46,6 +60,27 @@ class RolloutSettings(StrEnum):
     """The pods stay as they are until there is room."""
 
 
+class SurgeLimits(NamedTuple):
+    """What limits an additional pod."""
+
+    grant: QuotaGrant | None = None
+    drained_at: float = 0.0
+    """Time at which a bound pod of the pool last terminated."""
+    waits_since: float | None = None
+    """Time since which the rollout waits; None if it does not."""
+
+    def seen(self, view: PoolView, grant: QuotaGrant | None, now: float) -> "SurgeLimits":
+        """Return the limits with the pool's grant, after a look at its pods."""
+        drains = any(pod.terminating and pod.scheduled for pod in view.pods)
+        return self._replace(grant=grant, drained_at=now if drains else self.drained_at)
+
+    def after(self, plan: "RolloutPlan", now: float) -> "SurgeLimits":
+        """Return the limits after the decision of a pass."""
+        waits = plan.way is RolloutSettings.WAIT
+        since = now if self.waits_since is None else self.waits_since
+        return self._replace(waits_since=since if waits else None)
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
     """The mode of a rollout and its reason."""
@@ -56,7 +91,7 @@ class RolloutPlan:
     gave_up: str = ""
     """Revision whose rollout gave up its surge; empty without one."""
     why: str = ""
-    """Why there is no room; empty where an earlier pass reported it."""
+    """Why there is no room, and while it waits what to do; empty where an earlier pass reported it."""
     updating: bool = False
     """Whether groups of pods are still replaced, though none of an earlier template is left to end."""
 
@@ -65,28 +100,30 @@ def rollout(
     view: PoolView,
     deployed: ChildObject | None,
     pinned: Pinned,
-    grant: QuotaGrant | None,
+    limits: SurgeLimits,
     now: float,
 ) -> RolloutPlan:
     """Return how pods get the pinned template; `deployed` is the pool's own workload."""
     current = revision_name(pinned.template or {}) or ""
     outdated = sum(_of_another(pod, current) for pod in view.pods)
-    strategy = (view.pool.spec.rollout and view.pool.spec.rollout.strategy) or None
+    strategy = _strategy(view)
     if strategy is RolloutStrategy.REPLACE:
         return RolloutPlan(RolloutSettings.REPLACE, outdated)
     if deployed is None or not outdated:
-        return RolloutPlan(_next_way(strategy, deployed, grant), outdated)
+        return RolloutPlan(_next_way(strategy, deployed, limits, now), outdated)
     if strategy is not RolloutStrategy.SURGE and _gave_up(deployed) == current:
         return RolloutPlan(RolloutSettings.REPLACE, outdated, current)
-    if _undivided(grant) and not _surges(deployed, current):
-        return RolloutPlan(RolloutSettings.WAIT, outdated, why=UNDIVIDED)
-    short = _budget(grant)
+    short = _short(limits, now)
+    turn = "" if short or _surges(deployed, current) else _turn(limits.grant)
+    if strategy is RolloutStrategy.SURGE and short:
+        turn = f"{short}, and spec.rollout.strategy is Surge: {WAITING_REMEDY}"
+    if turn:
+        return RolloutPlan(RolloutSettings.WAIT, outdated, why=turn)
     if strategy is RolloutStrategy.SURGE:
-        return RolloutPlan(
-            RolloutSettings.WAIT if short else RolloutSettings.SURGE, outdated, why=short
-        )
+        return RolloutPlan(outdated=outdated)
     new = [pod for pod in view.pods if pod.revision == current and not pod.terminating]
-    why = short or _unplaced(new, now) or _quota(deployed, now)
+    lasts = now - limits.drained_at >= UNPLACED_SECONDS
+    why = short or (lasts and (_unplaced(new, now) or _quota(deployed, now)))
     return (
         RolloutPlan(RolloutSettings.REPLACE, outdated, current, why)
         if why
@@ -94,13 +131,27 @@ def rollout(
     )
 
 
+def surge_stage(view: PoolView, template: Manifest | None) -> SurgeStage:
+    """Return what a rollout to the pinned template needs of an additional replica."""
+    current, deployed = revision_name(template or {}) or "", own_workload(view)
+    rolls = any(_of_another(pod, current) for pod in view.pods)
+    replaces = _strategy(view) is RolloutStrategy.REPLACE
+    if deployed is None or not rolls or replaces or _gave_up(deployed) == current:
+        return SurgeStage.NONE
+    return SurgeStage.BEGUN if _surges(deployed, current) else SurgeStage.NEXT
+
+
+def _strategy(view: PoolView) -> RolloutStrategy | None:
+    return view.pool.spec.rollout.strategy if view.pool.spec.rollout is not None else None
+
+
 def _next_way(
-    strategy: RolloutStrategy | None, deployed: ChildObject | None, grant: QuotaGrant | None
+    strategy: RolloutStrategy | None, deployed: ChildObject | None, limits: SurgeLimits, now: float
 ) -> RolloutSettings:
     """Return the mode of the next rollout, as far as is known now."""
     if strategy is RolloutStrategy.SURGE:
         return RolloutSettings.SURGE
-    replaces = max_surge(deployed) == 0 if _undivided(grant) else bool(_budget(grant))
+    replaces = max_surge(deployed) == 0 if _undivided(limits.grant) else bool(_short(limits, now))
     return RolloutSettings.REPLACE if replaces else RolloutSettings.SURGE
 
 
@@ -123,11 +174,23 @@ def _undivided(grant: QuotaGrant | None) -> bool:
     return grant is not None and not grant.divided
 
 
-def _budget(grant: QuotaGrant | None) -> str:
+def _short(limits: SurgeLimits, now: float) -> str:
     """Return the policy whose budget has no room for a surge; empty where there is room or it is unknown."""
-    if grant is None or grant.surge or not grant.divided:
+    grant, since = limits.grant, limits.waits_since
+    if grant is None or not grant.divided:
         return ""
-    return f"policy {grant.policy} has no free device"
+    if grant.surge is SurgeRoom.TAKEN and since is not None and now - since >= TURN_SECONDS:
+        return f"other rollouts and terminating pods have used the free devices of policy {grant.policy} for an hour"
+    return f"policy {grant.policy} has no free device" if grant.surge is SurgeRoom.NONE else ""
+
+
+def _turn(grant: QuotaGrant | None) -> str:
+    """Return what a surge that has not begun waits for; empty where nothing."""
+    if _undivided(grant):
+        return UNDIVIDED
+    if grant is None or grant.surge is not SurgeRoom.TAKEN:
+        return ""
+    return f"other rollouts and terminating pods use the free devices of policy {grant.policy}: it starts after them"
 
 
 def _unplaced(pods: Iterable[PodObject], now: float) -> str:

@@ -156,6 +156,8 @@ def decide_pool(
     desired = desired_limits(spec, scaling.cap)
     started = deployed is not None or not conflicts
     limits = publish(desired, drafted.published, view, transitions) if started else None
+    surge = before.surge.seen(view, grant, now)
+    rolling = rollout(view, deployed, drafted.pinned, surge, now)
     staying = tuple(pod for pod in view.pods if not pod.terminating)
     objectives = Objectives.of(spec.law)
     attainment = advance(before.attainment, view.signals.samples, objectives)
@@ -171,9 +173,7 @@ def decide_pool(
         policies_readable=observed.policies_readable,
         unreadable_policies=observed.unreadable_policies,
         pool_schema=observed.pool_schema,
-        rollout=replace(
-            rollout(view, deployed, drafted.pinned, grant, now), updating=is_updating(deployed)
-        ),
+        rollout=replace(rolling, updating=is_updating(deployed)),
         quota_request=drafted.quota_request,
         grant=grant,
         candidate=candidate,
@@ -196,6 +196,7 @@ def decide_pool(
         rollback_watch=rollback.watch,
         rollback_record=rollback.record,
         shadow=shadow,
+        surge=surge.after(rolling, now),
         contest=contested.writes,
     )
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from penstock_api.pod_contract import LimitsUpdate
+from penstock_operator.decide.manifests.rollout import SurgeLimits
 from penstock_operator.decide.planning.memoized import MemoizedInputs
 from penstock_operator.decide.planning.shadow import Shadow
 from penstock_operator.decide.rollback.record import Record
@@ -33,6 +34,8 @@ class PlannerState(NamedTuple):
     """Rollback record that this process last planned to store; the cache may not contain it yet."""
     shadow: Shadow | None = None
     """State of the policy's candidate on this pool."""
+    surge: SurgeLimits = SurgeLimits()
+    """Grant and times that limit the additional pod of a rollout."""
     contest: tuple[tuple[float, str], ...] = ()
     """(time, version) of each write of the replicas by another writer."""
 

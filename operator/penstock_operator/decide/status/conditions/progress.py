@@ -13,7 +13,6 @@ PROGRESSING = "Progressing"
 ROLLING_OUT = "RollingOut"
 DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
 UP_TO_DATE = "UpToDate"
-WAITING_REMEDY = "raise the budget's count, or set SurgeThenReplace"
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
@@ -26,14 +25,8 @@ def progressing(outcome: PoolOutcome) -> Condition:
     if settled and not outcome.rollout.updating:
         return condition(PROGRESSING, FALSE, "Settled", "every replica runs the pinned template")
     if outcome.rollout.way is RolloutSettings.WAIT:
-        return condition(PROGRESSING, FALSE, "RolloutWaits", _waits(outcome))
+        return condition(PROGRESSING, FALSE, "RolloutWaits", outcome.rollout.why)
     return _stuck(outcome) or condition(PROGRESSING, TRUE, *_under_way(outcome, missing))
-
-
-def _waits(outcome: PoolOutcome) -> str:
-    if outcome.grant is not None and not outcome.grant.divided:
-        return outcome.rollout.why
-    return f"{outcome.rollout.why}, and spec.rollout.strategy is Surge: {WAITING_REMEDY}"
 
 
 def _stuck(outcome: PoolOutcome) -> Condition | None:

@@ -10,6 +10,8 @@ from penstock_operator.observed import PodObject, PodProblem, PolicyObject
 from tests.unit.operator.decide.world import CONFIG, World, failing, pod, policy, pool
 
 GPU = "nvidia.com/gpu"
+SURGING, REPLACING = {"maxSurge": 1, "maxUnavailable": 0}, {"maxSurge": 0, "maxUnavailable": 1}
+TEMPLATE = {"labels": {"v": "2"}}
 
 
 def budget(count: int, **more: object) -> PolicyObject:
@@ -98,6 +100,10 @@ def waiting(name: str, since: float, text: str) -> PodObject:
         unschedulable_since=since,
         problem=PodProblem("Unschedulable", text),
     )
+
+
+def is_paused(fleet: Fleet, name: str) -> bool:
+    return bool(fleet.worlds[name].deployment["spec"].get("paused"))
 
 
 def step(fleet: Fleet, name: str) -> Any:

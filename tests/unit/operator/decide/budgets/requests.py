@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.quota_ledger import QuotaLedger, QuotaRequest
+from penstock_operator.decide.quota_ledger import QuotaLedger, QuotaRequest, SurgeRoom
 
 GPU = "nvidia.com/gpu"
 BUDGET = ("prod", GPU)
@@ -37,6 +37,11 @@ def settled(
 def shares_of(ledger: QuotaLedger) -> dict[str, int]:
     """Return each pool's share."""
     return {uid: grant.entitled for uid, grant in ledger.grants.items()}
+
+
+def rooms(ledger: QuotaLedger) -> dict[str, SurgeRoom]:
+    """Return each pool's room for the additional replica of a rollout."""
+    return {uid: grant.surge for uid, grant in ledger.grants.items()}
 
 
 def startable(ledger: QuotaLedger) -> dict[str, int]:

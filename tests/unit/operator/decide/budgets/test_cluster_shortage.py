@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.quota_ledger import QuotaLedger
+from penstock_operator.decide.quota_ledger import QuotaLedger, SurgeRoom
 from tests.unit.operator.decide.budgets.requests import BUDGET, quota_request, shares_of, startable
 
 
@@ -125,8 +125,12 @@ def test_a_shortage_on_selected_nodes_limits_no_pool_on_other_nodes(weight: int)
     assert world.bound == {"a": 2, "b": 5}
     assert world.asked == {"a": 3, "b": 5}, "one pod stays pending where devices are short"
     grants = world.ledger.grants
-    assert (grants["a"].bound_by, grants["a"].limit, grants["a"].surge) == ("Cluster", 2, False)
-    assert (grants["b"].bound_by, grants["b"].surge) == ("", True)
+    assert (grants["a"].bound_by, grants["a"].limit, grants["a"].surge) == (
+        "Cluster",
+        2,
+        SurgeRoom.NONE,
+    )
+    assert (grants["b"].bound_by, grants["b"].surge) == ("", SurgeRoom.FREE)
 
 
 def test_with_both_kinds_short_one_replica_of_each_stays_pending() -> None:

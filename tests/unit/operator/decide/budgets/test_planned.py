@@ -7,10 +7,14 @@ import pytest
 from penstock_operator.decide.quota_ledger import QuotaLedger
 from tests.unit.operator.decide.budgets.fleet import (
     GPU,
+    REPLACING,
+    SURGING,
+    TEMPLATE,
     Fleet,
     budget,
     delete_and_wait,
     fleet_of,
+    is_paused,
     step,
     waiting,
 )
@@ -149,6 +153,41 @@ def test_the_strategy_surge_waits_for_a_full_budget_and_leaves_the_pods_alone() 
     fleet.run()
     fleet.run()
     assert "paused" not in world.deployment["spec"]
+
+
+def two_rollouts() -> Fleet:
+    """Roll out two pools at once, with one free device."""
+    fleet = fleet_of(7, a=3, b=3)
+    for world in fleet.worlds.values():
+        world.edit_spec(template=TEMPLATE)
+    plans = fleet.run()
+    assert (step(fleet, "a"), is_paused(fleet, "a"), is_paused(fleet, "b")) == (
+        SURGING,
+        False,
+        True,
+    )
+    assert reason(plans["b"], "Progressing") == "False/RolloutWaits"
+    assert "other rollouts" in message(plans["b"], "Progressing")
+    return fleet
+
+
+def test_pools_that_roll_out_together_surge_one_after_another() -> None:
+    fleet = two_rollouts()
+    first = fleet.worlds["a"]
+    first.pods = tuple(replace(pod, revision=first.revision) for pod in first.pods)
+    fleet.run()
+    assert (step(fleet, "b"), is_paused(fleet, "b")) == (SURGING, False)
+
+
+def test_a_rollout_waits_an_hour_for_the_device_of_a_stuck_one() -> None:
+    fleet = two_rollouts()
+    fleet.worlds["b"].now += 3590
+    fleet.run()
+    assert is_paused(fleet, "b")
+    fleet.worlds["b"].now += 10
+    (event,) = [item for item in fleet.run()["b"].events if item.reason == "ReplacingWithoutSurge"]
+    assert "for an hour" in event.message
+    assert (step(fleet, "b"), is_paused(fleet, "b")) == (REPLACING, False)
 
 
 def test_pods_without_a_free_device_limit_the_budget_to_what_the_cluster_places() -> None:

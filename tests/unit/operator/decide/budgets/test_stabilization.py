@@ -1,15 +1,18 @@
 """Stabilization of shares: a pool loses replicas after a minute and drains them; budget edits apply at once."""
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.quota_ledger import QuotaLedger, QuotaRequest
+from penstock_operator.decide.quota_ledger import QuotaLedger, QuotaRequest, SurgeRoom, SurgeStage
 from tests.unit.operator.decide.budgets.requests import (
     BUDGET,
     quota_request,
+    rooms,
     running,
     settled,
     shares_of,
     startable,
 )
+
+NEXT = SurgeStage.NEXT
 
 
 def ticks(
@@ -106,7 +109,31 @@ def test_a_rollout_may_surge_only_with_a_free_device() -> None:
         quota_request("a", 2, deployed=2, staying=3),
         quota_request("b", 2, deployed=2, staying=2),
     )
-    assert [grant.surge for grant in tight.grants.values()] == [False, False]
-    assert [grant.surge for grant in roomy.grants.values()] == [True, True]
-    assert surging.grants["a"].surge  # its own surge does not end the surge
-    assert not surging.grants["b"].surge
+    assert rooms(tight) == {"a": SurgeRoom.NONE, "b": SurgeRoom.NONE}
+    assert rooms(roomy) == {"a": SurgeRoom.FREE, "b": SurgeRoom.FREE}
+    assert rooms(surging) == {"a": SurgeRoom.FREE, "b": SurgeRoom.TAKEN}
+
+
+def test_rollouts_get_a_free_device_one_after_another() -> None:
+    steady = quota_request("c", 1, deployed=1, staying=1)
+    rolling = [quota_request(uid, 2, deployed=2, staying=2, surge=NEXT) for uid in ("a", "b")]
+    first = settled(6, steady, *rolling)
+    assert rooms(first) == {"a": SurgeRoom.FREE, "b": SurgeRoom.TAKEN, "c": SurgeRoom.TAKEN}
+    begun = [rolling[0], rolling[1]._replace(surge=SurgeStage.BEGUN)]
+    assert rooms(settled(6, steady, *begun)) == {
+        "a": SurgeRoom.TAKEN,
+        "b": SurgeRoom.FREE,  # before its additional pod is bound, and once it is
+        "c": SurgeRoom.TAKEN,
+    }
+    assert rooms(settled(7, steady, *rolling)) == {
+        "a": SurgeRoom.FREE,
+        "b": SurgeRoom.FREE,
+        "c": SurgeRoom.TAKEN,
+    }
+
+
+def test_devices_of_terminating_pods_are_free_for_a_surge_once_they_are_gone() -> None:
+    drains = quota_request("a", 2, deployed=2, staying=2, leaving=1, surge=NEXT)
+    assert rooms(settled(3, drains)) == {"a": SurgeRoom.TAKEN}
+    assert rooms(settled(3, drains._replace(leaving=0))) == {"a": SurgeRoom.FREE}
+    assert rooms(settled(4, drains)) == {"a": SurgeRoom.FREE}

@@ -7,12 +7,17 @@ import pytest
 from penstock_api import names
 from penstock_operator.decide.budgets.settlement import settle
 from penstock_operator.decide.quota_ledger import QuotaLedger
-from tests.unit.operator.decide.budgets.fleet import Fleet, budget, fleet_of, step
+from tests.unit.operator.decide.budgets.fleet import (
+    REPLACING,
+    SURGING,
+    TEMPLATE,
+    Fleet,
+    budget,
+    fleet_of,
+    step,
+)
 from tests.unit.operator.decide.budgets.requests import BUDGET, GPU, quota_request, startable
 from tests.unit.operator.decide.world import World, policy, reason
-
-SURGING, REPLACING = {"maxSurge": 1, "maxUnavailable": 0}, {"maxSurge": 0, "maxUnavailable": 1}
-TEMPLATE = {"labels": {"v": "2"}}
 
 
 def test_no_count_changes() -> None:

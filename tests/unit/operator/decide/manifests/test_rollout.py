@@ -61,6 +61,21 @@ def test_a_surge_without_room_for_half_a_minute_replaces_a_pod_with_an_event() -
     assert f"Insufficient {GPU}" in event.message
 
 
+def test_a_surge_without_room_waits_for_the_pods_that_terminate() -> None:
+    world = rolling()
+    leaves = replace(pod("old"), terminating=True)
+    world.pods = (*world.pods, unplaced(world, seconds=60), leaves)
+    world.settle()
+    assert step(world) == SURGING
+    world.pods = world.pods[:-1]
+    world.now += 10  # the scheduler places a pod some seconds after the device is free
+    world.settle()
+    assert step(world) == SURGING
+    world.now += 20
+    world.settle()
+    assert step(world) == REPLACING
+
+
 def test_a_rollout_that_gave_up_its_surge_replaces_pods_until_its_end_only() -> None:
     world = rolling(replicas=3)
     world.pods = (*world.pods, unplaced(world, seconds=30))
