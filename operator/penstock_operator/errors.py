@@ -7,6 +7,7 @@ OperatorError
     ├── ObjectNotFound     404, 410
     ├── Conflict           409: another writer was first; read the object again
     ├── Rejected           400, 403, 413, 422: the same request will be rejected again
+    │   └── Altered        2xx: the API server stored other values, and will again
     └── Unavailable        429, 5xx, no response: the same request may succeed later
 """
 
@@ -46,6 +47,10 @@ class Conflict(ClusterError):
 
 class Rejected(ClusterError):
     """The API server rejects the request."""
+
+
+class Altered(Rejected):
+    """A mutating webhook replaced a value of the request."""
 
 
 class Unavailable(ClusterError):

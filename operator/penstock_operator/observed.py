@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from penstock_api.hold import StartPart
 from penstock_api.pod_contract import CurveSums, Loading, ModelBackendState
@@ -238,6 +238,9 @@ class Acknowledgement:
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """The API server's last rejection of a write of one child; kept until one succeeds, and reported in a condition."""
+
+    ALTERED: ClassVar[str] = "Altered"
+    """Reason of a write that was accepted, and whose values a mutating webhook replaced."""
 
     kind: str
     name: str

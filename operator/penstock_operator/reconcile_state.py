@@ -43,6 +43,11 @@ def rejection_back_off(attempts: int) -> float:
     return min(MAX_REJECTION_SECONDS, 2 * back_off(attempts))
 
 
+def alteration_back_off(attempts: int) -> float:
+    """Return the back-off after a webhook altered this many writes: 20, 40, 80 .. 600 s."""
+    return 10 * min(MAX_BACK_OFF_SECONDS, 2 * back_off(attempts))
+
+
 @dataclass(slots=True)
 class BackOffs:
     """Back-offs of requests that fail apart from others, by key. Times are seconds of one clock."""
@@ -72,6 +77,12 @@ ChildKey = tuple[str, str]
 def child_key(write: ChildWrite) -> ChildKey:
     """Return the kind and name of the child that a write is for."""
     return write.kind, str(write.manifest["metadata"]["name"])
+
+
+def _versionless(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `manifest` without its precondition, which changes with every status of a workload."""
+    own = {k: v for k, v in manifest["metadata"].items() if k != "resourceVersion"}
+    return {**manifest, "metadata": own}
 
 
 @dataclass(slots=True)
@@ -176,7 +187,9 @@ class PoolState:
     def should_retry(self, write: ChildWrite, now: float) -> bool:
         """Return whether to send a write: it is new, it changed, or its back-off is over."""
         rejected = self.rejected.get(child_key(write))
-        return rejected is None or now >= rejected.until or rejected.manifest != write.manifest
+        if rejected is None or now >= rejected.until:
+            return True
+        return _versionless(rejected.manifest) != _versionless(write.manifest)
 
     def record_write_results(
         self, planned: Iterable[ChildWrite], rejected: Mapping[ChildKey, Rejection], now: float
@@ -191,8 +204,9 @@ class PoolState:
             last = before.get(key)
             if key in rejected:
                 attempts = last.attempts + 1 if last else 1
-                until = now + rejection_back_off(attempts)
-                after[key] = RejectedWrite(rejected[key], write.manifest, attempts, until)
+                altered = rejected[key].reason == Rejection.ALTERED
+                seconds = (alteration_back_off if altered else rejection_back_off)(attempts)
+                after[key] = RejectedWrite(rejected[key], write.manifest, attempts, now + seconds)
             elif last is not None and not self.should_retry(write, now):
                 after[key] = last
         rejections = self.rejections

@@ -8,12 +8,13 @@ from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, JSON_PATCH, Writer
 from penstock_operator.decide.actions import ChildWrite, Write
-from penstock_operator.errors import Conflict, ObjectNotFound
+from penstock_operator.decide.manifests.writes import altered_field
+from penstock_operator.errors import Altered, Conflict, ObjectNotFound
 from penstock_operator.kube import kinds
 from penstock_operator.kube.client import ApiRequest
 from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observed import ChildObject, PoolView
+from penstock_operator.observed import ChildObject, PoolView, Rejection
 
 Json = Mapping[str, Any]
 MANAGER = {"fieldManager": names.FIELD_MANAGER}
@@ -31,6 +32,7 @@ class Children:
 
         Raises:
             Conflict: the child changed, appeared, or is not owned by the pool: read it again.
+            Altered: a mutating webhook replaced a value of the apply.
             ClusterError, NotLeading: as `Writer.write`.
         """
         kind = kinds.BY_KIND[write.kind]
@@ -54,7 +56,10 @@ class Children:
             metadata |= await self._move_ownership(kind, child, metadata.get("resourceVersion"))
         query = {**MANAGER, "force": "true"}
         body = {**manifest, "metadata": metadata}
-        await self._send(kind, "apply", ApiRequest("PATCH", path, body, query, APPLY))
+        answer = await self._send(kind, "apply", ApiRequest("PATCH", path, body, query, APPLY))
+        if field := altered_field(answer, body):
+            message = f"a mutating webhook replaced {field}"
+            raise Altered(200, Rejection.ALTERED, message)
 
     async def _replace(self, kind: ResourceKind, manifest: Json) -> None:
         """Replace whole parts of an object, so that fields that other writers added go too."""

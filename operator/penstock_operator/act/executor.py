@@ -145,7 +145,7 @@ class PoolActs:
                 await self.children.write(view, write)
             except (Rejected, ObjectNotFound) as error:
                 results.rejected[key] = Rejection(*key, error.reason, error.message)
-                log.warning("%s %s was rejected: %s", *key, error, extra=_about(plan))
+                log.warning("%s %s was not stored as written: %s", *key, error, extra=_about(plan))
             except ClusterError as error:
                 results.failure = error
                 return

@@ -1,5 +1,7 @@
 """Reconcile state: acknowledgements that later samples contradict, and rejected writes that are retried."""
 
+from dataclasses import replace
+
 from penstock_api.pod_contract import Loading, LoadStage
 from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.observed import (
@@ -73,6 +75,23 @@ def test_a_changed_write_is_sent_without_back_off() -> None:
     state = PoolState()
     state.record_write_results([deployment()], {child_key(deployment()): REJECTED}, NOW)
     assert state.should_retry(deployment(replicas=2), NOW)
+
+
+def test_a_newer_version_of_the_child_ends_no_back_off() -> None:
+    state, write = PoolState(), deployment()
+    state.record_write_results([write], {child_key(write): REJECTED}, NOW)
+    write.manifest["metadata"]["resourceVersion"] = "8"
+    assert not state.should_retry(write, NOW + 1)
+
+
+def test_a_write_that_a_webhook_alters_is_sent_every_ten_minutes() -> None:
+    state, write, now = PoolState(), deployment(), NOW
+    altered = replace(REJECTED, reason=Rejection.ALTERED)
+    for seconds in (20, 40, 80, 160, 320, 600, 600):
+        state.record_write_results([write], {child_key(write): altered}, now)
+        assert not state.should_retry(write, now + seconds - 1)
+        assert state.should_retry(write, now + seconds)
+        now += seconds
 
 
 def test_a_write_in_back_off_stays_rejected_and_a_successful_one_does_not() -> None:

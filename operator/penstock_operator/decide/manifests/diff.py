@@ -6,7 +6,7 @@ has every desired value. Values that other writers added stay theirs. Hashes do 
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -51,6 +51,28 @@ def _covers_list(live: Sequence[Any], desired: Sequence[Any]) -> bool:
         return len(live) == len(desired) and all(map(covers, live, desired))
     by_key = {item.get(key): item for item in live if isinstance(item, dict)}
     return all(item[key] in by_key and covers(by_key[item[key]], item) for item in desired)
+
+
+def first_difference(live: Any, desired: Any, field: str = "") -> str:
+    """Return the path of the first value of `desired` that `live` lacks, such as `spec.replicas`; empty without one."""
+    if covers(live, desired, field):
+        return ""
+    inherited = field if field in _QUANTITIES else None
+    for key, old, new in _parts(live, desired):
+        if not covers(old, new, inherited or key):
+            rest = "" if old is None else first_difference(old, new, inherited or key)
+            return f"{key}.{rest}" if rest else key
+    return ""
+
+
+def _parts(live: Any, desired: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the key of each part of `desired` with its value in `live` and in `desired`."""
+    if isinstance(desired, dict):
+        items = live if isinstance(live, dict) else {}
+        yield from ((key, items.get(key), value) for key, value in desired.items())
+    elif isinstance(desired, list | tuple) and (merge_key := _merge_key(desired)):
+        by_key = {item.get(merge_key): item for item in live or () if isinstance(item, dict)}
+        yield from ((str(item[merge_key]), by_key.get(item[merge_key]), item) for item in desired)
 
 
 def _merge_key(items: Sequence[Any]) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock_api import names
 from penstock_operator.decide.actions import ChildWrite, Write
-from penstock_operator.decide.manifests.diff import covers, digest
+from penstock_operator.decide.manifests.diff import covers, digest, first_difference
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.service import is_headless
 from penstock_operator.decide.manifests.workload import WORKLOADS
@@ -72,6 +72,12 @@ def shared_write(live: ChildObject | None, desired: Manifest) -> ChildWrite | No
     return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own})
 
 
+def altered_field(stored: Mapping[str, Any], written: Manifest) -> str:
+    """Return the path of the first field of an apply that the API server stored with another value; empty without one."""
+    own = {k: v for k, v in written["metadata"].items() if k != "resourceVersion"}
+    return first_difference(stored, _content({**written, "metadata": own}))
+
+
 def _is_immutable(live: ChildObject, desired: Manifest) -> bool:
     """Return whether the API server rejects the update of `live` to the desired object."""
     match desired["kind"]:
@@ -85,8 +91,11 @@ def _is_immutable(live: ChildObject, desired: Manifest) -> bool:
 
 
 def _same(live: Mapping[str, Any], desired: Manifest) -> bool:
-    content = {key: value for key, value in desired.items() if key not in {"apiVersion", "kind"}}
-    return covers(live, content)
+    return covers(live, _content(desired))
+
+
+def _content(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: value for key, value in manifest.items() if key not in {"apiVersion", "kind"}}
 
 
 def delete(live: ChildObject) -> ChildWrite:

@@ -8,6 +8,7 @@ from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.loading import loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.status.conditions.ready import workload_condition
+from penstock_operator.observed import PoolView, Rejection
 
 PROGRESSING = "Progressing"
 ROLLING_OUT = "RollingOut"
@@ -84,10 +85,12 @@ def _pods(count: int) -> str:
 
 
 def up_to_date(outcome: PoolOutcome) -> Condition:
-    """Return the condition: False where a newer or edited template is pending, or the served CRD differs."""
+    """Return the condition: False where a newer or edited template is pending, a webhook alters a child, or the CRD differs."""
     if outcome.pinned.violations:
         message = "the running template stays: " + "; ".join(outcome.pinned.violations)
         return condition(UP_TO_DATE, FALSE, "TemplateNotAllowed", message)
+    if message := _altered(outcome.view):
+        return condition(UP_TO_DATE, FALSE, "ChildAltered", message)
     if outcome.pinned.newer_available:
         message = (
             "this operator version renders a newer pod template; running pods keep theirs: set the"
@@ -99,3 +102,12 @@ def up_to_date(outcome: PoolOutcome) -> Condition:
         message = f"the pods are up to date; the InferencePool CRD {skew}"
         return condition(UP_TO_DATE, FALSE, "OlderSchema" if older else "NewerSchema", message)
     return condition(UP_TO_DATE, TRUE, "LatestTemplate", "the pinned template is the latest")
+
+
+def _altered(view: PoolView) -> str:
+    """Return which children webhooks alter, and the remedy; empty without one."""
+    altered = [item for item in view.rejections if item.reason == Rejection.ALTERED]
+    if not altered:
+        return ""
+    items = "; ".join(f"{item.kind} {item.name}: {item.message}" for item in altered)
+    return f"{items}; the operator writes it again every 10 minutes: exempt the object from that webhook"

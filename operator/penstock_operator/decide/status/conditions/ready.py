@@ -13,7 +13,7 @@ from penstock_operator.decide.quota_ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.zero import may_be_at_zero
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING, loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
-from penstock_operator.observed import PoolView
+from penstock_operator.observed import PoolView, Rejection
 
 READY = "Ready"
 SCALED_TO_ZERO = "ScaledToZero"
@@ -45,11 +45,13 @@ def _conflict(outcome: PoolOutcome) -> Condition | None:
 
 def rejection(view: PoolView) -> Condition | None:
     """Return the condition of a pool with a child that the API server rejected, or None."""
-    if not view.rejections:
-        return None
     rejected = "; ".join(
-        f"{item.kind} {item.name}: {item.reason}: {item.message}" for item in view.rejections
+        f"{item.kind} {item.name}: {item.reason}: {item.message}"
+        for item in view.rejections
+        if item.reason != Rejection.ALTERED
     )
+    if not rejected:
+        return None
     message = f"the API server rejected {rejected}: correct the spec, or the rule that rejects it"
     return condition(READY, FALSE, "ChildRejected", message)
 

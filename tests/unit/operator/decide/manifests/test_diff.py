@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.decide.manifests.diff import covers
+from penstock_operator.decide.manifests.diff import covers, digest, first_difference
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,19 @@ def test_a_live_object_with_additional_values_matches(live: Any, desired: Any) -
 )
 def test_a_live_object_without_a_desired_value_differs(live: Any, desired: Any) -> None:
     assert not covers(live, desired)
+    assert first_difference(live, desired)
+
+
+@pytest.mark.parametrize(
+    ("live", "path"),
+    [
+        ({"spec": {"env": [{"name": "A", "value": "1"}], "limits": {"memory": "1Gi"}}}, ""),
+        ({"spec": {"env": [{"name": "A", "value": "2"}]}}, "spec.env.A.value"),
+        ({"spec": {"env": []}}, "spec.env.A"),
+        ({"spec": {"env": [{"name": "A", "value": "1"}], "limits": {"memory": "2Gi"}}}, "spec.limits.memory"),
+        ({}, "spec"),
+    ],
+)  # fmt: skip
+def test_the_path_of_a_difference_has_the_names_of_items(live: Any, path: str) -> None:
+    desired = {"spec": {"env": [{"name": "A", "value": "1"}], "limits": {"memory": "1024Mi"}}}
+    assert first_difference(live, desired) == path

@@ -198,6 +198,17 @@ def test_a_rejection_by_the_api_server_is_reported_with_its_message() -> None:
     assert "Deployment chat-penstock: Forbidden: exceeded quota" in message(plan, "Ready")
 
 
+def test_a_child_that_a_webhook_alters_is_no_failure_of_the_pool() -> None:
+    world = settled()
+    observed, text = world.observed(), "a mutating webhook replaced spec.template"
+    altered = Rejection("Deployment", "chat-penstock", Rejection.ALTERED, text)
+    view = replace(observed.pools[0], rejections=(altered,))
+    plan = make_plan(replace(observed, pools=(view,)), world.states, world.config, NOW).pools[0]
+    assert reason(plan, "Ready") == "True/AllReplicasReady"
+    assert reason(plan, "UpToDate") == "False/ChildAltered"
+    assert f"Deployment chat-penstock: {text}" in message(plan, "UpToDate")
+
+
 def test_a_failure_to_plan_one_pool_does_not_affect_the_others() -> None:
     good, bad = World(), World(pool=pool("other", "uid-other"))
     broken = child("Deployment", "other-penstock", {"metadata": {}, "spec": None}, "uid-other")
