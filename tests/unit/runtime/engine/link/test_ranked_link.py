@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from penstock_runtime.engine.link import group, ranks
 from penstock_runtime.engine.link.local_ranks import LocalRanks
 from penstock_runtime.engine.link.ranks import RankedLink, named
 from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.engine.placement import RankSeat
+from tests.support.virtual_time import virtual_time
 from tests.unit.runtime.engine.link.rank_links import RankLink
 
 SHOT = "its process was killed by SIGKILL (out of memory?)"
@@ -47,9 +47,8 @@ class TwoRanks:
 
 
 @pytest.fixture
-async def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TwoRanks:
-    for module in (group, ranks):
-        monkeypatch.setattr(module, "LAST_WORDS_SECONDS", 0.2)
+async def pair(tmp_path: Path) -> TwoRanks:
+    virtual_time(asyncio.get_running_loop())
     two = TwoRanks(tmp_path)
     await asyncio.sleep(0.01)  # until both have started
     return two
