@@ -8,7 +8,7 @@ from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, JSON_PATCH, Writer
 from penstock_operator.decide.actions import ChildWrite, Write
-from penstock_operator.decide.manifests.writes import altered_field
+from penstock_operator.decide.manifests.writes import altered_field, replaced_field
 from penstock_operator.errors import Altered, Conflict, ObjectNotFound
 from penstock_operator.kube import kinds
 from penstock_operator.kube.client import ApiRequest
@@ -32,7 +32,7 @@ class Children:
 
         Raises:
             Conflict: the child changed, appeared, or is not owned by the pool: read it again.
-            Altered: a mutating webhook replaced a value of the apply.
+            Altered: a mutating webhook replaced a value of the write.
             ClusterError, NotLeading: as `Writer.write`.
         """
         kind = kinds.BY_KIND[write.kind]
@@ -57,9 +57,7 @@ class Children:
         query = {**MANAGER, "force": "true"}
         body = {**manifest, "metadata": metadata}
         answer = await self._send(kind, "apply", ApiRequest("PATCH", path, body, query, APPLY))
-        if field := altered_field(answer, body):
-            message = f"a mutating webhook replaced {field}"
-            raise Altered(200, Rejection.ALTERED, message)
+        _check(altered_field(answer, body))
 
     async def _replace(self, kind: ResourceKind, manifest: Json) -> None:
         """Replace whole parts of an object, so that fields that other writers added go too."""
@@ -74,7 +72,7 @@ class Children:
             {"op": "replace", "path": "/spec", "value": manifest["spec"]},
         ]
         request = ApiRequest("PATCH", path, patch, MANAGER, JSON_PATCH)
-        await self._send(kind, "patch", request)
+        _check(replaced_field(await self._send(kind, "patch", request), manifest))
 
     async def _move_ownership(
         self, kind: ResourceKind, child: ChildObject, version: str | None
@@ -118,6 +116,12 @@ class Children:
         if kind is not kinds.POOL:  # its watch event makes the pool itself due
             self.store.upsert(kind, answer)
         return answer
+
+
+def _check(field: str) -> None:
+    """Raise `Altered` if a field was stored with another value than that of the write."""
+    if field:
+        raise Altered(200, Rejection.ALTERED, f"a mutating webhook replaced {field}")
 
 
 def apply_owned(managed: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -96,6 +96,8 @@ class QuotaGrant(NamedTuple):
     replicas: int
     """Replicas that the Deployment may have now: below the share while other pools drain."""
     surge: SurgeRoom = SurgeRoom.FREE
+    ahead: tuple[str, ...] = ()
+    """UIDs of the pools whose rollouts have the devices of a surge that is Taken."""
     bound_by: str = ""
     """GpuBudget | Cluster; empty where nothing binds."""
     policy: str = ""

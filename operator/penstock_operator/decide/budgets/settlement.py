@@ -7,6 +7,7 @@ until they are gone, and the pool that gains waits for them.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock_operator.decide.budgets.apportion import (
     Limits,
@@ -114,7 +115,7 @@ def _settled(group: _Group, ledger: QuotaLedger, now: float) -> QuotaLedger:
     bound = _Group.of(group.requests, limits)
     shares, losing = _stabilized(bound, ledger, now)
     replicas = _startable(group, _with_pending(group, pressures, shares))
-    rooms = _surge_rooms(group, pressures, shares)
+    surges = _surges(group, pressures, shares, ledger)
     devices = group.devices(shares)
     slack = {key: limits[key] - bound.total(key, devices) for key in limits}
     grants = {}
@@ -126,7 +127,8 @@ def _settled(group: _Group, ledger: QuotaLedger, now: float) -> QuotaLedger:
         grants[uid] = QuotaGrant(
             entitled=shares[uid],
             replicas=replicas[uid],
-            surge=rooms[uid],
+            surge=surges[uid].room,
+            ahead=surges[uid].ahead,
             bound_by=cause if short else "",
             policy=tightest[0],
             limit=limits[tightest],
@@ -235,9 +237,16 @@ def _turn(request: QuotaRequest) -> tuple[bool, float, str]:
     return (request.deployed >= request.floor, per_weight, request.uid)
 
 
-def _surge_rooms(
-    group: _Group, pressures: Collection[PlaceKey], shares: Mapping[str, int]
-) -> dict[str, SurgeRoom]:
+class _Surge(NamedTuple):
+    """The room of one pool for an additional replica."""
+
+    room: SurgeRoom
+    ahead: tuple[str, ...] = ()
+
+
+def _surges(
+    group: _Group, pressures: Collection[PlaceKey], shares: Mapping[str, int], ledger: QuotaLedger
+) -> dict[str, _Surge]:
     """Return the room of each pool for one more replica; rollouts get free devices one after another."""
     counts = {request.uid: max(shares[request.uid], request.deployed) for request in group.requests}
     devices = group.devices(counts)
@@ -245,19 +254,34 @@ def _surge_rooms(
     used = {request.uid: bound[request.uid] + request.leaving for request in group.requests}
     lasting = {key: group.total(key, devices) for key in group.limits}
     taken = {key: group.total(key, used) for key in group.limits}
-    rooms = {}
-    for request in sorted(group.requests, key=lambda request: (-request.surge, request.uid)):
+    takers: dict[LimitKey, list[str]] = {key: [] for key in group.limits}
+    surges = {}
+    for request in sorted(group.requests, key=lambda request: _surge_turn(request, ledger)):
         uid, each, keys = request.uid, request.per_replica, group.keys[request.uid]
         if any(
             _place(key, request) in pressures or group.limits[key] - lasting[key] < each
             for key in keys
         ):
-            rooms[uid] = SurgeRoom.NONE
+            surges[uid] = _Surge(SurgeRoom.NONE)
             continue
         more = max(devices[uid] + each - bound[uid], 0)
         fits = all(group.limits[key] - taken[key] >= more for key in keys)
-        rooms[uid] = SurgeRoom.FREE if fits else SurgeRoom.TAKEN
+        ahead = tuple(sorted({other for key in keys for other in takers[key]}))
+        surges[uid] = _Surge(SurgeRoom.FREE) if fits else _Surge(SurgeRoom.TAKEN, ahead)
         if request.surge is SurgeStage.BEGUN or (request.surge is SurgeStage.NEXT and fits):
             for key in keys:
                 taken[key] += more
-    return rooms
+                takers[key].append(uid)
+    return surges
+
+
+def _surge_turn(request: QuotaRequest, ledger: QuotaLedger) -> tuple[int, bool, str]:
+    """Return the order of surges: those that have begun, then those that were granted a device and may begin any moment."""
+    before, grant = ledger.requests.get(request.uid), ledger.grants.get(request.uid)
+    granted = (
+        before is not None
+        and before.surge is SurgeStage.NEXT
+        and grant is not None
+        and grant.surge is SurgeRoom.FREE
+    )
+    return -request.surge, not granted, request.uid

@@ -28,6 +28,7 @@ from penstock_api import names
 from penstock_api.types.pool import RolloutStrategy
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pinned_template import Pinned
+from penstock_operator.decide.manifests.pod_template.pod import grace_seconds
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.manifests.workload import (
     max_surge,
@@ -47,7 +48,7 @@ HOPEFUL = "No preemption victims found"
 """kube-scheduler's verdict on each node, whether preemption could help; only the first on all nodes rules it out."""
 WAITING_REMEDY = "raise the budget's count, or set SurgeThenReplace"
 TURN_SECONDS = 3600.0
-"""Time after which other rollouts are stuck (the default `progressDeadlineSeconds`), and their devices not worth waiting for."""
+"""Time after which the same other rollouts are stuck (the default `progressDeadlineSeconds`), and not worth waiting for."""
 UNDIVIDED = "not every pool under the GPU budget has been observed yet"
 
 
@@ -64,15 +65,23 @@ class SurgeLimits(NamedTuple):
     """What limits an additional pod."""
 
     grant: QuotaGrant | None = None
+    draining: frozenset[str] = frozenset()
+    """UIDs of the bound pods that terminate."""
     drained_at: float = 0.0
-    """Time at which a bound pod of the pool last terminated."""
+    """Time at which these pods last changed."""
     waits_since: float | None = None
-    """Time since which the rollout waits; None if it does not."""
+    """Time since which the rollout waits for the same others; None if it does not wait."""
 
     def seen(self, view: PoolView, grant: QuotaGrant | None, now: float) -> "SurgeLimits":
         """Return the limits with the pool's grant, after a look at its pods."""
-        drains = any(pod.terminating and pod.scheduled for pod in view.pods)
-        return self._replace(grant=grant, drained_at=now if drains else self.drained_at)
+        draining = frozenset(pod.uid for pod in view.pods if pod.terminating and pod.scheduled)
+        changed = draining != self.draining
+        return SurgeLimits(
+            grant=grant,
+            draining=draining,
+            drained_at=now if changed else self.drained_at,
+            waits_since=self.waits_since if _ahead(grant) == _ahead(self.grant) else None,
+        )
 
     def after(self, plan: "RolloutPlan", now: float) -> "SurgeLimits":
         """Return the limits after the decision of a pass."""
@@ -122,7 +131,8 @@ def rollout(
     if strategy is RolloutStrategy.SURGE:
         return RolloutPlan(outdated=outdated)
     new = [pod for pod in view.pods if pod.revision == current and not pod.terminating]
-    lasts = now - limits.drained_at >= UNPLACED_SECONDS
+    drains = grace_seconds(view.pool.spec) if limits.draining else 0
+    lasts = now - limits.drained_at >= drains + UNPLACED_SECONDS
     why = short or (lasts and (_unplaced(new, now) or _quota(deployed, now)))
     return (
         RolloutPlan(RolloutSettings.REPLACE, outdated, current, why)
@@ -168,6 +178,10 @@ def _of_another(pod: PodObject, current: str) -> bool:
 def _gave_up(deployed: ChildObject) -> str:
     annotations = deployed.manifest["metadata"].get("annotations") or {}
     return str(annotations.get(names.ANNOTATION_WITHOUT_SURGE, ""))
+
+
+def _ahead(grant: QuotaGrant | None) -> tuple[str, ...]:
+    return () if grant is None else grant.ahead
 
 
 def _undivided(grant: QuotaGrant | None) -> bool:

@@ -78,6 +78,18 @@ def altered_field(stored: Mapping[str, Any], written: Manifest) -> str:
     return first_difference(stored, _content({**written, "metadata": own}))
 
 
+def replaced_field(stored: Mapping[str, Any], written: Mapping[str, Any]) -> str:
+    """Return the path of the first field whose value differs from that of a replacement, additional ones included."""
+    before, after = _replaced(written), _replaced(stored)
+    return first_difference(after, before) or first_difference(before, after)
+
+
+def _replaced(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    own = manifest["metadata"]
+    kept = {key: own.get(key) or {} for key in ("labels", "annotations")}
+    return {"metadata": kept, "spec": manifest["spec"]}
+
+
 def _is_immutable(live: ChildObject, desired: Manifest) -> bool:
     """Return whether the API server rejects the update of `live` to the desired object."""
     match desired["kind"]:

@@ -7,7 +7,7 @@ from penstock_api.types.scaling import ScalingMode
 from penstock_operator.decide.route import RouteStep
 from penstock_operator.decide.scaling.report.conditions import scaling_condition
 from penstock_operator.decide.status.conditions.kstatus import RECONCILING, STALLED
-from penstock_operator.decide.status.conditions.progress import PROGRESSING
+from penstock_operator.decide.status.conditions.progress import PROGRESSING, alteration
 from penstock_operator.decide.status.conditions.ready import READY, SCALED_TO_ZERO, rejection
 from penstock_operator.decide.status.conditions.routed import routed
 from penstock_operator.decide.variant_pools.outcome import VariantsOutcome
@@ -25,7 +25,7 @@ def variants_conditions(outcome: VariantsOutcome) -> tuple[Condition, ...]:
         ready,
         changing,
         *_kstatus(outcome, ready, changing),
-        *_worst(outcome, GOOD_WHEN_TRUE[:1], FALSE),
+        *_up_to_date(outcome),
         _scaling(outcome),
         *_worst(outcome, GOOD_WHEN_TRUE[1:], FALSE),
         *_worst(outcome, GOOD_WHEN_FALSE, TRUE),
@@ -85,7 +85,7 @@ def _lacking(outcome: VariantsOutcome) -> Iterator[str]:
 
 
 def _progressing(outcome: VariantsOutcome) -> Condition:
-    if outcome.conflicts or outcome.view.rejections:
+    if outcome.conflicts or rejection(outcome.view) is not None:
         return condition(PROGRESSING, FALSE, "Blocked", "blocked: see the Ready condition")
     for name in outcome.pools:
         stated = outcome.condition_of(name, PROGRESSING)
@@ -97,6 +97,14 @@ def _progressing(outcome: VariantsOutcome) -> Condition:
     if outcome.pools.keys() != outcome.counts.replicas.keys():
         return condition(PROGRESSING, TRUE, "Scaling", "pools of variants are created or deleted")
     return condition(PROGRESSING, FALSE, "Settled", "every replica runs the pinned template")
+
+
+def _up_to_date(outcome: VariantsOutcome) -> Iterator[Condition]:
+    altered = alteration(outcome.view)
+    if altered is not None:
+        yield altered
+    else:
+        yield from _worst(outcome, GOOD_WHEN_TRUE[:1], FALSE)
 
 
 def _kstatus(

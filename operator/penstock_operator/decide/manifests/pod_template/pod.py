@@ -51,15 +51,18 @@ def drain_seconds(spec: PoolSpec) -> int:
     return drain_deadline(spec) + relay_seconds(spec)
 
 
+def grace_seconds(spec: PoolSpec) -> int:
+    """Return the time from the deletion of a pod until the kubelet kills it, in seconds."""
+    return drain_seconds(spec) + STOP_ACCEPTING_SECONDS + GRACE_MARGIN_SECONDS
+
+
 def pod_template(pool: PoolObject, config: DecideConfig) -> Manifest:
     """Return the template of the pool's pods under restricted pod security."""
     own = pool.spec.template or PodTemplate()
     spec: dict[str, Any] = {
         "serviceAccountName": own.service_account_name or child_name(pool),
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": (
-            drain_seconds(pool.spec) + STOP_ACCEPTING_SECONDS + GRACE_MARGIN_SECONDS
-        ),
+        "terminationGracePeriodSeconds": grace_seconds(pool.spec),
         "securityContext": {
             "runAsNonRoot": True,
             **_ids(own.security_context or PodSecurityContext(), config.pool_ids),

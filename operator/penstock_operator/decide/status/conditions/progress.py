@@ -89,8 +89,8 @@ def up_to_date(outcome: PoolOutcome) -> Condition:
     if outcome.pinned.violations:
         message = "the running template stays: " + "; ".join(outcome.pinned.violations)
         return condition(UP_TO_DATE, FALSE, "TemplateNotAllowed", message)
-    if message := _altered(outcome.view):
-        return condition(UP_TO_DATE, FALSE, "ChildAltered", message)
+    if (altered := alteration(outcome.view)) is not None:
+        return altered
     if outcome.pinned.newer_available:
         message = (
             "this operator version renders a newer pod template; running pods keep theirs: set the"
@@ -104,10 +104,11 @@ def up_to_date(outcome: PoolOutcome) -> Condition:
     return condition(UP_TO_DATE, TRUE, "LatestTemplate", "the pinned template is the latest")
 
 
-def _altered(view: PoolView) -> str:
-    """Return which children webhooks alter, and the remedy; empty without one."""
+def alteration(view: PoolView) -> Condition | None:
+    """Return the condition of a pool with a child that a webhook alters, or None."""
     altered = [item for item in view.rejections if item.reason == Rejection.ALTERED]
     if not altered:
-        return ""
+        return None
     items = "; ".join(f"{item.kind} {item.name}: {item.message}" for item in altered)
-    return f"{items}; the operator writes it again every 10 minutes: exempt the object from that webhook"
+    message = f"{items}; the operator writes it again every 10 minutes: exempt the object from that webhook"
+    return condition(UP_TO_DATE, FALSE, "ChildAltered", message)

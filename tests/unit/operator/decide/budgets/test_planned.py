@@ -168,6 +168,7 @@ def two_rollouts() -> Fleet:
     )
     assert reason(plans["b"], "Progressing") == "False/RolloutWaits"
     assert "other rollouts" in message(plans["b"], "Progressing")
+    assert reason(plans["b"], "Reconciling") == "True/RolloutWaits"
     return fleet
 
 
@@ -188,6 +189,24 @@ def test_a_rollout_waits_an_hour_for_the_device_of_a_stuck_one() -> None:
     (event,) = [item for item in fleet.run()["b"].events if item.reason == "ReplacingWithoutSurge"]
     assert "for an hour" in event.message
     assert (step(fleet, "b"), is_paused(fleet, "b")) == (REPLACING, False)
+
+
+def test_a_rollout_waits_for_others_as_long_as_they_follow_each_other() -> None:
+    fleet = fleet_of(10, a=3, b=3, c=3)
+    for world in fleet.worlds.values():
+        world.edit_spec(template=TEMPLATE)
+    fleet.run()
+    fleet.worlds["c"].now += 3000
+    first = fleet.worlds["a"]
+    first.pods = tuple(replace(pod, revision=first.revision) for pod in first.pods)
+    fleet.run()
+    assert (is_paused(fleet, "b"), is_paused(fleet, "c")) == (False, True)
+    fleet.worlds["c"].now += 3000
+    fleet.run()
+    assert is_paused(fleet, "c")
+    fleet.worlds["c"].now += 600
+    fleet.run()
+    assert (step(fleet, "c"), is_paused(fleet, "c")) == (REPLACING, False)
 
 
 def test_pods_without_a_free_device_limit_the_budget_to_what_the_cluster_places() -> None:

@@ -132,6 +132,15 @@ def test_rollouts_get_a_free_device_one_after_another() -> None:
     }
 
 
+def test_a_rollout_that_was_granted_the_free_device_keeps_it() -> None:
+    a, b = (quota_request(uid, 2, deployed=2, staying=2) for uid in ("a", "b"))
+    first = settled(5, a, b._replace(surge=NEXT))
+    assert rooms(first)["b"] is SurgeRoom.FREE
+    second = settle(first, {"a": a._replace(surge=NEXT)}, {BUDGET: 5}, (), 1.0)
+    assert rooms(second) == {"a": SurgeRoom.TAKEN, "b": SurgeRoom.FREE}
+    assert second.grants["a"].ahead == ("b",)
+
+
 def test_devices_of_terminating_pods_are_free_for_a_surge_once_they_are_gone() -> None:
     drains = quota_request("a", 2, deployed=2, staying=2, leaving=1, surge=NEXT)
     assert rooms(settled(3, drains)) == {"a": SurgeRoom.TAKEN}

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.decide.manifests.diff import covers, digest, first_difference
+from penstock_operator.decide.manifests.diff import covers, first_difference
+from penstock_operator.decide.manifests.writes import replaced_field
 
 
 @pytest.mark.parametrize(
@@ -75,3 +76,17 @@ def test_a_live_object_without_a_desired_value_differs(live: Any, desired: Any) 
 def test_the_path_of_a_difference_has_the_names_of_items(live: Any, path: str) -> None:
     desired = {"spec": {"env": [{"name": "A", "value": "1"}], "limits": {"memory": "1024Mi"}}}
     assert first_difference(live, desired) == path
+
+
+@pytest.mark.parametrize(
+    ("stored", "path"),
+    [
+        ({"metadata": {"labels": {"a": "1"}, "uid": "7"}, "spec": {"replicas": 1}, "status": {}}, ""),
+        ({"metadata": {"labels": {"a": "2"}}, "spec": {"replicas": 1}}, "metadata.labels.a"),
+        ({"metadata": {"labels": {"a": "1", "b": "1"}}, "spec": {"replicas": 1}}, "metadata.labels.b"),
+        ({"metadata": {"labels": {"a": "1"}}, "spec": {"replicas": 1, "weight": 5}}, "spec.weight"),
+    ],
+)  # fmt: skip
+def test_additional_values_of_a_replaced_object_are_differences(stored: Any, path: str) -> None:
+    written = {"metadata": {"labels": {"a": "1"}}, "spec": {"replicas": 1}}
+    assert replaced_field(stored, written) == path

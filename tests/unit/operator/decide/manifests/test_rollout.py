@@ -71,7 +71,21 @@ def test_a_surge_without_room_waits_for_the_pods_that_terminate() -> None:
     world.now += 10  # the scheduler places a pod some seconds after the device is free
     world.settle()
     assert step(world) == SURGING
-    world.now += 20
+    world.now += 25
+    world.settle()
+    assert step(world) == REPLACING
+
+
+def test_a_pod_on_a_lost_node_holds_no_rollout_back() -> None:
+    world = rolling()
+    leaves = replace(pod("on a lost node"), terminating=True)
+    world.pods = (*world.pods, unplaced(world, seconds=60), leaves)
+    world.settle()
+    grace = world.deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    world.now += grace
+    world.settle()
+    assert step(world) == SURGING
+    world.now += 30
     world.settle()
     assert step(world) == REPLACING
 

@@ -148,6 +148,18 @@ def test_a_rejected_pool_of_a_variant_is_reported_with_its_reason() -> None:
     assert "spec.accelerator: 3" in ready.message
 
 
+def test_a_child_that_a_webhook_alters_blocks_no_variant() -> None:
+    world = parent(**MANUAL)
+    world.settle()
+    altered = "a mutating webhook replaced spec.type"
+    world.rejections = (Rejection("Service", "chat", Rejection.ALTERED, altered),)
+    plan = world.run()
+    assert condition_of(plan, "Progressing").reason != "Blocked"
+    stated = condition_of(plan, "UpToDate")
+    assert (stated.status, stated.reason) == ("False", "ChildAltered")
+    assert f"Service chat: {altered}" in stated.message
+
+
 def test_labels_reach_the_variants_except_those_by_which_tools_prune() -> None:
     world = parent(**MANUAL)
     world.pool = replace(world.pool, labels={"team": "a", "argocd.argoproj.io/instance": "app"})
