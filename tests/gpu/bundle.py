@@ -1,7 +1,7 @@
 """`make gpu-bundle`: the packages that a bare GPU machine lacks, unpacked into one folder for PYTHONPATH.
 
 The machine has torch and transformers with what they bring; everything else of the extra `runtime` is here, at the
-pinned versions. OpenVINO and s3fs stay out: no part needs them on a GPU.
+pinned versions. ONNX, ONNX Runtime, OpenVINO and s3fs stay out: no part needs them on a GPU.
 """
 
 import argparse
@@ -28,7 +28,7 @@ ON_THE_MACHINE = frozenset(
     }
 )  # fmt: skip
 """Requirements that torch, transformers and aiohttp satisfy themselves."""
-LEFT_OUT = frozenset({"openvino", "s3fs"})
+LEFT_OUT = frozenset({"onnx", "onnxruntime", "onnxscript", "openvino", "s3fs"})
 
 
 @dataclass(frozen=True, slots=True)

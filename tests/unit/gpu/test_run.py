@@ -92,6 +92,7 @@ def test_the_bundle_is_the_pinned_runtime_without_what_the_machine_has() -> None
     wanted = {bundle.name_of(each) for each in bundle.requirements(bundle.CHECKOUT / "pyproject.toml")}  # fmt: skip
     assert {"pydantic", "msgspec", "httptools", "uvloop", "llguidance", "nvidia-ml-py"} <= wanted
     assert not wanted & {"torch", "transformers", "aiohttp", "numpy", "openvino", "s3fs"}
+    assert not wanted & {"onnx", "onnxruntime", "onnxscript"}
 
 
 def test_a_wheel_is_unpacked_and_its_size_counted(tmp_path: Path) -> None:
