@@ -6,10 +6,11 @@ import pytest
 import yaml
 
 from penstock_api import names
+from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_api.types.model import Task
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.sources import SourceType
-from tests.support.gitops.evaluate import ARGO_CD_CONFIG, HEALTH_CHECK
+from tests.support.gitops.evaluate import ARGO_CD_CONFIG, FLUX_KUSTOMIZATION, HEALTH_CHECK
 from tests.unit.api.crds import ROOT
 from tests.unit.api.examples import files, name_of
 from tests.unit.api.test_docs import SPECS
@@ -51,6 +52,17 @@ def test_there_is_a_pool_for_each_task_and_source() -> None:
 def test_the_policy_bounds_budgets_schedules_and_tries_out() -> None:
     (policy,) = [item for item in FILES.values() if item["kind"] == names.POLICY_KIND]
     assert policy["spec"].keys() >= {"bounds", "gpuBudgets", "schedules", "candidate"}
+
+
+def test_the_candidate_of_the_policy_repeats_the_defaults_that_it_replaces() -> None:
+    (policy,) = [item for item in FILES.values() if item["kind"] == names.POLICY_KIND]
+    defaults, tried = policy["spec"]["defaults"], policy["spec"]["candidate"]["defaults"]
+    assert {**defaults, "scaling": {**tried["scaling"], **defaults["scaling"]}} == tried
+
+
+def test_flux_waits_longer_than_a_model_may_load() -> None:
+    timeout = yaml.safe_load(FLUX_KUSTOMIZATION.read_text())["spec"]["timeout"]
+    assert 60 * int(timeout.removesuffix("m")) > MAX_LOAD_SECONDS
 
 
 def test_a_chat_model_from_the_hub_takes_six_lines_of_spec() -> None:
