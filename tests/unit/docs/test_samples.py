@@ -76,6 +76,12 @@ def test_a_file_of_the_repository_that_a_command_names_exists(block: Block) -> N
         assert (ROOT / name).exists(), name
 
 
+def test_a_command_that_names_the_image_of_envoy_has_the_chart_s_tag() -> None:
+    image = VALUES["gateway"]["envoyImage"]
+    commands = "".join(block.text for block in SHELL)
+    assert set(re.findall(rf"{image['repository']}:([\w.-]+)", commands)) == {image["tag"]}
+
+
 @pytest.mark.parametrize("page", pages("tutorials", "how-to"), ids=lambda page: page.stem)
 def test_commands_of_tutorials_and_guides_are_in_fences_that_run(page: Any) -> None:
     text = re.sub(
