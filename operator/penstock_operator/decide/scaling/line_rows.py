@@ -19,7 +19,7 @@ class LineRows(NamedTuple):
     rows: float = 0.0
     lines: float = 0.0
     served: Mapping[str, float] = MappingProxyType({})
-    """Rows of batch work that each pod had served, by UID."""
+    """Rows of batch work that each pod had served at its last sample, by UID; a batch that begins or ends drops those of pods without one."""
     left: Mapping[tuple[float, float], int] = MappingProxyType({})
     """Lines left of the batches, by their (created, expires)."""
 
@@ -51,4 +51,4 @@ class LineRows(NamedTuple):
         fresh = (max(n - self.served[uid], 0.0) for uid, n in served.items() if uid in self.served)
         rows, lines = self.rows + sum(fresh), self.lines + answered
         kept = min(MEMORY_LINES / lines, 1.0)
-        return LineRows(kept * rows, kept * lines, served, left)
+        return LineRows(kept * rows, kept * lines, {**self.served, **served}, left)

@@ -43,6 +43,18 @@ def test_a_round_in_which_a_batch_ends_or_begins_does_not_count() -> None:
     assert rows.after(samples(a=9999), None) == rows
 
 
+def test_the_rows_of_a_pod_without_a_sample_count_when_it_has_one_again() -> None:
+    rows = LineRows().after(samples(a=0, b=0), loads(1000))
+    rows = rows.after(samples(a=80), loads(980)).after(samples(a=160, b=160), loads(960))
+    assert rows.per_line == 8.0
+
+
+def test_a_batch_that_ends_drops_the_counts_of_pods_without_a_sample() -> None:
+    rows = LineRows().after(samples(a=0, b=0), loads(1000, 1))
+    rows = rows.after(samples(a=80), loads(1000)).after(samples(a=160, b=9000), loads(980))
+    assert (rows.per_line, set(rows.served)) == (4.0, {"a", "b"})
+
+
 def test_later_lines_replace_earlier_ones() -> None:
     rows = LineRows().after(samples(a=0), loads(10_000)).after(samples(a=2000), loads(8000))
     for step in range(1, 7):
