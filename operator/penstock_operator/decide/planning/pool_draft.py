@@ -24,6 +24,7 @@ from penstock_operator.decide.rollback.decision import (
     RollbackInput,
     decide_rollback,
 )
+from penstock_operator.decide.rollback.record import read_record
 from penstock_operator.decide.scaling.decision import Proposal, propose
 from penstock_operator.decide.scaling.zero import never_at_zero
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
@@ -92,11 +93,12 @@ def draft(view: PoolView, law_state: object | None, context: PassContext) -> Poo
     stored = memoized.stored_limits(state.memoized.limits, view)
     before = published(stored.value, state.limits)
     acknowledged = before is not None and all_acknowledged(view, before)
+    task = view.pool.spec.model.task
+    record = state.rollback_record or read_record(view.settings_record, task)
     rollback = decide_rollback(
         applied.value.effective,
         policies,
-        view.settings_record,
-        (state.rollback_watch, state.rollback_record),
+        (state.rollback_watch, record),
         RollbackInput(state.attainment, acknowledged, now),
     )
     spec = rollback.effective if config.gateway is not None else never_at_zero(rollback.effective)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from penstock_api.types.policy import RollbackMode
-from penstock_operator.decide.rollback.record import Record, Settings, read_record
+from penstock_operator.decide.rollback.record import Record, Settings
 from penstock_operator.decide.rollback.trial import (
     CounterMark,
     RollbackObservation,
@@ -47,23 +47,19 @@ class RollbackInput(NamedTuple):
 def decide_rollback(
     spec: EffectiveSpec,
     policies: Sequence[PolicyObject],
-    stored: str | None,
     state: tuple[RollbackWatch, Record | None],
     measured: RollbackInput,
 ) -> RollbackDecision:
-    """Return the settings in force.
-
-    `stored` is the record as last read; `state` is this process's own watch and record, which may be newer.
-    """
+    """Return the settings in force; `state` is the watch and the record of the pass before."""
     window = _window(policies)
     if window is None:
         return RollbackDecision(spec, RollbackWatch(), None)
     requested = _settings(spec)
     mark = CounterMark(measured.now, measured.attainment.good, measured.attainment.total)
-    watch, own_record = state
+    watch, record = state
     late_share = Objectives.of(spec.law).late_share
     observation = RollbackObservation(mark, window, measured.acknowledged, late_share)
-    record, watch = register(own_record or read_record(stored), watch, requested, observation)
+    record, watch = register(record, watch, requested, observation)
     record, watch = evaluate(record, watch, requested, observation)
     if record.rolled_back != requested.digest():
         return RollbackDecision(spec, watch, record)

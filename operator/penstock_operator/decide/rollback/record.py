@@ -7,12 +7,14 @@ record is ignored.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
+from penstock_api.types.model import Task
+from penstock_operator.decide.spec.effective import with_law_of_task
 from penstock_operator.decide.spec.live_fields import OBJECTIVE, Value, plausible
 
 DIGITS = 12
@@ -82,8 +84,8 @@ class Record:
 _RECORD: TypeAdapter[Any] = TypeAdapter(Record)
 
 
-def read_record(text: str | None) -> Record | None:
-    """Return the stored record; None if it is absent or unreadable."""
+def read_record(text: str | None, task: Task | None = None) -> Record | None:
+    """Return the stored record with a law that measures the task's work; None if it is absent or unreadable."""
     if text is None:
         return None
     try:
@@ -92,5 +94,8 @@ def read_record(text: str | None) -> Record | None:
         return None
     if not isinstance(record, Record):
         return None
-    fields = record.accepted.fields
-    return record if all(plausible(name, value) for name, value in fields.items()) else None
+    accepted = record.accepted
+    if not all(plausible(name, value) for name, value in accepted.fields.items()):
+        return None
+    values, _ = with_law_of_task(accepted.fields, task)
+    return replace(record, accepted=Settings(dict(values), accepted.guarded))

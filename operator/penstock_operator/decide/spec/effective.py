@@ -126,7 +126,7 @@ def effective(
     defaults = policy_defaults(selected, previous or {})
     spec = live_fields_of(pool.spec, defaults.values)
     reconciled, notes = reconcile(spec)
-    values, law_notes = _with_law_of_task(reconciled, pool.spec.model.task)
+    values, law_notes = with_law_of_task(reconciled, pool.spec.model.task)
     mode = scaling_mode(pool)
     requested = {"replicas": pool.spec.replicas, **values}
     granted, lower = lowered(requested, selected)
@@ -178,13 +178,13 @@ def effective(
     )
 
 
-def _with_law_of_task(values: Fields, task: Task | None) -> tuple[Fields, tuple[str, ...]]:
+def with_law_of_task(values: Fields, task: Task | None) -> tuple[Fields, tuple[str, ...]]:
     """Return the fields with a law that measures the task's work, and a note if another one is set.
 
     UtilizationBand counts requests and batches; answers of a pool that generates text span many batches.
     """
     law = ScalingAlgorithm.CAPACITY_AT_OBJECTIVE.value
-    if task is not Task.TEXT_GENERATION or values[live_fields.ALGORITHM] == law:
+    if task is not Task.TEXT_GENERATION or values.get(live_fields.ALGORITHM, law) == law:
         return values, ()
     note = f"{live_fields.ALGORITHM} {values[live_fields.ALGORITHM]} does not apply to task TextGeneration: {law} does"
     return {**values, live_fields.ALGORITHM: law}, (note,)

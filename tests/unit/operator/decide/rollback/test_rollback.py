@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock_operator.decide.rollback.decision import UNREVISIONED
-from penstock_operator.decide.rollback.record import Record, Settings, read_record
+from penstock_operator.decide.rollback.record import Record, Score, Settings, read_record
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.effective import GUARDS, EffectiveSpec, in_force
 from penstock_operator.observed import PodSample, PolicyObject, PoolSignals, SignalSource
@@ -337,6 +337,25 @@ def test_the_window_after_begins_when_every_pod_acknowledged_the_settings() -> N
         }
     assert case.condition() == "True/Applied"
     assert case.run(2 * WINDOW).condition() == "False/SetAside"
+
+
+def test_a_law_that_an_upgrade_replaces_is_not_on_trial() -> None:
+    model = {
+        "task": "TextGeneration",
+        "source": {
+            "type": "PersistentVolumeClaim",
+            "persistentVolumeClaim": {"claimName": "models", "path": "chat"},
+        },
+    }
+    case = measured_pool(model=model, scaling={"algorithm": "UtilizationBand"})
+    record = known(read_record(case.world.kept))
+    fields = {**record.accepted.fields, live_fields.ALGORITHM: "UtilizationBand"}
+    before = replace(record, accepted=Settings(fields), before=Score(600.0, 600.0, 60.0))
+    case.world.kept = before.as_json()
+    edited(case.restart(), 0.7).run(3 * WINDOW)
+    assert case.condition() == "True/Applied"
+    accepted = known(read_record(case.world.kept)).accepted
+    assert accepted.fields[live_fields.ALGORITHM] == "CapacityAtObjective"
 
 
 def test_without_rollback_no_record_is_kept_and_no_edit_is_rolled_back() -> None:
