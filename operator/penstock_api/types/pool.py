@@ -221,6 +221,18 @@ _VARIANT_DEVICES_RULE = rule(
     f"self.variants.filter(v, {_MISFIT}).map(v, v.name)",
     at=".variants",
 )
+_REGROUPED = (
+    "oldSelf.variants.exists(o, o.name == v.name"
+    f" && ({_value('parallelism', 'nodes', f'({_NODES})', 'o')}) != ({_NODES_OF_V}))"
+)
+"""The pool's own value is the same before and after (`_NODES_KEPT_RULE`)."""
+_VARIANT_NODES_KEPT_RULE = rule(
+    f"!has(self.variants) || !has(oldSelf.variants) || !self.variants.exists(v, {_REGROUPED})",
+    "variants %s: parallelism.nodes cannot change to %s while groups of pods run: add another variant",
+    f"self.variants.filter(v, {_REGROUPED}).map(v, v.name)",
+    f"self.variants.filter(v, {_REGROUPED}).map(v, {_NODES_OF_V})",
+    at=".variants",
+)
 _VARIANT_GENERATION_RULE = rule(
     "!has(self.variants) || !self.variants.exists(v, has(v.generation))"
     " || (has(self.model.task) && self.model.task == 'TextGeneration')",
@@ -250,6 +262,7 @@ class PoolSpec(ApiModel):
             _VARIANTS_ZERO_RULE,
             _VARIANTS_MAX_RULE,
             _VARIANT_DEVICES_RULE,
+            _VARIANT_NODES_KEPT_RULE,
             _VARIANT_GENERATION_RULE,
         )
     )

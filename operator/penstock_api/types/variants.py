@@ -72,9 +72,6 @@ class VariantTemplate(ApiModel):
     """Additions to the runtime container."""
 
 
-_NODES = "has(self.parallelism) && has(self.parallelism.nodes) ? self.parallelism.nodes : 0"
-
-
 class VariantSpec(ApiModel):
     """A kind of replica. What it leaves unset is as in the pool; objects and maps are merged, other lists replaced."""
 
@@ -86,14 +83,6 @@ class VariantSpec(ApiModel):
                 "self.name",
                 "self.minReplicas",
                 "self.maxReplicas",
-            ),
-            rule(
-                f"({_NODES}) == ({_NODES.replace('self.', 'oldSelf.')})",
-                "variant %s: parallelism.nodes cannot change from %s to %s while groups of pods run: add another variant",
-                "self.name",
-                _NODES.replace("self.", "oldSelf."),
-                _NODES,
-                at=".parallelism.nodes",
             ),
         )
     )

@@ -153,9 +153,20 @@ def test_the_nodes_of_a_variant_are_fixed_too(api: Api, make: Make) -> None:
     path = make({"model": GENERATING, "variants": [nodes, {"name": "b"}]})
     changed = nodes | {"parallelism": {"tensor": 4, "nodes": 4}}
     message = rejected(api, path, {"variants": [changed, {"name": "b"}]})
-    for word in ("variant a", "cannot change from 2 to 4", "add another variant"):
+    for word in ('variants ["a"]', "cannot change to [4]", "add another variant"):
         assert word in message
     api.merge(path, {"spec": {"variants": [{"name": "b"}, nodes | {"maxReplicas": 3}]}})
+
+
+def test_a_variant_may_state_or_omit_the_nodes_that_it_inherits(api: Api, make: Make) -> None:
+    for pool_nodes, nodes in (({"nodes": 2}, 2), ({}, 1)):
+        ranks = {"tensor": 2, **pool_nodes}
+        spec = {"model": GENERATING, "accelerator": {"count": 0}, "parallelism": ranks}
+        path = make({**spec, "variants": [{"name": "a"}]})
+        api.merge(path, {"spec": {"variants": [{"name": "a", "parallelism": {"nodes": nodes}}]}})
+        message = rejected(api, path, {"variants": [{"name": "a", "parallelism": {"nodes": 4}}]})
+        assert "parallelism.nodes cannot change to [4]" in message
+        api.merge(path, {"spec": {"variants": [{"name": "a"}]}})
 
 
 def test_the_class_of_a_load_balancer_is_immutable_until_the_type_changes(
