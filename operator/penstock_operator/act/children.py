@@ -26,6 +26,7 @@ class Children:
 
     writer: Writer
     store: ObjectStore
+    urgency: Urgency = Urgency.CHILD
 
     async def write(self, view: PoolView, write: ChildWrite) -> None:
         """Execute one write of a plan that was made from `view`.
@@ -107,12 +108,12 @@ class Children:
         }
         path = kind.path(metadata["namespace"], metadata["name"])
         try:
-            await self.writer.write(kind, "delete", ApiRequest("DELETE", path, body), Urgency.CHILD)
+            await self.writer.write(kind, "delete", ApiRequest("DELETE", path, body), self.urgency)
         except ObjectNotFound:
             self.store.remove(kind, metadata["uid"])
 
     async def _send(self, kind: ResourceKind, verb: str, request: ApiRequest) -> Json:
-        answer = await self.writer.write(kind, verb, request, Urgency.CHILD)
+        answer = await self.writer.write(kind, verb, request, self.urgency)
         if kind is not kinds.POOL:  # its watch event makes the pool itself due
             self.store.upsert(kind, answer)
         return answer

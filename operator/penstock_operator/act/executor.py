@@ -3,13 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from penstock_api.types.scaling import UnsetScalingMode
+from penstock_operator.act.background import Background, Deferred
 from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events
 from penstock_operator.act.pod_limits import PodControl
+from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.settings_records import SettingsRecords
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.actions import ChildWrite
@@ -43,6 +45,7 @@ class PoolActs:
     statuses: Statuses
     events: Events
     records: SettingsRecords
+    background: Background = field(default_factory=Background)
     _back_offs: BackOffs = field(default_factory=BackOffs)
     """Of rejected statuses and records, which do not slow down the pool's control loop."""
 
@@ -54,7 +57,7 @@ class PoolActs:
         should_retry: Callable[[ChildWrite], bool],
         now: float,
     ) -> ActResults:
-        """Execute a plan that was made from `view`.
+        """Execute a plan that was made from `view`; samples, checkpoint and Events are written in the background.
 
         Raises:
             NotLeading: this process lost the Lease; nothing more was written.
@@ -69,33 +72,33 @@ class PoolActs:
             self._record(plan, results, now),
         )
         if plan.checkpoint is not None:
-            await self._write_checkpoint(plan, view, plan.checkpoint)
+            write = replace(self.children, urgency=Urgency.EVENT).write
+            self.background.start(plan, Deferred.CHECKPOINT, partial(write, view, plan.checkpoint))
         for note in plan.events:
             self.events.add(view.pool, note, now)
-        try:
-            await self.events.write_due(view.pool, now)
-        except ClusterError as error:
-            log.warning("failed to write an Event, which is retried: %s", error, extra=_about(plan))
+        write_events = partial(self.events.write_due, view.pool, now)
+        self.background.start(plan, Deferred.EVENTS, write_events)
         return results
-
-    async def _write_checkpoint(self, plan: PoolPlan, view: PoolView, write: ChildWrite) -> None:
-        """Write the law's checkpoint; a failure is only logged: without a checkpoint the law merely starts without history."""
-        try:
-            await self.children.write(view, write)
-        except ClusterError as error:
-            log.info("failed to write the checkpoint: %s", error, extra=_about(plan))
 
     def forget(self, uid: str) -> None:
         """Drop everything about a deleted pool; its settings record is deleted at the next sweep."""
         self.records.request_sweep()
+        self.background.cancel(uid, *Deferred)
         self.statuses.forget(uid)
         self.events.forget(uid)
         for what in (STATUS, RECORD):
             self._back_offs.end(what + uid)
 
     async def _status(self, plan: PoolPlan, results: ActResults, now: float) -> bool:
-        """Write the status if it changed enough; return whether nothing of it is left to write."""
-        write = partial(self.statuses.write_pool, plan.uid, plan.status, now)
+        """Write the status if it changed enough, samples in the background; return whether no fact is left to write."""
+        urgency = self.statuses.take_pool(plan.uid, plan.status, now)
+        if urgency is None:
+            return True
+        write = partial(self.statuses.write_pool, plan.uid, urgency)
+        if urgency is Urgency.EVENT:
+            self.background.start(plan, Deferred.SAMPLES, write)
+            return True
+        self.background.cancel(plan.uid, Deferred.SAMPLES)
         return await self._store(write, STATUS, plan, results, now)
 
     async def _record(self, plan: PoolPlan, results: ActResults, now: float) -> None:

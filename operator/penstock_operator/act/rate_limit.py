@@ -1,4 +1,4 @@
-"""Rate limit of writes: one token bucket for all, which serves children first, then statuses, then samples and Events.
+"""Rate limit of writes: one token bucket for all, which serves children first, then statuses, then samples, checkpoints and Events.
 
 50 writes a second (docs/design/design.md#writing). Without it a restart with thousands of pools would send bursts that
 API Priority and Fairness has to queue.
@@ -21,7 +21,7 @@ class Urgency(IntEnum):
     """Replicas and limits must not wait for the statuses of thousands of pools, as after a change of leader."""
     CONDITION = 1
     EVENT = 2
-    """Also a status in which only samples or messages changed."""
+    """Also checkpoints, and a status in which only samples or messages changed; no pass waits for them (`background.py`)."""
 
 
 @dataclass(slots=True)

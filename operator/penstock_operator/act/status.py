@@ -6,7 +6,7 @@ An unchanged cluster causes no write, and neither does a sample that stays withi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock_api import names
 from penstock_api.types.policy import PolicyStatus
@@ -178,6 +178,15 @@ def _changed(key: str, old: object, new: object) -> bool:
     return abs(after - before) > max(FLOORS[key], DEAD_BAND * abs(before))
 
 
+class _Change(NamedTuple):
+    """A pool's status that changed enough to be written."""
+
+    urgency: Urgency
+    name: tuple[str, str]
+    body: Json
+    now: float
+
+
 @dataclass(slots=True)
 class Statuses:
     """Writes the statuses of pools and policies."""
@@ -186,23 +195,47 @@ class Statuses:
     store: ObjectStore
     schemas: ServedSchemas
     """Fields that an older CRD lacks are left out, because the API server would reject the whole status."""
+    _desired: dict[str, tuple[PoolStatus, float]] = field(default_factory=dict)
+    """Last status taken and its time, by UID, until it is written."""
     _written: dict[str, float] = field(default_factory=dict)
     """Time of the last write, by UID."""
     _unreadable: dict[str, int] = field(default_factory=dict)
     """Last generation that was reported unreadable, by UID."""
 
-    async def write_pool(self, uid: str, desired: PoolStatus, now: float) -> bool:
-        """Write a pool's status if it changed enough; return whether it was written."""
-        pool = self.store.pools.get(uid)
-        if pool is None:
+    def take_pool(self, uid: str, desired: PoolStatus, now: float) -> Urgency | None:
+        """Take the status that `write_pool` writes; return its urgency, None if it changed too little."""
+        self._desired[uid] = desired, now
+        change = self._change(uid)
+        if change is None:
+            del self._desired[uid]
+            return None
+        return change.urgency
+
+    async def write_pool(self, uid: str, urgency: Urgency) -> bool:
+        """Write the last status taken when its turn comes, if it still changed enough; return whether it was written.
+
+        A write with the urgency of samples changes no fact, whatever the pool's status is by then.
+        """
+        await self.writer.budget.turn(urgency)
+        change = self._change(uid)
+        self._desired.pop(uid, None)
+        if change is None or change.urgency < urgency:
             return False
+        self._written[uid] = change.now + jitter(uid)
+        request = _request(kinds.POOL, uid, change.name, change.body)
+        self.store.upsert(kinds.POOL, await self.writer.send(kinds.POOL, "status", request))
+        return True
+
+    def _change(self, uid: str) -> _Change | None:
+        pool = self.store.pools.get(uid)
+        if pool is None or uid not in self._desired:
+            return None
+        desired, now = self._desired[uid]
         before, body = _json(pool.status), self._supported(kinds.POOL, desired)
         if not worth_writing(before, body, self._written.get(uid), now):
-            return False
-        self._written[uid] = now + jitter(uid)
+            return None
         urgency = Urgency.EVENT if _facts(before) == _facts(body) else Urgency.CONDITION
-        await self._apply(kinds.POOL, uid, (pool.namespace, pool.name), body, urgency)
-        return True
+        return _Change(urgency, (pool.namespace, pool.name), body, now)
 
     async def write_policy(self, plan: PolicyPlan, now: float) -> bool:
         """Write a policy's status if it changed enough; return whether it was written."""
@@ -234,6 +267,7 @@ class Statuses:
 
     def forget(self, uid: str) -> None:
         """Drop the write history of a deleted pool."""
+        self._desired.pop(uid, None)
         self._written.pop(uid, None)
         self._unreadable.pop(uid, None)
 
@@ -254,20 +288,23 @@ class Statuses:
         body: Json,
         urgency: Urgency = Urgency.CONDITION,
     ) -> None:
-        metadata = {"name": name[1], "uid": uid}
-        if name[0] is not None:
-            metadata["namespace"] = name[0]
-        manifest = {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "metadata": metadata,
-            "status": body,
-        }
-        path = f"{kind.path(*name)}/status"
-        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
-        request = ApiRequest("PATCH", path, manifest, query, APPLY)
+        request = _request(kind, uid, name, body)
         answer = await self.writer.write(kind, "status", request, urgency)
         self.store.upsert(kind, answer)
+
+
+def _request(kind: ResourceKind, uid: str, name: tuple[str | None, str], body: Json) -> ApiRequest:
+    metadata = {"name": name[1], "uid": uid}
+    if name[0] is not None:
+        metadata["namespace"] = name[0]
+    manifest = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": metadata,
+        "status": body,
+    }
+    query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+    return ApiRequest("PATCH", f"{kind.path(*name)}/status", manifest, query, APPLY)
 
 
 def drop_field(value: object, path: Sequence[str]) -> None:

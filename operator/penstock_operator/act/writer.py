@@ -32,6 +32,10 @@ class Writer:
             ClusterError: the error response of the API server.
         """
         await self.budget.turn(urgency)
+        return await self.send(kind, verb, request)
+
+    async def send(self, kind: ResourceKind, verb: str, request: ApiRequest) -> Json:
+        """Send a write whose turn has come; the rest is as in `write`."""
         outcome = "ok"
         try:
             return await self.cluster.send(request, lambda: self._permit(request.namespace))

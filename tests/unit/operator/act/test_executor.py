@@ -9,6 +9,7 @@ from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events
 from penstock_operator.act.executor import ActResults, PoolActs
 from penstock_operator.act.pod_limits import PodControl
+from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.settings_records import SettingsRecords
 from penstock_operator.act.status import Statuses
 from penstock_operator.errors import Rejected, Unavailable
@@ -26,7 +27,10 @@ class Recorded:
     rejecting: bool = False
     """Whether statuses and records are rejected."""
 
-    async def write_pool(self, uid: str, desired: PoolStatus, now: float) -> bool:
+    def take_pool(self, uid: str, desired: PoolStatus, now: float) -> Urgency:
+        return Urgency.CONDITION
+
+    async def write_pool(self, uid: str, urgency: Urgency) -> bool:
         await asyncio.sleep(0)
         if not self.available:
             raise Unavailable(503, "ServiceUnavailable", "no answer")

@@ -1,6 +1,5 @@
 """Status writes: which changes of a status are written, and when."""
 
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -157,23 +156,13 @@ def test_a_new_price_of_the_hour_is_written_at_once_and_that_of_a_request_once_a
     assert not worth_writing(before, about_the_same, NOW - 600, NOW)
 
 
-@dataclass
-class Urgencies:
-    """A writer that records the urgency of every status."""
-
-    urgencies: list[Urgency] = field(default_factory=list)
-
-    async def write(self, kind: object, verb: str, request: object, urgency: Urgency) -> Json:
-        self.urgencies.append(urgency)
-        return raw_objects.pool()
-
-
-async def test_a_status_in_which_only_samples_or_messages_changed_waits_with_events() -> None:
-    store, writer = ObjectStore(), Urgencies()
+def test_a_status_in_which_only_samples_or_messages_changed_waits_with_events() -> None:
+    store = ObjectStore()
     store.upsert(kinds.POOL, {**raw_objects.pool(), "status": {"conditions": [ready()]}})
     schemas = SimpleNamespace(of=lambda _: SimpleNamespace(lacking=()))
-    statuses = Statuses(cast("Any", writer), store, cast("Any", schemas))
+    statuses = Statuses(cast("Any", None), store, cast("Any", schemas))
     reworded = PoolStatus.model_validate({"conditions": [ready(message="3 of 3 ready")]})
-    for desired in (reworded, PoolStatus(replicas=2)):
-        await statuses.write_pool("pool-1", desired, NOW)
-    assert writer.urgencies == [Urgency.EVENT, Urgency.CONDITION]
+    unchanged = PoolStatus.model_validate({"conditions": [ready()]})
+    desired = (reworded, PoolStatus(replicas=2), unchanged)
+    urgencies = [statuses.take_pool("pool-1", each, NOW) for each in desired]
+    assert urgencies == [Urgency.EVENT, Urgency.CONDITION, None]
