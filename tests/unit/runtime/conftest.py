@@ -1,10 +1,11 @@
 """Fixtures: a pod on loopback with real servers, a real engine in a thread, and a small model that tests can block."""
 
 import asyncio
+import gc
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -209,3 +210,12 @@ async def until(holds: Callable[[], bool], within_seconds: float = 60.0) -> None
 @pytest.fixture(name="until")
 def until_fixture() -> Callable[..., Awaitable[None]]:
     return until
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No garbage collection, which a pod defers for long: what a cycle of references keeps stays in memory."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

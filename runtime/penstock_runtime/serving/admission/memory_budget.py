@@ -133,4 +133,8 @@ class Hold:
         thread = asyncio.ensure_future(asyncio.to_thread(run))
         thread.add_done_callback(ended)
         result = asyncio.shield(thread)
-        return await result  # type: ignore[return-value]  # None is no result: the request is cancelled
+        try:
+            return await result  # type: ignore[return-value]  # None is no result: the request is cancelled
+        except Exception:
+            del thread, result  # a cycle: the traceback of their exception has this frame
+            raise

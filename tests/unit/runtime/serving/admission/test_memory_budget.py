@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
+import weakref
 from typing import Any
 
 import pytest
 
-from penstock_runtime.errors import MemoryFull
+from penstock_runtime.errors import BadInput, MemoryFull
 from penstock_runtime.serving.admission.memory_budget import MemoryBudget
 from penstock_runtime.serving.admission.ticket import Ticket
 
@@ -86,3 +87,25 @@ async def test_work_that_waits_for_a_thread_is_skipped_once_its_request_left(
     await asyncio.gather(*threads)
     await until(lambda: memory.held_bytes == 0)
     assert work.runs == 0
+
+
+class Body(bytearray):
+    """A body that can be watched."""
+
+
+def reject(body: Body) -> None:
+    raise BadInput(f"{len(body)} bytes of invalid JSON")
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_kept_of_a_request_that_a_thread_rejected(until: Any) -> None:
+    kept = list[weakref.ref[Body]]()
+
+    async def serve() -> None:
+        body = Body(1000)
+        kept.append(weakref.ref(body))
+        await budget().holding(Ticket("a", 0.0)).in_thread(reject, body)
+
+    with pytest.raises(BadInput):
+        await serve()
+    await until(lambda: kept[0]() is None, 5.0)
