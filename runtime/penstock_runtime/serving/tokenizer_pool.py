@@ -78,7 +78,7 @@ class _Piece(NamedTuple):
         try:
             request.accept(len(request.done), ids)
         except RequestRejected as rejection:
-            request.ids.set_exception(rejection)
+            request.ids.set_exception(rejection.with_traceback(None))  # a cycle: it has this frame
             return
         request.done += ids
         if len(request.done) == len(request.texts):
@@ -114,6 +114,8 @@ class MicroBatcher:
         except asyncio.CancelledError:
             self._drop(waiting)
             raise
+        finally:
+            del future, waiting  # a cycle: the traceback of the future's exception has this frame
 
     def _drop(self, waiting: _Waiting) -> None:
         if waiting in self._waiting:
@@ -154,7 +156,7 @@ class MicroBatcher:
             await self._serve((piece,))
         except Exception as error:  # noqa: BLE001  its own request receives it
             if piece.of.unfinished():
-                piece.of.ids.set_exception(error)
+                piece.of.ids.set_exception(error.with_traceback(None))  # as in `complete`
 
 
 class TokenizerPool:

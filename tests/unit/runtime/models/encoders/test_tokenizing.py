@@ -122,6 +122,23 @@ async def test_nothing_is_kept_of_a_request_that_was_cancelled_behind_a_long_one
     await first
 
 
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("bad", ["abcde", "?"])
+async def test_nothing_is_kept_of_a_request_that_was_rejected(bad: str) -> None:
+    letters, kept = Letters(), list[weakref.ref[Text]]()
+    texts = letters.tokenizing(most=4)
+
+    async def serve() -> None:
+        text = Text(bad)
+        kept.append(weakref.ref(text))
+        await texts.encode([text], "input", free)
+
+    with pytest.raises(BadInput):
+        await serve()
+    letters.calls.clear()
+    await soon(lambda: kept[0]() is None)
+
+
 async def test_a_request_of_many_texts_shares_the_thread_with_those_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
