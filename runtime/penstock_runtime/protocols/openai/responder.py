@@ -48,7 +48,7 @@ async def reply_whole(answer: AnswerFormat, answering: ResponseStream) -> web.St
     """Return the whole answer once it is complete.
 
     Raises:
-        MemoryFull: it takes more memory than is free.
+        MemoryFull, TooLarge: as `MemoryBudget.grow`.
     """
     try:
         while not answering.done:

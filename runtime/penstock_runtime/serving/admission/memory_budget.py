@@ -33,13 +33,16 @@ class MemoryBudget:
         others = self.held_bytes - ticket.bytes
         if others + size > self._max_bytes:
             self._check_alone(size)
-            raise MemoryFull(
-                f"other requests hold {others} of {self._max_bytes} bytes, and this one needs {size}: try again later, or"
-                " send and request less",
-                retry_after_seconds=self._retry_after_seconds(),
-            )
+            raise self._full(others, self._max_bytes, size)
         self.held_bytes += size - ticket.bytes
         ticket.bytes = size
+
+    def _full(self, others: int, limit: int, size: int) -> MemoryFull:
+        return MemoryFull(
+            f"other requests hold {others} of {limit} bytes, and this one needs {size}: try again later, or"
+            " send and request less",
+            retry_after_seconds=self._retry_after_seconds(),
+        )
 
     def _check_alone(self, size: int) -> None:
         if size > self._max_bytes:
@@ -56,6 +59,30 @@ class MemoryBudget:
             MemoryFull, TooLarge: as `hold`.
         """
         self.hold(ticket, ticket.bytes + more_bytes)
+
+    def grow(self, ticket: Ticket, more_bytes: int) -> None:
+        """Add `more_bytes` of an answer that is generated to the bytes of `ticket`, beyond the limit if need be.
+
+        Requests that fill the memory are rejected and end no answer that runs: answers have a reserve as large as the
+        limit, of which unread answers may take half. It is bounded, because answers with log-probabilities that are small
+        when they are admitted may take a hundred times as much at their end.
+
+        Raises:
+            MemoryFull: all requests together would hold more than twice the limit.
+            TooLarge: this request alone would hold more than the limit.
+        """
+        if not more_bytes:
+            return
+        size, others, limit = (
+            ticket.bytes + more_bytes,
+            self.held_bytes - ticket.bytes,
+            2 * self._max_bytes,
+        )
+        self._check_alone(size)
+        if others + size > limit:
+            raise self._full(others, limit, size)
+        self.held_bytes += more_bytes
+        ticket.bytes = size
 
     def holding(self, ticket: Ticket) -> "Hold":
         """Return the `Hold` of `ticket`."""

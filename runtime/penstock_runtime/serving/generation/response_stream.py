@@ -119,9 +119,9 @@ class ResponseStream:
         """Count memory that the answer takes until it is sent.
 
         Raises:
-            MemoryFull: it is more than is free.
+            MemoryFull, TooLarge: as `MemoryBudget.grow`.
         """
-        self._admission.memory.hold_more(self._tickets[0], more_bytes)
+        self._admission.memory.grow(self._tickets[0], more_bytes)
 
     @property
     def done(self) -> bool:

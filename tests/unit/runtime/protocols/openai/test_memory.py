@@ -58,3 +58,20 @@ def test_a_whole_answer_is_counted_while_it_grows(
     assert served.ask(lambda: served.pod.admission.memory.held_bytes) == 0
     assert served.ask(lambda: counters.rejected["TooLarge"]) == 1
     assert served.ask(lambda: counters.ended[RequestOutcome.CANCELLED]) == 0
+
+
+def test_newcomers_that_fill_the_memory_end_no_whole_answer(serve: Callable[..., Served]) -> None:
+    served = serve(max_held_bytes=100_000)
+    memory = served.pod.admission.memory
+    body = {"prompt": "a river", "max_tokens": 20, "ignore_eos": True}
+
+    def fill() -> None:
+        memory.hold_unread(100_000)
+        served.step.gate.set()
+
+    served.step.gate.clear()
+    served.when_submitted(fill)
+    with httpx2.Client(base_url=served.url, timeout=30) as http:
+        assert http.post("/v1/completions", json=body).status_code == 200
+        assert http.post("/v1/completions", json=body).status_code == 429
+    assert served.ask(lambda: memory.held_bytes) == 100_000

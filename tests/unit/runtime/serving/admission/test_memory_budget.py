@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.errors import BadInput, MemoryFull
+from penstock_runtime.errors import BadInput, MemoryFull, TooLarge
 from penstock_runtime.serving.admission.memory_budget import MemoryBudget
 from penstock_runtime.serving.admission.ticket import Ticket
 
@@ -87,6 +87,35 @@ async def test_work_that_waits_for_a_thread_is_skipped_once_its_request_left(
     await asyncio.gather(*threads)
     await until(lambda: memory.held_bytes == 0)
     assert work.runs == 0
+
+
+def test_an_answer_grows_beyond_what_others_left_while_newcomers_are_rejected() -> None:
+    memory, running, other = budget(), Ticket("a", 0.0), Ticket("b", 0.0)
+    memory.hold(running, 10)
+    memory.hold(other, 90)
+    memory.grow(running, 50)
+    assert (running.bytes, memory.held_bytes) == (60, 150)
+    with pytest.raises(MemoryFull, match="other requests hold 150 of 100 bytes"):
+        memory.hold(Ticket("c", 0.0), 1)
+    memory.release(running)
+    assert memory.held_bytes == 90
+
+
+def test_growing_answers_hold_the_limit_alone_and_twice_the_limit_together() -> None:
+    memory, tickets = budget(), [Ticket(name, 0.0) for name in "abc"]
+    for ticket in tickets:
+        memory.hold(ticket, 30)
+        memory.grow(ticket, 30)
+        memory.hold_unread(-30)  # room for the next one
+    memory.hold_unread(90)
+    with pytest.raises(TooLarge, match="this request needs 101 bytes"):
+        memory.grow(tickets[0], 41)
+    memory.grow(tickets[0], 20)
+    with pytest.raises(MemoryFull, match="other requests hold 140 of 200 bytes"):
+        memory.grow(tickets[1], 1)
+    memory.hold_unread(60)
+    memory.grow(tickets[2], 0)
+    assert [ticket.bytes for ticket in tickets] == [80, 60, 60]
 
 
 class Body(bytearray):
