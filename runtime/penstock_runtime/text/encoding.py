@@ -108,7 +108,10 @@ class TextEncoder:
             )  # not on disconnect, when the thread is still running
 
         work.add_done_callback(done)
-        return await asyncio.wrap_future(work)
+        try:
+            return await asyncio.wrap_future(work)
+        finally:
+            del work  # a cycle: the traceback of its exception has this frame
 
     def _check_memory(self, size: int, field: str) -> None:
         limit = int(self._max_held_bytes * MAX_HELD_SHARE) // MEMORY_PER_BYTE

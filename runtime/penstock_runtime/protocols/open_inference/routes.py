@@ -120,7 +120,10 @@ class OpenInference:
             pod.admission.count_rows(ticket, call.rows, call.priority)
             options, ending = call.options, self._submit(request, ticket, call)
             del call  # only the engine keeps the tensors: with another process, they would be in memory twice
-            end = await ending
+            try:
+                end = await ending
+            finally:
+                del ending  # a cycle: the traceback of its exception has this frame
         long = isinstance(end, Completed) and is_long(end)
         work = partial(completion.reply_to, end, options, model, request[REQUEST_ID])
         reply = await to_thread_if_long(work, long=long)

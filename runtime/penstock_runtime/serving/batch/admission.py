@@ -62,7 +62,10 @@ class BatchAdmission(Admission):
         if request.deadline is not None:
             late = self.wait.rejection(request.priority, request.deadline - self._now())
             if late is not None:
-                raise late
+                try:
+                    raise late
+                finally:
+                    del late  # a cycle: its traceback has this frame
         if ticket.displaces:
             self._displace(request)
         if ticket.placed:
@@ -84,7 +87,7 @@ class BatchAdmission(Admission):
         )
         displaced = None if last is None else self._pending.pop(last.id)
         if displaced is None:
-            raise rejection
+            raise self.slots.queue_full()  # a local variable would be a cycle, as above
         self._send(Cancel((displaced.id,)))
         self.reject(displaced.ticket, rejection)
         self.depart(displaced.ticket)

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+import weakref
 from ipaddress import ip_network
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from penstock_api.pod_contract import Discipline, LimitsUpdate
 from penstock_runtime.engine.service_time import ServiceTime
@@ -21,6 +23,7 @@ from penstock_runtime.http.fast_path.canned_rejections import CannedRejections
 from penstock_runtime.http.fast_path.request_head import hinted_class
 from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.protocols.common.replies import Reply, of_rejection
+from penstock_runtime.protocols.open_inference.routes import OpenInference
 from penstock_runtime.serving.limits import LiveLimits
 from tests.unit.runtime.conftest import LIMITS
 from tests.unit.runtime.http.fast_path.test_fast_path import VARYING, connected, one_answer
@@ -125,6 +128,29 @@ async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest
     await dismissed(pod, [running, (reader, writer)])
     assert pod.pod.counters.rejected == {"QueueFull": 1}
     assert pod.pod.counters.settled() == pod.pod.counters.received == 3
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_kept_of_a_displaced_request_on_the_path_of_aiohttp(
+    start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, submit = list[weakref.ref[web.Request]](), OpenInference._submit
+
+    def watched(routes: OpenInference, request: web.Request, *more: Any) -> Any:
+        kept.append(weakref.ref(request))
+        return submit(routes, request, *more)
+
+    monkeypatch.setattr(OpenInference, "_submit", watched)
+    by_priority = FULL.model_copy(update={"discipline": Discipline.PRIORITY})
+    pod, (running, waiting) = await filled(
+        start, until, by_priority, trusted_proxies=(ip_network("127.0.0.0/8"),)
+    )
+    urgent = await connected(pod)
+    urgent[1].write(post(body(), "X-Penstock-Priority: 1"))
+    assert (await one_answer(waiting[0])).startswith(b"HTTP/1.1 429")
+    waiting[1].close()
+    await until(lambda: kept[1]() is None, 5.0)
+    await dismissed(pod, [running, urgent])
 
 
 @pytest.mark.usefixtures("strict")

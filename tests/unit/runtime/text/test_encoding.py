@@ -1,7 +1,9 @@
 """Collection of a text from pieces: its limit, and its memory while it grows."""
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -67,4 +69,28 @@ async def test_the_memory_of_a_growing_text_counts_until_it_is_complete(
     text = await encoder.collect(pieces(), "messages")
     assert text == "a" * 3 * PART_BYTES + "end"
     assert counted == [n * PART_BYTES * MEMORY_PER_PART_BYTE for n in range(3)]
+    assert reservations.now == 0
+
+
+class Text(str):
+    """A text that can be watched."""
+
+    __slots__ = ("__weakref__",)
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_kept_of_a_text_that_a_thread_rejected(
+    encoder: TextEncoder, reservations: Reservations, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder, "max_ids", 10)
+    kept = list[weakref.ref[Text]]()
+
+    async def encode() -> None:
+        text = Text("a river " * 1000)
+        kept.append(weakref.ref(text))
+        await encoder.encode(text, "prompt", add_special=False)
+
+    with pytest.raises(ContextExceeded):
+        await encode()
+    await until(lambda: kept[0]() is None, 5.0)
     assert reservations.now == 0

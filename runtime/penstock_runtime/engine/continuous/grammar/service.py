@@ -116,6 +116,7 @@ class GrammarService:
             raise
         except BaseException:
             self._release(worker)
+            del worker  # a cycle: the traceback of its task's exception has this frame
             raise
         return Lease(address, partial(self._release, worker))
 

@@ -52,7 +52,10 @@ class Embeddings:
         pod.admission.count_rows(ticket, call.rows, call.priority)
         options, ending = call.options, self._submit(request, ticket, call)
         del call  # as in Open Inference: only the engine keeps the tokens
-        end = await ending
+        try:
+            end = await ending
+        finally:
+            del ending  # a cycle: the traceback of its exception has this frame
         long = isinstance(end, Completed) and is_long(end)
         return await to_thread_if_long(
             partial(reply_to, end, options, pod.config.model_name), long=long

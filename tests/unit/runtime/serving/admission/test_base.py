@@ -1,6 +1,7 @@
 """Admission: credits, rejections and ends of requests, with a fake clock and without a socket."""
 
 import asyncio
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -277,6 +278,50 @@ async def test_requests_in_preparation_beyond_a_full_queue_are_limited_by_displa
         harness.desk.slots.reserve_slot(harness.desk.open(harness.time), 1)
     with rejected(QueueFull):
         await harness.admit(priority=1)
+    harness.desk.fail_all(Failed("over"))
+    await asyncio.gather(*tasks)
+
+
+class Sent:
+    """A request that is rejected when it is submitted, and whether its tensors are still in memory."""
+
+    def __init__(self, harness: AdmissionHarness) -> None:
+        self._harness = harness
+        self._tensor: weakref.ref[Tensor]
+
+    async def serve(self, seconds: float | None = None) -> None:
+        with self._harness.desk.receive() as ticket:
+            self._harness.desk.slots.reserve_slot(ticket, 1)
+            request = self._harness.request(ticket, 4, seconds, priority=10)
+            self._tensor = weakref.ref(request.inputs["X"])
+            await self._harness.desk.serve(ticket, request)
+
+    def in_memory(self) -> bool:
+        return self._tensor() is not None
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_kept_of_a_request_that_cannot_meet_its_deadline() -> None:
+    harness = AdmissionHarness(depth=100)
+    harness.report(batch_seconds=2.0)
+    tasks = [harness.admit(rows=4) for _ in range(3)]
+    await settle()
+    late = Sent(harness)
+    with pytest.raises(DeadlineTooNear):
+        await late.serve(seconds=1)
+    assert not late.in_memory()
+    harness.desk.fail_all(Failed("over"))
+    await asyncio.gather(*tasks)
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_kept_of_a_request_that_displaces_no_other() -> None:
+    harness, tasks = full_of_the_lowest_class()
+    await settle()
+    last = Sent(harness)
+    with pytest.raises(QueueFull):
+        await last.serve()
+    assert not last.in_memory()
     harness.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
 

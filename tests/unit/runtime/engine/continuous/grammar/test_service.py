@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -155,6 +156,22 @@ async def test_grammars_in_use_do_not_give_way(
         await service.lease(regex("b"))
     lease.release()
     await service.lease(regex("b"))
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_kept_of_a_request_whose_grammar_is_rejected(
+    service: GrammarService,
+) -> None:
+    kept = list[weakref.ref[asyncio.Event]]()
+
+    async def compile_it() -> None:
+        body = asyncio.Event()  # in place of what a request keeps
+        kept.append(weakref.ref(body))
+        await service.lease(regex("("))
+
+    with pytest.raises(GrammarRejected):
+        await compile_it()
+    await until(lambda: kept[0]() is None)
 
 
 async def test_memory_that_grammars_take_is_measured_and_bounded(
