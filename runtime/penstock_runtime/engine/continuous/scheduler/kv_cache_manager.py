@@ -156,15 +156,17 @@ class KvCacheManager:
     # -- settlement
 
     def settle(self, plan: StepPlan, failed: Container[int], late: Container[int] = ()) -> None:
-        """Publish the full blocks that `plan` computed, except of its `failed` rows, and carry out its releases.
+        """Publish the full blocks that `plan` computed, except of sequences with a failed row, and carry out its releases.
 
-        The last position of a `late` row does not count as computed: it is written again, and a shared block must
+        The last known position of a `late` row does not count as computed: it is written again, and a shared block must
         never be rewritten.
         """
         flight = self.in_flight.settle(plan)
         size = self.spec.block_tokens
         for index, (row, state) in enumerate(zip(plan.rows, flight.states, strict=True)):
             if index in failed:
+                state.broken = True
+            if state.broken:
                 continue
             start, blocks = row.start, row.blocks
             end = min(start + row.count, len(state.sequence.ids)) - (index in late)

@@ -33,6 +33,8 @@ class SequenceState:
     """Number of the last plan that names its blocks."""
     settled: int = 0
     """Positions in `blocks` that completed steps computed."""
+    broken: bool = False
+    """Whether a row of it failed: later rows attend to positions that were not computed."""
 
     run_positions: int = 0
     """Positions fed since it last started to run."""

@@ -43,8 +43,8 @@ class Scheduler(Protocol):
 
         Clears the placeholders of this plan, publishes full blocks to the prefix cache and carries out the
         releases that wait for this step. Called for every plan, in order of number, before the next is planned.
-        Blocks computed by `failed` rows (all rows, if the whole plan failed) are not published. The last position of
-        `late` rows will be computed again.
+        Blocks of a sequence are not published from its first `failed` row on (all rows, if the whole plan failed). The
+        last known position of `late` rows, which have no token yet, will be computed again.
         """
 
     def set_limits(self, limits: GenerationLimits, now: float) -> None:

@@ -74,9 +74,9 @@ class Settlement:
         if not unsampled:
             self._scheduler.settle(result.plan, result.failed)
             return
-        void = {row for row, why in unsampled.items() if why is Unsampled.VOID}
-        late = {row for row, why in unsampled.items() if why is Unsampled.LATE}
-        self._scheduler.settle(result.plan, void.union(result.failed), late)
+        again = (Unsampled.LATE, Unsampled.VOID)
+        late = {row for row, why in unsampled.items() if why in again}
+        self._scheduler.settle(result.plan, result.failed, late)
 
     def _accept(self, sequence: Sequence, sampled: SampledToken) -> bool:
         """Append the token and record its event; return whether the choice has ended."""

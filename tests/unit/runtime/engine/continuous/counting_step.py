@@ -44,6 +44,7 @@ class CountingStep:
     def __init__(self) -> None:
         self.inputs: list[SamplingInputs] = []
         self.breaks_on: str | None = None
+        self.breaks_once: str | None = None
         self.spoils: tuple[str, int] | None = None
         """Request id and choice."""
         self.spoils_with: int | None = None
@@ -54,7 +55,8 @@ class CountingStep:
         if self.lost:
             raise DeviceLost("gone")
         names = [row.sequence.request.id for row in plan.rows]
-        if self.breaks_on in names:
+        if self.breaks_on in names or self.breaks_once in names:
+            self.breaks_once = None
             raise RuntimeError("bad kernel")
         wanted = inputs()
         self.inputs.append(wanted)

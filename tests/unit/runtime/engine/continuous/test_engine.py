@@ -103,6 +103,15 @@ def test_a_step_that_breaks_fails_its_own_requests_only(driver: Any) -> None:
     assert driver.tokens["b", 0] == [2, 3, 4]
 
 
+def test_a_retry_finds_nothing_cached_of_a_prompt_whose_first_chunk_failed(driver: Any) -> None:
+    prompt = list(range(100))
+    driver.step.breaks_once = "a"
+    driver.engine.take(generate_request("a", prompt), 0.0)
+    driver.run()
+    assert driver.ends["a"] == Failed("RuntimeError: bad kernel")
+    assert driver.engine.report().cached_blocks == 0, "the second chunk attended to the first"
+
+
 def test_a_row_that_is_spoilt_fails_alone(driver: Any) -> None:
     driver.step.spoils = ("a", 0)
     driver.engine.take(generate_request("a", [1], tokens=5), 0.0)

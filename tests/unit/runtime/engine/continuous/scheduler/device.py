@@ -1,6 +1,6 @@
-"""A device that keeps ids where a real one keeps keys and values, and samples from what it reads there.
+"""A device that keeps a value where a real one keeps keys and values: of the token and of all values before it.
 
-So a block that was overwritten, shared too early, forgotten or restored wrongly changes the next token, and
+So a block that was overwritten, shared too early, forgotten, restored or computed wrongly changes the next token, and
 the whole of scheduler, ledger and swap is checked by comparing outputs with a walk through an empty machine.
 """
 
@@ -92,19 +92,26 @@ def a_sequence(
     return Sequence(uid, spec, choice, ids)
 
 
-def next_id(ids: Items[int], choice: int) -> int:
-    """Return what the model says after `ids`."""
-    state = 17 + choice
-    for token_id in ids:
-        state = (state * 31 + token_id + 1) % 1_000_003
-    return state % VOCABULARY
+def computed_from(read: Items[int], token_id: int) -> int:
+    """Return what the model keeps of `token_id` at its position after it has read those before."""
+    state = 17
+    for value in [*read, token_id]:
+        state = (state * 31 + value + 1) % 1_000_003
+    return state
+
+
+def next_id(read: Items[int], choice: int) -> int:
+    """Return what the model says after it has read all positions."""
+    return computed_from(read, choice) % VOCABULARY
 
 
 def alone(sequence: Sequence, prompt: Items[int]) -> list[int]:
     """Return what `sequence` must answer, walked through without any scheduler."""
-    ids = list(prompt)
+    ids, read = list(prompt), list[int]()
     for _ in range(sequence.params.max_tokens):
-        ids.append(next_id(ids, sequence.choice))
+        for token_id in ids[len(read) :]:
+            read.append(computed_from(read, token_id))
+        ids.append(next_id(read, sequence.choice))
     return ids
 
 
@@ -119,7 +126,9 @@ class Machine:
     seconds: Callable[[StepPlan], float] = lambda _: 0.01
     """How long a step takes."""
     exact: bool = True
-    """Whether ids are really kept and read: slow where sequences are long."""
+    """Whether values are really kept and read: slow where sequences are long."""
+    raises: Callable[[], bool] = lambda: False
+    """Whether the rows of the next step raise before they compute anything."""
     steps: int = 0
     plans: list[StepPlan] = field(default_factory=list)
     finished: dict[int, float] = field(default_factory=dict)
@@ -169,7 +178,10 @@ class Machine:
         self.steps += 1
         for row in plan.rows:
             self.fed[row.sequence.request.tenant] += row.count
-        self._settle(plan, tokens)
+        if tokens is None:
+            self._fail(plan)
+        else:
+            self._settle(plan, tokens)
         return True
 
     def run(self, max_steps: int = 10_000) -> None:
@@ -180,7 +192,8 @@ class Machine:
                 return
         raise AssertionError(f"not done after {max_steps} steps")
 
-    def _run(self, plan: StepPlan) -> list[int | None]:
+    def _run(self, plan: StepPlan) -> list[int | None] | None:
+        """Return the sampled tokens, or None where the rows raise."""
         if not self.exact:
             return [0 if row.samples else None for row in plan.rows]
         for copy in plan.swap_out:
@@ -189,6 +202,9 @@ class Machine:
             self._device[copy.target] = list(self._host[copy.source])
         for copy in plan.copies:
             self._device[copy.target] = list(self._device[copy.source])
+        if self.raises():
+            self._sampled.update((TokenRef(plan.number, row), 0) for row in range(len(plan.rows)))
+            return None
         size, tokens = self.info.kv.block_tokens, list[int | None]()
         for index, row in enumerate(plan.rows):
             fed = (
@@ -197,18 +213,24 @@ class Machine:
                 else [self._sampled[row.placeholder]]
             )
             assert len(fed) == row.count, (row.start, row.count, row.placeholder)
-            for offset, token_id in enumerate(fed):
-                at = row.start + offset
-                self._device[row.blocks[at // size]][at % size] = token_id
+            read = [self._device[row.blocks[at // size]][at % size] for at in range(row.start)]
+            for at, token_id in enumerate(fed, row.start):
+                read.append(computed_from(read, token_id))
+                self._device[row.blocks[at // size]][at % size] = read[at]
             token = None
             if row.samples:
-                end = row.start + row.count
-                read = [self._device[row.blocks[at // size]][at % size] for at in range(end)]
                 token = self._sampled[TokenRef(plan.number, index)] = next_id(
                     read, row.sequence.choice
                 )
             tokens.append(token)
         return tokens
+
+    def _fail(self, plan: StepPlan) -> None:
+        """End the requests of a plan that raised, and settle it."""
+        failed = {row.sequence.request.id for row in plan.rows}
+        for sequence in [s for s in self.live.values() if s.request.id in failed]:
+            self.cancel(sequence.uid)
+        self.scheduler.settle(plan, range(len(plan.rows)))
 
     def _settle(self, plan: StepPlan, tokens: list[int | None]) -> None:
         ended = []
