@@ -93,6 +93,8 @@ class ResponseStream:
         ]
         self.first_seconds: float | None = None
         """Time from arrival to the first token."""
+        self._error: GenerationError | None = None
+        """Raised once the chunks before it are returned."""
         self.outcome: RequestOutcome | None = None
         """None: it has not ended."""
         self.cost = TokenUsage(prompt_tokens=sum(len(prompt.ids) for prompt in call.prompts))
@@ -134,11 +136,15 @@ class ResponseStream:
         Raises:
             GenerationError: a prompt did not complete; the caller abandons the others.
         """
+        if self._error is not None:
+            raise self._error
         events = await self._mailbox.take(seconds)
         if self.first_seconds is None and any(isinstance(event, TokensEmitted) for event in events):
             self.first_seconds = self._admission.now() - self._tickets[0].arrived
         pieces = [piece for event in events for piece in self._take(event)]
         self.cost.completion_tokens = sum(choice.tokens for choice in self.choices)
+        if self._error is not None and not pieces:
+            raise self._error
         return pieces
 
     def _take(self, event: Event) -> Iterator[Chunk]:
@@ -206,7 +212,7 @@ class ResponseStream:
         failed = isinstance(end, Failed)
         self.outcome = RequestOutcome.FAILED if failed else RequestOutcome(type(end).__name__)
         shape = self._call.shape if isinstance(end, GrammarUnenforceable) else None
-        raise GenerationError(end, shape.field if shape else None)
+        self._error = GenerationError(end, shape.field if shape else None)
 
     def _choice(self, event: TokensEmitted | ChoiceFinished) -> Choice:
         return self.choices[self._first_of[event.id] + event.choice]

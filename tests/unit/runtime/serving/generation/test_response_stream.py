@@ -1,0 +1,69 @@
+"""What a client gets of a generation that ends badly or is handed over."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock_runtime.engine.continuous.messages import Ended, TokensEmitted, Usage
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.request import Expired, Failed, RequestOutcome
+from penstock_runtime.serving.admission.ticket import Ticket
+from penstock_runtime.serving.generation.request import GenerationCall, Prompt
+from penstock_runtime.serving.generation.response_stream import GenerationError, ResponseStream
+from penstock_runtime.text.vocabulary import Vocabulary
+
+LETTERS = Vocabulary(tuple(b"abcdefgh"[i : i + 1] for i in range(8)), frozenset())
+USAGE = Usage(
+    prompt_tokens=1, completion_tokens=0, cached_tokens=0, queue_seconds=0.0, preemptions=0
+)
+
+
+class NoEngine:
+    """Delivers the ends of handed-over prompts at once."""
+
+    def __init__(self) -> None:
+        self.handed_over: list[str] = []
+        self.ends: list[object] = []
+
+    def now(self) -> float:
+        return 1.0
+
+    def deliver_elsewhere(self, event: Ended) -> bool:
+        self.ends.append(event.end)
+        return True
+
+    def begin(self, interruption: Any, outputs: object, deliver: object) -> None:
+        self.handed_over.append(interruption.id)
+
+
+def a_stream(prompt: tuple[int, ...], params: SamplingParams) -> tuple[ResponseStream, NoEngine]:
+    engine: Any = NoEngine()
+    serving: Any = SimpleNamespace(
+        tokenizer=SimpleNamespace(vocabulary=LETTERS), own_ends=frozenset()
+    )
+    call = GenerationCall((Prompt(prompt, params),))
+    return ResponseStream(call, [Ticket("a", 0.0)], engine, serving, engine), engine
+
+
+@pytest.mark.parametrize("end", [Expired(1.0), Failed("not a number")])
+async def test_tokens_before_a_failing_end_are_returned_and_then_the_error(
+    end: Expired | Failed,
+) -> None:
+    stream, _ = a_stream((1, 2), SamplingParams(max_tokens=100))
+    for token in range(5):
+        stream._mailbox.put(TokensEmitted("a", 0, (token,)))
+    stream._mailbox.put(Ended("a", end))
+    assert "".join(piece.text for piece in await stream.next(1.0)) == "abcde"
+    assert stream.cost.completion_tokens == 5
+    with pytest.raises(GenerationError) as error:
+        await stream.next(1.0)
+    assert error.value.end == end
+    assert stream.outcome in {RequestOutcome.EXPIRED, RequestOutcome.FAILED}
+
+
+async def test_an_end_without_tokens_raises_at_once() -> None:
+    stream, _ = a_stream((1, 2), SamplingParams(max_tokens=100))
+    stream._mailbox.put(Ended("a", Expired(1.0)))
+    with pytest.raises(GenerationError):
+        await stream.next(1.0)
