@@ -45,7 +45,7 @@ from penstock_runtime.serving.generation.handover.peers import PING_SECONDS
 from penstock_runtime.serving.generation.handover.relay import TERMINATING
 from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.serving.generation.request import GenerationCall
-from penstock_runtime.serving.generation.response_stream import generate
+from penstock_runtime.serving.generation.response_stream import ID_BYTES, choice_bytes, generate
 
 MEDIA_TYPE: Final = "application/vnd.penstock.frames"
 
@@ -85,10 +85,14 @@ class TakeOver:
         """Continue a generation.
 
         Raises:
+            MemoryFull, TooLarge: its choices need more memory than is free, or than all requests may hold.
             CancelledError: the other pod has left, as aiohttp or a write noticed.
         """
         pod, mailbox = self._pod, Mailbox()
+        output = sum(len(choice.tokens) for choice in resumed)
+        size = len(resumed) * choice_bytes(call.prompts[0]) + ID_BYTES * output
         with pod.admission.receive_prompts(ticket, 1, call.priority):
+            pod.admission.memory.hold_more(ticket, size)
             begun: Generate = replace(generate(call, 0, ticket), resumed=resumed)
             pod.admission.begin(ticket, begun, mailbox)
             pod.engine.tokens.taken_over += 1

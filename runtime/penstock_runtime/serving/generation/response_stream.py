@@ -35,7 +35,7 @@ from penstock_runtime.serving.generation.handover.relay import (
 )
 from penstock_runtime.serving.generation.loaded_model import Serving
 from penstock_runtime.serving.generation.mailbox import Mailbox
-from penstock_runtime.serving.generation.request import GenerationCall
+from penstock_runtime.serving.generation.request import GenerationCall, Prompt
 
 CHOICE_BYTES: Final = 4096
 """Memory of one choice, here and in the engine, without its tokens; measured: 2,300, and its parts of a chat."""
@@ -107,8 +107,7 @@ class ResponseStream:
             MemoryFull: its choices need more memory than is free.
         """
         for prompt, ticket in zip(self._call.prompts, self._tickets, strict=True):
-            choice_bytes = CHOICE_BYTES + ID_BYTES * len(prompt.ids)
-            self._admission.memory.hold_more(ticket, self._call.n * choice_bytes)
+            self._admission.memory.hold_more(ticket, self._call.n * choice_bytes(prompt))
         for place, ticket in enumerate(self._tickets):
             self._admission.begin(ticket, generate(self._call, place, ticket), self._mailbox)
 
@@ -216,6 +215,11 @@ class ResponseStream:
 
     def _choice(self, event: TokensEmitted | ChoiceFinished) -> Choice:
         return self.choices[self._first_of[event.id] + event.choice]
+
+
+def choice_bytes(prompt: Prompt) -> int:
+    """Return the memory of one choice of `prompt` without its output."""
+    return CHOICE_BYTES + ID_BYTES * len(prompt.ids)
 
 
 def generate(call: GenerationCall, place: int, ticket: Ticket) -> Generate:

@@ -178,6 +178,24 @@ def test_odd_continuations_are_rejected_and_none_stays(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
+def test_the_choices_of_a_continuation_are_counted_before_they_are_generated(serve: Serve) -> None:
+    pod = serve(max_held_bytes=400_000)
+    tree = tree_of(model_identity(pod.pod.engine.require_serving().info), Random(1))  # noqa: S311
+
+    def send(choices: int) -> int:
+        resumed = [{"choice": choice, "tokens": [5]} for choice in range(choices)]
+        changes = {"n": 128, "resumed": resumed}
+        return httpx2.post(
+            pod.url + names.PATH_HANDOVER, json=tree | changes, timeout=60
+        ).status_code
+
+    assert (send(64), send(128)) == (200, 413)
+    release = pod.ask(lambda: pod.pod.admission.memory.hold_apart(300_000))
+    assert send(64) == 429
+    pod.ask(release)
+    assert pod.ask(lambda: pod.pod.admission.memory.held_bytes) == 0
+
+
 KEYS: Final = '{"keys": [{"key": "secret-of-a", "tenant": "a", "maxTokens": 8}]}'
 
 
