@@ -95,8 +95,11 @@ class GenerationAdmission(Admission):
 
         Raises:
             QueueFull: the queue has too few slots for all of them; none is submitted.
+            BatchWorkWaits: the body is batch work, which has its share of the queue.
         """
         self.count_rows(first, count, priority)
+        if is_batch_work(priority):
+            self._check_batch_share()
         if count > 1:
             self._check_slots(count)
         age_seconds = self._now() - first.arrived
@@ -131,15 +134,12 @@ class GenerationAdmission(Admission):
 
         Raises:
             NotServing: the pod stopped serving while the body was read.
-            BatchWorkWaits: the request is batch work, which has its share of the queue.
         """
         if self._health.rejecting:
             raise NotServing(
                 "Draining", "this pod is terminating: retry, and another pod will respond"
             )
         batch_work = is_batch_work(generate.priority)
-        if batch_work:
-            self._check_batch_share()
         self.slots.release(ticket)
         if not self._pending:
             self._completed_at = None
