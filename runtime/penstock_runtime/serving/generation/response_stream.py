@@ -173,11 +173,15 @@ class ResponseStream:
             relay.stop(event.choice)
 
     def _hand_over(self, name: str, usage: Usage) -> None:
-        """Let another pod continue a prompt; one whose log-probabilities are missing cannot be: they come at its beginning."""
+        """Let another pod continue a prompt; one whose log-probabilities are missing cannot be: they come at its beginning.
+
+        A prompt of one token has none.
+        """
         first, call = self._first_of[name], self._call
         place = first // call.n
-        scored = call.prompts[place].params.prompt_logprobs is None or name in self._scored
-        if self._handover is None or not scored:
+        prompt = call.prompts[place]
+        scores = prompt.params.prompt_logprobs is not None and len(prompt.ids) > 1
+        if self._handover is None or (scores and name not in self._scored):
             self._admission.deliver_elsewhere(Ended(name, TERMINATING))
             return
         deadline = self._tickets[place].deadline(call.timeout_seconds)

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.engine.continuous.messages import Ended, TokensEmitted, Usage
+from penstock_runtime.engine.continuous.messages import Ended, Interrupted, TokensEmitted, Usage
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.request import Expired, Failed, RequestOutcome
 from penstock_runtime.serving.admission.ticket import Ticket
+from penstock_runtime.serving.generation.handover.relay import TERMINATING
 from penstock_runtime.serving.generation.request import GenerationCall, Prompt
 from penstock_runtime.serving.generation.response_stream import GenerationError, ResponseStream
 from penstock_runtime.text.vocabulary import Vocabulary
@@ -67,3 +68,14 @@ async def test_an_end_without_tokens_raises_at_once() -> None:
     stream._mailbox.put(Ended("a", Expired(1.0)))
     with pytest.raises(GenerationError):
         await stream.next(1.0)
+
+
+@pytest.mark.parametrize(("prompt", "continued"), [((1,), ["a"]), ((1, 2), [])])
+async def test_a_prompt_without_log_probabilities_of_its_own_is_handed_over_at_once(
+    prompt: tuple[int, ...], continued: list[str]
+) -> None:
+    stream, engine = a_stream(prompt, SamplingParams(max_tokens=9, prompt_logprobs=1))
+    stream._mailbox.put(Ended("a", Interrupted(USAGE)))
+    assert await stream.next(1.0) == []
+    assert engine.handed_over == continued
+    assert engine.ends == ([] if continued else [TERMINATING])
