@@ -69,7 +69,7 @@ class Peers:
                     raise failure(f"refused with {reply.status}: {text}")
                 while True:
                     yield decode_events(await _frame(reply.content))
-        except aiohttp.ClientConnectorError as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NoPeer(f"{type(error).__name__}: {error}"[:_MAX_SHOWN]) from error
         except (OSError, aiohttp.ClientError, asyncio.IncompleteReadError, ValueError) as error:
             raise PeerFailed(f"{type(error).__name__}: {error}"[:_MAX_SHOWN]) from error
