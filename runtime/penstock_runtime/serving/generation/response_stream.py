@@ -179,18 +179,19 @@ class ResponseStream:
         """
         first, call = self._first_of[name], self._call
         place = first // call.n
+        ticket = self._tickets[place]
         prompt = call.prompts[place]
         scores = prompt.params.prompt_logprobs is not None and len(prompt.ids) > 1
         if self._handover is None or (scores and name not in self._scored):
             self._admission.deliver_elsewhere(Ended(name, TERMINATING))
             return
-        deadline = self._tickets[place].deadline(call.timeout_seconds)
+        deadline = ticket.deadline(call.timeout_seconds)
         outputs = {
             choice.index - first: list(choice.ids)
             for choice in self.choices[first : first + call.n]
             if not choice.finished
         }
-        interruption = Interruption(name, call, place, deadline, usage)
+        interruption = Interruption(name, call, place, ticket.arrived, deadline, usage)
         self._relays[name] = self._handover.begin(
             interruption, outputs, self._admission.deliver_elsewhere
         )

@@ -48,8 +48,10 @@ class Interruption:
     call: GenerationCall
     place: int
     """Its index among the prompts of the call."""
+    arrived: float
+    """On the pod's monotonic clock, as `deadline`."""
     deadline: float | None
-    """Of the request, on the pod's monotonic clock."""
+    """Of the request."""
     usage: Usage
     """What it used here, which its answer reports."""
 
@@ -112,30 +114,34 @@ class Relay:
             try:
                 end = await self._attempted()
             except PeerFailed as failure:
-                pause = self._pause_after(failure)
+                after = self._after(failure)
+                pause = after if isinstance(after, float) else None
                 log.warning(
                     "hand-over failed: %s",
                     failure,
                     extra={"id": self._interruption.id, "pause": pause},
                 )
-                if pause is None:
-                    self._handover.counters.handovers_failed += 1
-                    self._end(TERMINATING)
+                if not isinstance(after, float):
+                    self._end(after)
                     return
-                await asyncio.sleep(pause)
+                await asyncio.sleep(after)
             else:
                 self._end(end)
                 return
         self._end(Generated(self._interruption.usage))
 
-    def _pause_after(self, failure: PeerFailed) -> float | None:
-        """Return the pause before the next attempt; None: there is none."""
-        if not isinstance(failure, NoPeer):
-            return self._progress.pause_after_failure()
-        now, deadline = self._handover.now(), self._interruption.deadline
-        if deadline is not None and now >= deadline:
-            return None
-        return self._progress.pause_without_peer(now)
+    def _after(self, failure: PeerFailed) -> float | Failed | Expired:
+        """Return the pause before the next attempt, or the end of the generation."""
+        it, now = self._interruption, self._handover.now()
+        if it.deadline is not None and now >= it.deadline:
+            return Expired(now - it.arrived)
+        no_peer = isinstance(failure, NoPeer)
+        progress = self._progress
+        pause = progress.pause_without_peer(now) if no_peer else progress.pause_after_failure()
+        if pause is None:
+            self._handover.counters.handovers_failed += 1
+            return TERMINATING
+        return pause if it.deadline is None else min(pause, it.deadline - now)
 
     async def _attempted(self) -> GenerationEnd:
         """Deliver the events of one attempt; return the end of the generation.
