@@ -56,7 +56,17 @@ class SlotAdmission:
                 promised += head.unfed
 
     def _candidates(self, arrival: SequenceState) -> list[SequenceState]:
-        return self._preemptor.candidates(self.mode, arrival)
+        """Return the running sequences that `arrival` may preempt.
+
+        Where it must wait for blocks under time slicing, these are only those that the queue serves after it.
+        """
+        candidates = self._preemptor.candidates(self.mode, arrival)
+        if self.mode is not Preemption.TIME_SLICE:
+            return candidates
+        kv, turn = self._kv, self._queue.turn
+        if kv.blocks_needed(arrival) + self._reserve(arrival) <= kv.blocks.available:
+            return candidates
+        return [state for state in candidates if turn(arrival) < turn(state)]
 
     def _reserve(self, arrival: SequenceState) -> int:
         """Return the blocks that `arrival` must leave for the growth of running sequences."""

@@ -51,9 +51,12 @@ class WaitQueue:
         states = [self._states[head[1]] for head in heads if head is not None]
         if len(states) <= 1:
             return states[0] if states else None
-        return min(
-            states, key=lambda state: (state.arrived + state.level * LEVEL_SECONDS, state.level)
-        )
+        return min(states, key=self.turn)
+
+    @staticmethod
+    def turn(state: SequenceState) -> tuple[float, int]:
+        """Return the key of the head of a level; the smallest is the head of the queue."""
+        return (state.arrived + state.level * LEVEL_SECONDS, state.level)
 
     def set_discipline(self, discipline: Discipline, *, time_sliced: bool) -> None:
         """Reorder the queue by a changed discipline; the tenants' counters restart from zero."""

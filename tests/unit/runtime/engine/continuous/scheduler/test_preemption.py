@@ -218,6 +218,22 @@ def test_after_three_preemptions_or_six_slices_a_sequence_keeps_its_slot(
     machine.run()
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize(("seconds", "preemptions"), [(0.0, 1), (100.0, 0)])
+def test_an_arrival_preempts_for_blocks_only_what_would_not_be_admitted_before_it_again(
+    depth: int, seconds: float, preemptions: int
+) -> None:
+    sliced = limits(cap=CAP, discipline=Discipline.PRIORITY, preemption=Preemption.TIME_SLICE)
+    machine = a_machine(blocks=100, depth=depth, initial_limits=sliced)
+    machine.add(a_sequence(0, 260, 120))
+    for _ in range(40):
+        machine.step()
+    machine.now += seconds
+    machine.add(a_sequence(1, 160, 4, arrived=machine.now))
+    machine.run()
+    assert machine.scheduler.report().preemptions == preemptions
+
+
 def test_a_preempted_generation_keeps_its_age() -> None:
     machine = full_machine()
     machine.add(a_sequence(9, 8, 100, priority=1, arrived=machine.now))
