@@ -26,6 +26,8 @@ FORK: Final = struct.Struct("<Q")
 WORKER_STATE: Final = struct.Struct("<Qii")
 """Server to service: number, process id, and exit code (as `Popen.returncode`) or `STARTED`."""
 STARTED: Final = 1 << 30
+NOT_FORKED: Final = 1 << 28
+"""Exit code of a worker that could not be forked, as at the limit of processes."""
 READY: Final = b"ready"
 
 
@@ -74,7 +76,11 @@ class ForkServer:
         return True
 
     def _fork(self, number: int, service: socket.socket) -> None:
-        process = os.fork()
+        try:
+            process = os.fork()
+        except OSError:
+            self._report(number, 0, NOT_FORKED)
+            return
         if not process:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)

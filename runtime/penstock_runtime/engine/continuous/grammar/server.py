@@ -14,7 +14,13 @@ from dataclasses import asdict, dataclass
 from typing import Final, Never
 
 from penstock_runtime.engine.continuous.grammar import worker
-from penstock_runtime.engine.continuous.grammar.process import FORK, READY, STARTED, WORKER_STATE
+from penstock_runtime.engine.continuous.grammar.process import (
+    FORK,
+    NOT_FORKED,
+    READY,
+    STARTED,
+    WORKER_STATE,
+)
 from penstock_runtime.engine.continuous.grammar.spec import GrammarRejected, GrammarSpec
 from penstock_runtime.errors import NotServing
 
@@ -99,7 +105,7 @@ class ForkServerHandle:
 
         Raises:
             GrammarRejected: it does not compile, or exceeds a limit.
-            NotServing: the fork server has exited.
+            NotServing: the fork server has exited, or cannot start a process.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -127,13 +133,12 @@ class ForkServerHandle:
             self._control.send(FORK.pack(number))
 
     async def close(self) -> None:
-        """End the process and all its workers."""
+        """End the process and its workers; if it has exited, those that have compiled run until `end`."""
         if self._control.fileno() >= 0:
             self._loop.remove_reader(self._control)
             self._control.close()
-        for writer in self._lines.values():
-            writer.close()
-        self._lines.clear()
+        for number in list(self._compiling):
+            self._close_line(number)
         try:
             await asyncio.to_thread(self._process.wait, 5)
         except subprocess.TimeoutExpired:
@@ -181,7 +186,7 @@ async def _address(reader: asyncio.StreamReader, ended: asyncio.Future[int]) -> 
         reply = json.loads(line)
         if "rejected" in reply:
             raise GrammarRejected(reply["rejected"])
-        if "address" in reply:
+        if "address" in reply and not ended.done():
             return str(reply["address"])
         compiled = True
 
@@ -197,6 +202,11 @@ def _raise_exit(code: int, *, compiled: bool) -> Never:
     """Raise the client's error for a worker that exited with `code`."""
     if code == _LOST:
         raise NotServing("GrammarsRestarting", "the grammar compiler is restarting: retry shortly")
+    if code == NOT_FORKED:
+        raise NotServing(
+            "GrammarsBusy",
+            "the grammar cannot be compiled now: the pod can start no further process: try again later",
+        )
     stage = "its first token" if compiled else "compiling it"
     seconds = worker.MASK_SECONDS if compiled else worker.COMPILE_SECONDS
     exceeded = {

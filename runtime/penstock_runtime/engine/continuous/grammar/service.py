@@ -42,6 +42,8 @@ class _Worker:
     spec: GrammarSpec
     ready: asyncio.Task[str]
     """Resolves to the worker's address, or raises."""
+    server: ForkServerHandle | None = None
+    """The fork server that runs it, from its compilation on."""
     users: int = 0
     """Leases."""
     process: int | None = None
@@ -88,7 +90,7 @@ class GrammarService:
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
-        for worker in list(self._workers.values()):
+        for worker in list(self._numbers.values()):
             self._drop(worker)
         if self._server is not None:
             await self._server.close()
@@ -148,8 +150,9 @@ class GrammarService:
                 raise NotServing(
                     "GrammarsRestarting", "the grammar compiler is restarting: retry shortly"
                 )
+            server = self._numbers[number].server = self._server
             async with asyncio.timeout(WALL_SECONDS):
-                address = await self._server.compile(number, spec)
+                address = await server.compile(number, spec)
             await self._measure()
             return address
         except TimeoutError:
@@ -172,8 +175,9 @@ class GrammarService:
     def _release(self, worker: _Worker) -> None:
         worker.users -= 1
         worker.last_used = self._now()
-        if not worker.users and not worker.compiled:
-            self._drop(worker)  # no request waits for the compilation
+        shared = self._workers.get(worker.spec) is worker
+        if not worker.users and not (worker.compiled and shared):
+            self._drop(worker)  # no request waits for the compilation, or finds it
 
     def _drop(self, worker: _Worker) -> None:
         """End a worker; the engine fails the requests that still use it."""
@@ -182,8 +186,15 @@ class GrammarService:
         if self._workers.get(worker.spec) is worker:
             del self._workers[worker.spec]
         worker.ready.cancel()
-        if self._server is not None:
-            self._server.end(worker.number)
+        if worker.server is not None:
+            worker.server.end(worker.number)
+
+    def _orphan(self, worker: _Worker) -> None:
+        """Drop an idle worker of a fork server that has exited; no further request shares one in use."""
+        if not worker.users:
+            self._drop(worker)
+        elif self._workers.get(worker.spec) is worker:
+            del self._workers[worker.spec]
 
     # -- memory
 
@@ -257,8 +268,8 @@ class GrammarService:
             if self._server is not None and self._server.ended:
                 log.error("the grammar fork server has exited; restarting it")
                 for worker in list(self._numbers.values()):
-                    if worker.compiled:
-                        self._drop(worker)
+                    if worker.server is self._server:
+                        self._orphan(worker)
                 await self._server.close()
                 self._server = None
             if self._server is None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from penstock_runtime.engine.continuous.grammar import server
+from penstock_runtime.engine.continuous.grammar import process, server
 from penstock_runtime.engine.continuous.grammar import service as module
 from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar
 from penstock_runtime.engine.continuous.grammar.client import GrammarClient
@@ -50,6 +50,11 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(SECONDS):
         while not holds():  # noqa: ASYNC110 - what is waited for has many owners
             await asyncio.sleep(0.01)
+
+
+def listens(address: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        return connection.connect_ex(address) == 0
 
 
 def next_verdict(client: GrammarClient, grammar: Grammar) -> object:
@@ -220,6 +225,49 @@ async def test_a_fork_server_that_is_killed_is_started_again(service: GrammarSer
     os.kill(before, signal.SIGKILL)
     await until(lambda: service._server is not None and service._server._process.pid != before)
     await service.lease(regex("a"))
+
+
+async def test_grammars_in_use_outlive_their_fork_server_until_their_leases_end(
+    service: GrammarService,
+) -> None:
+    ended = service._server
+    assert ended is not None
+    lease = await service.lease(regex("ab"))
+    (await service.lease(regex("idle"))).release()
+    client, ids = GrammarClient(VOCABULARY), make_tokenizer().encode("ab").ids
+    grammar = client.start(lease.address)
+    grammar.begin()
+    assert isinstance(next_verdict(client, grammar), Allowed)
+    os.kill(ended._process.pid, signal.SIGKILL)
+    await until(lambda: service._server not in {None, ended})
+    assert [worker.spec.text for worker in service._numbers.values()] == ["ab"]
+    grammar.accept(ids[0])
+    assert isinstance(next_verdict(client, grammar), Allowed)
+    new = await service.lease(regex("ab"))
+    assert new.address != lease.address
+    grammar.accept(ids[1])
+    assert isinstance(next_verdict(client, grammar), Complete)
+    grammar.close()
+    lease.release()
+    new.release()
+    await until(lambda: not listens(lease.address))
+    assert listens(new.address)
+
+
+async def test_a_fork_that_fails_may_be_tried_again_and_ends_no_other_grammar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.setattr(os, "fork", fork)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, socket.socket() as unused:
+        process.ForkServer(theirs, None, [])._fork(7, unused)  # type: ignore[arg-type]
+        number, _, code = process.WORKER_STATE.unpack(ours.recv(process.WORKER_STATE.size))
+    assert number == 7
+    with pytest.raises(NotServing, match="no further process"):
+        server._raise_exit(code, compiled=False)
 
 
 async def test_a_grammar_that_is_compiled_as_the_fork_server_ends_may_be_tried_again(
