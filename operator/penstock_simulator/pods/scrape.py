@@ -67,8 +67,9 @@ class Scraper:
         return True
 
     def signals(self, now: float) -> PoolSignals:
-        """Return the samples that have arrived by `now` since the last tick; nothing at all in an outage."""
+        """Return the samples that have arrived by `now` since the last tick; an outage loses those of its time."""
         if any(start <= now < end for start, end in self._loss.outages):
+            self._pending = []
             return PoolSignals(SignalSource.NONE, problem="the metrics store does not respond")
         edge = EPOCH + now - self._loss.delay_seconds
         kept = tuple(sample for sample in self._pending if sample.time <= edge)

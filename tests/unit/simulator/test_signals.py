@@ -108,6 +108,13 @@ def test_an_outage_shows_no_source_at_all() -> None:
     assert blind == [20.0, 25.0, 30.0, 35.0]
 
 
+def test_the_samples_of_an_outage_are_lost() -> None:
+    law, arrivals = Witness(), steps([(20.0, 60.0)], seed=1)
+    simulate(world(1, loss=Loss(delay_seconds=0.0, outages=((20.0, 40.0),))), law, arrivals)
+    times = [sample.time - EPOCH for _, seen in law.seen for sample in seen.signals.samples]
+    assert times[:7] == [0.0, 5.0, 10.0, 15.0, 40.0, 45.0, 50.0]
+
+
 @dataclass
 class Growth(Witness):
     """Requests four replicas from 30 s on."""
