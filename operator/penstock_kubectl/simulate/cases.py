@@ -118,8 +118,10 @@ class Granted:
     def step(self, state: Any, observed: LawInput, now: float) -> tuple[Any, Decision]:
         """Return the law's step under the pool's settings, restricted by the modes."""
         spec, case = self._case.effective, self._case
-        above_zero = never_at_zero(spec).law
-        state, decision = self._law.step(state, observed._replace(settings=above_zero), now)
+        observed = observed._replace(
+            settings=never_at_zero(spec).law, fixed_cap=modes.fixed_cap(spec, self._published)
+        )
+        state, decision = self._law.step(state, observed, now)
         granted = decision._replace(
             cap=modes.granted_cap(spec, decision, self._published),
             replicas=modes.granted_replicas(spec, decision, case.count),

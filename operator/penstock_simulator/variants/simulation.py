@@ -131,9 +131,10 @@ class LawPolicy:
             return NO_FIGURES._replace(per_hour=per_hour)
         most = max(seen.settings.max_replicas, 1)
         settings = replace(self._settings, min_replicas=1, max_replicas=most)
-        seen = seen._replace(settings=settings, cap=self.caps.get(name))
+        fixed = self._frozen.get(name)
+        seen = seen._replace(settings=settings, cap=self.caps.get(name), fixed_cap=fixed)
         self._laws[name], decision = LAW.step(self._laws[name], seen, now)
-        self.caps[name] = self._frozen.get(name, decision.cap)
+        self.caps[name] = decision.cap if fixed is None else fixed
         return variant_figures(self._laws[name], seen, decision, per_hour, now)
 
     def _weights(self) -> dict[str, float]:

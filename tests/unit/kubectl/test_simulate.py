@@ -119,6 +119,19 @@ def test_a_fixed_cap_is_size_max_and_a_recommended_one_the_published(tmp_path: P
     assert as_it_is(tmp_path, batching={"mode": "Auto", "size": size})["mean_cap"] not in (24, 48)
 
 
+def test_replicas_are_counted_for_the_cap_that_a_batching_mode_fixes(tmp_path: Path) -> None:
+    spec = {"batching": {"mode": "Recommend", "size": {"max": 32}}}
+    small = pool(scaling={"mode": "Auto", "maxReplicas": 40}, **spec)
+    batch = {**small["status"]["batch"], "cap": 4}
+    small = {**small, "status": {**small["status"], "batch": batch}}
+    stage = Stage(small, [policy(metrics={"prometheus": {"url": PROMETHEUS}})], [300.0] * 40)
+    words = ["--last", "10m", "--start", "20", "--json", str(tmp_path / "out.json")]
+    assert run(stage, tmp_path, *words) == 0
+    result = cases(tmp_path)["as it is"]
+    assert result["mean_cap"] == 4
+    assert result["attainment"] > 0.99
+
+
 def test_a_held_count_is_the_one_in_the_status(tmp_path: Path) -> None:
     frozen = as_it_is(tmp_path, replicas=1, scaling={"mode": "Hold", "maxReplicas": 6})
     assert frozen["most_replicas"] == 3

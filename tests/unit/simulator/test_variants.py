@@ -64,6 +64,13 @@ def test_the_cost_is_the_price_of_the_replica_hours() -> None:
     assert summary.cost == pytest.approx(by_hand)
 
 
+def test_replicas_are_counted_for_a_frozen_cap() -> None:
+    scenario = pool(large=2.0, small=1.9)
+    frozen = LawPolicy(scenario, caps={"large": 2, "small": 1, "old": 1})
+    arrivals = steps([(60.0, 900.0)], seed=1)  # 29 rows/s of a large replica at a cap of 2
+    assert simulate_variants(scenario, frozen, arrivals).summary.attains
+
+
 def test_a_router_splits_by_capacity_and_a_service_by_connections() -> None:
     counts = {"large": 1, "small": 3, "old": 0}
     fixed = FixedMix(MixMoment(counts, {"large": 32, "small": 7}, {"large": 170.0, "small": 16.0}))
