@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock_operator.decide.spec.objectives import LATE_SHARE
 from penstock_simulator.pods.routing import Times
+from penstock_simulator.pods.step_time import Generation
 from penstock_simulator.pods.stepping_engine import SteppingEngine
 from penstock_simulator.simulation import RunRecord, reversals
 
@@ -100,7 +101,8 @@ def outcome(run: RunRecord) -> RunSummary:
     good = good[good >= warm]
     hours = max(run.end, 1.0) / HOUR
     some = len(latency) > 0
-    text = None if run.scenario.generation is None else _generation(run, len(received))
+    answered = run.scenario.generation
+    text = None if answered is None else _generation(run, answered, received)
     return RunSummary(
         law=run.law,
         requests=len(received),
@@ -121,23 +123,33 @@ def outcome(run: RunRecord) -> RunSummary:
     )
 
 
-def _generation(run: RunRecord, received: int) -> tuple[float, GenerationSummary]:
-    """Return the attainment of the objective that is missed most often, and the figures of generated text."""
+def _generation(run: RunRecord, text: Generation, received: Times) -> tuple[float, GenerationSummary]:  # fmt: skip
+    """Return the attainment of the objective that is missed most often, and the figures of generated text.
+
+    The time per output token counts for answers of several tokens; without an objective, completed requests are on time.
+    """
     arrived, *latencies = answers(run)
     counted, late = arrived >= run.scenario.warm_up_seconds, run.scenario.settings.late
+    number, several = len(received), counted & (latencies[2] > 0)
+    longer = sum(text.lengths[time].answer > 1 for time in received.tolist())
+    groups = ((counted, number), (counted, number), (several, longer))
+    strictest, shares = 1 - run.scenario.target, []
+    misses = [1 - int(counted.sum()) / max(number, 1)]
     allowed = (late.request, late.first_token, late.output_token)
-    strictest, shares, misses = 1 - run.scenario.target, [], []
-    for latency, limit, share in zip(latencies, run.scenario.limits, allowed, strict=True):
-        met = int((counted & (latency <= limit)).sum()) / max(received, 1)
-        shares.append(met)
-        misses.append((1 - met) * (strictest / share if limit < inf else 0.0))
-    p99 = [float(np.quantile(latency[counted], 0.99)) for latency in latencies if counted.any()]
-    _, first, each = p99 or (0.0,) * 3
+    objectives = zip(latencies, run.scenario.limits, allowed, groups, strict=True)
+    for latency, limit, share, (those, expected) in objectives:
+        missed = (expected - int((those & (latency <= limit)).sum())) / max(expected, 1)
+        shares.append(1 - missed)
+        misses.append(missed * (strictest / share if limit < inf else 0.0))
+    first, each = (
+        float(np.quantile(latency[those], 0.99)) if those.any() else 0.0
+        for latency, (those, _) in zip(latencies[1:], groups[1:], strict=True)
+    )
     engines = [pod.engine for pod in run.fleet.all if isinstance(pod.engine, SteppingEngine)]
     summary = GenerationSummary(
         shares[1], shares[2], first, each, sum(engine.preemptions for engine in engines)
     )
-    return 1 - max(misses), summary
+    return max(1 - max(misses), 0.0), summary
 
 
 def answers(run: RunRecord) -> tuple[Times, Times, Times, Times]:

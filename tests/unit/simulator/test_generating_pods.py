@@ -101,6 +101,26 @@ def test_the_objective_that_is_missed_most_often_counts() -> None:
     assert len(on_time(run)) / len(times) <= min(shares)
 
 
+def test_without_an_objective_only_completed_requests_are_on_time() -> None:
+    times, lengths = traffic(40.0, 60.0)
+    scenario = text(times, lengths, max_queue_depth=20)
+    free = replace(TEXT, first_token_milliseconds=None, output_token_milliseconds=None)
+    summary = outcome(simulate(replace(scenario, settings=free), fixed(1), times))
+    assert summary.never_completed > 0
+    assert summary.attainment == pytest.approx(1 - summary.never_completed / len(times))
+
+
+def test_the_time_per_output_token_counts_for_answers_of_several_tokens() -> None:
+    times, lengths = np.array([1.0, 100.0, 200.0]), np.array([[400, 1], [400, 101], [400, 1]])
+    strict = replace(TEXT, output_token_milliseconds=1)
+    scenario = replace(text(times, lengths), settings=strict)
+    summary = outcome(simulate(scenario, fixed(1), times))
+    assert summary.generation
+    assert summary.generation.output_token_attainment == summary.attainment == 0
+    step = MODEL.seconds(0, 1, 400 + 50.5)
+    assert summary.generation.output_token_p99_seconds == pytest.approx(step)
+
+
 def test_the_law_scales_them_and_no_fixed_count_beats_the_fluid_bound() -> None:
     times, lengths = traffic(24.0, 500.0)
     scenario = text(times, lengths, warm_up_seconds=120.0, start=8)
