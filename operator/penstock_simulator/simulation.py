@@ -52,11 +52,14 @@ class RunRecord:
     backlog: Backlog
     moments: list[TickRecord] = field(default_factory=list)
     end: float = 0.0
-    """End of the last request."""
+    """End of the last request, or of a quiet time after it."""
 
 
-def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> RunRecord:
-    """Run `law` over `arrivals` (seconds, ascending, from 0) until the last request and batch have ended."""
+def simulate(scenario: Scenario, law: Law[Any], arrivals: Times, length: float = 0.0) -> RunRecord:
+    """Run `law` over `arrivals` (seconds, ascending, from 0) until the last request and batch have ended.
+
+    The run takes at least `length` seconds, with a quiet end if the arrivals stop before.
+    """
     backlog = Backlog(scenario.batches)
     fleet = SimulatedFleet(scenario, backlog if scenario.batches else None)
     run = RunRecord(scenario, law.name, arrivals, fleet, router(scenario, fleet), backlog)
@@ -65,7 +68,7 @@ def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> RunRecord:
     if scenario.batches and scenario.batch_work is not None:
         law = LawWithBatchWork(law, scenario.batch_work, backlog)
     scraper, state = Scraper(scenario), law.initial(EPOCH)
-    horizon = float(arrivals[-1]) if len(arrivals) else 0.0
+    horizon = max([length, *arrivals[-1:].tolist()])
     now, index, seen = 0.0, 0, 0
     while now <= horizon or run.router.waiting() or backlog.unfinished(now):
         planned = isinstance(law, Planned)

@@ -64,7 +64,7 @@ def compare(
         known = pods if _batches(each) == _batches(cases[0]) else replace(pods, capacities={})
         policies.append(GrantedMix(each, within, known, with_bar))
         results.append(_run(given, policies[-1].labels, policies[-1], within))
-        with_bar(float(world.arrivals[-1]))
+        with_bar(world.length)
     others = [*_baselines(given, cases[0], policies[0])] if savings else []
     return Comparison(world, pods, (*results, *others), len(others))
 
@@ -151,7 +151,7 @@ def _scenario(given: MixWorld, case: PolicyCase) -> VariantsScenario:
 
 
 def _run(given: MixWorld, labels: CaseLabels, policy: Policy, within: VariantsScenario) -> Result:
-    done = simulate_variants(within, policy, given.world.arrivals)
+    done = simulate_variants(within, policy, given.world.arrivals, given.world.length)
     hours, pods = done.replica_hours, given.pods
     devices = sum(number * pods.devices[name] for name, number in hours.items())
     priced = pods.currency is not None
@@ -179,8 +179,8 @@ def _baselines(given: MixWorld, case: PolicyCase, law: GrantedMix) -> Iterator[R
     ]
     if not offers:
         raise NotEnoughData(NONE_MEASURED)
-    arrivals, most = given.world.arrivals, case.effective.law.max_replicas
-    rate, known = len(arrivals) / float(arrivals[-1]), dict[tuple[int, ...], Result]()
+    world, most = given.world, case.effective.law.max_replicas
+    rate, known = len(world.arrivals) / world.length, dict[tuple[int, ...], Result]()
 
     def fixed(counts: Counts) -> Result:
         key = tuple(counts.values())
@@ -219,7 +219,7 @@ def _fixed(given: MixWorld, case: PolicyCase, counts: Counts, caps: Counts) -> R
         policy,
         VariantsScenario(within.world, variants),
     )
-    bar(float(given.world.arrivals[-1]))
+    bar(given.world.length)
     return result
 
 
@@ -243,8 +243,8 @@ def _by_hpa(
     )
     bar = _bar(given, name)
     watched = ObservedLaw(name, baseline_law(HPA, within, caps[offer.name]), bar)
-    run = simulate(within, watched, given.world.arrivals)
-    bar(float(given.world.arrivals[-1]))
+    run = simulate(within, watched, given.world.arrivals, given.world.length)
+    bar(given.world.length)
     summary, cost, batch = outcome(run), None, None
     if pods.currency is not None:
         cost = Decimal(summary.gpu_hours) * Decimal(str(variant.per_hour))
@@ -257,5 +257,5 @@ def _by_hpa(
 
 def _bar(given: MixWorld, name: str) -> Callable[[float], None]:
     """Return what reports the seconds that a run has passed."""
-    task = given.progress.add_task(name, total=float(given.world.arrivals[-1]))
+    task = given.progress.add_task(name, total=given.world.length)
     return lambda passed: given.progress.update(task, completed=passed)

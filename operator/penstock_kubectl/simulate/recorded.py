@@ -68,10 +68,10 @@ def recorded(
         raise NotEnoughData(NO_BATCHES)
     check_names(subject, args)
     url = prometheus.url_of(subject, args.prometheus)
-    arrivals, lengths, source, began = _arrivals(cluster, url, subject, args)
+    arrivals, lengths, source, began, length = _arrivals(cluster, url, subject, args)
     if generates:
         arrivals = distinct(arrivals)
-    world = RecordedWorld(subject, arrivals, source, began, args.seed, tuple(args.batch))
+    world = RecordedWorld(subject, arrivals, length, source, began, args.seed, tuple(args.batch))
     if subject.pool.spec.variants:
         return world, _mixed_pods(cluster, url, subject, args)
     return world, _alike_pods(cluster, url, world, lengths, args)
@@ -98,13 +98,14 @@ def check_names(subject: PoolContext, args: argparse.Namespace) -> None:
 
 def _arrivals(
     cluster: ClusterClient, url: str | None, subject: PoolContext, args: argparse.Namespace
-) -> tuple[Times, Lengths | None, str, float]:
-    """Return the arrivals with the tokens of a trace, their source, and their start in Unix seconds."""
+) -> tuple[Times, Lengths | None, str, float, float]:
+    """Return the arrivals with the tokens of a trace, their source, start in Unix seconds, and length in seconds."""
     over, lengths = span(time.time(), args.last), None
     if args.trace is not None:
         try:
             trace, source = read_trace(args.trace), f"trace {args.trace.name}"
             arrivals, lengths, began = trace.times, trace.lengths, over.end
+            length = trace.duration
         except UnreadableTrace as error:
             raise NotEnoughData(str(error)) from error
     else:
@@ -114,8 +115,9 @@ def _arrivals(
         source = f"Poisson at the rates of the last {args.last / 3600:.3g} h{_gaps(known)}"
         _check_count(source, sum(rate * seconds for rate, seconds in known.rates), least=0)
         arrivals, began = steps(known.rates, args.seed), known.began
+        length = sum(seconds for _, seconds in known.rates)
     _check_count(source, len(arrivals), least=2)
-    return arrivals, lengths, source, began
+    return arrivals, lengths, source, began, length
 
 
 def _check_count(source: str, rows: float, least: int) -> None:

@@ -93,7 +93,7 @@ def _scenario(world: RecordedWorld, pods: AlikePods, subject: PolicyCase) -> Sce
 
 def in_world(given: Scenario, world: RecordedWorld, subject: PolicyCase) -> Scenario:
     """Return the scenario with the batch work of the world, and a warm-up that fits its length."""
-    length = float(world.arrivals[-1])
+    length = world.length
     return replace(
         given,
         warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length),
@@ -105,9 +105,9 @@ def in_world(given: Scenario, world: RecordedWorld, subject: PolicyCase) -> Scen
 def _run(
     world: RecordedWorld, name: str, law: Law[Any], given: Scenario, progress: Progress
 ) -> RunRecord:
-    length = float(world.arrivals[-1])
+    length = world.length
     task = progress.add_task(name, total=length)
     watched = ObservedLaw(name, law, lambda passed: progress.update(task, completed=passed))
-    record = simulate(given, watched, world.arrivals)
+    record = simulate(given, watched, world.arrivals, world.length)
     progress.update(task, completed=length)
     return record

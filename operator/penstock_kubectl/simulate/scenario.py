@@ -102,6 +102,8 @@ class RecordedWorld:
 
     subject: PoolContext
     arrivals: Times
+    length: float
+    """Seconds, with a quiet time after the last arrival."""
     source: str
     """Description of the source of the arrivals."""
     began: float

@@ -82,7 +82,7 @@ def _batch_cost(compared: Comparison, result: Result) -> str:
 
 def title(world: RecordedWorld) -> str:
     """Return the title: pool, rows, length and source of the arrivals."""
-    pool, hours = world.subject.pool, float(world.arrivals[-1]) / 3600
+    pool, hours = world.subject.pool, world.length / 3600
     number = len(world.arrivals)
     return f"{pool.namespace}/{pool.name}: {number} rows in {hours:.2f} h, {world.source}"
 

@@ -172,15 +172,18 @@ class VariantsSummary:
 
 
 def simulate_variants(
-    scenario: VariantsScenario, policy: Policy, arrivals: Times
+    scenario: VariantsScenario, policy: Policy, arrivals: Times, length: float = 0.0
 ) -> VariantsSummary:
-    """Run `policy` over `arrivals` (seconds, ascending, from 0) until the last request and batch have ended."""
+    """Run `policy` over `arrivals` (seconds, ascending, from 0) until the last request and batch have ended.
+
+    The run takes at least `length` seconds.
+    """
     backlog = Backlog(scenario.world.batches)
     fleet = VariantFleet(scenario, backlog if scenario.world.batches else None)
     router = variant_router(scenario, fleet)
     run = RunRecord(scenario.world, policy.name, arrivals, fleet, router, backlog)
     scraper, is_fixed = Scraper(scenario.world), isinstance(policy, FixedMix)
-    horizon = float(arrivals[-1]) if len(arrivals) else 0.0
+    horizon = max([length, *arrivals[-1:].tolist()])
     now, index, seen = 0.0, 0, 0
     while now <= horizon or router.waiting() or backlog.unfinished(now):
         if not is_fixed or not index:

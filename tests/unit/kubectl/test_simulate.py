@@ -53,6 +53,12 @@ def test_an_outage_of_the_history_is_interpolated_and_reported(
     assert "15 % of it unknown and interpolated" in capsys.readouterr().out
 
 
+def test_the_quiet_end_of_a_history_is_part_of_the_run_and_its_cost(tmp_path: Path) -> None:
+    stage = known([40.0] * 10 + [0.0] * 31, scaling={"mode": "Manual"})
+    assert run(stage, tmp_path, "--last", "10m", "--json", str(tmp_path / "out.json")) == 0
+    assert cases(tmp_path)["as it is"]["gpu_hours"] == pytest.approx(2 * 41 * 15 / 3600)
+
+
 def test_without_the_permission_for_policies_a_warning_says_what_the_rows_lack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

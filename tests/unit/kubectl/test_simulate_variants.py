@@ -85,6 +85,13 @@ def test_the_pools_own_history_is_served_by_its_variants_at_their_prices(
     assert f"as it is: replica hours {hours['gpu']:.3f} of gpu, {hours['cpu']:.3f} of cpu" in said
 
 
+def test_the_quiet_end_of_a_history_is_part_of_the_run(tmp_path: Path) -> None:
+    given = stage(replicas=1, scaling={"mode": "Manual"})
+    given.rates = [20.0] * 10 + [0.0] * 31
+    hours = simulated(tmp_path, given)["as it is"]["replica_hours"]
+    assert hours["gpu"] == pytest.approx(41 * 15 / 3600)
+
+
 def test_a_policy_bounds_the_mix(tmp_path: Path) -> None:
     few = proposed(tmp_path, bounds={"replicas": {"max": 2}})
     results = simulated(tmp_path, stage(), "--policy", few)
