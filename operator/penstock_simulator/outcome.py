@@ -85,6 +85,12 @@ class RunSummary:
         """Whether the run attained the objective."""
         return self.attainment >= self.target
 
+    @property
+    def suffices(self) -> bool:
+        """Whether the run attained the objective, and answered all batches in time."""
+        work = self.batch_work
+        return self.attains and (work is None or work.in_time == work.batches)
+
     def as_json(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
         return asdict(self)

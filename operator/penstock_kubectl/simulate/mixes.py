@@ -32,7 +32,7 @@ from penstock_simulator.variants.simulation import (
 )
 
 NONE_MEASURED = "--savings: no variant is known to meet the objective on this history, so there is no mix to compare with"
-NO_MIX = "--savings: no fixed mix within the bounds meets the objective on this history"
+NO_MIX = "--savings: no fixed mix within the bounds meets the objective on this history, with all batches in time"
 Counts = Mapping[str, int]
 
 
@@ -167,7 +167,7 @@ def _run(given: MixWorld, labels: CaseLabels, policy: Policy, within: VariantsSc
 
 
 def _baselines(given: MixWorld, case: PolicyCase, law: GrantedMix) -> Iterator[Result]:
-    """Yield the runs of the cheapest fixed mix found that attains, and of an HPA on the variant with which it is cheapest.
+    """Yield the runs of the cheapest fixed mix found that suffices, and of an HPA on the variant with which it is cheapest.
 
     Their pods run batches up to the published cap, else that of the simulated law.
     """
@@ -188,13 +188,13 @@ def _baselines(given: MixWorld, case: PolicyCase, law: GrantedMix) -> Iterator[R
             known[key] = _fixed(given, case, counts, caps)
         return known[key]
 
-    mix = lowest_mix(lambda counts: fixed(counts).outcome.attains, offers, rate, most)
+    mix = lowest_mix(lambda counts: fixed(counts).outcome.suffices, offers, rate, most)
     if mix is None:
         raise NotEnoughData(NO_MIX)
     yield fixed(mix)
     able = [each for each in offers if each.most * (each.capacity or 0.0) >= rate] or offers
     scaled = [_by_hpa(given, case, each, caps, offers) for each in able]
-    yield min(scaled, key=lambda run: (not run.outcome.attains, run.cost or run.device_hours))
+    yield min(scaled, key=lambda run: (not run.outcome.suffices, run.cost or run.device_hours))
 
 
 def _price(pods: MixedPods, variant: PoolVariant) -> float:

@@ -65,7 +65,7 @@ def result(labels: CaseLabels, run: RunRecord, pods: AlikePods) -> Result:
 def _baselines(
     world: RecordedWorld, pods: AlikePods, subject: PolicyCase, need: float, progress: Progress
 ) -> Iterator[tuple[CaseLabels, RunRecord]]:
-    """Yield the runs of the lowest fixed count that attains, or of the highest if none does, and of the HPA."""
+    """Yield the runs of the lowest fixed count that suffices, or of the highest if none does, and of the HPA."""
     given, cap = _scenario(world, pods, subject), baseline_cap(subject)
     bounds = subject.effective.law
 
@@ -75,7 +75,7 @@ def _baselines(
         name = f"fixed-{count}"
         return _run(world, name, baseline_law(name, given, cap), within, progress)
 
-    count = lowest_count(lambda count: outcome(fixed(count)).attains, need, bounds.max_replicas)
+    count = lowest_count(lambda count: outcome(fixed(count)).suffices, need, bounds.max_replicas)
     yield CaseLabels(f"fixed-{count}", "fixed count", f"{count}"), fixed(count)
     within = free_scenario(given, subject)
     run = _run(world, HPA, baseline_law(HPA, given, cap), within, progress)

@@ -1,4 +1,6 @@
-"""What the law saved on a pool's history: against the lowest fixed count that attains, and against an HPA at 70 %. Pure.
+"""What the law saved on a pool's history: against the lowest fixed count that suffices, and against an HPA at 70 %. Pure.
+
+A run suffices if it attains the objective and answers all batches in time.
 
 The fixed count is the best that anyone could have chosen in hindsight. Both baselines run batches up to the cap that the law
 published for the pool, so that only the replica count is compared. Of a pool with variants the fixed count is a fixed mix
@@ -31,8 +33,8 @@ class Saving:
 
     @property
     def share(self) -> float | None:
-        """Share of the baseline's cost that was saved, negative if the law cost more; None unless both attain the objective."""
-        if not (self.own.outcome.attains and self.other.outcome.attains):
+        """Share of the baseline's cost that was saved, negative if the law cost more; None unless both suffice."""
+        if not (self.own.outcome.suffices and self.other.outcome.suffices):
             return None
         own, other = self.own.device_hours, self.other.device_hours
         if self.own.cost is not None and self.other.cost:
@@ -42,12 +44,9 @@ class Saving:
     def sentence(self) -> str:
         """Return the comparison."""
         costs = f"{self._costs(self.own)[0]} costs {self._costs(self.own)[1]}, {' '.join(self._costs(self.other))}"
-        missing = [each for each in (self.own, self.other) if not each.outcome.attains]
+        missing = [each for each in (self.own, self.other) if not each.outcome.suffices]
         if missing:
-            late = " and ".join(
-                f"{each.labels.name} attains {100 * each.outcome.attainment:.2f} % of {100 * each.outcome.target:g} %"
-                for each in missing
-            )
+            late = " and ".join(map(_shortfall, missing))
             return f"{costs}: not comparable, because {late}"
         share = self.share or 0.0
         return f"{costs}: {abs(100 * share):.1f} % {'less' if share >= 0 else 'more'}"
@@ -57,6 +56,14 @@ class Saving:
         if result.cost is not None and self.currency is not None:
             amount = f"{money(result.cost)} {self.currency}".strip()
         return result.labels.name, amount
+
+
+def _shortfall(result: Result) -> str:
+    """Return what a run missed: its objective, else its batches."""
+    name, outcome, work = result.labels.name, result.outcome, result.outcome.batch_work
+    if work is None or not outcome.attains:
+        return f"{name} attains {100 * outcome.attainment:.2f} % of {100 * outcome.target:g} %"
+    return f"{name} answers {work.in_time} of {work.batches} batches in time"
 
 
 def savings(compared: Comparison) -> Iterator[Saving]:

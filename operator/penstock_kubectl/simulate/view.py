@@ -116,7 +116,7 @@ def figures(compared: Comparison) -> dict[str, Any]:
         "assumptions": caption(compared),
         "cases": [
             {
-                **each.outcome.as_json(),
+                **_summary(each),
                 "case": each.labels.name,
                 "gpu_hours": each.device_hours,
                 **({"replica_hours": dict(each.replica_hours)} if each.replica_hours else {}),
@@ -129,6 +129,13 @@ def figures(compared: Comparison) -> dict[str, Any]:
             for saving in savings(compared)
         ],
     }
+
+
+def _summary(result: Result) -> dict[str, Any]:
+    figures = result.outcome.as_json()
+    if figures["batch_work"]:
+        figures["batch_work"]["gpu_hours"] *= result.devices
+    return figures
 
 
 def _cost_figures(compared: Comparison, result: Result) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What the law saved: the search of the fixed count and the fixed mix, and the comparison with each baseline."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from itertools import product
 from typing import Any
@@ -14,12 +15,18 @@ from penstock_kubectl.simulate.fixed_mix import lowest_mix, price
 from penstock_kubectl.simulate.savings import Saving, lowest_count
 from penstock_kubectl.simulate.scenario import Result
 from penstock_operator.decide.variants.mix import VariantOffer
-from penstock_simulator.outcome import RunSummary
+from penstock_simulator.outcome import BatchSummary, RunSummary
 
 
 def result(law: str, hours: float, attainment: float = 0.995, per_hour: str | None = "2.50") -> Result:  # fmt: skip
     figures: dict[str, Any] = dict.fromkeys(RunSummary.__dataclass_fields__, 0)
-    known = {"law": law, "gpu_hours": hours, "attainment": attainment, "target": 0.99}
+    known: dict[str, Any] = {
+        "batch_work": None,
+        "law": law,
+        "gpu_hours": hours,
+        "attainment": attainment,
+        "target": 0.99,
+    }
     cost = None if per_hour is None else Decimal(hours) * Decimal(per_hour)
     run: Any = None
     return Result(CaseLabels(law, "", ""), run, RunSummary(**{**figures, **known}), 2.0, cost)
@@ -53,6 +60,20 @@ def test_runs_that_miss_the_objective_are_not_compared(own: float, other: float)
     text = saving.sentence()
     assert "not comparable" in text
     assert ("as it is attains" in text, "hpa-70 attains" in text) == (own < 0.99, other < 0.99)
+
+
+@pytest.mark.parametrize(("own", "other"), [(0, 1), (1, 0)])
+def test_runs_that_did_other_batch_work_are_not_compared(own: int, other: int) -> None:
+    saving = Saving(batched("as it is", own), batched("hpa-70", other), "EUR")
+    assert saving.share is None
+    late = "as it is" if own == 0 else "hpa-70"
+    assert saving.sentence().endswith(f"because {late} answers 0 of 1 batches in time")
+
+
+def batched(law: str, in_time: int) -> Result:
+    plain = result(law, 4.0)
+    work = BatchSummary(1, in_time, 100, 100 * in_time, 0.5, 2.0)
+    return replace(plain, outcome=replace(plain.outcome, batch_work=work))
 
 
 def test_a_cost_per_thousand_is_of_all_rows() -> None:

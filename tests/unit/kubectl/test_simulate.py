@@ -326,6 +326,19 @@ def test_savings_compare_the_law_with_the_best_fixed_count_and_an_hpa(
     assert said.count("as it is costs") == 2
 
 
+def test_savings_with_batch_work_take_a_fixed_count_that_answers_it_in_time(tmp_path: Path) -> None:
+    words = ["--last", "10m", "--savings", "--batch", "40000,10m"]
+    two = {"resourceName": "nvidia.com/gpu", "count": 2}
+    stage = known([20.0] * 40, accelerator=two)
+    assert run(stage, tmp_path, *words, "--json", str(tmp_path / "out.json")) == 0
+    results = cases(tmp_path)
+    (fixed,) = (result for name, result in results.items() if name.startswith("fixed-"))
+    assert fixed["most_replicas"] > 1
+    work = fixed["batch_work"]
+    assert work["in_time"] == 1
+    assert work["gpu_hours"] == pytest.approx(work["share"] * fixed["gpu_hours"])
+
+
 def test_savings_of_a_count_that_no_law_sets_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
