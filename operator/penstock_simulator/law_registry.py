@@ -1,5 +1,6 @@
 """Laws by name: the operator's own under their `scaling.algorithm`, baselines as `kind` or `kind-setting[@cap]`. Pure."""
 
+from math import inf
 from typing import Any
 
 from penstock_operator.decide.scaling.decision import LAWS
@@ -23,7 +24,7 @@ VENDOR_DEFAULTS = (
     "dynamo-180",
     "wva",
 )
-KINDS = "hpa-PERCENT, keda-queue-N, keda-inflight-N, knative-N, ray-N, dynamo-SECONDS, wva, fixed-N"
+KINDS = "hpa-PERCENT, keda-queue-N, keda-inflight-N, knative-N, ray-N, dynamo-SECONDS, wva, fixed-N, each also with @CAP"
 
 
 class UnknownLaw(ValueError):
@@ -50,19 +51,25 @@ def law_named(name: str, service: ServiceModel) -> Law[Any]:
 def _baseline(name: str, service: ServiceModel) -> Law[Any]:
     plain, _, capped = name.partition("@")
     cap = int(capped) if capped else None
-    if plain == "wva":
-        return VariantLike()
+    if cap is not None and cap < 1:
+        raise ValueError(capped)
+    law = VariantLike(cap) if plain == "wva" else _of_kind(plain, cap, service)
+    law.name = name
+    return law
+
+
+def _of_kind(plain: str, cap: int | None, service: ServiceModel) -> Law[Any]:
     kind, _, text = plain.rpartition("-")
     setting = float(text)
-    if setting <= 0:
+    if not 0 < setting < inf:
         raise ValueError(text)
     laws: dict[str, Law[Any]] = {
-        "hpa": Horizontal(name, utilization, setting / 100.0, cap),
-        "keda-queue": Horizontal(name, queue_depth, setting, cap, total=True),
-        "keda-inflight": Horizontal(name, in_flight, setting, cap, total=True),
+        "hpa": Horizontal(plain, utilization, setting / 100.0, cap),
+        "keda-queue": Horizontal(plain, queue_depth, setting, cap, total=True),
+        "keda-inflight": Horizontal(plain, in_flight, setting, cap, total=True),
         "knative": Knative(setting, cap),
         "ray": RayServe(setting, cap),
-        "dynamo": DynamoLike(service, setting),
+        "dynamo": DynamoLike(service, setting, cap),
         "fixed": fixed(max(1, int(setting)), cap),
     }
     return laws[kind]

@@ -1,7 +1,7 @@
 """A profile-based planner like NVIDIA Dynamo's. Pure.
 
 Every 180 s, replicas = rate of the last interval (its constant predictor; ARIMA is the vendor's default) / capacity at the objective from
-profiling, which is given here as the true curve at the largest batch that takes at most 0.45 of the objective.
+profiling, which is given here as the true curve at the largest batch within the cap that takes at most 0.45 of the objective.
 """
 
 from dataclasses import dataclass
@@ -25,10 +25,11 @@ class DynamoState:
 class DynamoLike:
     """Throughput planning by profile."""
 
-    def __init__(self, service: ServiceModel, interval: float = 180.0) -> None:
+    def __init__(self, service: ServiceModel, interval: float = 180.0, cap: int | None = None) -> None:  # fmt: skip
         self.name = f"dynamo-{interval:g}"
         self._service = service
         self._interval = interval
+        self._cap = cap
 
     def initial(self, now: float) -> DynamoState:
         """Return the state of a planner that has just started."""
@@ -40,18 +41,18 @@ class DynamoLike:
         """Adjust the count once per interval."""
         counters = per_pod(observed, lambda sample: sample.rows_received)
         if not counters or now - state.adjusted < self._interval:
-            return state, decided(observed, observed.replicas, None, seen=bool(counters))
+            return state, decided(observed, observed.replicas, self._cap, seen=bool(counters))
         after = DynamoState(now, tuple(counters.items()))
         if not state.received:
-            return after, decided(observed, observed.replicas, None)
+            return after, decided(observed, observed.replicas, self._cap)
         before = dict(state.received)
         grown = sum(value - before.get(uid, 0.0) for uid, value in counters.items())
         rate = max(grown, 0.0) / (now - state.adjusted)
-        return after, decided(observed, ceil(rate / self._capacity(observed)), None)
+        return after, decided(observed, ceil(rate / self._capacity(observed)), self._cap)
 
     def _capacity(self, observed: LawInput) -> float:
         settings = observed.settings
-        top = settings.size_max
+        top = min(self._cap or settings.size_max, settings.size_max)
         if settings.objective_milliseconds is not None:
             target = BATCH_SHARE * settings.objective_milliseconds / 1000.0
             fits = (rows for rows in range(top, 0, -1) if self._service.seconds(rows) <= target)

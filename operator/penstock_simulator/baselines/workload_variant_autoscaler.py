@@ -24,7 +24,9 @@ class VariantState:
 class VariantLike:
     """Saturation by queue length."""
 
-    name = "wva"
+    def __init__(self, cap: int | None = None) -> None:
+        self.name = "wva"
+        self._cap = cap
 
     def initial(self, now: float) -> VariantState:
         """Return the state of an autoscaler that has just started."""
@@ -38,8 +40,8 @@ class VariantLike:
         queues = list(per_pod(observed, queue_depth).values())
         loading = any(not pod.ready and not pod.terminating for pod in observed.pods)
         if not queues or loading or now - state.looked < WVA_SECONDS:
-            return state, decided(observed, current, None, seen=bool(queues))
-        return replace(state, looked=now), decided(observed, current + _move(queues), None)
+            return state, decided(observed, current, self._cap, seen=bool(queues))
+        return replace(state, looked=now), decided(observed, current + _move(queues), self._cap)
 
 
 def _move(queues: list[float]) -> int:

@@ -1,6 +1,7 @@
 """What laws see of the simulated world: late, sometimes nothing, and never the future."""
 
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 import pytest
@@ -178,6 +179,28 @@ def test_laws_of_the_operator_survive_a_lossy_store() -> None:
 def test_an_unknown_law_is_rejected_with_the_known_names() -> None:
     with pytest.raises(UnknownLaw, match="keda-queue-N"):
         law_named("keda-queue-many", EXACT)
+
+
+@pytest.mark.parametrize("name", VENDOR_DEFAULTS)
+def test_every_baseline_runs_at_the_cap_in_its_name(name: str) -> None:
+    run = simulate(world(4), law_named(f"{name}@8", EXACT), steps([(50.0, 20.0)], seed=1))
+    assert run.law == f"{name}@8"
+    assert {moment.cap for moment in run.moments} == {8}
+
+
+def test_a_planner_by_profile_counts_replicas_for_its_cap() -> None:
+    arrivals = steps([(145.0, 600.0)], seed=1)
+    wanted = [
+        simulate(world(10), law_named(name, EXACT), arrivals).moments[100].wanted
+        for name in ("dynamo-180@2", "dynamo-180")
+    ]
+    assert wanted == [ceil(145 / EXACT.capacity(2)), ceil(145 / EXACT.capacity(32))]
+
+
+@pytest.mark.parametrize("name", ["wva@0", "keda-queue-5@0", "hpa-70@-1", "hpa-inf", "ray-nan"])
+def test_a_baseline_without_a_usable_number_is_rejected(name: str) -> None:
+    with pytest.raises(UnknownLaw, match="@CAP"):
+        law_named(name, EXACT)
 
 
 def test_reversals_count_turns_only() -> None:
