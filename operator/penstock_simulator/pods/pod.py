@@ -2,7 +2,7 @@
 
 `advance(until)` runs every batch that begins before `until`; all arrivals before `until` must have been pushed.
 The rule is the runtime's (`penstock_runtime.engine.dynamic.batch_former`) for requests of one row and one shape, whose
-arrival rate is counted over the last second.
+arrival rate is counted over the last second, without the requests that wait.
 """
 
 from bisect import bisect_left, bisect_right
@@ -140,13 +140,14 @@ class SimulatedPod:
         while start < closes:
             upto = bisect_right(arrivals, start, upto)
             rows = upto - head
-            if rows >= self.cap or not self._waiting_pays(rows, upto, start):
+            if rows >= self.cap or not self._waiting_pays(head, rows, start):
                 break
             start = min(closes, arrivals[upto]) if upto < len(arrivals) else closes
         return start
 
-    def _waiting_pays(self, rows: int, upto: int, now: float) -> bool:
-        rate = upto - bisect_left(self.arrivals, now - 1.0, 0, upto)
+    def _waiting_pays(self, head: int, rows: int, now: float) -> bool:
+        """Return whether a batch of `rows` waits; those that wait are no part of the arrival rate, as in the runtime."""
+        rate = head - bisect_left(self.arrivals, now - 1.0, 0, head)
         return rate * self.engine.times[rows] > rows
 
     def _reject(self, head: int, upto: int) -> None:

@@ -57,7 +57,8 @@ def _by_the_runtime(arrivals: list[float], cap: int) -> list[float]:
             waiting.add(a_request(f"r{come}", arrived=arrivals[come]))
             come += 1
         recent = sum(now - 1.0 <= at <= now for at in arrivals[max(0, come - 200) : come])
-        outlook = ArrivalForecast(ServiceTime(EXACT.a, EXACT.c), float(recent))
+        rate = max(0.0, float(recent - waiting.rows))  # as the engine's forecast
+        outlook = ArrivalForecast(ServiceTime(EXACT.a, EXACT.c), rate)
         placed = form_batch(waiting, BatchLimits(cap, WINDOW), outlook, now)
         following = arrivals[come] if come < len(arrivals) else 1e9
         if isinstance(placed, Batch):
