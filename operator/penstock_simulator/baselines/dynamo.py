@@ -4,7 +4,8 @@ Every 180 s, replicas = rate of the last interval (its constant predictor; ARIMA
 profiling, which is given here as the true curve at the largest batch within the cap that takes at most 0.45 of the objective.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
@@ -19,7 +20,9 @@ class DynamoState:
     """Counters at the last adjustment."""
 
     adjusted: float
-    received: tuple[tuple[str, float], ...] = ()
+    received: Mapping[str, float] = field(default_factory=dict)
+    newest: Mapping[str, float] = field(default_factory=dict)
+    """The last counters of every pod, ended ones too."""
 
 
 class DynamoLike:
@@ -40,13 +43,13 @@ class DynamoLike:
     ) -> tuple[DynamoState, Decision]:
         """Adjust the count once per interval."""
         counters = per_pod(observed, lambda sample: sample.rows_received)
+        state = replace(state, newest={**state.newest, **counters})
         if not counters or now - state.adjusted < self._interval:
             return state, decided(observed, observed.replicas, self._cap, seen=bool(counters))
-        after = DynamoState(now, tuple(counters.items()))
+        after = DynamoState(now, state.newest, state.newest)
         if not state.received:
             return after, decided(observed, observed.replicas, self._cap)
-        before = dict(state.received)
-        grown = sum(value - before.get(uid, 0.0) for uid, value in counters.items())
+        grown = sum(value - state.received.get(uid, 0.0) for uid, value in state.newest.items())
         rate = max(grown, 0.0) / (now - state.adjusted)
         return after, decided(observed, ceil(rate / self._capacity(observed)), self._cap)
 

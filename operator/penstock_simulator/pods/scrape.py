@@ -1,5 +1,7 @@
 """Simulated scraping: samples reach the law late, and some are lost. Pure."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from penstock_api.pod_contract import CurveSums
@@ -30,6 +32,8 @@ class Scraper:
         self._next: dict[str, tuple[float, float]] = {}
         """Time of each pod's next scrape: the regular one, and with jitter."""
         self._pending: list[PodSample] = []
+        self._newest: dict[str, PodSample] = {}
+        """The last sample of each pod in Prometheus; none after a scrape that failed."""
         self._busy: dict[str, tuple[float, float]] = {}
         """(time, busy seconds) at each pod's last scrape."""
 
@@ -51,6 +55,7 @@ class Scraper:
         live = {pod.uid for pod in listening}
         self._busy = {uid: known for uid, known in self._busy.items() if uid in live}
         self._next = {uid: known for uid, known in self._next.items() if uid in live}
+        self._newest = {uid: known for uid, known in self._newest.items() if uid in live}
 
     def _due(self, pod: SimulatedPod, now: float) -> bool:
         if self.at_once:
@@ -67,17 +72,29 @@ class Scraper:
         return True
 
     def signals(self, now: float) -> PoolSignals:
-        """Return the samples that have arrived by `now` since the last tick; an outage loses those of its time."""
+        """Return the samples that have arrived by `now` since the last tick; an outage loses those of its time.
+
+        Prometheus returns the last sample of a pod that has no later one again, as to any query of it.
+        """
         if any(start <= now < end for start, end in self._loss.outages):
-            self._pending = []
+            self._pending, self._newest = [], {}
             return PoolSignals(SignalSource.NONE, problem="the metrics store does not respond")
         edge = EPOCH + now - self._loss.delay_seconds
         kept = tuple(sample for sample in self._pending if sample.time <= edge)
         self._pending = [sample for sample in self._pending if sample.time > edge]
-        if self._loss.share > 0:
-            lost = self._random.random(len(kept)) < self._loss.share
-            kept = tuple(sample for sample, gone in zip(kept, lost, strict=True) if not gone)
-        return PoolSignals(self._loss.source, kept, queried_at=EPOCH + now)
+        lost = self._random.random(len(kept)) < self._loss.share
+        fresh = tuple(sample for sample, gone in zip(kept, lost, strict=True) if not gone)
+        repeated = () if self.at_once else self._repeated(kept, lost.tolist())
+        return PoolSignals(self._loss.source, (*repeated, *fresh), queried_at=EPOCH + now)
+
+    def _repeated(self, kept: Sequence[PodSample], lost: Sequence[bool]) -> Iterator[PodSample]:
+        """Return earlier samples that are still the last ones, and keep the new ones."""
+        earlier = dict(self._newest)
+        for sample, gone in zip(kept, lost, strict=True):
+            self._newest.pop(sample.uid, None)
+            if not gone:
+                self._newest[sample.uid] = sample
+        return (each for each in self._newest.values() if each is earlier.get(each.uid))
 
     def _of_loading(self, pod: SimulatedPod, now: float) -> PodSample:
         """Return the sample of a pod without a model: its counters are 0, and it has no duty and no bound on the cap."""

@@ -60,11 +60,30 @@ def test_prometheus_scrapes_each_pod_at_a_time_of_its_own() -> None:
 def test_jitter_moves_single_scrapes_and_not_their_mean() -> None:
     law, loss = Witness(), Loss(SignalSource.PROMETHEUS, jitter_seconds=2.0)
     simulate(world(1, loss=loss), law, steps([(50.0, 1000.0)], seed=1))
-    times = [sample.time for _, seen in law.seen for sample in seen.signals.samples]
-    gaps = np.diff(times)
+    times = {sample.time for _, seen in law.seen for sample in seen.signals.samples}
+    gaps = np.diff(sorted(times))
     assert 5.0 - 4.5 <= gaps.min() < 4.0
     assert 6.0 < gaps.max() <= 5.0 + 4.5
     assert gaps.mean() == pytest.approx(5.0, abs=0.05)
+
+
+def test_prometheus_repeats_the_last_sample_of_a_pod_until_a_scrape_fails() -> None:
+    arrivals = steps([(50.0, 600.0)], seed=1)
+    shares = []
+    for loss in (0.0, 0.2):
+        law = Witness()
+        faulty = Loss(SignalSource.PROMETHEUS, jitter_seconds=2.0, share=loss)
+        simulate(world(8, loss=faulty), law, arrivals)
+        counts = [len({sample.uid for sample in seen.signals.samples}) for _, seen in law.seen[3:]]
+        shares.append(sum(counts) / (8 * len(counts)))
+    assert shares == [1.0, pytest.approx(0.82, abs=0.03)]
+
+
+def test_a_planner_by_profile_remembers_the_counters_of_pods_whose_sample_is_lost() -> None:
+    arrivals = steps([(145.0, 3000.0)], seed=1)
+    run = simulate(world(4, loss=Loss(share=0.2)), law_named("dynamo-180", EXACT), arrivals)
+    needed = ceil(145 / EXACT.capacity(32))
+    assert max(moment.wanted for moment in run.moments[80:600]) <= needed + 1
 
 
 def test_a_sum_over_pods_read_at_once_varies_more_than_one_scraped_over_an_interval() -> None:
