@@ -69,10 +69,11 @@ def world_of(args: argparse.Namespace, trace: Trace, seed: int) -> tuple[Scenari
     """Return scenario and arrivals of one seed: the trace, truncated and scaled by the arguments.
 
     Raises:
-        UnreadableTrace: the pods generate text, and the trace has no tokens.
+        UnreadableTrace: the pods generate text, and the trace has no tokens; or it has hourly counts and is not scaled.
     """
     world, model = scenario(args, seed), steps(args)
-    times = trace.times if args.seconds is None else trace.times[trace.times <= args.seconds]
+    times = trace.times if args.mean_replicas > 0 else trace.unscaled()
+    times = times if args.seconds is None else times[times <= args.seconds]
     length = float(times[-1] - times[0])
     if model is None:
         wanted = requests_for(length, service(args), args.cap_max, args.mean_replicas)

@@ -32,11 +32,26 @@ class Trace:
     times: Times
     lengths: Lengths | None = None
     """Tokens of each arrival's prompt and answer; None if the file has none."""
+    counted: bool = False
+    """Whether the file has hourly counts, so that only the shape of the arrivals is known."""
 
     @property
     def duration(self) -> float:
         """Return the length in seconds."""
         return float(self.times[-1] - self.times[0])
+
+    def unscaled(self) -> Times:
+        """Return the arrivals as they are.
+
+        Raises:
+            UnreadableTrace: the file has hourly counts, which must be scaled.
+        """
+        if self.counted:
+            raise UnreadableTrace(
+                f"trace {self.name}: hourly counts have no arrival times of their own: expected arrival times, or a"
+                " scale by --mean-replicas of the simulator"
+            )
+        return self.times
 
 
 class UnreadableTrace(ValueError):
@@ -52,30 +67,32 @@ def read_trace(path: Path) -> Trace:
     """
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
     try:
-        times, lengths = _times(path)
+        times, lengths, counted = _times(path)
     except (ValueError, KeyError, TypeError) as problem:
         raise UnreadableTrace(f"trace {path}: {problem}") from problem
     if len(times) < 2 or not np.isfinite(times).all():
         raise UnreadableTrace(f"trace {path}: expected at least two finite arrival times")
     order = np.argsort(times, kind="stable")
-    return Trace(name, times[order] - times[order[0]], None if lengths is None else lengths[order])
+    lengths = None if lengths is None else lengths[order]
+    return Trace(name, times[order] - times[order[0]], lengths, counted)
 
 
-def _times(path: Path) -> tuple[Times, Lengths | None]:
+def _times(path: Path) -> tuple[Times, Lengths | None, bool]:
+    """Return arrival times, tokens, and whether they come from hourly counts."""
     with _open(path) as lines:
         first = lines.readline()
         if first.startswith("time_bin"):
-            return _counts(first, lines), None
+            return _counts(first, lines), None, True
         rest = [line for line in (first, *lines) if line.strip() and not line.startswith("#")]
     if first.startswith("TIMESTAMP"):
         rows = [line.split(",") for line in rest[1:]]
-        return _stamps(row[0] for row in rows), _lengths([row[1:3] for row in rows])
+        return _stamps(row[0] for row in rows), _lengths([row[1:3] for row in rows]), False
     if first.lstrip().startswith("{"):
         requests = sorted(map(json.loads, rest), key=itemgetter("timestamp"))
         stamps = np.array([request["timestamp"] / 1000.0 for request in requests])
         tokens = [[request.get(name) for name in TOKENS] for request in requests]
-        return _spread(stamps), _lengths(tokens)
-    return np.array([float(line.split(",", 1)[0]) for line in rest]), None
+        return _spread(stamps), _lengths(tokens), False
+    return np.array([float(line.split(",", 1)[0]) for line in rest]), None, False
 
 
 def _lengths(tokens: Sequence[Sequence[str | float | None]]) -> Lengths | None:
@@ -115,5 +132,7 @@ def _counts(header: str, lines: Iterable[str]) -> Times:
         hour = int(float(row["time_bin"])) // 3600
         if begin <= hour < end:
             counts[hour - begin] += float(row["session_count"]) * float(row["avg_turns"])
+    if not counts.sum() > 0:
+        raise ValueError(f"no requests in the hours {begin} to {end - 1} of time_bin")
     starts = np.arange(len(counts)) * BURST_HOUR_SECONDS
     return from_counts(starts.astype(np.float64), counts, BURST_HOUR_SECONDS)

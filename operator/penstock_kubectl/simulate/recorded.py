@@ -104,7 +104,7 @@ def _arrivals(
     if args.trace is not None:
         try:
             trace, source = read_trace(args.trace), f"trace {args.trace.name}"
-            arrivals, lengths, began = trace.times, trace.lengths, over.end
+            arrivals, lengths, began = trace.unscaled(), trace.lengths, over.end
             length = trace.duration
         except UnreadableTrace as error:
             raise NotEnoughData(str(error)) from error

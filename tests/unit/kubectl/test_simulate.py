@@ -159,6 +159,16 @@ def test_a_trace_needs_no_prometheus(tmp_path: Path) -> None:
     assert stage.queries == []
 
 
+def test_a_trace_of_hourly_counts_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "hourly.csv"
+    rows = "".join(f"{3600 * hour},2.0,100\n" for hour in range(1344, 1416))
+    trace.write_text(f"time_bin,avg_turns,session_count\n{rows}")
+    assert run(Stage(pool(), [], []), tmp_path, "--trace", str(trace)) == 1
+    assert "hourly counts have no arrival times" in " ".join(capsys.readouterr().err.split())
+
+
 ZERO: Final = {
     "mode": "Auto", "minReplicas": 0, "maxReplicas": 6, "scaleToZero": {"idleSeconds": 60},
 }  # fmt: skip

@@ -36,6 +36,29 @@ def test_a_file_without_a_trace_is_rejected_by_name(tmp_path: Path, text: str) -
         read_trace(path)
 
 
+def hourly(folder: Path, first: int, count: int) -> Path:
+    path = folder / "hourly.csv"
+    rows = [f"{3600 * hour},2.0,100" for hour in range(first, first + count)]
+    path.write_text("\n".join(["time_bin,avg_turns,session_count", *rows]), encoding="utf-8")
+    return path
+
+
+def test_hourly_counts_without_the_days_in_use_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableTrace, match="hours 1344 to 1415"):
+        read_trace(hourly(tmp_path, 0, 24))
+
+
+def test_hourly_counts_are_a_shape_that_must_be_scaled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = hourly(tmp_path, 1344, 72)
+    assert read_trace(path).duration > 4000
+    words = ["simulate", "--trace", str(path), "--mean-replicas", "0", "--seconds", "60"]
+    files = ["--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png")]
+    assert main([*words, *files]) == 2
+    assert "hourly counts" in capsys.readouterr().out
+
+
 def test_scaling_keeps_the_shape_and_meets_the_count() -> None:
     times = np.concatenate((np.linspace(0, 100, 100), np.linspace(100, 200, 900)))
     for wanted in (20_500.0, 333.0):
