@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -280,6 +281,8 @@ def pair(text: str) -> tuple[float, float]:
         raise argparse.ArgumentTypeError(
             f"invalid pair {text!r}: expected two numbers, e.g. 40,5"
         ) from None
-    if first < 0 or second <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: A must not be negative, C must be positive")
+    if not (0 <= first < inf and 0 < second < inf):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected finite numbers, the first not negative, the second positive"
+        )
     return first, second

@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         help="names of laws; see docs/reference/simulator.md",
     )
     simulate.add_argument(
-        "--curve", type=_pair, default=CURVE, metavar="A,C", help="t(b) = A + C*b in ms"
+        "--curve", type=_curve, default=CURVE, metavar="A,C", help="t(b) = A + C*b in ms"
     )
     simulate.add_argument(
         "--knee",
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     )
     simulate.add_argument(
         "--objective-ms",
-        type=int,
+        type=_count(1),
         default=None,
         help="request latency that counts as on time; 1000, or none with --steps",
     )
@@ -82,10 +82,13 @@ def parser() -> argparse.ArgumentParser:
         help="tokens of a step, prompts in chunks included",
     )
     simulate.add_argument(
-        "--first-token-ms", type=int, default=None, help="time to first token that is on time"
+        "--first-token-ms", type=_count(1), default=None, help="time to first token that is on time"
     )
     simulate.add_argument(
-        "--output-token-ms", type=int, default=None, help="time per output token that is on time"
+        "--output-token-ms",
+        type=_count(1),
+        default=None,
+        help="time per output token that is on time",
     )
     simulate.add_argument(
         "--percent",
@@ -93,21 +96,23 @@ def parser() -> argparse.ArgumentParser:
         default=DEFAULT_PERCENT,
         help="percentage of requests that must be on time, 50 to 99.9",
     )
-    simulate.add_argument("--cap-max", type=int, default=32, help="largest batch any law may use")
-    simulate.add_argument("--window-ms", type=int, default=5, help="batching window")
-    simulate.add_argument("--seed", type=int, nargs="+", default=[1])
+    simulate.add_argument(
+        "--cap-max", type=_count(1), default=32, help="largest batch any law may use"
+    )
+    simulate.add_argument("--window-ms", type=_count(0), default=5, help="batching window")
+    simulate.add_argument("--seed", type=_count(0), nargs="+", default=[1])
     simulate.add_argument(
         "--routing", type=Routing, choices=list(Routing), default=Routing.CONNECTION
     )
-    simulate.add_argument("--connections", type=int, default=ClientBehavior().connections)
-    simulate.add_argument("--cold-median", type=float, default=60.0, metavar="SECONDS")
+    simulate.add_argument("--connections", type=_count(1), default=ClientBehavior().connections)
+    simulate.add_argument("--cold-median", type=_amount, default=60.0, metavar="SECONDS")
     simulate.add_argument(
         "--mean-replicas",
-        type=float,
+        type=_amount,
         default=MEAN_REPLICAS,
         help="scale the trace to this mean demand, in fully batched replicas; 0: unscaled",
     )
-    simulate.add_argument("--start", type=int, default=10, help="Ready replicas at the start")
+    simulate.add_argument("--start", type=_count(0), default=10, help="Ready replicas at the start")
     simulate.add_argument(
         "--min-replicas",
         type=_count(0),
@@ -123,12 +128,12 @@ def parser() -> argparse.ArgumentParser:
     )
     simulate.add_argument(
         "--timeout",
-        type=_seconds,
+        type=_amount,
         default=None,
         metavar="SECONDS",
         help="time after which a client gives up; 30, or 600 with --min-replicas 0",
     )
-    simulate.add_argument("--max-replicas", type=int, default=64)
+    simulate.add_argument("--max-replicas", type=_count(1), default=64)
     simulate.add_argument(
         "--source",
         type=SignalSource,
@@ -137,12 +142,12 @@ def parser() -> argparse.ArgumentParser:
         help="source of samples: all pods read at once, or each scraped at its own time",
     )
     simulate.add_argument(
-        "--delay", type=_seconds, default=Loss().delay_seconds, help="age of readable samples, in s"
+        "--delay", type=_amount, default=Loss().delay_seconds, help="age of readable samples, in s"
     )
     simulate.add_argument(
-        "--jitter", type=_seconds, default=0.0, help="deviation of Prometheus' scrapes, in s"
+        "--jitter", type=_amount, default=0.0, help="deviation of Prometheus' scrapes, in s"
     )
-    simulate.add_argument("--loss", type=float, default=0.0, help="share of samples lost")
+    simulate.add_argument("--loss", type=_share, default=0.0, help="share of samples lost")
     simulate.add_argument(
         "--outage",
         type=_pair,
@@ -153,7 +158,7 @@ def parser() -> argparse.ArgumentParser:
     )
     simulate.add_argument(
         "--seconds",
-        type=float,
+        type=_amount,
         default=None,
         help="use only this many seconds from the start of the trace",
     )
@@ -194,7 +199,7 @@ def step_model(text: str) -> StepModel:
         a, p, d, k = (float(part) / 1000 for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} must be four numbers: A,P,D,K in ms") from None
-    if a <= 0 or not 0 <= min(p, d, k) <= max(a, p, d, k) < inf:
+    if a <= 0 or not all(0 <= each < inf for each in (a, p, d, k)):
         raise argparse.ArgumentTypeError(f"{text!r} must not be negative, and A above 0")
     return StepModel(a, p, d, k)
 
@@ -208,20 +213,35 @@ def _count(least: int) -> Callable[[str], int]:
     return count
 
 
-def _seconds(text: str) -> float:
-    return _pair(f"{text},0")[0]
+def _amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number") from None
+    if not 0 <= amount < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} must be finite and not negative")
+    return amount
+
+
+def _share(text: str) -> float:
+    share = _amount(text)
+    if share > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be between 0 and 1")
+    return share
 
 
 def _pair(text: str) -> tuple[float, float]:
-    try:
-        first, second = (float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be two numbers separated by a comma"
-        ) from None
-    if first < 0 or second < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} must not be negative")
-    return first, second
+    first, comma, second = text.partition(",")
+    if not comma:
+        raise argparse.ArgumentTypeError(f"{text!r} must be two numbers separated by a comma")
+    return _amount(first), _amount(second)
+
+
+def _curve(text: str) -> tuple[float, float]:
+    a, c = _pair(text)
+    if a + c <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} must not be 0: a batch takes time")
+    return a, c
 
 
 def line_batch(text: str) -> LineBatch:

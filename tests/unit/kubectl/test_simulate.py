@@ -367,6 +367,13 @@ def test_what_is_not_a_price_is_rejected(
     assert f"invalid price '{amount}'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("curve", ["nan,1", "1,inf", "1,-1", "1,0"])
+def test_what_is_not_a_curve_is_rejected(capsys: pytest.CaptureFixture[str], curve: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "chat", "--curve", curve])
+    assert f"'{curve}': expected finite numbers" in capsys.readouterr().err
+
+
 def test_batch_work_is_served_in_the_places_that_demand_leaves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
