@@ -46,7 +46,7 @@ def main() -> int:
     )
     console.print(commits.frozen().sentence())
     if args.ablations:
-        runs = _results(units.ablations(args.traces, size), args.cores, console)
+        runs = _results(units.ablations(args.traces, size), args, console)
         console.print(ablation_table.table(ablation_table.ablations(runs)))
         return 0
     worlds = units.worlds(args.traces, size)
@@ -56,7 +56,7 @@ def main() -> int:
     planned += [] if args.no_clairvoyant else units.bounds(args.traces, size)
     planned += [unit for group in worlds.values() for unit in group]
     planned += [] if args.no_sensitivity else [unit for group in changes.values() for unit in group]
-    results = _results(planned, args.cores, console)
+    results = _results(planned, args, console)
     _report(results, worlds, size, console)
     return 0
 
@@ -83,9 +83,10 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _results(planned: Sequence[Unit], cores: int, console: Console) -> list[Result]:
-    """Return all results: those of earlier runs of the same code, and new ones, which are stored as they finish."""
-    known, finished, left = store.ResultStore(), list[Result](), list[Unit]()
+def _results(planned: Sequence[Unit], args: argparse.Namespace, console: Console) -> list[Result]:
+    """Return all results: those of earlier runs of the same code and traces, and new ones, which are stored as they finish."""
+    folder: Path = args.traces
+    known, finished, left = store.ResultStore(folder), list[Result](), list[Unit]()
     for unit in planned:
         stored = [known.result(job) for job in unit.jobs]
         done = [result for result in stored if result is not None]
@@ -95,8 +96,8 @@ def _results(planned: Sequence[Unit], cores: int, console: Console) -> list[Resu
             left.append(unit)
     with Progress(console=console) as progress:
         task = progress.add_task("runs", total=len(planned), completed=len(planned) - len(left))
-        for results in run_units(left, cores):
-            store.add(results)
+        for results in run_units(left, args.cores):
+            store.add(results, folder)
             finished += results
             progress.advance(task)
     return finished
@@ -141,7 +142,7 @@ def _report(
         console.print(show.changes(changes))
     console.print(show.targets(targets))
     _write({
-        "commit": commits.head(), "defaults_frozen_at": asdict(commits.frozen()), "code": store.digest(own=True), "size": asdict(size),
+        "commit": commits.head(), "defaults_frozen_at": asdict(commits.frozen()), "code": store.digest(store.WORLD + store.OWN_LAWS), "size": asdict(size),
         "split": {"parts": plan.PARTS, "without_target": plan.WITHOUT_TARGET},
         "targets": [asdict(figure) | {"met": figure.met} for figure in targets], "score": asdict(score),
         "best_single_setting": best, "oracle_setting": oracle, "rows": [asdict(row) for row in rows],
