@@ -20,6 +20,8 @@ MIN_SECONDS: Final = 60.0
 """Shortest remaining time that is planned for: a replica that starts now serves nothing sooner."""
 MAX_REPLICAS: Final = 1e6
 MAX_LINES: Final = 10**12
+MAX_ROWS: Final = 1e6
+"""Of a line."""
 LEAST_CAPACITY: Final = 1e-6
 """Rows a second of a replica below which its capacity counts as unknown."""
 
@@ -43,7 +45,7 @@ def batch_demand(
         return None
     lines = min(sum(batch.lines_left for batch in batches), MAX_LINES)
     rate = planned_rate(batches, settings.deadline_seconds, now)
-    rows = max(batch.rows_per_line for batch in batches)
+    rows = min(max(batch.rows_per_line for batch in batches), MAX_ROWS)
     return BatchDemand(lines, rate, settings.max_replicas or 0, rows)
 
 

@@ -29,6 +29,7 @@ LOADS = st.builds(
     st.integers(0, 10**9),
     st.floats(-1e300, 1e300),
     st.floats(-1e300, 1e300),
+    st.floats(1.0, allow_nan=False),
 )
 SPECS = st.builds(
     BatchWorkSpec,
