@@ -6,6 +6,7 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from penstock_api import names
+from penstock_runtime.engine.queue.disciplines import HIGHEST_CLASS
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.replies import REQUEST_ID
 from penstock_runtime.protocols.common.request_ids import HEADER_REQUEST_ID, HEADER_TRACE_PARENT
@@ -28,9 +29,10 @@ _IDENTIFYING: Final = (
 
 
 def best_class(request: web.Request) -> int:
-    """Return the best priority class that the caller of `request` may have; 0 where only the body decides."""
+    """Return the best priority class that the caller of `request` may have: the highest where only the body decides."""
     caller = request.get(CALLER)
-    return 0 if caller is None else caller.granted_priority(None)
+    granted = 0 if caller is None else caller.granted_priority(None)
+    return granted or HIGHEST_CLASS
 
 
 def tenant_header(request: web.Request) -> dict[str, str]:

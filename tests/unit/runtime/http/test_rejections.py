@@ -109,6 +109,7 @@ async def test_a_client_with_too_many_rejections_is_throttled(
     ("urgent", "more"),
     [
         (post(body(parameters={"priority": 1})), {}),
+        (post(body(parameters={"priority": 1})), {"fast_path": False}),
         (
             post(body(), "X-Penstock-Priority: 1"),
             {"trusted_proxies": (ip_network("127.0.0.0/8"),)},
