@@ -1,6 +1,6 @@
-"""`virtual_time`: timers of an event loop that are due as soon as nothing else is left to run, in the order of their times.
+"""`virtual_time`: fires the timers of an event loop in order and without waiting, however little processor time the test gets.
 
-A process that gets no processor time for a while cannot change what happens first. Only for tests without I/O.
+For tests without I/O only.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def virtual_time(loop: asyncio.AbstractEventLoop) -> None:
-    """Let the clock of `loop` stand still while callbacks run, and step to the next timer where none is left."""
+    """Stop the clock of `loop` while callbacks run, and advance it to the next timer when none is ready."""
     private: Any = loop
     select, now = private._selector.select, loop.time()
 

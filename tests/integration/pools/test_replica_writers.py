@@ -1,21 +1,16 @@
 """Other writers of replicas: a stock HPA on the pool's scale subresource, and one that contests its Deployment."""
 
-import ipaddress
-import json
-import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.pools.test_children import BARE, await_children
-from tests.integration.signals.test_real_clusters import certificate
 from tests.support.kube.api import Api, Object
 from tests.support.kube.pools import PoolHandle, until
+from tests.support.kube.tls_server import serving_tls
 
 pytestmark = pytest.mark.integration
 
@@ -24,12 +19,12 @@ GROUP = "external.metrics.k8s.io"
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
-class Metrics(ThreadingHTTPServer):
+class Metrics:
     """A substitute for prometheus-adapter with one external metric, whose value the test sets."""
 
     value = 0
 
-    def answer(self, path: str) -> Object:
+    def answer(self, path: str, body: Any) -> Object:
         if path.endswith("/v1beta1"):
             resource = {"name": METRIC, "namespaced": True, "kind": "ExternalMetricValueList", "verbs": ["get"]}  # fmt: skip
             head = {"kind": "APIResourceList", "apiVersion": "v1"}
@@ -39,73 +34,44 @@ class Metrics(ThreadingHTTPServer):
         return {**head, "metadata": {}, "items": [value]}
 
 
-class MetricsHandler(BaseHTTPRequestHandler):
-    """Answers every GET with JSON."""
-
-    server: Metrics
-
-    def do_GET(self) -> None:
-        body = json.dumps(self.server.answer(self.path.partition("?")[0])).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Suppress the access log."""
-
-
 @contextmanager
 def adapter(api: Api, namespace: str, folder: Path) -> Iterator[Metrics]:
     """Serve the metric over TLS on the node's address, behind a Service that the API server aggregates."""
-    (node,) = api.list("/api/v1/nodes")
-    (address,) = [
-        entry["address"] for entry in node["status"]["addresses"] if entry["type"] == "InternalIP"
-    ]
-    certificate(folder, str(ipaddress.ip_address(address)))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "server.crt", folder / "server.key")
-    server = Metrics((address, 0), MetricsHandler)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    port = server.server_address[1]
-    head: Object = {"metadata": {"name": "adapter", "namespace": namespace}}
-    ports = [{"port": 443, "targetPort": port, "name": "https"}]
-    api.create({"apiVersion": "v1", "kind": "Service", **head, "spec": {"ports": ports}})
-    slice_of: Object = {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": "adapter",
-            "namespace": namespace,
-            "labels": {"kubernetes.io/service-name": "adapter"},
-        },
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-    }
-    api.request(
-        "POST", f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", slice_of
-    )
-    spec = {
-        "group": GROUP,
-        "version": "v1beta1",
-        "groupPriorityMinimum": 100,
-        "versionPriority": 100,
-        "insecureSkipTLSVerify": True,
-        "service": {"name": "adapter", "namespace": namespace, "port": 443},
-    }
-    name = f"v1beta1.{GROUP}"
-    api_service = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}}  # fmt: skip
-    api.request("POST", API_SERVICES, {**api_service, "spec": spec})
-    try:
-        yield server
-    finally:
-        api.request("DELETE", f"{API_SERVICES}/{name}")
-        server.shutdown()
-        server.server_close()
+    metrics = Metrics()
+    with serving_tls(api, metrics, folder) as address:
+        head: Object = {"metadata": {"name": "adapter", "namespace": namespace}}
+        ports = [{"port": 443, "targetPort": address.port, "name": "https"}]
+        api.create({"apiVersion": "v1", "kind": "Service", **head, "spec": {"ports": ports}})
+        slice_of: Object = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": "adapter",
+                "namespace": namespace,
+                "labels": {"kubernetes.io/service-name": "adapter"},
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [address.host], "conditions": {"ready": True}}],
+            "ports": [{"name": "https", "port": address.port, "protocol": "TCP"}],
+        }
+        api.request(
+            "POST", f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", slice_of
+        )
+        spec = {
+            "group": GROUP,
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"name": "adapter", "namespace": namespace, "port": 443},
+        }
+        name = f"v1beta1.{GROUP}"
+        api_service = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}}  # fmt: skip
+        api.request("POST", API_SERVICES, {**api_service, "spec": spec})
+        try:
+            yield metrics
+        finally:
+            api.request("DELETE", f"{API_SERVICES}/{name}")
 
 
 def hpa(pool: PoolHandle) -> Object:

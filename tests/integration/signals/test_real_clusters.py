@@ -1,8 +1,6 @@
 """A real Prometheus with TLS, a password, and a DCGM exporter among its targets."""
 
 import asyncio
-import datetime as dt
-import ipaddress
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,11 +10,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
 from penstock_operator.net.http import CallFailed, new_session
@@ -25,6 +18,7 @@ from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource, UtilizationSource
 from tests.integration.signals.test_real_prometheus import until
+from tests.support.kube.tls_server import certificate
 from tests.unit.operator.observe.signals.exporter import (
     Figures,
     free_address,
@@ -55,31 +49,6 @@ WEB = """
 tls_server_config: {{cert_file: {folder}/server.crt, key_file: {folder}/server.key}}
 basic_auth_users: {{reader: {hash}}}
 """
-
-
-def certificate(folder: Path, address: str) -> str:
-    """Write a self-signed certificate for an address, and return it as the CA certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "prometheus")])
-    now = dt.datetime.now(dt.UTC)
-    names_of = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(names_of, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "server.key").write_bytes(plain)
-    text = signed.public_bytes(Encoding.PEM)
-    (folder / "server.crt").write_bytes(text)
-    return text.decode()
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def computed_from(read: Items[int], token_id: int) -> int:
 
 
 def next_id(read: Items[int], choice: int) -> int:
-    """Return what the model says after it has read all positions."""
+    """Return the output of the model after all positions."""
     return computed_from(read, choice) % VOCABULARY
 
 
