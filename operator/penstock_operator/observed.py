@@ -240,7 +240,7 @@ class Rejection:
     """The API server's last rejection of a write of one child; kept until one succeeds, and reported in a condition."""
 
     ALTERED: ClassVar[str] = "Altered"
-    """Reason of a write that was accepted, and whose values a mutating webhook replaced."""
+    """Reason of an accepted write whose values a mutating webhook replaced."""
 
     kind: str
     name: str

@@ -44,7 +44,7 @@ def rejection_back_off(attempts: int) -> float:
 
 
 def alteration_back_off(attempts: int) -> float:
-    """Return the back-off after a webhook altered this many writes: 20, 40, 80 .. 600 s."""
+    """Return the back-off after this many altered writes: 20, 40, 80 .. 600 s."""
     return 10 * min(MAX_BACK_OFF_SECONDS, 2 * back_off(attempts))
 
 
@@ -80,7 +80,7 @@ def child_key(write: ChildWrite) -> ChildKey:
 
 
 def _versionless(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `manifest` without its precondition, which changes with every status of a workload."""
+    """Return `manifest` without its resourceVersion, which changes with every status update of a workload."""
     own = {k: v for k, v in manifest["metadata"].items() if k != "resourceVersion"}
     return {**manifest, "metadata": own}
 

@@ -1,4 +1,4 @@
-"""Writes that no pass waits for, because they come last in the rate limit: samples, checkpoints and Events of pools."""
+"""Background writes of pools: status samples, checkpoints and Events, which have the lowest priority in the rate limit."""
 
 import asyncio
 import logging
@@ -24,12 +24,12 @@ class Deferred(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Runs at most one write of each kind for a pool; another one that comes meanwhile is left to a later pass."""
+    """Runs at most one write per pool and kind at a time; while one runs, further ones are left to later passes."""
 
     _tasks: dict[tuple[str, Deferred], asyncio.Task[None]] = field(default_factory=dict)
 
     def start(self, plan: PoolPlan, what: Deferred, write: Callable[[], Awaitable[object]]) -> None:
-        """Start a write of the plan's pool, unless one of the same kind runs; a failure is only logged."""
+        """Start a write for the plan's pool, unless one of the same kind is running; failures are only logged."""
         key = plan.uid, what
         if key not in self._tasks:
             self._tasks[key] = asyncio.create_task(_run(plan, what, write), name=what)

@@ -120,7 +120,7 @@ class Children:
 
 
 def _check(field: str) -> None:
-    """Raise `Altered` if a field was stored with another value than that of the write."""
+    """Raise `Altered` if the API server stored a different value for `field`."""
     if field:
         raise Altered(200, Rejection.ALTERED, f"a mutating webhook replaced {field}")
 

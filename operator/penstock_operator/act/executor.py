@@ -90,7 +90,7 @@ class PoolActs:
             self._back_offs.end(what + uid)
 
     async def _status(self, plan: PoolPlan, results: ActResults, now: float) -> bool:
-        """Write the status if it changed enough, samples in the background; return whether no fact is left to write."""
+        """Write the status if it changed enough, samples in the background; return whether all its facts are written."""
         urgency = self.statuses.take_pool(plan.uid, plan.status, now)
         if urgency is None:
             return True

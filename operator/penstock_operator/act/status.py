@@ -179,7 +179,7 @@ def _changed(key: str, old: object, new: object) -> bool:
 
 
 class _Change(NamedTuple):
-    """A pool's status that changed enough to be written."""
+    """A status whose changes are large enough to write."""
 
     urgency: Urgency
     name: tuple[str, str]
@@ -196,14 +196,14 @@ class Statuses:
     schemas: ServedSchemas
     """Fields that an older CRD lacks are left out, because the API server would reject the whole status."""
     _desired: dict[str, tuple[PoolStatus, float]] = field(default_factory=dict)
-    """Last status taken and its time, by UID, until it is written."""
+    """Newest status of each pool and its time, by UID, until it is written."""
     _written: dict[str, float] = field(default_factory=dict)
     """Time of the last write, by UID."""
     _unreadable: dict[str, int] = field(default_factory=dict)
     """Last generation that was reported unreadable, by UID."""
 
     def take_pool(self, uid: str, desired: PoolStatus, now: float) -> Urgency | None:
-        """Take the status that `write_pool` writes; return its urgency, None if it changed too little."""
+        """Store the status for `write_pool`; return its urgency, None if its changes are too small to write."""
         self._desired[uid] = desired, now
         change = self._change(uid)
         if change is None:
@@ -212,7 +212,7 @@ class Statuses:
         return change.urgency
 
     async def write_pool(self, uid: str, urgency: Urgency) -> bool:
-        """Write the last status taken when its turn comes, if it still changed enough; return whether it was written.
+        """Wait for the rate limit, then write the newest status if its changes are still large enough; return whether it was written.
 
         A write with the urgency of samples changes no fact, whatever the pool's status is by then.
         """

@@ -35,7 +35,7 @@ class Writer:
         return await self.send(kind, verb, request)
 
     async def send(self, kind: ResourceKind, verb: str, request: ApiRequest) -> Json:
-        """Send a write whose turn has come; the rest is as in `write`."""
+        """Send a write that the rate limit has admitted. Returns and raises as `write`."""
         outcome = "ok"
         try:
             return await self.cluster.send(request, lambda: self._permit(request.namespace))

@@ -15,7 +15,7 @@ BUDGET_LIMITED = "BudgetLimited"
 
 
 class SurgeStage(IntEnum):
-    """What a pool's rollout needs of an additional replica; a greater stage has the free devices first."""
+    """Stage of a rollout's surge; higher stages get free devices first."""
 
     NONE = 0
     """No rollout, or one that replaces pods."""
@@ -24,11 +24,11 @@ class SurgeStage(IntEnum):
 
 
 class SurgeRoom(StrEnum):
-    """Whether the limits have room for one more replica, as a rollout without a gap needs."""
+    """Room under the limits for the additional replica of a surge."""
 
     FREE = "Free"
     TAKEN = "Taken"
-    """Once other rollouts and terminating pods have released their devices."""
+    """There is room once other rollouts and terminating pods have released their devices."""
     NONE = "None"
 
 
@@ -97,7 +97,7 @@ class QuotaGrant(NamedTuple):
     """Replicas that the Deployment may have now: below the share while other pools drain."""
     surge: SurgeRoom = SurgeRoom.FREE
     ahead: tuple[str, ...] = ()
-    """UIDs of the pools whose rollouts have the devices of a surge that is Taken."""
+    """UIDs of the pools whose surges use the devices, where `surge` is Taken."""
     bound_by: str = ""
     """GpuBudget | Cluster; empty where nothing binds."""
     policy: str = ""

@@ -22,7 +22,7 @@ class DynamoState:
     adjusted: float
     received: Mapping[str, float] = field(default_factory=dict)
     newest: Mapping[str, float] = field(default_factory=dict)
-    """The last counters of every pod, ended ones too."""
+    """Latest counters of every pod, including deleted ones."""
 
 
 class DynamoLike:

@@ -247,7 +247,7 @@ class _Surge(NamedTuple):
 def _surges(
     group: _Group, pressures: Collection[PlaceKey], shares: Mapping[str, int], ledger: QuotaLedger
 ) -> dict[str, _Surge]:
-    """Return the room of each pool for one more replica; rollouts get free devices one after another."""
+    """Return the room of each pool for one more replica; free devices go to one rollout after another."""
     counts = {request.uid: max(shares[request.uid], request.deployed) for request in group.requests}
     devices = group.devices(counts)
     bound = {request.uid: max(devices[request.uid], request.staying) for request in group.requests}
@@ -276,7 +276,7 @@ def _surges(
 
 
 def _surge_turn(request: QuotaRequest, ledger: QuotaLedger) -> tuple[int, bool, str]:
-    """Return the order of surges: those that have begun, then those that were granted a device and may begin any moment."""
+    """Return the sort key of a surge: surges in progress first, then those that were already granted a device."""
     before, grant = ledger.requests.get(request.uid), ledger.grants.get(request.uid)
     granted = (
         before is not None

@@ -48,7 +48,7 @@ HOPEFUL = "No preemption victims found"
 """kube-scheduler's verdict on each node, whether preemption could help; only the first on all nodes rules it out."""
 WAITING_REMEDY = "raise the budget's count, or set SurgeThenReplace"
 TURN_SECONDS = 3600.0
-"""Time after which the same other rollouts are stuck (the default `progressDeadlineSeconds`), and not worth waiting for."""
+"""Time after which the rollouts ahead count as stuck (the default `progressDeadlineSeconds`), and the wait for them ends."""
 UNDIVIDED = "not every pool under the GPU budget has been observed yet"
 
 
@@ -62,7 +62,7 @@ class RolloutSettings(StrEnum):
 
 
 class SurgeLimits(NamedTuple):
-    """What limits an additional pod."""
+    """Limits of the additional pod of a surge."""
 
     grant: QuotaGrant | None = None
     draining: frozenset[str] = frozenset()
@@ -70,10 +70,10 @@ class SurgeLimits(NamedTuple):
     drained_at: float = 0.0
     """Time at which these pods last changed."""
     waits_since: float | None = None
-    """Time since which the rollout waits for the same others; None if it does not wait."""
+    """Start of the wait for the rollouts that are ahead now; None while the rollout does not wait."""
 
     def seen(self, view: PoolView, grant: QuotaGrant | None, now: float) -> "SurgeLimits":
-        """Return the limits with the pool's grant, after a look at its pods."""
+        """Return the limits updated with the pool's grant and its terminating pods."""
         draining = frozenset(pod.uid for pod in view.pods if pod.terminating and pod.scheduled)
         changed = draining != self.draining
         return SurgeLimits(
@@ -84,7 +84,7 @@ class SurgeLimits(NamedTuple):
         )
 
     def after(self, plan: "RolloutPlan", now: float) -> "SurgeLimits":
-        """Return the limits after the decision of a pass."""
+        """Return the limits updated with the decision of a pass."""
         waits = plan.way is RolloutSettings.WAIT
         since = now if self.waits_since is None else self.waits_since
         return self._replace(waits_since=since if waits else None)
@@ -100,7 +100,7 @@ class RolloutPlan:
     gave_up: str = ""
     """Revision whose rollout gave up its surge; empty without one."""
     why: str = ""
-    """Why there is no room, and while it waits what to do; empty where an earlier pass reported it."""
+    """Why there is no room, with a remedy while the rollout waits; empty where an earlier pass reported it."""
     updating: bool = False
     """Whether groups of pods are still replaced, though none of an earlier template is left to end."""
 
@@ -142,7 +142,7 @@ def rollout(
 
 
 def surge_stage(view: PoolView, template: Manifest | None) -> SurgeStage:
-    """Return what a rollout to the pinned template needs of an additional replica."""
+    """Return the stage of the surge of a rollout to the pinned template."""
     current, deployed = revision_name(template or {}) or "", own_workload(view)
     rolls = any(_of_another(pod, current) for pod in view.pods)
     replaces = _strategy(view) is RolloutStrategy.REPLACE
@@ -199,12 +199,12 @@ def _short(limits: SurgeLimits, now: float) -> str:
 
 
 def _turn(grant: QuotaGrant | None) -> str:
-    """Return what a surge that has not begun waits for; empty where nothing."""
+    """Return why a surge cannot begin yet; empty if it can."""
     if _undivided(grant):
         return UNDIVIDED
     if grant is None or grant.surge is not SurgeRoom.TAKEN:
         return ""
-    return f"other rollouts and terminating pods use the free devices of policy {grant.policy}: it starts after them"
+    return f"waiting for other rollouts and terminating pods to release devices of policy {grant.policy}"
 
 
 def _unplaced(pods: Iterable[PodObject], now: float) -> str:

@@ -73,13 +73,13 @@ def shared_write(live: ChildObject | None, desired: Manifest) -> ChildWrite | No
 
 
 def altered_field(stored: Mapping[str, Any], written: Manifest) -> str:
-    """Return the path of the first field of an apply that the API server stored with another value; empty without one."""
+    """Return the path of the first applied field that the API server stored with a different value; empty without one."""
     own = {k: v for k, v in written["metadata"].items() if k != "resourceVersion"}
     return first_difference(stored, _content({**written, "metadata": own}))
 
 
 def replaced_field(stored: Mapping[str, Any], written: Mapping[str, Any]) -> str:
-    """Return the path of the first field whose value differs from that of a replacement, additional ones included."""
+    """Return the path of the first field that differs from the replacement, including additional fields; empty without one."""
     before, after = _replaced(written), _replaced(stored)
     return first_difference(after, before) or first_difference(before, after)
 

@@ -21,7 +21,7 @@ MIN_SECONDS: Final = 60.0
 MAX_REPLICAS: Final = 1e6
 MAX_LINES: Final = 10**12
 MAX_ROWS: Final = 1e6
-"""Of a line."""
+"""Upper bound on the rows of a line."""
 LEAST_CAPACITY: Final = 1e-6
 """Rows a second of a replica below which its capacity counts as unknown."""
 

@@ -17,7 +17,7 @@ from penstock_api.pod_contract import Discipline
 AGING_SECONDS = 5.0
 """Waiting time that equals one class: long compared with a batch, short compared with a client timeout."""
 HIGHEST_CLASS = 1
-"""The first that is served."""
+"""Class that is served first."""
 LOWEST_CLASS = 10
 """Class of an unset priority (0)."""
 BATCH_CLASS = BATCH_PRIORITY

@@ -29,7 +29,7 @@ _IDENTIFYING: Final = (
 
 
 def best_class(request: web.Request) -> int:
-    """Return the best priority class that the caller of `request` may have: the highest where only the body decides."""
+    """Return the best priority class that `request` may have: the highest if only its body sets one."""
     caller = request.get(CALLER)
     granted = 0 if caller is None else caller.granted_priority(None)
     return granted or HIGHEST_CLASS

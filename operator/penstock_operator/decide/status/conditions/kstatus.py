@@ -118,7 +118,7 @@ def _divided(outcome: PoolOutcome) -> bool:
 
 
 def _has_turn(outcome: PoolOutcome, cause: Condition) -> bool:
-    """Return whether a rollout waits for others that are under way."""
+    """Return whether a rollout waits for other rollouts in progress."""
     grant = outcome.grant
     return cause.reason == "RolloutWaits" and grant is not None and grant.surge is SurgeRoom.TAKEN
 

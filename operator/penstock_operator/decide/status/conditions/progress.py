@@ -85,7 +85,7 @@ def _pods(count: int) -> str:
 
 
 def up_to_date(outcome: PoolOutcome) -> Condition:
-    """Return the condition: False where a newer or edited template is pending, a webhook alters a child, or the CRD differs."""
+    """Return the condition: False if a newer or edited template is pending, a webhook alters a child, or the served CRD differs."""
     if outcome.pinned.violations:
         message = "the running template stays: " + "; ".join(outcome.pinned.violations)
         return condition(UP_TO_DATE, FALSE, "TemplateNotAllowed", message)
@@ -110,5 +110,5 @@ def alteration(view: PoolView) -> Condition | None:
     if not altered:
         return None
     items = "; ".join(f"{item.kind} {item.name}: {item.message}" for item in altered)
-    message = f"{items}; the operator writes it again every 10 minutes: exempt the object from that webhook"
+    message = f"{items}; the operator retries with back-off, up to 10 minutes: exempt the object from that webhook"
     return condition(UP_TO_DATE, FALSE, "ChildAltered", message)

@@ -34,7 +34,7 @@ class SequenceState:
     settled: int = 0
     """Positions in `blocks` that completed steps computed."""
     broken: bool = False
-    """Whether a row of it failed: later rows attend to positions that were not computed."""
+    """Whether one of its rows failed, so that later rows attend to positions that were not computed."""
 
     run_positions: int = 0
     """Positions fed since it last started to run."""
