@@ -121,7 +121,9 @@ class Scenario:
             raise ImpossibleScenario(
                 f"minReplicas 0 with {self.routing} routing: requests at zero would be lost; use {Routing.LEAST_REQUEST}, whose gateway holds them"
             )
-
+        least, most = self.settings.min_replicas, self.settings.max_replicas
+        if least > most:
+            raise ImpossibleScenario(f"minReplicas is {least}, above maxReplicas {most}")
         if self.generation and (self.batches or self.routing is Routing.CENTRAL_QUEUE):
             raise ImpossibleScenario(
                 f"pods that generate take no batch work and no {Routing.CENTRAL_QUEUE} routing: use {Routing.LEAST_REQUEST}"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock_simulator.options import parser
+from penstock_simulator.options import parser, scenario
+from penstock_simulator.scenario import ImpossibleScenario
 
 UNUSABLE = """
 --max-replicas 0
@@ -44,3 +45,9 @@ def test_options_at_their_bounds_are_read() -> None:
     args = parser().parse_args(["simulate", "--trace", "trace.csv", *words.split()])
     assert (args.max_replicas, args.curve, args.loss) == (1, (0.0, 1.0), 1.0)
     assert (args.mean_replicas, args.start, args.cold_median) == (0.0, 0, 0.0)
+
+
+def test_bounds_of_the_count_that_exclude_each_other_are_rejected() -> None:
+    words = "simulate --trace trace.csv --min-replicas 3 --max-replicas 2"
+    with pytest.raises(ImpossibleScenario, match="minReplicas is 3, above maxReplicas 2"):
+        scenario(parser().parse_args(words.split()), seed=1)
