@@ -23,7 +23,7 @@ class TriedSettings:
     settings: TunedSettings
     measurement: LoadMeasurement
     rounds: tuple[float, ...] = ()
-    """Goodput of each round; fewer than all: the trial was pruned."""
+    """Score of each round (`TuningObjective.score`); fewer than all: the trial was pruned."""
     at_rate: LoadMeasurement | None = None
     """Under the open loop; None: not measured."""
     failure: str = ""

@@ -1,7 +1,7 @@
 """`Search`: an Optuna study over the settings, with successive halving, that a killed tuner resumes.
 
-Settings with which no pod serves are a trial without goodput, and the search goes on. Each trial is measured in rounds of doubling length. After each round the pruner ends the trials that are not among the better
-half of those that came as far. How much a trial misses the objective is a constraint of the sampler (TPE). The last part of the time
+Settings with which no pod serves are a trial without goodput, and the search goes on. Each trial is measured in rounds of doubling length. After each round the pruner ends the trials whose score is not among the better
+half of those that came as far: goodput, reduced where the objective is missed. How much a trial misses it is a constraint of the sampler (TPE). The last part of the time
 measures the best settings again, in turns. The study is a journal file next to the results, and the time that was spent is part of it.
 """
 
@@ -103,8 +103,8 @@ class Search:
             self._study.enqueue_trial(tried.settings.as_json())
             trial = self._study.ask()
             suggested(trial, self._space)
-            for number, goodput in enumerate(tried.rounds):
-                trial.report(goodput, ROUNDS if tried.again else number + 1)
+            for number, score in enumerate(tried.rounds):
+                trial.report(score, ROUNDS if tried.again else number + 1)
             self._end(trial, tried)
         self._study.set_user_attr(SPENT, record.spent_seconds)
         return True
@@ -167,12 +167,12 @@ class Search:
         trial = self._study.ask()
         settings = suggested(trial, self._space)
         rounds = range(ROUNDS) if finalist is None else range(ROUNDS - 1, ROUNDS)
-        goodputs: list[float] = []
+        scores: list[float] = []
         try:
-            tried = await self._measured(trial, settings, rounds, goodputs, loads)
+            tried = await self._measured(trial, settings, rounds, scores, loads)
         except PodFailed as error:
             tried = TriedSettings(settings, NOTHING_SERVED, (0.0,), failure=str(error))
-            trial.report(0.0, rounds.start + len(goodputs) + 1)
+            trial.report(0.0, rounds.start + len(scores) + 1)
         self._end(trial, tried)
         return tried
 
@@ -181,18 +181,18 @@ class Search:
         trial: Any,
         settings: TunedSettings,
         rounds: range,
-        goodputs: list[float],
+        scores: list[float],
         loads: _Loads,
     ) -> TriedSettings:
-        """Measure round after round, until the trial is pruned; `goodputs` gets that of each. Raises `PodFailed`."""
+        """Measure round after round, until the trial is pruned; `scores` gets that of each. Raises `PodFailed`."""
         for number in rounds:
             length = self._plan.round_seconds * 2**number
             measured = await loads.closed(settings, length)
-            goodputs.append(measured.goodput)
-            trial.report(measured.goodput, number + 1)
+            scores.append(self._plan.objective.score(measured))
+            trial.report(scores[-1], number + 1)
             if number + 1 < ROUNDS and trial.should_prune():
                 break
-        tried = TriedSettings(settings, measured, tuple(goodputs), again=rounds.start > 0)
+        tried = TriedSettings(settings, measured, tuple(scores), again=rounds.start > 0)
         if loads.offered is not None and tried.is_complete and tried.meets(self._plan.objective):
             at_rate = await loads.offered(settings, length, measured.goodput)
             tried = replace(tried, at_rate=at_rate)

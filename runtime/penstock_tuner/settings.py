@@ -124,6 +124,11 @@ class TuningObjective:
         """Return whether a request was on time."""
         return all(1000 * latencies.of(limit.metric) <= limit.milliseconds for limit in self.limits)
 
+    def score(self, measured: "LoadMeasurement") -> float:
+        """Return the goodput, divided by how many times the permitted share was late, if that is more than once."""
+        late, allowed = 1 - measured.attainment, 1 - self.percent / 100
+        return measured.goodput * (1.0 if measured.meets(self) else allowed / late)
+
     def text(self) -> str:
         """Return the limits in words."""
         return " and ".join(f"{LATENCY_NAMES[each.metric]}{each.milliseconds} ms" for each in self.limits)  # fmt: skip

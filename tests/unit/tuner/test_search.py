@@ -99,6 +99,37 @@ def test_settings_that_are_clearly_worse_get_less_time(tmp_path: Path) -> None:
     assert {seconds for _, seconds in pod.measured} == {1.0, 2.0, 4.0}
 
 
+def test_settings_that_meet_the_objective_are_not_ended_by_faster_ones_that_miss_it(
+    tmp_path: Path,
+) -> None:
+    async def measure(settings: TunedSettings, seconds: float) -> LoadMeasurement:
+        rate, late = (10.0 * settings.batch_size, 0.0) if settings.batch_size <= 32 else (400.0, 0.1)  # fmt: skip
+        done = int(rate * seconds)
+        pod.now += seconds
+        return LoadMeasurement(seconds, done, int((1 - late) * done), 0, 100.0, 100.0)
+
+    pod = ModelledPod()
+    plan = SearchPlan(SPACE, OBJECTIVE, 200, round_seconds=1.0)
+    study = Search(tmp_path / "j", "m", plan)
+    asyncio.run(study.run(measure, lambda: pod.now, lambda _tried, _spent: None))
+    whole = [each for each in study.tried() if each.is_complete and not each.again]
+    assert sum(each.meets(OBJECTIVE) for each in whole) > len(whole) / 2
+    assert front(study.tried(), OBJECTIVE)[0].measurement.goodput >= 0.9 * 320
+
+
+def test_the_score_falls_with_the_requests_that_are_late_beyond_the_permitted_share() -> None:
+    def score(on_time: int) -> float:
+        return OBJECTIVE.score(LoadMeasurement(1.0, 1000, on_time, 0, 100.0, 100.0))
+
+    assert [score(1000), score(990)] == [1000, 990]
+    assert score(980) == pytest.approx(490)
+    assert score(0) == 0
+    assert OBJECTIVE.score(LoadMeasurement(1.0, 0, 0, 0, 0.0, 0.0)) == 0
+    always = replace(OBJECTIVE, percent=100.0)
+    assert always.score(LoadMeasurement(1.0, 10, 10, 0, 1.0, 1.0)) == 10
+    assert always.score(LoadMeasurement(1.0, 10, 9, 0, 1.0, 1.0)) == 0
+
+
 def test_the_last_part_of_the_time_measures_the_best_settings_again_in_turns(
     tmp_path: Path,
 ) -> None:
