@@ -11,7 +11,7 @@ from transformers.utils import logging as transformers_logging
 
 from penstock_runtime.engine.continuous.sampling_params import SamplingDefaults
 from penstock_runtime.engine.model import ModelLoadFailed, describe
-from penstock_runtime.models.decoders.weights import reject_quantized
+from penstock_runtime.models.weights import reject_quantized
 
 SAMPLING_RANGES: Final[dict[str, tuple[float, float]]] = {
     "temperature": (0.0, 100),

@@ -33,7 +33,7 @@ from penstock_runtime.models.decoders.capacity import free_bytes
 from penstock_runtime.models.decoders.packing import positions_of
 from penstock_runtime.models.decoders.revision import revision
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
-from penstock_runtime.models.decoders.weights import weight_files
+from penstock_runtime.models.weights import weight_files
 from penstock_runtime.models.device.processor import this_processor
 
 PROMPTS = (

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.quantizers.auto import AutoHfQuantizer
 
 from penstock_api.pod_contract import MAX_BATCH_SIZE
 from penstock_api.types.model import Task
@@ -35,6 +37,7 @@ from penstock_runtime.models.encoders.model import (
 )
 from penstock_runtime.models.encoders.packed import PackedBody
 from penstock_runtime.models.torch_model import TorchModel
+from penstock_runtime.models.weights import reject_quantized
 from penstock_runtime.request import Tensor
 
 log = logging.getLogger(__name__)
@@ -137,14 +140,21 @@ def _read(directory: EncoderDirectory, task: Task, dtype: torch.dtype | str) -> 
         else transformers.AutoModel
     )
     try:
+        config: PreTrainedConfig = AutoConfig.from_pretrained(
+            directory.folder, local_files_only=True, trust_remote_code=False
+        )
+        reject_quantized(directory.folder, config, AutoHfQuantizer.supports_quant_method)
         model, report = kind.from_pretrained(
             directory.folder,
+            config=config,
             local_files_only=True,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
             dtype=dtype,
         )
+    except ModelLoadFailed:
+        raise
     except Exception as error:
         raise ModelLoadFailed(
             f"directory '{directory.folder}' does not load as {task} ({describe(error)}):"

@@ -30,7 +30,7 @@ from penstock_runtime.models.decoders.ranks.layout import (
     shard_ranges,
 )
 from penstock_runtime.models.decoders.ranks.pipeline import AbsentModule, cut_stage, join_stages
-from penstock_runtime.models.decoders.weights import WeightFiles, reject_quantized
+from penstock_runtime.models.weights import WeightFiles, reject_quantized
 
 _META = torch.device("meta")
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from penstock_api.types.model import ModelSpec, Task
 from penstock_runtime.engine.model import ModelLoadFailed
@@ -39,6 +41,18 @@ def ask_for_a_layer(folder: Path) -> None:
 def pool_by_the_last(folder: Path) -> None:
     put(folder, "modules.json", modules("Pooling"))
     put(folder, "1_Pooling/config.json", {"pooling_mode_lasttoken": True})
+
+
+def quantize_by_modelopt(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    put(folder, "config.json", config | {"quantization_config": {"quant_method": "modelopt"}})
+
+
+def store_in_8_bits(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name in tensors if name.endswith("query.weight"))
+    tensors[name] = tensors[name].to(torch.float8_e4m3fn)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
 def test_without_sentence_transformers_files_the_mean_is_taken_and_normed(folder: Path) -> None:
@@ -82,6 +96,8 @@ def test_a_roberta_spends_two_positions_on_its_padding(directories: Directories)
         (lambda f: (f / "config.json").write_text("{"), "config.json cannot be read"),
         (lambda f: (f / "model.safetensors").unlink(), "does not load as Embedding"),
         (ask_for_a_layer, "requires 'Dense'"),
+        (store_in_8_bits, "has type F8_E4M3, whose scales are not read: use a checkpoint"),
+        (quantize_by_modelopt, "quant_method 'modelopt', which is not supported here: use a"),
         (
             pool_by_the_last,
             "pools by pooling_mode_lasttoken: use one of",

@@ -18,7 +18,7 @@ from penstock_runtime.models.decoders.load import stop_ids
 from penstock_runtime.models.decoders.ranks.layout import FAMILIES, rule_of
 from penstock_runtime.models.decoders.ranks.modules import load_shard
 from penstock_runtime.models.decoders.ranks.open import rank_options
-from penstock_runtime.models.decoders.weights import WeightFiles
+from penstock_runtime.models.weights import WeightFiles
 from tests.unit.runtime.models.decoders.ranks.group_of_ranks import save_divisible
 from tests.unit.runtime.models.decoders.tiny_models import KNOWN
 
