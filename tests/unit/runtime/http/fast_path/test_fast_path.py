@@ -4,6 +4,7 @@ import asyncio
 import re
 import socket
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -146,7 +147,8 @@ async def test_a_head_that_drips_ends_with_the_keep_alive_time(
 
     dripping = asyncio.create_task(drip())
     async with asyncio.timeout(5):
-        assert await reader.read() == b""
+        with suppress(ConnectionResetError):  # bytes that the pod has not read make the end a reset
+            assert await reader.read() == b""
     dripping.cancel()
     writer.close()
 
