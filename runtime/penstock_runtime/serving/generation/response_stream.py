@@ -93,8 +93,11 @@ class ResponseStream:
         ]
         self.first_seconds: float | None = None
         """Time from arrival to the first token."""
-        self._error: GenerationError | None = None
-        """Raised once the chunks before it are returned."""
+        self._failure: tuple[Failed | Expired | Cancelled, str | None] | None = None
+        """Arguments of the `GenerationError` that is raised once the chunks before it are returned.
+
+        Not the error: in a cycle through its traceback, it would keep this answer.
+        """
         self.outcome: RequestOutcome | None = None
         """None: it has not ended."""
         self.cost = TokenUsage(prompt_tokens=sum(len(prompt.ids) for prompt in call.prompts))
@@ -135,15 +138,15 @@ class ResponseStream:
         Raises:
             GenerationError: a prompt did not complete; the caller abandons the others.
         """
-        if self._error is not None:
-            raise self._error
+        if self._failure is not None:
+            raise GenerationError(*self._failure)
         events = await self._mailbox.take(seconds)
         if self.first_seconds is None and any(isinstance(event, TokensEmitted) for event in events):
             self.first_seconds = self._admission.now() - self._tickets[0].arrived
         pieces = [piece for event in events for piece in self._take(event)]
         self.cost.completion_tokens = sum(choice.tokens for choice in self.choices)
-        if self._error is not None and not pieces:
-            raise self._error
+        if self._failure is not None and not pieces:
+            raise GenerationError(*self._failure)
         return pieces
 
     def _take(self, event: Event) -> Iterator[Chunk]:
@@ -216,7 +219,7 @@ class ResponseStream:
         failed = isinstance(end, Failed)
         self.outcome = RequestOutcome.FAILED if failed else RequestOutcome(type(end).__name__)
         shape = self._call.shape if isinstance(end, GrammarUnenforceable) else None
-        self._error = GenerationError(end, shape.field if shape else None)
+        self._failure = end, shape.field if shape else None
 
     def _choice(self, event: TokensEmitted | ChoiceFinished) -> Choice:
         return self.choices[self._first_of[event.id] + event.choice]

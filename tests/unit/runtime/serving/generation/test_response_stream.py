@@ -1,5 +1,6 @@
 """What a client gets of a generation that ends badly or is handed over."""
 
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,6 +69,17 @@ async def test_an_end_without_tokens_raises_at_once() -> None:
     stream._mailbox.put(Ended("a", Expired(1.0)))
     with pytest.raises(GenerationError):
         await stream.next(1.0)
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_kept_of_an_answer_that_ended_badly() -> None:
+    stream, _ = a_stream((1, 2), SamplingParams(max_tokens=100))
+    stream._mailbox.put(Ended("a", Expired(1.0)))
+    kept = weakref.ref(stream)
+    with pytest.raises(GenerationError):
+        await stream.next(1.0)
+    del stream
+    assert kept() is None
 
 
 @pytest.mark.parametrize(("prompt", "continued"), [((1,), ["a"]), ((1, 2), [])])
