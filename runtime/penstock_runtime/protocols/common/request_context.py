@@ -10,7 +10,7 @@ from penstock_runtime.engine.queue.disciplines import HIGHEST_CLASS
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.replies import REQUEST_ID
 from penstock_runtime.protocols.common.request_ids import HEADER_REQUEST_ID, HEADER_TRACE_PARENT
-from penstock_runtime.serving.auth.callers import HEADER_PRIORITY, Caller
+from penstock_runtime.serving.auth.callers import ANYBODY, HEADER_PRIORITY, Caller
 
 CALLER: Final = web.RequestKey("caller", Caller)
 """The caller, on a pod that authenticates."""
@@ -30,9 +30,13 @@ _IDENTIFYING: Final = (
 
 def best_class(request: web.Request) -> int:
     """Return the best priority class that `request` may have: the highest if only its body sets one."""
-    caller = request.get(CALLER)
-    granted = 0 if caller is None else caller.granted_priority(None)
-    return granted or HIGHEST_CLASS
+    return granted_class(request, None) or HIGHEST_CLASS
+
+
+def granted_class(request: web.Request, requested: int | None) -> int:
+    """Return the priority class of `request`, whose body sets `requested`; as `Caller.granted_priority`."""
+    caller: Caller = request.get(CALLER, ANYBODY)
+    return caller.granted_priority(requested)
 
 
 def tenant_header(request: web.Request) -> dict[str, str]:

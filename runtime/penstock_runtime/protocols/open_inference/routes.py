@@ -18,7 +18,7 @@ from penstock_runtime.protocols.common.replies import (
     json_reply,
     response_of,
 )
-from penstock_runtime.protocols.common.request_context import CALLER, best_class
+from penstock_runtime.protocols.common.request_context import CALLER, best_class, granted_class
 from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.protocols.open_inference import bodies, completion, infer_response, metadata
 from penstock_runtime.protocols.open_inference.infer_request import InferCall
@@ -136,13 +136,14 @@ class OpenInference:
         body = await bodies.read(
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
-        admission.slots.reserve_slot(ticket, best_class(request))
+        admission.slots.check_slot(best_class(request))
         length = request.headers.get(bodies.HEADER_LENGTH)
         parts = await to_thread_if_large(len(body), hold, bodies.split, body, length)
         sizes = (numpy_dtype(spec.datatype).itemsize for spec in model.inputs)
         item_bytes = max(sizes, default=0)  # a model that generates has no tensors
         hold(len(body) + parts.numbers * item_bytes)
         call = await to_thread_if_large(len(body), hold, call_of, parts, model, self._pod.texts)
+        admission.slots.reserve_slot(ticket, granted_class(request, call.priority))
         if isinstance(call, InferCall):
             hold(max(len(body), call.bytes))
             return call

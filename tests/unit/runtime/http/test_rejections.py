@@ -23,6 +23,7 @@ from penstock_runtime.http.fast_path.canned_rejections import CannedRejections
 from penstock_runtime.http.fast_path.request_head import hinted_class
 from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.protocols.common.replies import Reply, of_rejection
+from penstock_runtime.protocols.open_inference import routes
 from penstock_runtime.protocols.open_inference.routes import OpenInference
 from penstock_runtime.serving.limits import LiveLimits
 from tests.unit.runtime.conftest import LIMITS
@@ -131,15 +132,41 @@ async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest
     assert pod.pod.counters.settled() == pod.pod.counters.received == 3
 
 
+async def test_requests_of_the_lowest_class_that_are_being_parsed_keep_no_urgent_one_from_a_full_queue(
+    start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed, sizes = asyncio.Event(), list[int]()
+
+    async def held_if_first(size: int, hold: Any, work: Any, *given: Any) -> Any:
+        sizes.append(size)
+        if len(sizes) == 1:
+            await parsed.wait()
+        return work(*given)
+
+    by_priority = FULL.model_copy(update={"discipline": Discipline.PRIORITY})
+    pod, (running, waiting) = await filled(start, until, by_priority, fast_path=False)
+    monkeypatch.setattr(routes, "to_thread_if_large", held_if_first)
+    low, urgent = await connected(pod), await connected(pod)
+    low[1].write(GOOD)
+    await until(lambda: len(sizes) == 1)
+    urgent[1].write(post(body(parameters={"priority": 1})))
+    assert (await one_answer(waiting[0])).startswith(b"HTTP/1.1 429")
+    parsed.set()
+    assert (await one_answer(low[0])).startswith(b"HTTP/1.1 429")
+    waiting[1].close()
+    low[1].close()
+    await dismissed(pod, [running, urgent])
+
+
 @pytest.mark.usefixtures("uncollected")
 async def test_nothing_is_kept_of_a_displaced_request_on_the_path_of_aiohttp(
     start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, submit = list[weakref.ref[web.Request]](), OpenInference._submit
 
-    def watched(routes: OpenInference, request: web.Request, *more: Any) -> Any:
+    def watched(served: OpenInference, request: web.Request, *more: Any) -> Any:
         kept.append(weakref.ref(request))
-        return submit(routes, request, *more)
+        return submit(served, request, *more)
 
     monkeypatch.setattr(OpenInference, "_submit", watched)
     by_priority = FULL.model_copy(update={"discipline": Discipline.PRIORITY})

@@ -9,7 +9,7 @@ from penstock_runtime.protocols.common.headers import header_seconds
 from penstock_runtime.protocols.common.json_structure import to_thread_if_large
 from penstock_runtime.protocols.common.long_answers import is_long, to_thread_if_long
 from penstock_runtime.protocols.common.replies import Reply, response_of
-from penstock_runtime.protocols.common.request_context import CALLER, best_class
+from penstock_runtime.protocols.common.request_context import CALLER, best_class, granted_class
 from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.embeddings.response import (
@@ -75,7 +75,8 @@ class Embeddings:
         body = await bodies.read(
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
-        admission.slots.reserve_slot(ticket, best_class(request))
+        admission.slots.check_slot(best_class(request))
         call = await to_thread_if_large(len(body), hold, read, body, self._pod)
         del body
+        admission.slots.reserve_slot(ticket, granted_class(request, call.priority))
         return await tokenized(call, self._pod, hold, header_seconds(request))

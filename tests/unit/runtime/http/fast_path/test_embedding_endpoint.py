@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.dynamic import warm_up
+from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, priority_class
 from penstock_runtime.models.device import memory
 from penstock_runtime.request import RequestOutcome
 from tests.support.encoders.directories import write
@@ -173,6 +175,33 @@ async def test_texts_that_are_being_tokenized_count_in_the_queue(
             monkeypatch.undo()
         assert said[0] == said[1]
         assert said[0][0].startswith(b"HTTP/1.1 429 ")
+
+
+async def test_texts_without_a_priority_take_no_displacing_slot_of_a_full_queue(
+    paths: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch, until: Any
+) -> None:
+    plain = {"inputs": [words(FIVE)]}
+    urgent = {**plain, "parameters": {"priority": 1}}
+    low, high = (
+        post(json.dumps(wire).encode(), path="/v2/models/texts/infer") for wire in (plain, urgent)
+    )
+    for pod in paths:
+        slots = pod.pod.admission.slots
+        monkeypatch.setattr(type(slots), "full", lambda _: True)
+        monkeypatch.setattr(
+            slots, "_waiting_below", lambda of: int(priority_class(of) < LOWEST_CLASS)
+        )
+        limits = pod.pod.live.accepted.model_copy(update={"discipline": Discipline.PRIORITY})
+        monkeypatch.setattr(pod.pod.live, "accepted", limits)
+        for plain_call, urgent_call in ((PLAIN, call(FIVE, priority=1)), (low, high)):
+            shut = Shut(pod, monkeypatch)
+            assert b" 429 " in await converse(pod.url, Case((plain_call,)))
+            assert shut.begun == 0
+            displacing = asyncio.create_task(converse(pod.url, Case((urgent_call,))))
+            await until(lambda s=shut: s.begun == 1)
+            assert slots._displacing == 1
+            shut.open.set()
+            assert b" 429 " not in await displacing
 
 
 async def test_the_texts_of_a_client_that_leaves_are_released(
