@@ -58,7 +58,7 @@ class ReadyResult(StepFuture[T]):
 
 
 class RaisedResult(StepFuture[Never]):
-    """The exception of a call that raised."""
+    """The exception of a call that raised; it is read once."""
 
     __slots__ = ("_error",)
 
@@ -67,7 +67,12 @@ class RaisedResult(StepFuture[Never]):
 
     @override
     def result(self) -> Never:
-        raise self._error
+        try:
+            raise self._error
+        finally:
+            del (
+                self._error
+            )  # a cycle: its traceback has this frame, and those that hold the step's tensors
 
 
 class PendingCall(StepFuture[T]):

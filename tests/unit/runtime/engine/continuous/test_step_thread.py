@@ -3,10 +3,18 @@
 import subprocess
 import sys
 import threading
+import weakref
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from penstock_runtime.engine.continuous.steps.runner import StepThread
+from penstock_runtime.engine.continuous.steps.runner import (
+    InlineRunner,
+    Runner,
+    StepThread,
+    ThreadRunner,
+)
 
 
 def test_calls_run_in_order_and_before_the_thread_ends() -> None:
@@ -26,6 +34,29 @@ def test_an_exception_is_raised_by_result_and_the_thread_continues() -> None:
         broken.result()
     assert whole.result() == "fine"
     assert whole.result() == "fine", "a result can be read twice"
+    thread.close()
+
+
+class Tensors:
+    """In place of what a step allocates."""
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("threaded", [False, True])
+def test_nothing_is_kept_of_a_step_that_failed(threaded: bool) -> None:
+    kept = list[weakref.ref[Tensors]]()
+
+    def run(*_: object) -> None:
+        tensors = Tensors()
+        kept.append(weakref.ref(tensors))
+        raise ZeroDivisionError
+
+    step, thread, nothing = SimpleNamespace(run=run), StepThread(), SimpleNamespace()
+    runner: Runner = ThreadRunner(step, thread) if threaded else InlineRunner(step)
+    result: Any = runner.submit(nothing, lambda: nothing)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ZeroDivisionError):
+        result.result()
+    assert kept[0]() is None
     thread.close()
 
 
