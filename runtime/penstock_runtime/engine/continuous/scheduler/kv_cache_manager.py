@@ -47,6 +47,22 @@ class KvCacheManager:
         """Return how many blocks `state` lacks for its next token."""
         return self.blocks_needed(state) - len(state.blocks)
 
+    def blocks_to_take(self, state: SequenceState, sibling: SequenceState | None) -> int:
+        """Return how many available blocks `admit` takes: all that `state` needs but those in use that it shares."""
+        needed = self.blocks_needed(state)
+        if state.host_blocks:
+            return needed
+        if sibling is not None:
+            return needed - (state.sequence.length - 1) // self.spec.block_tokens
+        return needed - self.blocks.count_in_use(self._cached_prefix(state))
+
+    def _cached_prefix(self, state: SequenceState) -> list[int]:
+        sequence, size = state.sequence, self.spec.block_tokens
+        full = min(
+            (sequence.length - 1) // size, len(sequence.ids) // size, sequence.reusable // size
+        )
+        return self.blocks.prefix.find(state.hash_chain.first(sequence.ids, full))
+
     # -- allocation
 
     def admit(
@@ -56,11 +72,15 @@ class KvCacheManager:
 
         Computed positions are swapped in, shared with `sibling` or taken from the prefix cache, where possible.
         """
+        if self.blocks_to_take(state, sibling) + reserve > self.blocks.available:
+            return False
         if state.host_blocks:
-            return self._swap_in(state, plan, reserve)
+            return self._swap_in(state, plan)
         if sibling is not None:
-            return self._fork(state, plan, sibling, reserve)
-        return self._allocate_after_prefix(state, reserve)
+            self._fork(state, plan, sibling)
+        else:
+            self._allocate_after_prefix(state)
+        return True
 
     def grow(self, state: SequenceState) -> bool:
         """Allocate the block that the next token of `state` needs; return False if none is available."""
@@ -72,48 +92,30 @@ class KvCacheManager:
         state.blocks.extend(self.blocks.allocate(lacks))
         return True
 
-    def _allocate_after_prefix(self, state: SequenceState, reserve: int) -> bool:
-        sequence, size = state.sequence, self.spec.block_tokens
-        full = min(
-            (sequence.length - 1) // size, len(sequence.ids) // size, sequence.reusable // size
-        )
-        hashes = state.hash_chain.first(sequence.ids, full)
-        shared = self.blocks.prefix.find(hashes)
-        hits = len(shared)
-        revived = hits - self.blocks.count_in_use(shared)
-        fresh = self.blocks_needed(state) - hits
-        if fresh + revived + reserve > self.blocks.available:
-            return False
+    def _allocate_after_prefix(self, state: SequenceState) -> None:
+        sequence, shared = state.sequence, self._cached_prefix(state)
         self.blocks.share(shared)
-        state.blocks = shared + self.blocks.allocate(fresh)
-        state.settled = sequence.computed = hits * size
+        state.blocks = shared + self.blocks.allocate(self.blocks_needed(state) - len(shared))
+        state.settled = sequence.computed = len(shared) * self.spec.block_tokens
         self.prefix.queried += len(sequence.ids)
         self.prefix.hit += sequence.computed
-        return True
 
-    def _fork(
-        self, state: SequenceState, plan: StepPlan, sibling: SequenceState, reserve: int
-    ) -> bool:
+    def _fork(self, state: SequenceState, plan: StepPlan, sibling: SequenceState) -> None:
         """Share the sibling's full blocks and copy the last one, which both would write."""
         sequence = state.sequence
         full = (sequence.length - 1) // self.spec.block_tokens
-        fresh = self.blocks_needed(state) - full
-        if fresh + reserve > self.blocks.available:
-            return False
         shared = sibling.blocks[:full]
         self.blocks.share(shared)
-        state.blocks = [*shared, *self.blocks.allocate(fresh)]
+        state.blocks = [*shared, *self.blocks.allocate(self.blocks_needed(state) - full)]
         sequence.computed = state.settled = sequence.length - 1
         if sequence.computed % self.spec.block_tokens:
             plan.copies.append(BlockCopy(sibling.blocks[full], state.blocks[full]))
             state.last_plan = sibling.last_plan = plan.number
-        return True
 
-    def _swap_in(self, state: SequenceState, plan: StepPlan, reserve: int) -> bool:
-        fresh = self.blocks_needed(state)
-        if self.in_flight.find(state.last_plan) or fresh + reserve > self.blocks.available:
+    def _swap_in(self, state: SequenceState, plan: StepPlan) -> bool:
+        if self.in_flight.find(state.last_plan):
             return False
-        state.blocks = self.blocks.allocate(fresh)
+        state.blocks = self.blocks.allocate(self.blocks_needed(state))
         copies = [BlockCopy(*pair) for pair in zip(state.host_blocks, state.blocks, strict=False)]
         plan.swap_in.extend(copies)
         self.swapped_blocks += len(copies)

@@ -61,12 +61,15 @@ class SlotAdmission:
         Where it must wait for blocks under time slicing, these are only those that the queue serves after it.
         """
         candidates = self._preemptor.candidates(self.mode, arrival)
-        if self.mode is not Preemption.TIME_SLICE:
+        if self.mode is not Preemption.TIME_SLICE or not self._lacks_blocks(arrival):
             return candidates
-        kv, turn = self._kv, self._queue.turn
-        if kv.blocks_needed(arrival) + self._reserve(arrival) <= kv.blocks.available:
-            return candidates
+        turn = self._queue.turn
         return [state for state in candidates if turn(arrival) < turn(state)]
+
+    def _lacks_blocks(self, arrival: SequenceState) -> bool:
+        """Return whether too few blocks are available for `arrival` beside those that it shares."""
+        kv, sibling = self._kv, self._groups.sibling(arrival)
+        return kv.blocks_to_take(arrival, sibling) + self._reserve(arrival) > kv.blocks.available
 
     def _reserve(self, arrival: SequenceState) -> int:
         """Return the blocks that `arrival` must leave for the growth of running sequences."""
@@ -96,7 +99,7 @@ class SlotAdmission:
             return False  # the surplus over a lowered cap finishes first
         candidates = self._candidates(arrival)
         gain = sum(len(state.blocks) for state in candidates)
-        if not candidates or self._missing(arrival, 0) > gain:
+        if not candidates or (self._missing(arrival, 0) > gain and self._lacks_blocks(arrival)):
             return False
         self._preemptor.preempt_victim(candidates, draft.plan)
         return True

@@ -33,6 +33,8 @@ URGENT = limits(
 SLICED = replace(URGENT, preemption=Preemption.TIME_SLICE)
 BUDGETS = [CAP, CAP + 1, 32]
 """Tokens a step: the least that the API allows, the next, and plenty."""
+PROMPT = range(800)
+"""The ids of a prompt that several sequences share: 200 blocks."""
 
 
 def full_machine(
@@ -232,6 +234,41 @@ def test_an_arrival_preempts_for_blocks_only_what_would_not_be_admitted_before_i
     machine.add(a_sequence(1, 160, 4, arrived=machine.now))
     machine.run()
     assert machine.scheduler.report().preemptions == preemptions
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("cap", [1, 2])
+def test_under_time_slicing_an_arrival_does_not_lack_the_blocks_that_it_shares(
+    depth: int, cap: int
+) -> None:
+    sliced = limits(cap=cap, discipline=Discipline.PRIORITY, preemption=Preemption.TIME_SLICE)
+    machine = a_machine(blocks=400, depth=depth, initial_limits=sliced)
+    machine.add(*(a_sequence(uid, PROMPT, 700) for uid in range(cap)))
+    for _ in range(320):
+        machine.step()
+    machine.now += 100.0
+    machine.add(a_sequence(9, PROMPT, 4, arrived=machine.now))
+    before = machine.steps
+    while 9 not in machine.finished:
+        machine.step()
+    assert machine.steps - before <= 5
+    machine.run()
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_an_arrival_takes_the_slot_of_a_short_sequence_if_it_shares_the_blocks_of_another(
+    depth: int,
+) -> None:
+    machine = a_machine(blocks=250, depth=depth, initial_limits=replace(URGENT, max_batch_size=2))
+    machine.add(a_sequence(0, PROMPT, 190, priority=1), a_sequence(1, 8, 80, priority=9))
+    for _ in range(60):
+        machine.step()
+    machine.add(a_sequence(9, PROMPT, 4, priority=1, arrived=machine.now))
+    before = machine.steps
+    while 9 not in machine.finished:
+        machine.step()
+    assert machine.steps - before <= 5
+    machine.run()
 
 
 def test_a_preempted_generation_keeps_its_age() -> None:
