@@ -14,7 +14,6 @@ from typing import Final
 from penstock_runtime.engine.continuous.grammar.server import (
     ForkServerHandle,
     GrammarVocabulary,
-    ServerFailed,
     TokenizerUnusable,
 )
 from penstock_runtime.engine.continuous.grammar.spec import GrammarRejected, GrammarSpec, check_size
@@ -160,7 +159,7 @@ class GrammarService:
                 "GrammarTimeout",
                 f"the grammar was not compiled within {WALL_SECONDS:.0f} s, because this pod is busy: try again",
             ) from None
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # as at the limit of processes, for a thread too
             raise NotServing(
                 "GrammarsBusy", f"the grammar cannot be compiled now: {error}"
             ) from error
@@ -256,26 +255,30 @@ class GrammarService:
         except TokenizerUnusable as error:
             self._rejection = f"this model's tokenizer cannot be used for grammars: {error}"
             log.warning("%s", self._rejection)
-        except (ServerFailed, OSError):
-            log.exception("the grammar fork server did not start; restarting it")
 
     async def _supervise(self, vocabulary: GrammarVocabulary) -> None:
-        """Start the fork server; measure the workers every second, and restart the server when it has exited."""
-        await self._launch(vocabulary)
-        self._first_start_done.set()
+        """Supervise the fork server and measure the workers every second, whatever fails."""
         while self._rejection is None:
+            try:
+                await self._supervise_once(vocabulary)
+            except Exception:
+                log.exception("the grammar fork server failed; restarting it if it does not run")
+            self._first_start_done.set()
             await asyncio.sleep(MEASURE_SECONDS)
-            if self._server is not None and self._server.ended:
-                log.error("the grammar fork server has exited; restarting it")
-                for worker in list(self._numbers.values()):
-                    if worker.server is self._server:
-                        self._orphan(worker)
-                await self._server.close()
-                self._server = None
-            if self._server is None:
-                await self._launch(vocabulary)
-            elif self._numbers:
-                await self._measure()
+
+    async def _supervise_once(self, vocabulary: GrammarVocabulary) -> None:
+        """Start the fork server if it does not run, or measure its workers."""
+        if self._server is not None and self._server.ended:
+            log.error("the grammar fork server has exited; restarting it")
+            for worker in list(self._numbers.values()):
+                if worker.server is self._server:
+                    self._orphan(worker)
+            await self._server.close()
+            self._server = None
+        if self._server is None:
+            await self._launch(vocabulary)
+        elif self._numbers:
+            await self._measure()
 
     def _record_process(self, number: int, process: int | None) -> None:
         """Record the process of a worker, or drop the worker when its process has exited."""

@@ -227,6 +227,29 @@ async def test_a_fork_server_that_is_killed_is_started_again(service: GrammarSer
     await service.lease(regex("a"))
 
 
+async def test_a_fork_server_is_started_again_though_its_workers_could_not_be_measured(
+    service: GrammarService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[int]()
+
+    def measured(process: int) -> int:
+        calls.append(process)
+        raise NO_THREAD
+
+    ended = service._server
+    assert ended is not None
+    await service.lease(regex("a"))
+    with monkeypatch.context() as limited:
+        limited.setattr(module, "private_bytes", measured)
+        with pytest.raises(NotServing, match="new thread"):
+            await service.lease(regex("b"))
+        calls.clear()
+        await until(lambda: bool(calls))
+    os.kill(ended._process.pid, signal.SIGKILL)
+    await until(lambda: service._server not in {None, ended})
+    await service.lease(regex("b"))
+
+
 async def test_grammars_in_use_outlive_their_fork_server_until_their_leases_end(
     service: GrammarService,
 ) -> None:
@@ -320,15 +343,20 @@ async def test_a_start_that_is_cancelled_leaves_no_process(
     assert [process.returncode for process in spawned] == [-signal.SIGKILL]
 
 
+NO_PROCESS = OSError(errno.EAGAIN, "no more processes")
+NO_THREAD = RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("error", [NO_PROCESS, NO_THREAD])
 async def test_a_grammar_waits_for_a_start_that_takes_long_and_that_fails_at_first(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     gate, original = threading.Event(), server._spawn
 
     def spawn(tokens: GrammarVocabulary) -> tuple[subprocess.Popen[bytes], socket.socket]:
         assert gate.wait(SECONDS)
         monkeypatch.setattr(server, "_spawn", original)
-        raise OSError(errno.EAGAIN, "no more processes")
+        raise error
 
     monkeypatch.setattr(server, "_spawn", spawn)
     service = GrammarService()
@@ -338,7 +366,7 @@ async def test_a_grammar_waits_for_a_start_that_takes_long_and_that_fails_at_fir
     assert not leasing.done()
     gate.set()
     with pytest.raises(NotServing, match="restarting"):
-        await leasing
+        await asyncio.wait_for(leasing, SECONDS)
     await until(lambda: service._server is not None)
     (await service.lease(regex("a"))).release()
     await service.close()
