@@ -239,8 +239,12 @@ class Exchange:
     def abandon(self) -> None:
         """Free the request's place: its client has left."""
         client, self._client = self._client, None
-        if self._task is not None:
-            self._task.cancel()
+        task, self._task = (
+            self._task,
+            None,
+        )  # kept, a cycle: its exception's traceback has this exchange
+        if task is not None:
+            task.cancel()
         path = self._path
         path.pod.admission.cancel(self._ticket)
         path.pod.admission.depart(self._ticket)

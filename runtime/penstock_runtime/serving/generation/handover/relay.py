@@ -96,7 +96,7 @@ class Relay:
         self._interruption = interruption
         self._progress = progress
         self._deliver = deliver
-        self._task = asyncio.create_task(self._run())
+        self._task: asyncio.Task[None] | None = asyncio.create_task(self._run())
 
     def stop(self, choice: int) -> None:
         """Stop a choice that has met its stop string; the other pod learns it when no choice is left."""
@@ -107,7 +107,12 @@ class Relay:
 
     def cancel(self) -> None:
         """End the call to the other pod, which frees the generation there."""
-        self._task.cancel()
+        task, self._task = (
+            self._task,
+            None,
+        )  # kept, a cycle: its exception's traceback has this relay
+        if task is not None:
+            task.cancel()
 
     async def _run(self) -> None:
         while not self._progress.complete:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,8 @@ class Shut:
 
     async def _held(self, *given: Any, **more: Any) -> Any:
         self.begun += 1
+        call = asyncio.Event()  # in place of what a call keeps
+        self.kept = weakref.ref(call)
         try:
             await self.open.wait()
             return await self._encode(*given, **more)
@@ -217,6 +220,20 @@ async def test_the_texts_of_a_client_that_leaves_are_released(
         await until(lambda s=shut: s.left == 1)
         await until(pod.pod.admission.empty)
         assert pod.pod.counters.ended[RequestOutcome.CANCELLED] == pod.pod.counters.settled() == 1
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_kept_of_a_client_that_leaves_while_its_texts_are_tokenized(
+    paths: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch, until: Any
+) -> None:
+    fast, _ = paths
+    shut = Shut(fast, monkeypatch)
+    _, writer = await asyncio.open_connection("127.0.0.1", int(fast.url.rsplit(":", 1)[1]))
+    writer.write(PLAIN)
+    await until(lambda: shut.begun == 1)
+    writer.close()
+    await until(lambda: shut.left == 1)
+    await until(lambda: shut.kept() is None, 5.0)
 
 
 async def test_a_client_that_goes_at_once_leaves_nothing_behind(

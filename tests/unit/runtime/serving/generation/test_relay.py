@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import weakref
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -67,3 +68,21 @@ async def test_a_generation_that_no_pod_accepts_fails_before_its_deadline() -> N
     counters = GenerationCounters()
     end, _ = await end_of(a_pool(NoPeer(""), absent_seconds=0.0), counters, deadline=60.0)
     assert (end, counters.handovers_failed) == (TERMINATING, 1)
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_kept_of_a_generation_whose_client_leaves_while_it_is_relayed() -> None:
+    async def events(_body: object, _headers: object) -> AsyncIterator[list[Any]]:
+        await asyncio.sleep(60)
+        yield []
+
+    pool: Any = SimpleNamespace(events=events, absent_seconds=60.0)
+    handover = HandOver(pool, {}, "", GenerationCounters(), time.monotonic)
+    interruption = Interruption("a", CALL, 0, 0.0, None, USAGE)
+    relay = handover.begin(interruption, {0: [1]}, lambda _: True)
+    kept = weakref.ref(relay)
+    await asyncio.sleep(0.01)
+    relay.cancel()
+    del relay
+    await asyncio.sleep(0.01)
+    assert kept() is None
