@@ -22,7 +22,13 @@ from penstock_runtime.engine.continuous.messages import (
 )
 from penstock_runtime.engine.messages import Cancel
 from penstock_runtime.engine.queue.disciplines import is_batch_work
-from penstock_runtime.errors import BatchWorkWaits, NotServing, QueueFull, RequestRejected
+from penstock_runtime.errors import (
+    BadInput,
+    BatchWorkWaits,
+    NotServing,
+    QueueFull,
+    RequestRejected,
+)
 from penstock_runtime.request import (
     Cancelled,
     Expired,
@@ -37,8 +43,10 @@ from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.serving.state import ServingState
 
-BATCH_QUEUE_SHARE = 0.25
+BATCH_QUEUE_SHARE: Final = 0.25
 """Share of the queue from which on it takes no batch work: an engine that generates displaces nothing from its queue."""
+MAX_BATCH_QUEUE_SHARE: Final = 0.5
+"""Share of the queue that the prompts of one body of batch work fill at most."""
 _INTERVAL_WEIGHT = 0.1
 """Weight of the newest interval between two completions in their running mean."""
 
@@ -96,10 +104,11 @@ class GenerationAdmission(Admission):
         Raises:
             QueueFull: the queue has too few slots for all of them; none is submitted.
             BatchWorkWaits: the body is batch work, which has its share of the queue.
+            BadInput: the body is batch work with more prompts than ever get a place.
         """
         self.count_rows(first, count, priority)
         if is_batch_work(priority):
-            self._check_batch_share()
+            self._check_batch_share(count)
         if count > 1:
             self._check_slots(count)
         age_seconds = self._now() - first.arrived
@@ -147,12 +156,20 @@ class GenerationAdmission(Admission):
         self._pending[generate.id] = _PendingGeneration(ticket, generate.n, mailbox, batch_work)
         self._send(generate)
 
-    def _check_batch_share(self) -> None:
-        share = max(1, int(self._live.accepted.max_queue_depth * BATCH_QUEUE_SHARE))
-        waiting = self.waiting()
-        if waiting >= share:
+    def _check_batch_share(self, prompts: int) -> None:
+        depth, waiting = self._live.accepted.max_queue_depth, self.waiting()
+        share = max(1, int(depth * BATCH_QUEUE_SHARE))
+        most = max(1, int(depth * MAX_BATCH_QUEUE_SHARE))
+        if prompts > most:
+            raise BadInput(
+                f"{prompts} prompts: batch work may fill {most} of the {depth} places that maxQueueDepth allows:"
+                f" send at most {most} together",
+                field="prompt",
+            )
+        if waiting >= share or waiting + prompts > most:
             raise BatchWorkWaits(
-                f"{waiting} requests wait, and batch work may have {share} places of the queue: try again later",
+                f"{waiting} requests wait: batch work is accepted while fewer than {share} wait, and fills {most} places"
+                " of the queue at most: try again later",
                 retry_after_seconds=self.retry_after_seconds(),
             )
 

@@ -1,5 +1,7 @@
 """What batch work finds of the queue."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +10,8 @@ import pytest
 from penstock_api.names import BATCH_PRIORITY
 from penstock_runtime.engine.continuous.messages import Generate, ToGeneration
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.errors import BatchWorkWaits
+from penstock_runtime.errors import BadInput, BatchWorkWaits
+from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.generation.admission import GenerationAdmission
 from penstock_runtime.serving.generation.counters import GenerationCounters
@@ -32,37 +35,40 @@ class Queue:
         )
         self.admission = GenerationAdmission(self.sent.append, state, GenerationCounters(), 2**30)
 
+    @contextmanager
+    def submitted(self, first: Ticket, prompts: int, priority: int) -> Iterator[None]:
+        """Have the prompts of the body of `first` wait."""
+        with self.admission.receive_prompts(first, prompts, priority) as tickets:
+            for ticket in tickets:
+                generate = Generate(ticket.id, (1,), SamplingParams(1), 0.0, priority=priority)
+                self.admission.begin(ticket, generate, Mailbox())
+            yield
+
     def submit(self, prompts: int) -> int:
         """Submit a body of batch work; return how many requests wait then."""
-        admission = self.admission
-        with (
-            admission.receive() as first,
-            admission.receive_prompts(first, prompts, BATCH_PRIORITY) as tickets,
-        ):
-            for ticket in tickets:
-                generate = Generate(
-                    ticket.id, (1,), SamplingParams(1), 0.0, priority=BATCH_PRIORITY
-                )
-                admission.begin(ticket, generate, Mailbox())
-            return admission.waiting()
+        with self.admission.receive() as first, self.submitted(first, prompts, BATCH_PRIORITY):
+            return self.admission.waiting()
 
 
 def test_a_body_with_more_prompts_than_the_share_of_batch_work_is_admitted_to_an_empty_queue() -> (
     None
 ):
-    assert Queue().submit(30) == 30
+    assert Queue().submit(50) == 50
+
+
+def test_a_body_of_batch_work_leaves_half_of_the_queue_free() -> None:
+    queue = Queue()
+    with pytest.raises(BadInput, match="send at most 50 together"):
+        queue.submit(51)
+    with queue.admission.receive() as first, queue.submitted(first, 24, 0):
+        with pytest.raises(BatchWorkWaits, match="24 requests wait"):
+            queue.submit(27)
+        assert queue.submit(26) == 50
 
 
 def test_batch_work_waits_before_any_of_its_prompts_is_submitted() -> None:
     queue = Queue()
-    with (
-        queue.admission.receive() as first,
-        queue.admission.receive_prompts(first, 25, 0) as tickets,
-    ):
-        for ticket in tickets:
-            queue.admission.begin(
-                ticket, Generate(ticket.id, (1,), SamplingParams(1), 0.0), Mailbox()
-            )
+    with queue.admission.receive() as first, queue.submitted(first, 25, 0):
         sent = list(queue.sent)
         with pytest.raises(BatchWorkWaits, match="25 requests wait"):
             queue.submit(2)
