@@ -202,7 +202,7 @@ def _raise_exit(code: int, *, compiled: bool) -> Never:
     """Raise the client's error for a worker that exited with `code`."""
     if code == _LOST:
         raise NotServing("GrammarsRestarting", "the grammar compiler is restarting: retry shortly")
-    if code == NOT_FORKED:
+    if code in {NOT_FORKED, worker.NO_THREAD}:
         raise NotServing(
             "GrammarsBusy",
             "the grammar cannot be compiled now: the pod can start no further process: try again later",

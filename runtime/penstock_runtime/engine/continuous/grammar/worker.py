@@ -39,6 +39,8 @@ QUICK_SECONDS: Final = 0.05
 SLOW_NICENESS: Final = 10
 OUT_OF_MEMORY: Final = 3
 """Exit code."""
+NO_THREAD: Final = 4
+"""Exit code of a worker that cannot start its thread, as at the limit of processes."""
 LIMITS: Final = LLParserLimits(
     initial_lexer_fuel=1_000_000,  # about 20 ms
     step_lexer_fuel=200_000,
@@ -218,7 +220,10 @@ def _at_falling_priority(prepare: Callable[[], Worker | str]) -> Worker | str:
 
     threading.stack_size(STACK_BYTES)
     thread = threading.Thread(target=run_)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:
+        os._exit(NO_THREAD)
     thread.join(QUICK_SECONDS)
     if thread.is_alive() and thread.native_id is not None:
         with suppress(OSError):  # it has just ended

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from penstock_runtime.engine.continuous.grammar import process, server
+from penstock_runtime.engine.continuous.grammar import process, server, worker
 from penstock_runtime.engine.continuous.grammar import service as module
 from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar
 from penstock_runtime.engine.continuous.grammar.client import GrammarClient
@@ -31,6 +31,8 @@ from tests.unit.runtime.engine.continuous.grammar.hostile import repeated
 VOCABULARY = 1024
 TOKENS = GrammarVocabulary(make_tokenizer().to_str(), VOCABULARY, (0,))
 SECONDS = 60.0
+NO_PROCESS = OSError(errno.EAGAIN, "no more processes")
+NO_THREAD = RuntimeError("can't start new thread")
 
 
 def regex(text: str) -> GrammarSpec:
@@ -293,6 +295,22 @@ async def test_a_fork_that_fails_may_be_tried_again_and_ends_no_other_grammar(
         server._raise_exit(code, compiled=False)
 
 
+def test_a_worker_that_cannot_start_its_thread_blames_no_grammar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise NO_THREAD
+
+    def exited(code: int) -> None:
+        server._raise_exit(code, compiled=False)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(threading, "stack_size", lambda _: None)
+    monkeypatch.setattr(os, "_exit", exited)
+    with pytest.raises(NotServing, match="no further process"):
+        worker._at_falling_priority(lambda: "")
+
+
 async def test_a_grammar_that_is_compiled_as_the_fork_server_ends_may_be_tried_again(
     service: GrammarService,
 ) -> None:
@@ -341,10 +359,6 @@ async def test_a_start_that_is_cancelled_leaves_no_process(
     await asyncio.sleep(0)
     await service.close()
     assert [process.returncode for process in spawned] == [-signal.SIGKILL]
-
-
-NO_PROCESS = OSError(errno.EAGAIN, "no more processes")
-NO_THREAD = RuntimeError("can't start new thread")
 
 
 @pytest.mark.parametrize("error", [NO_PROCESS, NO_THREAD])
