@@ -177,6 +177,6 @@ def _end(end: GenerationEnd) -> messages.End:
             return messages.Broke(reason)
         case Failed(reason=reason):
             return messages.Unfinished(reason)
-        case Expired(waited_seconds=seconds):
-            return messages.Overdue(seconds)
+        case Expired():
+            return messages.Overdue()
     return messages.Unfinished("this pod cannot complete it")

@@ -61,8 +61,6 @@ class Unenforceable(Struct, frozen=True, array_like=True, tag="unenforceable"):
 class Overdue(Struct, frozen=True, array_like=True, tag="expired"):
     """Its deadline passed."""
 
-    waited_seconds: float
-
 
 End = AllFinished | Unfinished | Broke | Unenforceable | Overdue
 WireEvent = Tokens | Finished | End

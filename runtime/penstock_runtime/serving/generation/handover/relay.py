@@ -139,7 +139,7 @@ class Relay:
         """Return the pause before the next attempt, or the end of the generation."""
         it, now = self._interruption, self._handover.now()
         if it.deadline is not None and now >= it.deadline:
-            return Expired(now - it.arrived)
+            return self._expired()
         no_peer = isinstance(failure, NoPeer)
         progress = self._progress
         pause = progress.pause_without_peer(now) if no_peer else progress.pause_after_failure()
@@ -187,10 +187,14 @@ class Relay:
                 return Failed(reason)
             case Unenforceable(reason):
                 return GrammarUnenforceable(reason)
-            case Overdue(seconds):
-                return Expired(seconds)
+            case Overdue():
+                return self._expired()
             case _:
                 assert_never(end)
+
+    def _expired(self) -> Expired:
+        """Return the end at the deadline: its time counts from the arrival here, not on another pod."""
+        return Expired(self._handover.now() - self._interruption.arrived)
 
     def _end(self, end: GenerationEnd) -> None:
         self._deliver(Ended(self._interruption.id, end))

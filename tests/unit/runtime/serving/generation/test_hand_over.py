@@ -102,7 +102,7 @@ def test_events_cross_with_the_bits_of_their_log_probabilities() -> None:
     sent: list[messages.WireEvent] = [
         messages.Tokens(1, (4,), (Logprob(-0.1 - 0.2, ((4, -0.3), (5, float("-inf")))),)),
         messages.Finished(1, FinishReason.STOP, 17),
-        messages.Overdue(1.5),
+        messages.Overdue(),
         messages.Unfinished("draining"),
     ]
     frame = messages.encode_frame(sent)

@@ -13,6 +13,7 @@ from penstock_runtime.engine.continuous.messages import Ended, Event, Usage
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.request import Expired
 from penstock_runtime.serving.generation.counters import GenerationCounters
+from penstock_runtime.serving.generation.handover.messages import Overdue
 from penstock_runtime.serving.generation.handover.peers import NoPeer, PeerFailed
 from penstock_runtime.serving.generation.handover.relay import (
     TERMINATING,
@@ -68,6 +69,16 @@ async def test_a_generation_that_no_pod_accepts_fails_before_its_deadline() -> N
     counters = GenerationCounters()
     end, _ = await end_of(a_pool(NoPeer(""), absent_seconds=0.0), counters, deadline=60.0)
     assert (end, counters.handovers_failed) == (TERMINATING, 1)
+
+
+async def test_a_deadline_that_passes_on_another_pod_counts_from_the_arrival_here() -> None:
+    async def events(_body: object, _headers: object) -> AsyncIterator[list[Any]]:
+        yield [Overdue()]
+
+    pool: Any = SimpleNamespace(events=events, absent_seconds=60.0)
+    end, _ = await end_of(pool, GenerationCounters(), deadline=0.5)
+    assert isinstance(end, Expired)
+    assert end.waited_seconds >= 10.0
 
 
 @pytest.mark.usefixtures("uncollected")
