@@ -239,10 +239,8 @@ class Exchange:
     def abandon(self) -> None:
         """Free the request's place: its client has left."""
         client, self._client = self._client, None
-        task, self._task = (
-            self._task,
-            None,
-        )  # kept, a cycle: its exception's traceback has this exchange
+        # the traceback of the task's exception has this exchange: not to be kept in a cycle
+        task, self._task = self._task, None
         if task is not None:
             task.cancel()
         path = self._path

@@ -70,9 +70,8 @@ class RaisedResult(StepFuture[Never]):
         try:
             raise self._error
         finally:
-            del (
-                self._error
-            )  # a cycle: its traceback has this frame, and those that hold the step's tensors
+            # a cycle, whose traceback has the frames with the step's tensors
+            del self._error
 
 
 class PendingCall(StepFuture[T]):

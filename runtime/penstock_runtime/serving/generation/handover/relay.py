@@ -107,10 +107,8 @@ class Relay:
 
     def cancel(self) -> None:
         """End the call to the other pod, which frees the generation there."""
-        task, self._task = (
-            self._task,
-            None,
-        )  # kept, a cycle: its exception's traceback has this relay
+        # the traceback of the task's exception has this relay: not to be kept in a cycle
+        task, self._task = self._task, None
         if task is not None:
             task.cancel()
 
