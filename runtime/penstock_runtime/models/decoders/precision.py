@@ -33,8 +33,8 @@ from penstock_runtime.models.decoders.capacity import free_bytes
 from penstock_runtime.models.decoders.packing import positions_of
 from penstock_runtime.models.decoders.revision import revision
 from penstock_runtime.models.decoders.torch_decoders.transformers_decoder import Decoder
-from penstock_runtime.models.weights import weight_files
 from penstock_runtime.models.device.processor import this_processor
+from penstock_runtime.models.weights import weight_files
 
 PROMPTS = (
     "The quick brown fox jumps over the lazy dog, and the dog, which has seen this before, goes back to sleep.",

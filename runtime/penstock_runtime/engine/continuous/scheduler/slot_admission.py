@@ -67,7 +67,7 @@ class SlotAdmission:
         return [state for state in candidates if turn(arrival) < turn(state)]
 
     def _lacks_blocks(self, arrival: SequenceState) -> bool:
-        """Return whether too few blocks are available for `arrival` beside those that it shares."""
+        """Return whether too few blocks are available for `arrival`, in addition to those that it shares."""
         kv, sibling = self._kv, self._groups.sibling(arrival)
         return kv.blocks_to_take(arrival, sibling) + self._reserve(arrival) > kv.blocks.available
 
