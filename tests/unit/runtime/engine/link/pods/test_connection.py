@@ -46,18 +46,17 @@ async def test_messages_arrive_in_order_and_beats_are_not_delivered(
     ends: tuple[Streams, Streams],
 ) -> None:
     here, there = PodConnection(*ends[0]), PodConnection(*ends[1])
-    received: list[PodMessage] = []
-    listening = asyncio.create_task(here.listen(received.append))
+    received: asyncio.Queue[PodMessage] = asyncio.Queue()
+    listening = asyncio.create_task(here.listen(received.put_nowait))
     other = asyncio.create_task(there.listen(drop))
     there.send(Meet(29501))
     await asyncio.sleep(1.2)  # longer than the limit of silence: the beats alone keep it
     there.send(Close())
     async with asyncio.timeout(5):
-        while len(received) < 2:
-            await asyncio.sleep(0.01)
+        assert [await received.get() for _ in range(2)] == [Meet(29501), Close()]
     there.close()  # beats that it has not read make the end a reset
     assert re.search("closed its connection|connection broke", await listening)
-    assert received == [Meet(29501), Close()]
+    assert received.empty()
     other.cancel()
 
 
