@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from penstock_api import names
 from penstock_api.hold import HoldLimits
 
 RECHECK_SECONDS: Final = 1.0
@@ -22,8 +23,10 @@ Hundreds at once pass Envoy and the pod together, so even the first answer would
 RELEASE_GROWTH: Final = 4
 OPENING_SECONDS: Final = 0.25
 """Time after the first pod came into force for which steps follow fast."""
-LOWEST_CLASS: Final = 10**9
-"""Rank of a request without a priority class."""
+BATCH_CLASS: Final = names.BATCH_PRIORITY
+"""Rank of batch work, which every other request precedes."""
+LOWEST_CLASS: Final = BATCH_CLASS - 1
+"""Rank of a request without a priority class, as in the pods."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,7 +34,7 @@ class HeldRequest:
     """A held request; they compare in the order of their release. Times are Unix seconds."""
 
     rank: int
-    """Priority class, 1 is the highest; `LOWEST_CLASS` without one."""
+    """Priority class, from 1, the highest, to `BATCH_CLASS`."""
     arrived: float
     number: int
     """Distinguishes requests, in the order in which they came to be held."""

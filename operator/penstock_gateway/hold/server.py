@@ -9,14 +9,13 @@ from aiohttp import hdrs, web
 
 from penstock_gateway.hold import answers
 from penstock_gateway.hold.holder import Holder
-from penstock_gateway.hold.queue import LOWEST_CLASS, HeldQueue, HeldRequest, Refusal
+from penstock_gateway.hold.queue import BATCH_CLASS, LOWEST_CLASS, HeldQueue, HeldRequest, Refusal
 from penstock_gateway.resources.hold import HEADER_HELD
 
 HEADER_PRIORITY: Final = "X-Penstock-Priority"
 HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
 READ_BYTES: Final = 2**12
 """Bodies stay with Envoy: the server reads no more than this of each."""
-MAX_CLASS: Final = 10**6
 
 
 class HoldServer:
@@ -84,8 +83,8 @@ def _mark(text: str) -> tuple[str, str, str]:
 
 def _rank(text: str) -> int:
     """Return the class that a request claims; the pods check what its key may have."""
-    valid = text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_CLASS
-    return int(text) if valid and len(text) <= 9 else LOWEST_CLASS
+    valid = text.isascii() and text.isdecimal() and len(text) <= 9
+    return min(int(text) or LOWEST_CLASS, BATCH_CLASS) if valid else LOWEST_CLASS
 
 
 def _number(text: str) -> float | None:

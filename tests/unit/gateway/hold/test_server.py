@@ -1,0 +1,52 @@
+"""How the server behind the hold listener reads a request's headers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp.test_utils import make_mocked_request
+
+from penstock_api.hold import HoldLimits
+from penstock_gateway.envoy_admin import EnvoyAdmin
+from penstock_gateway.hold.holder import Holder
+from penstock_gateway.hold.queue import HeldRequest
+from penstock_gateway.hold.server import HoldServer
+from penstock_gateway.snapshot import Route
+
+NOW = 1000.0
+LIMITS = HoldLimits(max_seconds=60, max_requests=100, per_pod=2)
+
+
+@asynccontextmanager
+async def at_zero() -> AsyncIterator[Holder]:
+    """Yield what holds the requests of pool `demo`, which has no pods."""
+    admin = EnvoyAdmin(Path("unused"))
+    holder = Holder(admin, lambda _: 0, lambda _: 0, lambda: NOW)
+    holder.update({"demo": Route("demo", 10001, (), hold=LIMITS)})
+    yield holder
+    await admin.close()
+
+
+async def in_order(*requests: Mapping[str, str]) -> list[HeldRequest]:
+    """Hold POST requests with these headers, and return them in the order of their release."""
+    async with at_zero() as holder, asyncio.TaskGroup() as tasks:
+        server, queue = HoldServer(holder), holder.queue("demo")
+        assert queue is not None
+        posts = [make_mocked_request("POST", "/infer", headers=each) for each in requests]
+        waiting = [tasks.create_task(server.handle(post)) for post in posts]
+        await asyncio.sleep(0)  # in which each comes to be held
+        order = sorted(queue.requests.values())
+        for task in waiting:
+            task.cancel()
+    return order
+
+
+async def test_batch_work_waits_for_every_other_request_and_the_default_is_the_lowest_class() -> (
+    None
+):
+    claimed = ["11", "4000000", "", "10", "0", "none", "9", "1"]
+    mark = {"X-Penstock-Held": "demo 990.000 "}
+    order = await in_order(*({**mark, "X-Penstock-Priority": each} for each in claimed))
+    expected = ["1", "9", "", "10", "0", "none", "11", "4000000"]
+    assert [claimed[request.number] for request in order] == expected
