@@ -57,10 +57,15 @@ class GatewayReader:
         pods = [(pod.ip, pod) for pod in gateway_pods(self.store, namespace) if pod.ip]
         answers = await asyncio.gather(*(self._answer(ip, pod) for ip, pod in pods))
         by_pod = dict(answers)
-        return GatewayAnswers(by_pod, dict(self._rates(namespace, counters(by_pod), now)))
+        created = {pod.name: pod.created for _, pod in pods}
+        return GatewayAnswers(by_pod, dict(self._rates(namespace, counters(by_pod), created, now)))
 
     def _rates(
-        self, namespace: str, counted: Mapping[str, Mapping[str, int]], now: float
+        self,
+        namespace: str,
+        counted: Mapping[str, Mapping[str, int]],
+        created: Mapping[str, float],
+        now: float,
     ) -> Iterator[tuple[str, OfferedDemand]]:
         """Record the counters; yield the rate of each pool. A pool that is gone is forgotten."""
         known = {pool.name for pool in self.store.pools.values() if pool.namespace == namespace}
@@ -68,7 +73,7 @@ class GatewayReader:
             del self._counters[key]
         for name in counted.keys() & known:
             counter = self._counters.setdefault((namespace, name), OfferedCounter())
-            counter.record(counted[name], now)
+            counter.record(counted[name], created, now)
             if (rate := counter.rate()) is not None:
                 yield name, rate
 

@@ -17,21 +17,31 @@ MIN_SPACING_SECONDS: Final = 0.5
 
 @dataclass(slots=True)
 class OfferedCounter:
-    """The reads of one pool. A counter that fell, or that is new, started at 0 since the read before."""
+    """The reads of one pool. A counter that fell started at 0 since the read before, as did that of a new pod."""
 
-    _last: dict[str, int] = field(default_factory=dict)
-    """The newest counter of each of the gateway's pods, by name."""
+    _last: Mapping[str, int] = field(default_factory=dict)
+    """The counters of the newest read, by the name of the gateway's pod."""
+    _seen: set[str] = field(default_factory=set)
+    """Pods that any read had."""
+    _since: float | None = None
+    """Time of the first read."""
     _total: int = 0
     _reads: tuple[tuple[float, int], ...] = ()
     """(time, requests since the first read), oldest first."""
 
-    def record(self, counters: Mapping[str, int], now: float) -> None:
-        """Record the counters of all ready pods of the gateway."""
-        if self._reads:
-            for pod, count in counters.items():
-                before = self._last.get(pod, 0)
-                self._total += count - before if count >= before else count
-        self._last.update(counters)
+    def record(self, counters: Mapping[str, int], created: Mapping[str, float], now: float) -> None:
+        """Record the counters of all ready pods of the gateway, which were created at these times, in Unix seconds.
+
+        A pod that was not ready at the read before counts from this one, unless it is new since the first read: requests
+        of minutes would be demand of one tick.
+        """
+        self._since = now if self._since is None else self._since
+        for pod, count in counters.items():
+            new = pod not in self._seen and created[pod] > self._since
+            before = self._last.get(pod, 0 if new else count)
+            self._total += count - before if count >= before else count
+        self._last = counters
+        self._seen.update(counters)
         recent = tuple(read for read in self._reads if 0 <= now - read[0] <= MAX_SPAN_SECONDS)
         if not recent or now - recent[-1][0] >= MIN_SPACING_SECONDS:
             self._reads = (*recent, (now, self._total))
