@@ -72,7 +72,7 @@ def _holding(holder: Holder) -> Iterable[Metric]:
         f"{PREFIX}_held_requests", "Requests that wait for a ready pod", labels=["pool"]
     )
     oldest = GaugeMetricFamily(
-        f"{PREFIX}_held_seconds", "Age of the oldest held request", labels=["pool"]
+        f"{PREFIX}_held_seconds", "Time since the oldest hold of a request began", labels=["pool"]
     )
     for pool, figures in holder.held().items():
         requests.add_metric([pool], figures["requests"])

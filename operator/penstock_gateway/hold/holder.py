@@ -74,7 +74,7 @@ class Holder:
         return f"{self._run}-{self._demands}"
 
     def held(self) -> Mapping[str, Mapping[str, float]]:
-        """Return the number of each pool's held requests and the age of the oldest, for pools that have any."""
+        """Return the number of each pool's held requests and the longest time that one is held, for pools that have any."""
         now = self.now()
         return {
             name: {"requests": len(pool.queue.requests), "seconds": round(now - since, 3)}
@@ -115,8 +115,8 @@ class Holder:
                 if not self.pods_in_force(name):
                     if (timer := self._timers.pop(name, None)) is not None:
                         timer.cancel()  # of a former start
-                    self.starts.begin(name, arrival.arrived, arrival.entered)
-                    self.starts.reach(name, self.progress(name), arrival.entered)
+                    self.starts.begin(name, arrival.entered, self.now())
+                    self.starts.reach(name, self.progress(name), self.now())
                 await self._announce()
             return self._counted(name, await pool.waits[arrival.number])
         finally:

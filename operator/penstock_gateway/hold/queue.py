@@ -36,12 +36,13 @@ class HeldRequest:
     rank: int
     """Priority class, from 1, the highest, to `BATCH_CLASS`."""
     arrived: float
+    """Time of its arrival at the gateway, long before `entered` if a pod computed it and died."""
     number: int
     """Distinguishes requests, in the order in which they came to be held."""
     entered: float = field(compare=False)
-    """Time at which this process began to hold it."""
+    """Time at which Envoy began to hold it, for this or a former process."""
     timeout_seconds: float | None = field(default=None, compare=False)
-    """The client's own limit."""
+    """The client's own limit, from the arrival on."""
 
 
 class Refusal(StrEnum):
@@ -73,8 +74,8 @@ class HeldQueue:
 
     @property
     def since(self) -> float | None:
-        """Return the arrival of the request that waits longest; None without one."""
-        return min((request.arrived for request in self.requests.values()), default=None)
+        """Return the time since which the request that waits longest is held; None without one."""
+        return min((request.entered for request in self.requests.values()), default=None)
 
     def add(self, request: HeldRequest) -> bool:
         """Hold a request; return False beyond the bound."""
@@ -101,10 +102,10 @@ class HeldQueue:
         """Return the requests that have waited too long, with the reason."""
         over = []
         for request in self.requests.values():
-            waited = now - request.arrived
-            if request.timeout_seconds is not None and waited >= request.timeout_seconds:
+            timeout = request.timeout_seconds
+            if timeout is not None and now - request.arrived >= timeout:
                 over.append((request, Refusal.DEADLINE))
-            elif waited >= self.limits.max_seconds:
+            elif now - request.entered >= self.limits.max_seconds:
                 over.append((request, Refusal.EXPIRED))
         return over
 

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 from penstock_gateway.hold import answers
 from penstock_gateway.hold.holder import Holder
 from penstock_gateway.hold.queue import BATCH_CLASS, LOWEST_CLASS, HeldQueue, HeldRequest, Refusal
-from penstock_gateway.resources.hold import HEADER_HELD
+from penstock_gateway.resources.hold import HEADER_HELD, HEADER_HELD_SINCE
 
 HEADER_PRIORITY: Final = "X-Penstock-Priority"
 HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
@@ -35,7 +35,7 @@ class HoldServer:
             rank=_rank(request.headers.get(HEADER_PRIORITY, "")),
             arrived=min(_number(arrived) or now, now),
             number=self._holder.next_number(),
-            entered=now,
+            entered=min(_number(request.headers.get(HEADER_HELD_SINCE, "")) or now, now),
             timeout_seconds=None if timeout is None else timeout / 1000,
         )
         reason = await self._holder.hold(pool, arrival)

@@ -15,7 +15,7 @@ from penstock_gateway.objects import WatchedPod
 BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600)
 """Upper bounds of the histogram, in seconds."""
 SEEN_SECONDS: Final = 1.0
-"""Age of a request up to which its start counts as seen from its beginning: an older one was held by a former process."""
+"""Time for which a request is held up to which its start counts as seen from its beginning: an older one was held by a former process."""
 ORDER: Final = tuple(StartPart)
 
 
@@ -71,13 +71,13 @@ class StartTimes:
     durations: dict[tuple[str, StartPart], Durations] = field(default_factory=dict)
     last: dict[str, LastStart] = field(default_factory=dict)
     under_way: dict[str, list[float]] = field(default_factory=dict)
-    """The arrival of the first request, and the ends of the parts that are over, in order."""
+    """The time since which the first request is held, and the ends of the parts that are over, in order."""
 
-    def begin(self, pool: str, arrived: float, now: float) -> None:
+    def begin(self, pool: str, entered: float, now: float) -> None:
         """Record the first request that is held; one that a former process held has no parts that this one saw."""
         self.under_way.pop(pool, None)
-        if now - arrived <= SEEN_SECONDS:
-            self.under_way[pool] = [arrived]
+        if now - entered <= SEEN_SECONDS:
+            self.under_way[pool] = [entered]
 
     def drop(self, pool: str) -> None:
         """Forget a start that no request waits for any longer."""

@@ -15,6 +15,8 @@ HOLD: Final = "penstock/hold"
 """Name of the listener and of its cluster, which no pool can have."""
 HEADER_HELD: Final = "x-penstock-held"
 """On requests of a pool that is held: its name, the arrival in Unix seconds, and the client's time-out in milliseconds."""
+HEADER_HELD_SINCE: Final = "x-penstock-held-since"
+"""On requests at the controller: the time in Unix seconds at which the hold listener received it."""
 REMAINING_TIMEOUT: Final = """
 function envoy_on_request(handle)
   local headers = handle:headers()
@@ -27,6 +29,7 @@ function envoy_on_request(handle)
   headers:replace("x-request-timeout-ms", string.format("%.0f", rest))
 end
 """
+_START: Final = "%START_TIME(%s.%3f)%"
 RESTART_RETRIES: Final = 120
 """Attempts to reach a controller that restarts, some two minutes of them."""
 _TYPES: Final = "type.googleapis.com/envoy.extensions"
@@ -35,11 +38,7 @@ _MANAGER: Final = "filters.network.http_connection_manager.v3.HttpConnectionMana
 
 def mark(pool: str) -> Json:
     """Return the header by which the controller knows a request's pool, arrival and time-out, in place of a client's."""
-    value = f"{pool} %START_TIME(%s.%3f)% %REQ(x-request-timeout-ms)%"
-    return {
-        "header": {"key": HEADER_HELD, "value": value},
-        "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-    }
+    return _header(HEADER_HELD, f"{pool} {_START} %REQ(x-request-timeout-ms)%")
 
 
 def remaining_timeout() -> list[Json]:
@@ -74,6 +73,7 @@ def hold_listener(settings: GatewaySettings) -> Json:
     host = {
         "name": HOLD,
         "domains": ["*"],
+        "request_headers_to_add": [_header(HEADER_HELD_SINCE, _START)],
         "routes": [{"match": {"prefix": "/"}, "route": route}],
     }
     manager = {
@@ -123,4 +123,11 @@ def hold_cluster(settings: GatewaySettings) -> Json:
             "cluster_name": HOLD,
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
         },
+    }
+
+
+def _header(key: str, value: str) -> Json:
+    return {
+        "header": {"key": key, "value": value},
+        "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
     }

@@ -229,6 +229,24 @@ async def test_a_killed_last_pod_loses_no_request() -> None:
         assert tally.lost == []
 
 
+async def test_a_request_that_ran_longer_than_the_hold_waits_for_the_next_pod_when_its_pod_dies() -> (
+    None
+):
+    async with at_zero(max_seconds=10) as gateway:
+        await gateway.start_pod("pod-1", pool="other")
+        await gateway.start_pod("pod-0", slowness=1e6)
+        await gateway.until_endpoints(1)
+        clients = Clients(gateway)
+        clients.send(0)
+        await asyncio.sleep(11)
+        await kill(gateway.pods["pod-0"])
+        gone = api_server.pod("pod-0", "demo", gateway.address("pod-0"), ready=False)
+        await gateway.api.put("pods", gone)
+        await clients.held(1)
+        await gateway.api.put("pods", api_server.pod("pod-1", "demo", gateway.address("pod-1")))
+        assert await clients.end() == [200]
+
+
 START = {str(seconds) for seconds in range(20, 31)}
 """`Retry-After` while a pod starts: 30 s without an earlier start, less the seconds that have passed."""
 

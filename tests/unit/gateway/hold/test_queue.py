@@ -105,6 +105,15 @@ def test_a_request_expires_by_the_pools_bound_or_by_its_clients() -> None:
     assert waiting.expired(NOW + 60) == [(request(0), Refusal.EXPIRED)]
 
 
+def test_a_request_that_a_pod_computed_before_it_died_waits_as_long_as_a_new_one() -> None:
+    waiting = queue(HeldRequest(LOWEST_CLASS, NOW - 1000, 0, entered=NOW))
+    assert waiting.since == NOW
+    assert waiting.expired(NOW + 59) == []
+    assert [reason for _, reason in waiting.expired(NOW + 60)] == [Refusal.EXPIRED]
+    waiting.set_pods(1, NOW + 20)
+    assert waiting.start_seconds == 20
+
+
 def test_the_time_to_a_retry_is_that_of_the_last_start() -> None:
     waiting = queue(request(0))
     assert waiting.retry_seconds(NOW) == FIRST_GUESS_SECONDS

@@ -50,3 +50,11 @@ async def test_batch_work_waits_for_every_other_request_and_the_default_is_the_l
     order = await in_order(*({**mark, "X-Penstock-Priority": each} for each in claimed))
     expected = ["1", "9", "", "10", "0", "none", "11", "4000000"]
     assert [claimed[request.number] for request in order] == expected
+
+
+async def test_a_request_is_held_since_the_hold_listener_received_it_or_else_since_now() -> None:
+    mark = {"X-Penstock-Held": "demo 100.500 "}
+    since = ("999.250", "1000.001", "-1", "")
+    order = await in_order(*({**mark, "X-Penstock-Held-Since": each} for each in since))
+    assert [request.entered for request in order] == [999.25, NOW, NOW, NOW]
+    assert {request.arrived for request in order} == {100.5}
