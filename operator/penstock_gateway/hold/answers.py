@@ -1,6 +1,6 @@
 """Answers to held requests, in the error shapes of the pods: OpenAI's under `/v1/`, else `{"error": message}`.
 
-Only the release and `not_serving` have status 503, which the pool's route retries.
+The pool's route retries 503 except with `HEADER_FINAL`: of these answers only the release.
 """
 
 import json
@@ -10,6 +10,7 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from penstock_gateway.hold.queue import Refusal
+from penstock_gateway.resources.hold import HEADER_FINAL
 
 _OPENAI: Final = ("/v1/", "/tokenize", "/detokenize")
 _STATUS: Final = {Refusal.FULL: 429, Refusal.EXPIRED: 504, Refusal.DEADLINE: 504}
@@ -26,9 +27,11 @@ def release(path: str) -> web.Response:
 
 
 def not_serving(path: str, retry_seconds: float) -> web.Response:
-    """Return the answer to a request that starts no pod, such as a probe of readiness."""
+    """Return the final answer to a request that starts no pod, such as a probe of readiness."""
     message = "no pod is ready; the first POST request starts one"
-    return _error(503, path, "NotServing", message, retry_seconds)
+    answer = _error(503, path, "NotServing", message, retry_seconds)
+    answer.headers[HEADER_FINAL] = "true"
+    return answer
 
 
 def _error(status: int, path: str, reason: str, message: str, retry_seconds: float) -> web.Response:

@@ -28,8 +28,11 @@ class HoldServer:
         """Hold a request until its end; only a POST is demand: a probe of readiness starts no pod."""
         pool, arrived, timeout_text = _mark(request.headers.get(HEADER_HELD, ""))
         queue, now = self._holder.queue(pool), self._holder.now()
-        if queue is None or request.method != hdrs.METH_POST:
-            return answers.not_serving(request.path, queue.retry_seconds(now) if queue else 1.0)
+        demand = request.method == hdrs.METH_POST
+        if queue is None or (not demand and self._holder.pods_in_force(pool)):
+            return answers.release(request.path)
+        if not demand:
+            return answers.not_serving(request.path, queue.retry_seconds(now))
         timeout = _number(timeout_text)
         arrival = HeldRequest(
             rank=_rank(request.headers.get(HEADER_PRIORITY, "")),

@@ -17,6 +17,8 @@ HEADER_HELD: Final = "x-penstock-held"
 """On requests of a pool that is held: its name, the arrival in Unix seconds, and the client's time-out in milliseconds."""
 HEADER_HELD_SINCE: Final = "x-penstock-held-since"
 """On requests at the controller: the time in Unix seconds at which the hold listener received it."""
+HEADER_FINAL: Final = "x-envoy-ratelimited"
+"""On answers of the controller that Envoy does not retry, whatever their status; clients do not see it."""
 REMAINING_TIMEOUT: Final = """
 function envoy_on_request(handle)
   local headers = handle:headers()

@@ -10,7 +10,7 @@ from typing import Any, Final
 from penstock_api import names
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.cluster import BUFFER_BYTES
-from penstock_gateway.resources.hold import mark
+from penstock_gateway.resources.hold import HEADER_FINAL, mark
 from penstock_gateway.resources.stats import at_end, counting, log_options
 from penstock_gateway.resources.tls import serving_tls
 from penstock_gateway.snapshot import Route
@@ -154,6 +154,7 @@ def _virtual_host(route: Route) -> Json:
         "domains": ["*"],
         "request_headers_to_add": [BEHIND_GATEWAY, *([mark(pool)] if route.hold else [])],
         "request_headers_to_remove": ["x-envoy-internal", "x-envoy-external-address"],
+        "response_headers_to_remove": [HEADER_FINAL],
         "routes": [
             {
                 "match": {"prefix": "/"},

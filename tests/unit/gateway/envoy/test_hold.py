@@ -301,6 +301,14 @@ async def test_demand_is_known_at_once_and_only_by_a_post() -> None:
         assert await clients.end() == [200]
 
 
+async def test_a_get_at_zero_is_answered_without_a_retry() -> None:
+    async with at_zero() as gateway:
+        async with gateway.client.get(gateway.url("/v1/models")) as answer:
+            assert answer.status == 503
+            assert not [name for name in answer.headers if name.lower().startswith("x-envoy")]
+        assert await gateway.envoy_metric("envoy_cluster_upstream_rq_retry", "demo") == 0
+
+
 async def test_a_pool_that_is_held_no_longer_keeps_its_held_requests() -> None:
     async with at_zero() as gateway:
         clients = Clients(gateway)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from penstock_api.hold import HoldLimits
@@ -19,10 +20,10 @@ LIMITS = HoldLimits(max_seconds=60, max_requests=100, per_pod=2)
 
 
 @asynccontextmanager
-async def at_zero() -> AsyncIterator[Holder]:
-    """Yield what holds the requests of pool `demo`, which has no pods."""
+async def holding(pods: int = 0) -> AsyncIterator[Holder]:
+    """Yield what holds the requests of pool `demo`, which has this many pods in force."""
     admin = EnvoyAdmin(Path("unused"))
-    holder = Holder(admin, lambda _: 0, lambda _: 0, lambda: NOW)
+    holder = Holder(admin, lambda _: pods, lambda _: 0, lambda: NOW)
     holder.update({"demo": Route("demo", 10001, (), hold=LIMITS)})
     yield holder
     await admin.close()
@@ -30,7 +31,7 @@ async def at_zero() -> AsyncIterator[Holder]:
 
 async def in_order(*requests: Mapping[str, str]) -> list[HeldRequest]:
     """Hold POST requests with these headers, and return them in the order of their release."""
-    async with at_zero() as holder, asyncio.TaskGroup() as tasks:
+    async with holding() as holder, asyncio.TaskGroup() as tasks:
         server, queue = HoldServer(holder), holder.queue("demo")
         assert queue is not None
         posts = [make_mocked_request("POST", "/infer", headers=each) for each in requests]
@@ -58,3 +59,15 @@ async def test_a_request_is_held_since_the_hold_listener_received_it_or_else_sin
     order = await in_order(*({**mark, "X-Penstock-Held-Since": each} for each in since))
     assert [request.entered for request in order] == [999.25, NOW, NOW, NOW]
     assert {request.arrived for request in order} == {100.5}
+
+
+@pytest.mark.parametrize(
+    ("pool", "pods", "final"), [("demo", 0, True), ("demo", 1, False), ("other", 0, False)]
+)
+async def test_a_get_is_retried_only_where_another_pod_may_take_it(
+    pool: str, pods: int, final: bool
+) -> None:
+    async with holding(pods) as holder:
+        get = make_mocked_request("GET", "/v1/models", headers={"X-Penstock-Held": f"{pool} 9.0 "})
+        answer = await HoldServer(holder).handle(get)
+    assert (answer.status, "x-envoy-ratelimited" in answer.headers) == (503, final)
