@@ -115,7 +115,7 @@ def _settled(group: _Group, ledger: QuotaLedger, now: float) -> QuotaLedger:
     bound = _Group.of(group.requests, limits)
     shares, losing = _stabilized(bound, ledger, now)
     replicas = _startable(group, _with_pending(group, pressures, shares))
-    surges = _surges(group, pressures, shares, ledger)
+    surges = _surges(bound, shares, ledger)
     devices = group.devices(shares)
     slack = {key: limits[key] - bound.total(key, devices) for key in limits}
     grants = {}
@@ -244,28 +244,28 @@ class _Surge(NamedTuple):
     ahead: tuple[str, ...] = ()
 
 
-def _surges(
-    group: _Group, pressures: Collection[PlaceKey], shares: Mapping[str, int], ledger: QuotaLedger
-) -> dict[str, _Surge]:
-    """Return the room of each pool for one more replica; free devices go to one rollout after another."""
+def _surges(group: _Group, shares: Mapping[str, int], ledger: QuotaLedger) -> dict[str, _Surge]:
+    """Return the room of each pool for one more replica; free devices go to one rollout after another.
+
+    A surge whose pod is bound already has its room.
+    """
     counts = {request.uid: max(shares[request.uid], request.deployed) for request in group.requests}
-    devices = group.devices(counts)
+    devices, lasts = group.devices(counts), group.devices(shares)
     bound = {request.uid: max(devices[request.uid], request.staying) for request in group.requests}
     used = {request.uid: bound[request.uid] + request.leaving for request in group.requests}
-    lasting = {key: group.total(key, devices) for key in group.limits}
+    lasting = {key: group.total(key, lasts) for key in group.limits}
     taken = {key: group.total(key, used) for key in group.limits}
     takers: dict[LimitKey, list[str]] = {key: [] for key in group.limits}
     surges = {}
     for request in sorted(group.requests, key=lambda request: _surge_turn(request, ledger)):
         uid, each, keys = request.uid, request.per_replica, group.keys[request.uid]
-        if any(
-            _place(key, request) in pressures or group.limits[key] - lasting[key] < each
-            for key in keys
-        ):
+        more = max(devices[uid] + each - bound[uid], 0)
+        surplus = request.staying - request.deployed * each
+        is_bound = request.surge is not SurgeStage.NONE and surplus >= each
+        if not is_bound and any(group.limits[key] - lasting[key] < each for key in keys):
             surges[uid] = _Surge(SurgeRoom.NONE)
             continue
-        more = max(devices[uid] + each - bound[uid], 0)
-        fits = all(group.limits[key] - taken[key] >= more for key in keys)
+        fits = is_bound or all(group.limits[key] - taken[key] >= more for key in keys)
         ahead = tuple(sorted({other for key in keys for other in takers[key]}))
         surges[uid] = _Surge(SurgeRoom.FREE) if fits else _Surge(SurgeRoom.TAKEN, ahead)
         if request.surge is SurgeStage.BEGUN or (request.surge is SurgeStage.NEXT and fits):

@@ -1,0 +1,106 @@
+"""Surges under one budget: free devices go to one rollout after another, and a surge ends only without room."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_operator.decide.quota_ledger import SurgeRoom, SurgeStage
+from tests.unit.operator.decide.budgets.fleet import (
+    GPU,
+    REPLACING,
+    SURGING,
+    TEMPLATE,
+    Fleet,
+    fleet_of,
+    is_paused,
+    step,
+    waiting,
+)
+from tests.unit.operator.decide.budgets.requests import quota_request, rooms, settled
+from tests.unit.operator.decide.world import pod, reason
+
+NO_DEVICE = f"0/4 nodes are available: 4 Insufficient {GPU}."
+
+
+def first_pod_surges(fleet: Fleet, name: str) -> None:
+    """Bind the additional pod of a rollout; it is not Ready yet."""
+    world = fleet.worlds[name]
+    new = pod(f"{name}-new", ready=False, revision=world.revision)
+    world.pods = (*world.pods, new)
+
+
+def second_pod_waits_for_the_first_old_one(seconds: int) -> Fleet:
+    """Two rollouts share four devices: the second new pod of `a` waits for its draining pod's device."""
+    fleet = fleet_of(4, a=2, b=1)
+    for world in fleet.worlds.values():
+        world.edit_spec(template=TEMPLATE)
+    fleet.run()
+    assert (is_paused(fleet, "a"), is_paused(fleet, "b")) == (False, True)
+    world = fleet.worlds["a"]
+    drains, stays = world.pods
+    world.pods = (
+        replace(drains, terminating=True),
+        stays,
+        pod("a-new-0", revision=world.revision),
+        replace(
+            waiting("a-new-1", world.now - 1, NO_DEVICE),
+            revision=world.revision,
+        ),
+    )
+    for _ in range(seconds // 5):
+        fleet.run()
+    return fleet
+
+
+@pytest.mark.parametrize("seconds", [20, 60])
+def test_a_pod_that_waits_for_a_draining_device_ends_no_surge(seconds: int) -> None:
+    fleet = second_pod_waits_for_the_first_old_one(seconds)
+    assert (step(fleet, "a"), is_paused(fleet, "a")) == (SURGING, False)
+    assert (step(fleet, "b"), is_paused(fleet, "b")) == (SURGING, True)
+
+
+def test_a_device_of_a_lost_node_ends_the_surge_that_waits_for_it() -> None:
+    fleet = second_pod_waits_for_the_first_old_one(60)
+    world = fleet.worlds["a"]
+    world.pods = world.pods[1:]
+    fleet.run()
+    world.now += 31
+    fleet.run()
+    assert step(fleet, "a") == REPLACING
+
+
+def test_a_surge_whose_pod_is_bound_continues_in_a_budget_that_fills() -> None:
+    fleet = fleet_of(7, a=3, b=3)
+    world = fleet.worlds["a"]
+    world.edit_spec(rollout={"strategy": "Surge"}, template=TEMPLATE)
+    fleet.run()
+    first_pod_surges(fleet, "a")
+    fleet.worlds["b"].edit_spec(replicas=4)
+    plans = fleet.run()
+    assert reason(plans["b"], "BudgetLimited") == "True/WaitingForDrain"
+    assert (step(fleet, "a"), is_paused(fleet, "a")) == (SURGING, False)
+
+
+@pytest.mark.parametrize("stage", [SurgeStage.NEXT, SurgeStage.BEGUN])
+@pytest.mark.parametrize("wanted", [3, 4], ids=["as deployed", "more than deployed"])
+def test_a_surge_whose_pod_is_bound_has_its_room(stage: SurgeStage, wanted: int) -> None:
+    rolls = quota_request("a", wanted, deployed=3, staying=4, surge=stage)
+    gains = quota_request("b", 7 - wanted, deployed=3, staying=3)
+    assert rooms(settled(7, rolls, gains))["a"] is SurgeRoom.FREE
+
+
+def test_a_shift_of_shares_ends_no_surge() -> None:
+    fleet = fleet_of(6, b=1, c=3, d=1)
+    fleet.worlds["b"].edit_spec(template=TEMPLATE)
+    fleet.run()
+    first_pod_surges(fleet, "b")
+    fleet.worlds["c"].edit_spec(replicas=2)
+    fleet.worlds["d"].edit_spec(replicas=2)
+    fleet.run()
+    assert step(fleet, "b") == SURGING
+
+
+def test_a_rollout_waits_for_devices_that_pools_release() -> None:
+    rolls = quota_request("a", 1, deployed=1, staying=1, surge=SurgeStage.NEXT)
+    shrinks = quota_request("b", 2, deployed=3, staying=3)
+    assert rooms(settled(4, rolls, shrinks))["a"] is SurgeRoom.TAKEN
