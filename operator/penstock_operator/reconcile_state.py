@@ -192,11 +192,15 @@ class PoolState:
         return _versionless(rejected.manifest) != _versionless(write.manifest)
 
     def record_write_results(
-        self, planned: Iterable[ChildWrite], rejected: Mapping[ChildKey, Rejection], now: float
+        self,
+        planned: Iterable[ChildWrite],
+        stored: Collection[ChildKey],
+        rejected: Mapping[ChildKey, Rejection],
+        now: float,
     ) -> bool:
         """Store the results of a plan's child writes; return whether the rejections changed.
 
-        A rejection ends when its write is no longer planned or succeeds; a write in back-off stays rejected.
+        A rejection ends when its write is no longer planned or succeeds; one that was not sent stays rejected.
         """
         before, after = self.rejected, dict[ChildKey, RejectedWrite]()
         for write in planned:
@@ -207,7 +211,7 @@ class PoolState:
                 altered = rejected[key].reason == Rejection.ALTERED
                 seconds = (alteration_back_off if altered else rejection_back_off)(attempts)
                 after[key] = RejectedWrite(rejected[key], write.manifest, attempts, now + seconds)
-            elif last is not None and not self.should_retry(write, now):
+            elif last is not None and key not in stored:
                 after[key] = last
         rejections = self.rejections
         self.rejected = after

@@ -32,6 +32,8 @@ class ActResults:
     """Results of a plan."""
 
     acknowledgements: Mapping[str, Acknowledgement] = field(default_factory=dict)
+    stored: set[ChildKey] = field(default_factory=set)
+    """Children that were written as planned."""
     rejected: dict[ChildKey, Rejection] = field(default_factory=dict)
     failure: ClusterError | None = None
     """The API server failed, or another writer was first: the pool is requeued with back-off."""
@@ -153,6 +155,7 @@ class PoolActs:
                 results.failure = error
                 return
             else:
+                results.stored.add(key)
                 _log_write(plan, write, key)
 
 

@@ -207,7 +207,7 @@ class PassRunner:
         """Record the results of a plan and schedule the pool's next reconcile."""
         state, wall = self.observer.state.of(plan.uid), self.clock()
         changed = state.record_acks(results.acknowledgements, wall)
-        changed |= state.record_write_results(plan.writes, results.rejected, wall)
+        changed |= state.record_write_results(plan.writes, results.stored, results.rejected, wall)
         if results.failure is not None:
             log.info(
                 "%s/%s: requeued with back-off: %s", plan.namespace, plan.name, results.failure

@@ -63,23 +63,23 @@ def test_acknowledgements_of_deleted_pods_are_dropped() -> None:
 def test_a_rejected_write_is_reported_and_retried_after_a_back_off() -> None:
     state, write = PoolState(), deployment()
 
-    assert state.record_write_results([write], {child_key(write): REJECTED}, NOW)
+    assert state.record_write_results([write], (), {child_key(write): REJECTED}, NOW)
     assert state.rejections == (REJECTED,)
     assert not state.should_retry(write, NOW + 1)
     assert state.should_retry(write, NOW + 2)
-    assert not state.record_write_results([write], {child_key(write): REJECTED}, NOW + 2)
+    assert not state.record_write_results([write], (), {child_key(write): REJECTED}, NOW + 2)
     assert not state.should_retry(write, NOW + 5)
 
 
 def test_a_changed_write_is_sent_without_back_off() -> None:
     state = PoolState()
-    state.record_write_results([deployment()], {child_key(deployment()): REJECTED}, NOW)
+    state.record_write_results([deployment()], (), {child_key(deployment()): REJECTED}, NOW)
     assert state.should_retry(deployment(replicas=2), NOW)
 
 
 def test_a_newer_version_of_the_child_ends_no_back_off() -> None:
     state, write = PoolState(), deployment()
-    state.record_write_results([write], {child_key(write): REJECTED}, NOW)
+    state.record_write_results([write], (), {child_key(write): REJECTED}, NOW)
     write.manifest["metadata"]["resourceVersion"] = "8"
     assert not state.should_retry(write, NOW + 1)
 
@@ -88,7 +88,7 @@ def test_a_write_that_a_webhook_alters_is_sent_every_ten_minutes() -> None:
     state, write, now = PoolState(), deployment(), NOW
     altered = replace(REJECTED, reason=Rejection.ALTERED)
     for seconds in (20, 40, 80, 160, 320, 600, 600):
-        state.record_write_results([write], {child_key(write): altered}, now)
+        state.record_write_results([write], (), {child_key(write): altered}, now)
         assert not state.should_retry(write, now + seconds - 1)
         assert state.should_retry(write, now + seconds)
         now += seconds
@@ -96,18 +96,30 @@ def test_a_write_that_a_webhook_alters_is_sent_every_ten_minutes() -> None:
 
 def test_a_write_in_back_off_stays_rejected_and_a_successful_one_does_not() -> None:
     state, write = PoolState(), deployment()
-    state.record_write_results([write], {child_key(write): REJECTED}, NOW)
+    state.record_write_results([write], (), {child_key(write): REJECTED}, NOW)
 
-    assert not state.record_write_results([write], {}, NOW + 1)
+    assert not state.record_write_results([write], (), {}, NOW + 1)
     assert state.rejections == (REJECTED,)
-    assert state.record_write_results([write], {}, NOW + 3)
+    assert state.record_write_results([write], {child_key(write)}, {}, NOW + 3)
     assert not state.rejected
+
+
+def test_a_write_whose_back_off_ends_unsent_stays_rejected_and_keeps_its_back_off() -> None:
+    state, write = PoolState(), deployment()
+    for at in (NOW, NOW + 2):
+        state.record_write_results([write], (), {child_key(write): REJECTED}, at)
+
+    assert not state.should_retry(write, NOW + 5.9)
+    assert not state.record_write_results([write], (), {}, NOW + 6.1)
+    assert state.rejections == (REJECTED,)
+    state.record_write_results([write], (), {child_key(write): REJECTED}, NOW + 10)
+    assert not state.should_retry(write, NOW + 17)
 
 
 def test_a_write_that_is_no_longer_planned_is_no_longer_rejected() -> None:
     state = PoolState()
-    state.record_write_results([deployment()], {child_key(deployment()): REJECTED}, NOW)
-    assert state.record_write_results([], {}, NOW + 1)
+    state.record_write_results([deployment()], (), {child_key(deployment()): REJECTED}, NOW)
+    assert state.record_write_results([], (), {}, NOW + 1)
     assert state.rejections == ()
 
 

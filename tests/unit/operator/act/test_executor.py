@@ -26,6 +26,8 @@ class Recorded:
     available: bool = True
     rejecting: bool = False
     """Whether statuses and records are rejected."""
+    unwritable: str = ""
+    """Kind of children whose writes get no answer."""
 
     def take_pool(self, uid: str, desired: PoolStatus, now: float) -> Urgency:
         return Urgency.CONDITION
@@ -43,6 +45,8 @@ class Recorded:
             raise Rejected(403, "Forbidden", "exceeded quota: count/configmaps")
 
     async def write(self, view: Any, write: Any) -> None:
+        if write.kind == self.unwritable:
+            raise Unavailable(503, "ServiceUnavailable", "no answer")
         self.order.append(write.kind)
 
     async def push(self, pushes: Any) -> dict[str, Any]:
@@ -127,3 +131,11 @@ def test_a_new_pool_gets_no_child_while_its_status_is_rejected() -> None:
         assert act(server, world, acts).failure is None
         world.now += 1
     assert server.order == ["status", "status"], "after 2 s"
+
+
+def test_the_results_list_the_children_that_were_written_before_a_failure() -> None:
+    results = act(Recorded(unwritable="Deployment"), World())
+    kinds = [kind for kind, _ in results.stored]
+    assert results.failure is not None
+    assert "ConfigMap" in kinds
+    assert "Deployment" not in kinds
