@@ -12,6 +12,7 @@ OperatorError
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -51,6 +52,10 @@ class Rejected(ClusterError):
 
 class Altered(Rejected):
     """A mutating webhook replaced a value of the request."""
+
+    def __init__(self, reason: str, message: str, stored: Mapping[str, Any]) -> None:
+        super().__init__(200, reason, message)
+        self.stored = stored
 
 
 class Unavailable(ClusterError):

@@ -247,6 +247,8 @@ class Rejection:
     reason: str
     """CamelCase reason of the API server: `Forbidden`, `Invalid`, ..."""
     message: str
+    stored: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    """The object after an altered write, as in `ChildWrite.live`; None after a rejected one."""
 
 
 @dataclass(frozen=True, slots=True)

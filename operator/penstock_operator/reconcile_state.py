@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock_operator.decide.actions import ChildWrite
+from penstock_operator.decide.manifests.writes import is_edited
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.spec.prometheus import MetricsServer
@@ -185,9 +186,12 @@ class PoolState:
         return tuple(write.rejection for write in self.rejected.values())
 
     def should_retry(self, write: ChildWrite, now: float) -> bool:
-        """Return whether to send a write: it is new, it changed, or its back-off is over."""
+        """Return whether to send a write: it or the child changed, or no back-off is in force."""
         rejected = self.rejected.get(child_key(write))
         if rejected is None or now >= rejected.until:
+            return True
+        stored = rejected.rejection.stored
+        if stored is not None and is_edited(write, stored):
             return True
         return _versionless(rejected.manifest) != _versionless(write.manifest)
 

@@ -58,7 +58,7 @@ class Children:
         query = {**MANAGER, "force": "true"}
         body = {**manifest, "metadata": metadata}
         answer = await self._send(kind, "apply", ApiRequest("PATCH", path, body, query, APPLY))
-        _check(altered_field(answer, body))
+        _check(altered_field(answer, body), answer)
 
     async def _replace(self, kind: ResourceKind, manifest: Json) -> None:
         """Replace whole parts of an object, so that fields that other writers added go too."""
@@ -73,7 +73,9 @@ class Children:
             {"op": "replace", "path": "/spec", "value": manifest["spec"]},
         ]
         request = ApiRequest("PATCH", path, patch, MANAGER, JSON_PATCH)
-        _check(replaced_field(await self._send(kind, "patch", request), manifest))
+        answer = await self._send(kind, "patch", request)
+        seen = {**answer, "spec": answer["metadata"]["generation"]}
+        _check(replaced_field(answer, manifest), seen)
 
     async def _move_ownership(
         self, kind: ResourceKind, child: ChildObject, version: str | None
@@ -119,10 +121,10 @@ class Children:
         return answer
 
 
-def _check(field: str) -> None:
+def _check(field: str, stored: Json) -> None:
     """Raise `Altered` if the API server stored a different value for `field`."""
     if field:
-        raise Altered(200, Rejection.ALTERED, f"a mutating webhook replaced {field}")
+        raise Altered(Rejection.ALTERED, f"a mutating webhook replaced {field}", stored)
 
 
 def apply_owned(managed: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from penstock_operator.act.settings_records import SettingsRecords
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.errors import ClusterError, ObjectNotFound, Rejected
+from penstock_operator.errors import Altered, ClusterError, ObjectNotFound, Rejected
 from penstock_operator.observed import Acknowledgement, PoolView, Rejection
 from penstock_operator.reconcile_state import BackOffs, ChildKey, child_key
 from penstock_operator.telemetry.logs import fields
@@ -149,7 +149,8 @@ class PoolActs:
             try:
                 await self.children.write(view, write)
             except (Rejected, ObjectNotFound) as error:
-                results.rejected[key] = Rejection(*key, error.reason, error.message)
+                stored = error.stored if isinstance(error, Altered) else None
+                results.rejected[key] = Rejection(*key, error.reason, error.message, stored)
                 log.warning("%s %s was not stored as written: %s", *key, error, extra=_about(plan))
             except ClusterError as error:
                 results.failure = error

@@ -1,7 +1,7 @@
 """The actions of a plan: writes of child objects, pushes of limits, and Events."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -29,6 +29,8 @@ class ChildWrite:
     kind: str
     manifest: Mapping[str, Any]
     """The whole object; for DELETE only `metadata` with namespace, name and uid."""
+    live: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    """The child that the write changes, with the generation of its spec in place of the spec of a pool; None without one."""
 
 
 @dataclass(frozen=True, slots=True)

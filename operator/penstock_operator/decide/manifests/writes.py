@@ -56,7 +56,7 @@ def child_write(pool: PoolObject, live: ChildObject | None, desired: Manifest) -
         # Replicas were computed from this version: a later write of another writer has to be observed first.
         precondition["resourceVersion"] = live.resource_version
     own = {**manifest["metadata"], **precondition}
-    return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own})
+    return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own}, live.manifest)
 
 
 def shared_write(live: ChildObject | None, desired: Manifest) -> ChildWrite | None:
@@ -69,7 +69,7 @@ def shared_write(live: ChildObject | None, desired: Manifest) -> ChildWrite | No
     if _is_immutable(live, manifest):
         return delete(live)
     own = {**manifest["metadata"], "uid": live.uid}
-    return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own})
+    return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own}, live.manifest)
 
 
 def altered_field(stored: Mapping[str, Any], written: Manifest) -> str:
@@ -88,6 +88,24 @@ def _replaced(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     own = manifest["metadata"]
     kept = {key: own.get(key) or {} for key in ("labels", "annotations")}
     return {"metadata": kept, "spec": manifest["spec"]}
+
+
+def is_edited(write: ChildWrite, stored: Mapping[str, Any]) -> bool:
+    """Return whether another writer changed or deleted what a write sets, since the API server returned `stored`."""
+    live = write.live
+    if live is None:
+        return True
+    newer = int(live["metadata"]["resourceVersion"]) > int(stored["metadata"]["resourceVersion"])
+    return newer and _part(live, write.manifest) != _part(stored, write.manifest)
+
+
+def _part(stored: Mapping[str, Any], written: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the labels, the annotations that `written` sets, and the values of its other keys."""
+    own = stored["metadata"]
+    notes = own.get("annotations") or {}
+    annotations = [notes.get(key) for key in written["metadata"].get("annotations") or ()]
+    rest = [stored.get(key) for key in _content(written) if key != "metadata"]
+    return own.get("labels") or {}, annotations, rest
 
 
 def _is_immutable(live: ChildObject, desired: Manifest) -> bool:

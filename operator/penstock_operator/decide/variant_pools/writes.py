@@ -88,7 +88,9 @@ def _write(manifest: Manifest, live: VariantView | None) -> ChildWrite | None:
         return None
     identity = {"uid": pool.uid, "resourceVersion": pool.resource_version}
     metadata = {**desired, "annotations": annotations, **identity}
-    return ChildWrite(Write.REPLACE, names.POOL_KIND, {**manifest, "metadata": metadata})
+    own = {"labels": pool.labels, "annotations": pool.annotations, **identity}
+    seen = {"metadata": own, "spec": pool.generation}
+    return ChildWrite(Write.REPLACE, names.POOL_KIND, {**manifest, "metadata": metadata}, seen)
 
 
 def _deletions(pools: Any) -> Iterator[ChildWrite]:
