@@ -80,9 +80,9 @@ def child_key(write: ChildWrite) -> ChildKey:
     return write.kind, str(write.manifest["metadata"]["name"])
 
 
-def _versionless(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `manifest` without its resourceVersion, which changes with every status update of a workload."""
-    own = {k: v for k, v in manifest["metadata"].items() if k != "resourceVersion"}
+def _content(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `manifest` without its preconditions: the resourceVersion changes with every status update of a workload."""
+    own = {k: v for k, v in manifest["metadata"].items() if k not in ("uid", "resourceVersion")}
     return {**manifest, "metadata": own}
 
 
@@ -193,7 +193,7 @@ class PoolState:
         stored = rejected.rejection.stored
         if stored is not None and is_edited(write, stored):
             return True
-        return _versionless(rejected.manifest) != _versionless(write.manifest)
+        return _content(rejected.manifest) != _content(write.manifest)
 
     def record_write_results(
         self,

@@ -48,7 +48,8 @@ class Children:
 
     async def _create(self, kind: ResourceKind, manifest: Json) -> None:
         path = kind.path(manifest["metadata"]["namespace"])
-        await self._send(kind, "create", ApiRequest("POST", path, manifest, MANAGER))
+        answer = await self._send(kind, "create", ApiRequest("POST", path, manifest, MANAGER))
+        _check(kind, altered_field(answer, manifest), answer)
 
     async def _apply(self, kind: ResourceKind, manifest: Json, child: ChildObject) -> None:
         path = kind.path(child.namespace, child.name)
@@ -58,7 +59,7 @@ class Children:
         query = {**MANAGER, "force": "true"}
         body = {**manifest, "metadata": metadata}
         answer = await self._send(kind, "apply", ApiRequest("PATCH", path, body, query, APPLY))
-        _check(altered_field(answer, body), answer)
+        _check(kind, altered_field(answer, body), answer)
 
     async def _replace(self, kind: ResourceKind, manifest: Json) -> None:
         """Replace whole parts of an object, so that fields that other writers added go too."""
@@ -74,8 +75,7 @@ class Children:
         ]
         request = ApiRequest("PATCH", path, patch, MANAGER, JSON_PATCH)
         answer = await self._send(kind, "patch", request)
-        seen = {**answer, "spec": answer["metadata"]["generation"]}
-        _check(replaced_field(answer, manifest), seen)
+        _check(kind, replaced_field(answer, manifest), answer)
 
     async def _move_ownership(
         self, kind: ResourceKind, child: ChildObject, version: str | None
@@ -121,9 +121,11 @@ class Children:
         return answer
 
 
-def _check(field: str, stored: Json) -> None:
+def _check(kind: ResourceKind, field: str, answer: Json) -> None:
     """Raise `Altered` if the API server stored a different value for `field`."""
     if field:
+        spec = {"spec": answer["metadata"]["generation"]} if kind is kinds.POOL else {}
+        stored = {**answer, **spec}
         raise Altered(Rejection.ALTERED, f"a mutating webhook replaced {field}", stored)
 
 

@@ -14,7 +14,7 @@ from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.settings_records import SettingsRecords
 from penstock_operator.act.status import Statuses
-from penstock_operator.decide.actions import ChildWrite
+from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.errors import Altered, ClusterError, ObjectNotFound, Rejected
 from penstock_operator.observed import Acknowledgement, PoolView, Rejection
@@ -33,7 +33,7 @@ class ActResults:
 
     acknowledgements: Mapping[str, Acknowledgement] = field(default_factory=dict)
     stored: set[ChildKey] = field(default_factory=set)
-    """Children that were written as planned."""
+    """Children that were created or changed as planned."""
     rejected: dict[ChildKey, Rejection] = field(default_factory=dict)
     failure: ClusterError | None = None
     """The API server failed, or another writer was first: the pool is requeued with back-off."""
@@ -156,7 +156,8 @@ class PoolActs:
                 results.failure = error
                 return
             else:
-                results.stored.add(key)
+                if write.write is not Write.DELETE:
+                    results.stored.add(key)
                 _log_write(plan, write, key)
 
 

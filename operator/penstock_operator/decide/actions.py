@@ -28,7 +28,7 @@ class ChildWrite:
     write: Write
     kind: str
     manifest: Mapping[str, Any]
-    """The whole object; for DELETE only `metadata` with namespace, name and uid."""
+    """The whole object, also of a DELETE that comes before a CREATE; of another one `metadata` with namespace, name and uid."""
     live: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """The child that the write changes, with the generation of its spec in place of the spec of a pool; None without one."""
 

@@ -50,7 +50,7 @@ def child_write(pool: PoolObject, live: ChildObject | None, desired: Manifest) -
     if live.deleting or foreign(live, pool) or _same(live.manifest, manifest):
         return None
     if _is_immutable(live, manifest):
-        return delete(live)
+        return _recreate(live, manifest)
     precondition = {"uid": live.uid}
     if manifest["kind"] in WORKLOADS:
         # Replicas were computed from this version: a later write of another writer has to be observed first.
@@ -67,12 +67,12 @@ def shared_write(live: ChildObject | None, desired: Manifest) -> ChildWrite | No
     if live.deleting or _same(live.manifest, manifest):
         return None
     if _is_immutable(live, manifest):
-        return delete(live)
+        return _recreate(live, manifest)
     own = {**manifest["metadata"], "uid": live.uid}
     return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own}, live.manifest)
 
 
-def altered_field(stored: Mapping[str, Any], written: Manifest) -> str:
+def altered_field(stored: Mapping[str, Any], written: Mapping[str, Any]) -> str:
     """Return the path of the first applied field that the API server stored with a different value; empty without one."""
     own = {k: v for k, v in written["metadata"].items() if k != "resourceVersion"}
     return first_difference(stored, _content({**written, "metadata": own}))
@@ -126,6 +126,12 @@ def _same(live: Mapping[str, Any], desired: Manifest) -> bool:
 
 def _content(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in manifest.items() if key not in {"apiVersion", "kind"}}
+
+
+def _recreate(live: ChildObject, manifest: Manifest) -> ChildWrite:
+    """Return the deletion of an object that a later pass creates from `manifest`."""
+    own = {**manifest["metadata"], "uid": live.uid}
+    return ChildWrite(Write.DELETE, live.kind, {**manifest, "metadata": own}, live.manifest)
 
 
 def delete(live: ChildObject) -> ChildWrite:

@@ -17,16 +17,18 @@ from penstock_operator.act.settings_records import SettingsRecords
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
 from penstock_operator.decide.actions import Write
+from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.manifests.writes import is_edited
 from penstock_operator.errors import Altered
 from penstock_operator.kube.client import ApiRequest
 from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.convert import child_object
+from penstock_operator.observed import Rejection
 from penstock_operator.reconcile_state import PoolState
 from tests.unit.operator.act.test_executor import Recorded
 from tests.unit.operator.decide.variant_pools.parent_world import parent
-from tests.unit.operator.decide.world import World, pool
+from tests.unit.operator.decide.world import CONFIG, World, pool
 
 DEPLOYMENT = ("Deployment", "chat-penstock")
 
@@ -142,6 +144,26 @@ def test_annotations_of_other_writers_end_no_back_off() -> None:
     stored["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
     server.store(stored)
     assert server.live(5) == []
+
+
+def test_an_altered_revision_is_reported_and_recreated_with_growing_back_off() -> None:
+    server = Altering(replace_a_label)
+    server.live(5)
+    kinds = {item.kind for item in server.state.rejections if item.reason == Rejection.ALTERED}
+    assert {"ControllerRevision", "ConfigMap", "Deployment", "Service"} <= kinds
+    written = server.live(600)
+    for verb in ("delete", "create"):
+        assert 3 <= written.count((verb, "ControllerRevision")) <= 6
+    assert written.count(("apply", "Service")) <= 6
+    assert kinds == {item.kind for item in server.state.rejections}
+
+
+def test_an_altered_child_that_is_no_longer_desired_is_deleted_at_once() -> None:
+    server = Altering(replace_a_label)
+    server.world.config = replace(CONFIG, peers=PoolPeers(({},)))
+    server.live(600)
+    server.world.config = CONFIG
+    assert server.live(5) == [("delete", "NetworkPolicy")]
 
 
 def test_an_edit_of_an_altered_pool_of_a_variant_ends_its_back_off() -> None:
