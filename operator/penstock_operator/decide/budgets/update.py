@@ -4,7 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock_operator.decide.budgets.settlement import Budgets, settle
-from penstock_operator.decide.quota_ledger import BudgetKey, QuotaLedger, QuotaRequest
+from penstock_operator.decide.quota_ledger import (
+    BudgetKey,
+    QuotaLedger,
+    QuotaRequest,
+    SurgeStage,
+)
 from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.observed import PolicyObject, PoolLabels
 
@@ -47,6 +52,15 @@ def next_ledger(
     changed = {**_changed(ledger, news), **deleted}
     after = settle(replace(ledger, idle=ledger.idle & alive), changed, budgets, unknown, now)
     return replace(after, idle=after.idle & alive)
+
+
+def requests_of_unreadable(ledger: QuotaLedger, uid: str) -> tuple[QuotaRequest, ...]:
+    """Return the last requests of a pool whose spec cannot be parsed; it begins no surge."""
+    return tuple(
+        request._replace(surge=SurgeStage.NONE) if request.surge is SurgeStage.NEXT else request
+        for request in ledger.requests.values()
+        if request.pool == uid
+    )
 
 
 def _changed(

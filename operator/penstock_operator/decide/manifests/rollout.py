@@ -35,9 +35,10 @@ from penstock_operator.decide.manifests.workload import (
     own_workload,
     template_in,
     waits,
+    workload_key,
 )
 from penstock_operator.decide.quota_ledger import QuotaGrant, SurgeRoom, SurgeStage
-from penstock_operator.observed import ChildObject, PodObject, PoolView
+from penstock_operator.observed import ChildObject, PodObject, PoolView, Rejection
 
 UNPLACED_SECONDS = 30.0
 """A scheduler that has room binds a pod in seconds (docs/design/design.md#rollout)."""
@@ -142,13 +143,23 @@ def rollout(
 
 
 def surge_stage(view: PoolView, template: Manifest | None) -> SurgeStage:
-    """Return the stage of the surge of a rollout to the pinned template."""
+    """Return the stage of the surge of a rollout to the pinned template; one that cannot begin is in no stage."""
     current, deployed = revision_name(template or {}) or "", own_workload(view)
     rolls = any(_of_another(pod, current) for pod in view.pods)
     replaces = _strategy(view) is RolloutStrategy.REPLACE
     if deployed is None or not rolls or replaces or _gave_up(deployed) == current:
         return SurgeStage.NONE
-    return SurgeStage.BEGUN if _surges(deployed, current) else SurgeStage.NEXT
+    if _surges(deployed, current):
+        return SurgeStage.BEGUN
+    return SurgeStage.NONE if _is_rejected(view) else SurgeStage.NEXT
+
+
+def _is_rejected(view: PoolView) -> bool:
+    """Return whether the API server rejects the workload, so that no rollout can begin."""
+    return any(
+        (item.kind, item.name) == workload_key(view.pool) and item.reason != Rejection.ALTERED
+        for item in view.rejections
+    )
 
 
 def _strategy(view: PoolView) -> RolloutStrategy | None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.budgets.requests import quota
-from penstock_operator.decide.budgets.update import affected, next_ledger
+from penstock_operator.decide.budgets.update import affected, next_ledger, requests_of_unreadable
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.gateway import gateway_plan
 from penstock_operator.decide.limits import acknowledged, desired_limits, publish, pushes
@@ -29,7 +29,7 @@ from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.planning.pool_draft import PassContext, PoolDraft, draft
 from penstock_operator.decide.planning.shadow import Shadow, record_step
 from penstock_operator.decide.pool_outcome import PoolOutcome
-from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaLedger, QuotaRequest
+from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaLedger
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import (
@@ -70,9 +70,7 @@ def make_plan(
     drafts: list[PoolDraft] = []
     plans: list[PoolPlan] = []
     failures: list[PoolFailure] = []
-    requests: dict[str, tuple[QuotaRequest, ...]] = {
-        uid: () for uid in observed.unreadable_pools if not ledger.knows(uid)
-    }
+    requests = {uid: requests_of_unreadable(ledger, uid) for uid in observed.unreadable_pools}
     for view in observed.pools:
         pool = view.pool
         if pool.deleting:

@@ -28,6 +28,7 @@ from penstock_operator.observed import (
     PoolObject,
     PoolSignals,
     PoolView,
+    Rejection,
     SignalSource,
     UnreadablePolicy,
 )
@@ -135,6 +136,7 @@ class World:
     pods: tuple[PodObject, ...] = ()
     signals: PoolSignals = NO_SIGNALS
     acknowledgements: dict[str, Acknowledgement] = field(default_factory=dict)
+    rejections: tuple[Rejection, ...] = ()
     config: DecideConfig = CONFIG
     kept: str | None = None
     """Rollback record in the operator's namespace."""
@@ -154,6 +156,7 @@ class World:
             pods=self.pods,
             signals=self.signals,
             acknowledgements=dict(self.acknowledgements),
+            rejections=self.rejections,
             settings_record=self.kept,
             batches=self.batches,
         )

@@ -20,7 +20,7 @@ def budget(count: int, **more: object) -> PolicyObject:
 
 @dataclass
 class Fleet:
-    """Pools by name and one operator; the writes of every plan take effect."""
+    """Pools by name and one operator; the writes of every plan take effect, unless the pool has a rejection."""
 
     policies: tuple[PolicyObject, ...]
     worlds: dict[str, World] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Fleet:
         for world in worlds:
             mine = plans[world.pool.name]
             world.states[world.pool.uid] = mine.law_state
-            for write in mine.writes:
+            for write in () if world.rejections else mine.writes:
                 world.store(write)
             world.pool = replace(world.pool, status=mine.status)
         for world in self.worlds.values():

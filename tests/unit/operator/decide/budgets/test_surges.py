@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.decide.quota_ledger import SurgeRoom, SurgeStage
+from penstock_operator.observed import Rejection
 from tests.unit.operator.decide.budgets.fleet import (
     GPU,
     REPLACING,
@@ -104,3 +105,45 @@ def test_a_rollout_waits_for_devices_that_pools_release() -> None:
     rolls = quota_request("a", 1, deployed=1, staying=1, surge=SurgeStage.NEXT)
     shrinks = quota_request("b", 2, deployed=3, staying=3)
     assert rooms(settled(4, rolls, shrinks))["a"] is SurgeRoom.TAKEN
+
+
+REFUSED = Rejection("Deployment", "a-penstock", "Forbidden", "denied by a policy")
+
+
+def a_rollout_that_cannot_begin(reason: str = REFUSED.reason) -> Fleet:
+    """Roll out two pools with one free device; the Deployment of the first is not stored."""
+    fleet = fleet_of(7, a=3, b=3)
+    fleet.worlds["a"].rejections = (replace(REFUSED, reason=reason),)
+    for world in fleet.worlds.values():
+        world.edit_spec(template=TEMPLATE)
+    return fleet
+
+
+def test_a_rollout_whose_deployment_is_rejected_gives_its_turn_up() -> None:
+    fleet = a_rollout_that_cannot_begin()
+    fleet.run()
+    assert (step(fleet, "b"), is_paused(fleet, "b")) == (SURGING, False)
+    fleet.worlds["a"].rejections = ()
+    fleet.run()
+    assert is_paused(fleet, "a")
+    later = fleet.worlds["b"]
+    later.pods = tuple(replace(each, revision=later.revision) for each in later.pods)
+    fleet.run()
+    assert (step(fleet, "a"), is_paused(fleet, "a")) == (SURGING, False)
+
+
+def test_a_rollout_whose_deployment_is_altered_keeps_its_turn() -> None:
+    fleet = a_rollout_that_cannot_begin(Rejection.ALTERED)
+    fleet.run()
+    assert is_paused(fleet, "b")
+
+
+def test_a_rollout_of_an_unreadable_pool_gives_its_turn_up() -> None:
+    fleet = fleet_of(7, a=3, b=3)
+    fleet.worlds["a"].edit_spec(template=TEMPLATE)
+    fleet.worlds["a"].rejections = (replace(REFUSED, reason=Rejection.ALTERED),)
+    fleet.run()
+    fleet.unreadable.add("a")
+    fleet.worlds["b"].edit_spec(template=TEMPLATE)
+    fleet.run()
+    assert (step(fleet, "b"), is_paused(fleet, "b")) == (SURGING, False)
