@@ -85,10 +85,10 @@ class SurgeLimits(NamedTuple):
         )
 
     def after(self, plan: "RolloutPlan", now: float) -> "SurgeLimits":
-        """Return the limits updated with the decision of a pass."""
-        waits = plan.way is RolloutSettings.WAIT
+        """Return the limits updated with the decision of a pass; the wait ends once a decision against it is stored."""
+        taken = self.grant is not None and self.grant.surge is SurgeRoom.TAKEN
         since = now if self.waits_since is None else self.waits_since
-        return self._replace(waits_since=since if waits else None)
+        return self._replace(waits_since=since if taken and plan.why else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tests.unit.operator.decide.budgets.fleet import (
     SURGING,
     TEMPLATE,
     Fleet,
+    budget,
     fleet_of,
     is_paused,
     step,
@@ -147,3 +148,37 @@ def test_a_rollout_of_an_unreadable_pool_gives_its_turn_up() -> None:
     fleet.worlds["b"].edit_spec(template=TEMPLATE)
     fleet.run()
     assert (step(fleet, "b"), is_paused(fleet, "b")) == (SURGING, False)
+
+
+def test_a_rollout_that_gave_up_waits_no_second_hour_if_its_write_fails() -> None:
+    fleet = fleet_of(7, a=3, b=3)
+    for world in fleet.worlds.values():
+        world.edit_spec(template=TEMPLATE)
+    fleet.run()
+    last = fleet.worlds["b"]
+    last.now += 3600
+    last.rejections = (Rejection("Deployment", "b-penstock", "Unavailable", "no answer"),)
+    fleet.run()
+    assert is_paused(fleet, "b")
+    last.rejections = ()
+    fleet.run()
+    assert (step(fleet, "b"), is_paused(fleet, "b")) == (REPLACING, False)
+
+
+def test_the_hour_begins_once_other_rollouts_and_terminating_pods_alone_use_the_devices() -> None:
+    fleet = fleet_of(6, a=3, b=3)
+    fleet.worlds["b"].edit_spec(rollout={"strategy": "Surge"}, template=TEMPLATE)
+    fleet.run()
+    fleet.worlds["b"].now += 4000
+    fleet.policies = (budget(7),)
+    first = fleet.worlds["a"]
+    first.pods = (*first.pods, replace(pod("a-drains"), terminating=True))
+    fleet.worlds["b"].edit_spec(rollout={"strategy": "SurgeThenReplace"})
+    fleet.run()
+    assert is_paused(fleet, "b")
+    fleet.worlds["b"].now += 3590
+    fleet.run()
+    assert is_paused(fleet, "b")
+    fleet.worlds["b"].now += 10
+    fleet.run()
+    assert (step(fleet, "b"), is_paused(fleet, "b")) == (REPLACING, False)
