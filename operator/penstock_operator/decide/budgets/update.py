@@ -76,7 +76,7 @@ def _after_deletion(request: QuotaRequest, now: float) -> QuotaRequest | None:
     """Return the devices that a deleted pool's pods still use; None once their drain time is over."""
     if request.gone is None:
         left = request._replace(requested=0, floor=0, need=0.0, deployed=0, unplaced=0, gone=now)
-        return left._replace(staying=0, leaving=request.used)
+        return left._replace(staying=0, leaving=request.used, surge=SurgeStage.NONE)
     return None if now - request.gone > request.drain_seconds + GRACE_SECONDS else request
 
 

@@ -182,3 +182,18 @@ def test_the_hour_begins_once_other_rollouts_and_terminating_pods_alone_use_the_
     fleet.worlds["b"].now += 10
     fleet.run()
     assert (step(fleet, "b"), is_paused(fleet, "b")) == (REPLACING, False)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_pool_that_is_deleted_during_its_rollout_has_no_turn(begun: bool) -> None:
+    fleet = fleet_of(8, a=3, b=3)
+    fleet.worlds["a"].edit_spec(template=TEMPLATE)
+    if not begun:
+        fleet.worlds["a"].rejections = (replace(REFUSED, reason=Rejection.ALTERED),)
+    fleet.run()
+    fleet.run()
+    del fleet.worlds["a"]
+    fleet.policies = (budget(7),)
+    fleet.worlds["b"].edit_spec(template=TEMPLATE)
+    fleet.run()
+    assert (step(fleet, "b"), is_paused(fleet, "b")) == (SURGING, False)
