@@ -101,7 +101,9 @@ class RolloutPlan:
     gave_up: str = ""
     """Revision whose rollout gave up its surge; empty without one."""
     why: str = ""
-    """Why there is no room, with a remedy while the rollout waits; empty where an earlier pass reported it."""
+    """Why there is no room; empty where an earlier pass reported it."""
+    needs_help: bool = False
+    """Whether the rollout waits until an edit of the pool, a policy or the cluster makes room; `why` has the remedy."""
     updating: bool = False
     """Whether groups of pods are still replaced, though none of an earlier template is left to end."""
 
@@ -125,10 +127,10 @@ def rollout(
         return RolloutPlan(RolloutSettings.REPLACE, outdated, current)
     short = _short(limits, now)
     turn = "" if short or _surges(deployed, current) else _turn(limits.grant)
-    if strategy is RolloutStrategy.SURGE and short:
+    if needs_help := strategy is RolloutStrategy.SURGE and bool(short):
         turn = f"{short}, and spec.rollout.strategy is Surge: {WAITING_REMEDY}"
     if turn:
-        return RolloutPlan(RolloutSettings.WAIT, outdated, why=turn)
+        return RolloutPlan(RolloutSettings.WAIT, outdated, why=turn, needs_help=needs_help)
     if strategy is RolloutStrategy.SURGE:
         return RolloutPlan(outdated=outdated)
     new = [pod for pod in view.pods if pod.revision == current and not pod.terminating]

@@ -11,7 +11,6 @@ from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_api.types.scaling import ScalingMode
 from penstock_operator.decide.manifests.replica_conflict import contested
 from penstock_operator.decide.pool_outcome import PoolOutcome
-from penstock_operator.decide.quota_ledger import SurgeRoom
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING
 from penstock_operator.decide.status.conditions.progress import DEADLINE_EXCEEDED
 from penstock_operator.decide.status.conditions.ready import SCALED_TO_ZERO
@@ -104,8 +103,10 @@ def _needs_help(outcome: PoolOutcome, cause: Condition, now: float) -> bool:
     """Return whether the cause stays until an edit of the pool, a policy or the cluster ends it."""
     if cause.status is TRUE or cause.reason in _UNDER_WAY:
         return False
-    if cause.reason in ("NoDevicesGranted", "RolloutWaits"):
-        return outcome.grant is None or (_divided(outcome) and not _has_turn(outcome, cause))
+    if cause.reason == "RolloutWaits":
+        return outcome.rollout.needs_help
+    if cause.reason == "NoDevicesGranted":
+        return outcome.grant is None or _divided(outcome)
     if cause.reason == "Unschedulable":
         return any(_waited(pod, now) for pod in outcome.pods)
     return True
@@ -115,12 +116,6 @@ def _divided(outcome: PoolOutcome) -> bool:
     """Return whether the grant is final: every pool is known, and none still drains."""
     grant = outcome.grant
     return grant is not None and grant.divided and grant.replicas >= grant.entitled
-
-
-def _has_turn(outcome: PoolOutcome, cause: Condition) -> bool:
-    """Return whether a rollout waits for other rollouts in progress."""
-    grant = outcome.grant
-    return cause.reason == "RolloutWaits" and grant is not None and grant.surge is SurgeRoom.TAKEN
 
 
 def _waited(pod: PodObject, now: float) -> bool:

@@ -19,7 +19,7 @@ from tests.unit.operator.decide.budgets.fleet import (
     waiting,
 )
 from tests.unit.operator.decide.budgets.requests import quota_request, rooms, settled
-from tests.unit.operator.decide.world import pod, reason
+from tests.unit.operator.decide.world import message, pod, reason
 
 NO_DEVICE = f"0/4 nodes are available: 4 Insufficient {GPU}."
 
@@ -197,3 +197,16 @@ def test_a_pool_that_is_deleted_during_its_rollout_has_no_turn(begun: bool) -> N
     fleet.worlds["b"].edit_spec(template=TEMPLATE)
     fleet.run()
     assert (step(fleet, "b"), is_paused(fleet, "b")) == (SURGING, False)
+
+
+def test_a_rollout_that_surges_only_needs_help_after_an_hour_behind_others() -> None:
+    fleet = fleet_of(7, a=3, b=3)
+    fleet.worlds["a"].edit_spec(template=TEMPLATE)
+    last = fleet.worlds["b"]
+    last.edit_spec(rollout={"strategy": "Surge"}, template=TEMPLATE)
+    assert reason(fleet.run()["b"], "Reconciling") == "True/RolloutWaits"
+    last.now += 3600
+    plan = fleet.run()["b"]
+    assert is_paused(fleet, "b")
+    assert reason(plan, "Stalled") == "True/RolloutWaits"
+    assert "raise the budget's count" in message(plan, "Stalled")
