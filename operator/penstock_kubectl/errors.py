@@ -21,5 +21,9 @@ class NotEnoughData(PluginError):
     """Data is missing or inconsistent."""
 
 
+class NameTaken(PluginError):
+    """An object of another owner has the name of one that the plugin writes."""
+
+
 class WriteRejected(PluginError):
     """The API server rejects a write: a missing permission, a quota, or a value that is not valid."""

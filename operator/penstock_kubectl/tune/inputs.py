@@ -11,7 +11,7 @@ from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import NotEnoughData, PluginError
 from penstock_kubectl.pool_context import PoolContext, objectives
 from penstock_kubectl.tune import load_shape
-from penstock_kubectl.tune.job import LOAD_KEY, RECORD_KEY, TuneOptions, config_map_path
+from penstock_kubectl.tune.job import LOAD_KEY, RECORD_KEY, TuneOptions, config_map_path, own
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_tuner.record import StudyRecord
 from penstock_tuner.settings import OUTPUT_TOKENS, PROMPT_TOKENS, LatencyLimit, TuningObjective
@@ -95,7 +95,7 @@ def stored(
     cluster: ClusterClient, namespace: str, pool: str
 ) -> tuple[StudyRecord, LoadShape | None]:
     """Return the trials and the load of an earlier tuner; none if there was none. Raises `PluginError`."""
-    config_map = cluster.find(config_map_path(namespace, pool))
+    config_map = own(cluster.find(config_map_path(namespace, pool)))
     data = {} if config_map is None else config_map.get("data") or {}
     try:
         record = StudyRecord.read(data.get(RECORD_KEY, ""))

@@ -13,7 +13,7 @@ from typing import Any
 from penstock_api import names
 from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_api.types.objectives import ObjectiveMetric
-from penstock_kubectl.errors import NotEnoughData
+from penstock_kubectl.errors import NameTaken, NotEnoughData
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_operator.decide.manifests.metadata import labels as pool_labels
 from penstock_operator.decide.manifests.metadata import owner
@@ -29,6 +29,8 @@ from penstock_tuner.record import StudyRecord
 from penstock_tuner.settings import TuningObjective
 
 Manifest = dict[str, Any]
+APP_NAME = "penstock-tuner"
+"""Label `app.kubernetes.io/name` of a tuner's Job and ConfigMap."""
 SUFFIX = "-tune"
 """Suffix of the names of Job and ConfigMap."""
 ANNOTATION_OPTIONS = f"{names.GROUP}/tuner-options"
@@ -177,10 +179,28 @@ def _metadata(pool: PoolObject) -> Manifest:
 
 def _labels(pool: PoolObject) -> dict[str, str]:
     return {
-        names.LABEL_APP_NAME: "penstock-tuner",
+        names.LABEL_APP_NAME: APP_NAME,
         names.LABEL_APP_INSTANCE: pool.name,
         names.LABEL_APP_PART_OF: "penstock",
     }
+
+
+def own(manifest: Manifest | None) -> Manifest | None:
+    """Return the object that has the name of a tuner's, None without one.
+
+    Raises:
+        NameTaken: it is not a tuner's.
+    """
+    if manifest is None:
+        return None
+    metadata = manifest["metadata"]
+    label = (metadata.get("labels") or {}).get(names.LABEL_APP_NAME)
+    if label == APP_NAME:
+        return manifest
+    raise NameTaken(
+        f"{manifest['kind']} {metadata['namespace']}/{metadata['name']} exists and is not a tuner's (its label {names.LABEL_APP_NAME} is"
+        f" {label or 'unset'}, not {APP_NAME}): delete it, or tune a pool of another name"
+    )
 
 
 def _pod(pool: PoolObject, template: Manifest, words: Sequence[str]) -> Manifest:

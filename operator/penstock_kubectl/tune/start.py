@@ -12,6 +12,7 @@ from penstock_kubectl.tune.job import (
     config_map_path,
     job_name,
     options_hash,
+    own,
     template_of,
     tuner_job,
 )
@@ -26,6 +27,7 @@ def start(cluster: ClusterClient, pool: PoolObject, options: TuneOptions, load: 
     """Create the Job unless it exists with the same options.
 
     Raises:
+        NameTaken: a Job of its name is not a tuner's.
         NotEnoughData: the operator has rendered no pod template, or a tuner with other options runs.
     """
     status = pool.status.template
@@ -35,7 +37,7 @@ def start(cluster: ClusterClient, pool: PoolObject, options: TuneOptions, load: 
             f"pool {pool.namespace}/{pool.name} has no pod template yet, which the operator renders: see its condition Ready"
         )
     words = arguments(options, load, revision)
-    job = cluster.find(job_path(pool.namespace, job_name(pool.name)))
+    job = own(cluster.find(job_path(pool.namespace, job_name(pool.name))))
     if job is not None and _is_current(job, words):
         return
     if job is not None:
@@ -66,10 +68,11 @@ def remove_job(cluster: ClusterClient, namespace: str, pool: str) -> bool:
     """Delete the Job and wait until it is gone; return whether there was one.
 
     Raises:
+        NameTaken: it is not a tuner's.
         PluginError: it is not gone after GONE_SECONDS.
     """
     path, began = job_path(namespace, job_name(pool)), time.monotonic()
-    if not cluster.delete(path):
+    if not _delete(cluster, path):
         return False
     while cluster.find(path) is not None:
         if time.monotonic() - began > GONE_SECONDS:
@@ -79,6 +82,10 @@ def remove_job(cluster: ClusterClient, namespace: str, pool: str) -> bool:
 
 
 def remove_all(cluster: ClusterClient, namespace: str, pool: str) -> bool:
-    """Delete the Job and the trials; return whether there was either."""
+    """Delete the Job and the trials; return whether there was either. Raises `PluginError`."""
     had_job = remove_job(cluster, namespace, pool)
-    return cluster.delete(config_map_path(namespace, pool)) or had_job
+    return _delete(cluster, config_map_path(namespace, pool)) or had_job
+
+
+def _delete(cluster: ClusterClient, path: str) -> bool:
+    return own(cluster.find(path)) is not None and cluster.delete(path)

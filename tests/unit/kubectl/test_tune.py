@@ -11,7 +11,6 @@ import yaml
 
 from penstock_api import names
 from penstock_api.types.policy import PolicySpec
-from penstock_kubectl.__main__ import main
 from penstock_kubectl.pool_context import pool_object
 from penstock_kubectl.tune import load_shape
 from penstock_kubectl.tune.follow import waiting_for
@@ -19,65 +18,27 @@ from penstock_kubectl.tune.job import TuneOptions, arguments, tuner_job
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_kubectl.tune.picture import nice, svg
 from penstock_operator.decide.manifests.pod_template.pod import pod_template
-from penstock_operator.decide.manifests.revision import labelled, revision
+from penstock_operator.decide.manifests.revision import labelled
 from penstock_tuner.options import parser as tuner_parser
-from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
-from penstock_tuner.settings import LoadMeasurement, TunedSettings, TuningObjective
-from tests.unit.kubectl.stage import POLICIES, Object, Stage, kubeconfig, policy, pool
+from penstock_tuner.record import EventKind, StudyRecord
+from penstock_tuner.settings import TunedSettings
+from tests.unit.kubectl.stage import POLICIES, Object, Stage, policy, pool
+from tests.unit.kubectl.tuned import (
+    BEST,
+    CONFIG_MAP,
+    FAST,
+    JOB,
+    LATE,
+    OBJECTIVE,
+    POLICY,
+    Cluster,
+    log,
+    run,
+)
 from tests.unit.operator.decide.world import CONFIG
 
-OBJECTIVE = TuningObjective(1000)
-JOB = "/apis/batch/v1/namespaces/team-a/jobs/chat-tune"
-CONFIG_MAP = "/api/v1/namespaces/team-a/configmaps/chat-tune"
-PODS = "/api/v1/namespaces/team-a/pods"
-POLICY = "/apis/penstock.dev/v1alpha1/inferencepolicies/tuned-team-a-chat"
 GENERATING = {"task": "TextGeneration", "source": {"type": "HuggingFace", "huggingFace": {"repository": "a/b"}}}  # fmt: skip
 SECURED = {"tls": {"secretRef": {"name": "t"}}, "apiKeys": {"secretRef": {"name": "k", "key": "keys"}}}  # fmt: skip
-
-
-def tried(batch: int, goodput: float, p99: float, late: int = 0) -> TriedSettings:
-    on_time = int(10 * goodput)
-    measured = LoadMeasurement(10.0, on_time + late, on_time, 0, p99 / 2, p99)
-    return TriedSettings(TunedSettings(batch, 5), measured, (goodput, goodput, goodput))
-
-
-BEST, FAST, LATE = tried(24, 200, 800), tried(4, 90, 120), tried(64, 260, 1900, late=100)
-
-
-def log(*trials: TriedSettings, last: EventKind = EventKind.DONE, message: str = "") -> str:
-    events = [Event(EventKind.READY, study="s")]
-    events += [Event(EventKind.TRIAL, "", "s", 10.0 * n, each) for n, each in enumerate(trials, 1)]
-    return "".join(f"{event.line()}\n" for event in [*events, Event(last, message)])
-
-
-class Cluster(Stage):
-    """An API server whose Job controller runs a Job at once: its pod writes `log`, and it ends."""
-
-    def __init__(self, subject: Object, text: str, end: str = "Complete", policies: list[Object] | None = None) -> None:  # fmt: skip
-        super().__init__(subject, policies or [], [])
-        self.text, self.end, self.created = text, end, list[Object]()
-        given = pool_object(subject)
-        template = labelled(given, pod_template(given, CONFIG))
-        subject["status"] = {**subject["status"], "template": {"revision": "chat-1"}}
-        path = "/apis/apps/v1/namespaces/team-a/controllerrevisions/chat-1"
-        self.objects[path] = revision(given, template, "inputs", 1)
-        self.objects[PODS] = {"items": []}
-
-    def write(self, method: str, target: str, body: Object | None) -> tuple[int, Object]:
-        done = super().write(method, target, body)
-        if body is not None and body["kind"] == "Job":
-            self.created.append(body)
-            body["metadata"]["uid"] = "uid-job"
-            body["status"] = {"conditions": [{"type": self.end, "status": "True", "message": "BackoffLimitExceeded"}]}  # fmt: skip
-            metadata = {"name": "chat-tune-x", "creationTimestamp": "2026-11-26T08:00:00Z"}
-            self.objects[PODS] = {"items": [{"metadata": metadata, "status": {"phase": "Succeeded"}}]}  # fmt: skip
-            self.logs[f"{PODS}/chat-tune-x/log"] = self.text
-        return done
-
-
-def run(cluster: Stage, folder: Path, *words: str) -> int:
-    with kubeconfig(cluster, folder) as file:
-        return main(["tune", "chat", "--kubeconfig", str(file), *words])
 
 
 def test_it_prints_the_front_and_a_policy_with_the_best_as_its_candidate(
@@ -294,7 +255,11 @@ def test_the_load_of_an_earlier_pool_of_another_task_is_not_used(
     subject = pool(model=GENERATING) if task == "TextGeneration" else pool()
     cluster = Cluster(subject, log(BEST))
     data = {"study.json": StudyRecord("s", 1.0, (LATE,)).text(), "load.json": earlier.text()}
-    cluster.objects[CONFIG_MAP] = {"metadata": {"name": "chat-tune"}, "data": data}
+    labels = {"app.kubernetes.io/name": "penstock-tuner"}
+    cluster.objects[CONFIG_MAP] = {
+        "metadata": {"name": "chat-tune", "labels": labels},
+        "data": data,
+    }
     run(cluster, tmp_path, *(("--first-token", "400") if task == "TextGeneration" else ()))
     said = capsys.readouterr().err
     assert assumed in said
