@@ -103,12 +103,8 @@ class ClusterClient:
     def get(self, path: str, what: str) -> Object:
         """Return an object; `what` names it in errors."""
         status, item = self._send("GET", path)
-        if status == HTTPStatus.NOT_FOUND:
-            raise PoolNotFound(f"{what} not found: check the name, and set its namespace with -n")
-        if status == HTTPStatus.FORBIDDEN:
-            raise MayNotRead(f"{what}: {item.get('message', status)}")
         if status != HTTPStatus.OK:
-            raise Unreachable(f"{what}: {item.get('message', status)}")
+            raise refused(status, str(item.get("message", status)), what)
         return item
 
     def find(self, path: str) -> Object | None:
@@ -134,20 +130,22 @@ class ClusterClient:
             raise WriteRejected(f"DELETE {path}: {item.get('message', status)}")
         return status != HTTPStatus.NOT_FOUND
 
-    def lines(self, path: str) -> Iterator[str]:
-        """Yield the lines of a log until it ends, pauses for LOG_SECONDS, or is unreachable."""
-        timeout, rest = Timeout(connect=SECONDS, read=LOG_SECONDS), b""
+    def lines(self, path: str, what: str) -> Iterator[str]:
+        """Return the lines of a log until it ends, pauses for LOG_SECONDS, or is unreachable; `what` names it in errors.
+
+        Raises:
+            PoolNotFound: its pod is gone.
+            MayNotRead: the user may not read it.
+            Unreachable: it cannot be read now, as while its container starts.
+        """
+        timeout = Timeout(connect=SECONDS, read=LOG_SECONDS)
         try:
             answer = self._request("GET", path, timeout=timeout, preload_content=False)
             if answer.status != HTTPStatus.OK:
-                return
-            for chunk in answer.stream():
-                *complete, rest = (rest + chunk).split(b"\n")
-                yield from (line.decode(errors="replace") for line in complete)
-        except HTTPError:
-            return
-        if rest:
-            yield rest.decode(errors="replace")
+                raise refused(answer.status, _reason(answer.data), what)
+        except HTTPError as error:
+            raise Unreachable(f"{what}: {error}") from error
+        return _lines(answer)
 
     def _write(self, method: str, path: str, manifest: Object, content_type: str) -> None:
         status, item = self._send(method, path, json.dumps(manifest), content_type)
@@ -179,6 +177,34 @@ class ClusterClient:
             retries=False,
             **{"timeout": SECONDS, **more},
         )
+
+
+def refused(status: int, reason: str, what: str) -> PluginError:
+    """Return the error of a GET of `what` with a status other than 200."""
+    if status == HTTPStatus.NOT_FOUND:
+        return PoolNotFound(f"{what} not found: check the name, and set its namespace with -n")
+    error = MayNotRead if status == HTTPStatus.FORBIDDEN else Unreachable
+    return error(f"{what}: {reason}")
+
+
+def _reason(body: bytes) -> str:
+    """Return the message of a Status, or the body as it is."""
+    text = body.decode(errors="replace")
+    with suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(text)["message"])
+    return text
+
+
+def _lines(answer: BaseHTTPResponse) -> Iterator[str]:
+    rest = b""
+    try:
+        for chunk in answer.stream():
+            *complete, rest = (rest + chunk).split(b"\n")
+            yield from (line.decode(errors="replace") for line in complete)
+    except HTTPError:
+        return
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def direct(url: str, query: str) -> BaseHTTPResponse:

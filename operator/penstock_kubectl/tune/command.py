@@ -90,6 +90,8 @@ def _follow(
         kept = f"; {len(follower.record.tried)} trials are kept: run the command again to continue" if follower.record.tried else ""  # fmt: skip
         raise NotEnoughData(f"the tuner failed: {end.message}{kept}")
     if not follower.record.tried:
+        if follower.unread:
+            raise NotEnoughData(f"the Job has ended, and its trials cannot be read: {follower.unread}: run the command again")  # fmt: skip
         raise NotEnoughData("the Job has ended and its trials are gone: remove it with --delete and start again")  # fmt: skip
     return follower.record
 

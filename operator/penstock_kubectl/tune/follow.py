@@ -2,12 +2,13 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock_kubectl.cluster import ClusterClient, Object
-from penstock_kubectl.errors import PluginError
+from penstock_kubectl.errors import PluginError, PoolNotFound, Unreachable
+from penstock_operator.decide.manifests.pod_template.container import CONTAINER_NAME
 from penstock_tuner.record import Event, EventKind, StudyRecord
 
 POLL_SECONDS = 1.0
@@ -40,11 +41,13 @@ class JobFollower:
     show: Callable[[str, StudyRecord], None]
     """Called with a sentence on the state, and the record, whenever either changes."""
     error: str = ""
+    unread: str = ""
+    """Why the log cannot be read; empty if it was, or if its pod is gone."""
     _last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_LINES))
     _saved: float = 0.0
 
     def run(self) -> JobEnd:
-        """Return when the Job has ended. Raises `PluginError`."""
+        """Return when the Job has ended. Raises `PluginError`, as where the user may not read the log."""
         while True:
             job = self.cluster.find(job_path(self.namespace, self.name))
             if job is None:
@@ -67,17 +70,24 @@ class JobFollower:
         return self.error or (f"{end.message}: {lines}" if lines else end.message)
 
     def _read_log(self, pod: Object) -> None:
+        name, self.unread = pod["metadata"]["name"], ""
+        path = f"{_core(self.namespace)}/pods/{name}/log?container={CONTAINER_NAME}&follow=true"
+        try:
+            lines = self.cluster.lines(path, f"the log of pod {self.namespace}/{name}")
+        except PoolNotFound:
+            return
+        except Unreachable as error:
+            self.unread = str(error)
+            self.show(f"waiting for {error}", self.record)
+            return
         if not self.record.tried:
             self.show("loading the model", self.record)
-        for line in self._lines(pod["metadata"]["name"]):
+        for line in lines:
             event = Event.read(line)
             if event is None:
                 self._last_lines.append(line)
             else:
                 self._take(event)
-
-    def _lines(self, pod: str) -> Iterator[str]:
-        return self.cluster.lines(f"{_core(self.namespace)}/pods/{pod}/log?follow=true")
 
     def _take(self, event: Event) -> None:
         """Take an event; the log is read again from its start, so that events come more than once."""

@@ -223,8 +223,11 @@ def kubeconfig(stage: Stage, folder: Path) -> Iterator[Path]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            log = stage.logs.get(urlsplit(self.path).path)
-            self.respond(*((200, log) if log is not None else stage.answer(self.path)))
+            where = urlsplit(self.path)
+            log = None if where.path in stage.failing else stage.logs.get(where.path)
+            if log is not None and "container=runtime" not in where.query:
+                return self.respond(400, {"message": "a container name must be specified"})
+            return self.respond(*((200, log) if log is not None else stage.answer(self.path)))
 
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.kubectl.stage import Object, pool
-from tests.unit.kubectl.tuned import BEST, CONFIG_MAP, JOB, Cluster, log, run
+from tests.unit.kubectl.tuned import BEST, CONFIG_MAP, JOB, PODS, Cluster, log, run
 
 ENDED = {"conditions": [{"type": "Complete", "status": "True"}]}
 
@@ -31,3 +31,40 @@ def test_objects_of_others_that_have_the_tuners_names_stay(
     said = " ".join(capsys.readouterr().err.split())
     assert f"{other['kind']} team-a/chat-tune exists and is not a tuner's" in said
     assert cluster.objects == before
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (403, "the log of pod team-a/chat-tune-x: status 403"),
+        (502, "its trials cannot be read: the log of pod team-a/chat-tune-x: status 502"),
+        (404, "its trials are gone"),
+    ],
+)
+def test_trials_in_a_log_that_cannot_be_read_are_not_called_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int, said: str
+) -> None:
+    cluster = Cluster(pool(), log(BEST))
+    cluster.failing = {f"{PODS}/chat-tune-x/log": status}
+    assert run(cluster, tmp_path) == 1
+    shown = " ".join(capsys.readouterr().err.split())
+    assert said in shown
+    assert ("--delete" in shown) is (status == 404)
+    cluster.failing = {}
+    assert run(cluster, tmp_path) == 0
+    assert len(cluster.created) == 1
+
+
+def test_a_container_that_has_not_started_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(pool(), log(BEST), end="SuccessCriteriaMet")  # not ended yet
+    cluster.failing = {f"{PODS}/chat-tune-x/log": 400}
+
+    def pause(_seconds: float) -> None:
+        cluster.failing = {}
+        cluster.objects[JOB]["status"] = ENDED
+
+    monkeypatch.setattr("penstock_kubectl.tune.follow.time.sleep", pause)
+    assert run(cluster, tmp_path) == 0
+    assert "waiting for the log of pod team-a/chat-tune-x: status 400" in capsys.readouterr().err
