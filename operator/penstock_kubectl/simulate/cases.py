@@ -20,6 +20,7 @@ from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_operator.decide.scaling.zero import never_at_zero
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import openings
+from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.observed import PolicyObject
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import EPOCH, ClientBehavior, ColdStarts, Routing, Scenario
@@ -51,6 +52,7 @@ class PolicyCase:
     name: str
     subject: PoolContext
     policies: tuple[PolicyObject, ...]
+    """Those that select the pool."""
     effective: EffectiveSpec
     """Effective spec outside of all schedules."""
     began: float
@@ -181,12 +183,13 @@ class WhatIfRequest:
 def case(
     name: str, subject: PoolContext, policies: Sequence[PolicyObject], options: WhatIfRequest
 ) -> PolicyCase:
-    """Return the pool under `policies`."""
-    spec = effective(subject.pool, subject.namespace_labels, policies)
-    if subject.pool.spec.variants or not _may_be_at_zero(spec, policies):
+    """Return the pool under those of `policies` that select it."""
+    selected = matching(subject.pool.labels, subject.namespace_labels, policies)
+    spec = effective(subject.pool, subject.namespace_labels, selected)
+    if subject.pool.spec.variants or not _may_be_at_zero(spec, selected):
         spec = never_at_zero(spec)
     spec = spec if options.mode is None else replace(spec, scaling_mode=options.mode)
-    return PolicyCase(name, subject, tuple(policies), spec, options.began)
+    return PolicyCase(name, subject, selected, spec, options.began)
 
 
 def _may_be_at_zero(spec: EffectiveSpec, policies: Sequence[PolicyObject]) -> bool:
