@@ -14,7 +14,7 @@ from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import EffectiveField, PoolStatus
 from penstock_kubectl.errors import NotEnoughData
 from penstock_operator.decide.spec.effective import effective
-from penstock_operator.decide.spec.live_fields import OBJECTIVE
+from penstock_operator.decide.spec.live_fields import OBJECTIVE, Value
 from penstock_operator.decide.spec.objectives import Target
 from penstock_operator.observed import PolicyObject, PoolObject
 
@@ -59,6 +59,22 @@ def in_force(subject: PoolContext) -> dict[str, EffectiveField]:
     return {each.field: each for each in reported}
 
 
+def values_of(subject: PoolContext, origin: str) -> dict[str, Value]:
+    """Return the live fields that the operator reports with this origin, with their values as in `live_fields`."""
+    reported = subject.pool.status.effective or ()
+    return {each.field: _value(each) for each in reported if each.origin == origin}
+
+
+def _value(each: EffectiveField) -> Value:
+    if each.field.startswith(OBJECTIVE):
+        return _target(each).as_field()
+    return int(each.value) if each.value.isdecimal() else each.value
+
+
+def _target(each: EffectiveField) -> Target:
+    return Target.read(each.value.replace(" ms for ", "@").removesuffix(" %"))
+
+
 def policies_missing(subject: PoolContext) -> str:
     """Return what the values lack if policies cannot be read."""
     return (
@@ -71,11 +87,7 @@ def objectives(subject: PoolContext) -> dict[ObjectiveMetric, Target]:
     """Return the objectives in force, whose values are texts of `Target`."""
     fields = in_force(subject)
     known = ((metric, fields.get(OBJECTIVE + metric.value)) for metric in ObjectiveMetric)
-    return {
-        metric: Target.read(each.value.replace(" ms for ", "@").removesuffix(" %"))
-        for metric, each in known
-        if each is not None
-    }
+    return {metric: _target(each) for metric, each in known if each is not None}
 
 
 def pool_names(subject: PoolContext) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from penstock_api.pod_contract import CurveSums, LimitsUpdate
 from penstock_api.types.scaling import ScalingMode
 from penstock_api.types.service import RoutingMode
 from penstock_kubectl.errors import NotEnoughData
-from penstock_kubectl.pool_context import PoolContext
+from penstock_kubectl.pool_context import PoolContext, values_of
 from penstock_operator.decide.limits import desired_limits
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.scaling import modes
@@ -18,13 +19,16 @@ from penstock_operator.decide.scaling.law import Decision, Law, LawInput
 from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_operator.decide.scaling.zero import never_at_zero
-from penstock_operator.decide.spec.effective import EffectiveSpec, effective
-from penstock_operator.decide.spec.schedules import openings
+from penstock_operator.decide.spec.effective import GUARDS, EffectiveSpec, effective, in_force
+from penstock_operator.decide.spec.live_fields import BUILT_IN, Fields
+from penstock_operator.decide.spec.origins import KEPT, ROLLBACK
+from penstock_operator.decide.spec.schedules import Opening, openings
 from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.observed import PolicyObject
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import EPOCH, ClientBehavior, ColdStarts, Routing, Scenario
 
+AS_IT_IS = "as it is"
 NORMAL_P90 = 1.2816
 STARTUP_SIGMA = 0.5
 """Standard deviation of the logarithm of start-up time, as in the law's prior."""
@@ -57,6 +61,8 @@ class PolicyCase:
     """Effective spec outside of all schedules."""
     began: float
     """Start of the arrivals in Unix seconds, which determines the open schedules."""
+    rolled_back: Fields
+    """Values in force in place of the requested ones."""
 
     @property
     def moves(self) -> bool:
@@ -99,8 +105,7 @@ class PolicyCase:
         open_then = openings(self.policies, self.began + passed)
         if not open_then:
             return self.effective.law.min_replicas
-        subject = self.subject
-        then = effective(subject.pool, subject.namespace_labels, self.policies, open_now=open_then)
+        then = _spec(self.subject, self.policies, self.rolled_back, open_then)
         return never_at_zero(then).law.min_replicas
 
 
@@ -180,16 +185,43 @@ class WhatIfRequest:
     began: float
 
 
+def as_it_is(subject: PoolContext, options: WhatIfRequest) -> PolicyCase:
+    """Return the pool under its own policies, with the values in force that a rollback put in place of requested ones."""
+    rolled_back = values_of(subject, ROLLBACK)
+    return case(AS_IT_IS, subject, subject.policies, options, rolled_back)
+
+
 def case(
-    name: str, subject: PoolContext, policies: Sequence[PolicyObject], options: WhatIfRequest
+    name: str,
+    subject: PoolContext,
+    policies: Sequence[PolicyObject],
+    options: WhatIfRequest,
+    rolled_back: Fields = MappingProxyType({}),
 ) -> PolicyCase:
     """Return the pool under those of `policies` that select it."""
     selected = matching(subject.pool.labels, subject.namespace_labels, policies)
-    spec = effective(subject.pool, subject.namespace_labels, selected)
+    spec = _spec(subject, selected, rolled_back)
     if subject.pool.spec.variants or not _may_be_at_zero(spec, selected):
         spec = never_at_zero(spec)
     spec = spec if options.mode is None else replace(spec, scaling_mode=options.mode)
-    return PolicyCase(name, subject, selected, spec, options.began)
+    return PolicyCase(name, subject, selected, spec, options.began, rolled_back)
+
+
+def _spec(
+    subject: PoolContext,
+    policies: Sequence[PolicyObject],
+    rolled_back: Fields,
+    open_now: dict[str, Opening] | None = None,
+) -> EffectiveSpec:
+    """Return the effective spec, with the values that stay through ties of policies.
+
+    A guard that was rolled back to its built-in value counts as unset, since the status has no guards.
+    """
+    kept = values_of(subject, KEPT)
+    spec = effective(subject.pool, subject.namespace_labels, policies, kept, open_now)
+    guarded = spec.guarded | (GUARDS & rolled_back.keys())
+    unset = {path for path in guarded if rolled_back.get(path) == BUILT_IN[path]}
+    return in_force(spec, {**spec.fields, **rolled_back}, guarded - unset)
 
 
 def _may_be_at_zero(spec: EffectiveSpec, policies: Sequence[PolicyObject]) -> bool:

@@ -16,12 +16,11 @@ from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.explain import read
 from penstock_kubectl.pool_context import policies_missing, policy_object, with_policies
 from penstock_kubectl.simulate import mixes, runs, view
-from penstock_kubectl.simulate.cases import PolicyCase, WhatIfRequest, case
+from penstock_kubectl.simulate.cases import PolicyCase, WhatIfRequest, as_it_is, case
 from penstock_kubectl.simulate.recorded import recorded
 from penstock_kubectl.simulate.scenario import AlikePods, Comparison, MixedPods, RecordedWorld
 from penstock_operator.observed import PolicyObject
 
-AS_IT_IS = "as it is"
 FIXED = "--savings: scaling.mode {} fixes the replica count, so the law saves nothing: simulate the law by --mode Auto"
 
 
@@ -33,7 +32,7 @@ def simulate(args: argparse.Namespace, console: Console) -> int:
         sys.stderr.write(f"warning: {policies_missing(subject)}\n")
     world, pods = recorded(cluster, subject, args)
     options = WhatIfRequest(None if args.mode is None else ScalingMode(args.mode), world.began)
-    cases = [case(AS_IT_IS, subject, subject.policies, options)]
+    cases = [as_it_is(subject, options)]
     if args.policy:
         proposed = [policy for file in args.policy for policy in read_policies(file)]
         name = "with " + ", ".join(file.name for file in args.policy)
