@@ -122,11 +122,11 @@ def _frozen_caps(case: PolicyCase, pods: MixedPods) -> Counts:
 
 
 def _given_counts(case: PolicyCase, pods: MixedPods) -> Counts:
-    """Return the counts of a pool that is not in mode Auto: as they are in Hold, else `spec.replicas` in order."""
+    """Return the counts of a pool that is not in mode Auto: the requested ones in Hold, else `spec.replicas` in order."""
     specs, bound = case.subject.pool.spec.variants or (), case.effective.replicas_bound
     if case.effective.scaling_mode is ScalingMode.HOLD:
-        present = {each.name: each.start_replicas for each in pods.variants}
-        return kept_within(present, specs, bound)
+        frozen = {each.name: pods.requested.get(each.name, each.start_replicas) for each in pods.variants}  # fmt: skip
+        return kept_within(frozen, specs, bound)
     given = in_order(specs, case.effective.replicas, bound)
     return {each.name: given[each.name] for each in pods.variants}
 

@@ -191,6 +191,7 @@ def _mixed_pods(
             if each.rows_per_second_per_replica is not None
         },
         caps={each.name: each.cap for each in known if each.cap},
+        requested={each.name: each.replicas for each in known},
         left_out=tuple(name for name in pools if name not in services),
         prices_in="" if cost is None else cost.currency or "",
     )

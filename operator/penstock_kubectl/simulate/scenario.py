@@ -67,6 +67,8 @@ class MixedPods:
     """Rows a second of a replica within the objective, as in the status."""
     caps: Mapping[str, int]
     """Published batch caps."""
+    requested: Mapping[str, int]
+    """Replicas that the pool requests of each variant, Ready or not."""
     left_out: tuple[str, ...]
     """Variants whose curve is unknown."""
     prices_in: str

@@ -127,6 +127,18 @@ def test_what_no_law_moves_is_the_count_in_the_order_of_the_list(tmp_path: Path)
     assert simulated(tmp_path, manual, "--mode", "Auto")["as it is"]["mean_replicas"] != 5
 
 
+def test_mode_hold_keeps_the_requested_counts_of_pods_that_are_not_ready_too(
+    tmp_path: Path,
+) -> None:
+    given = stage(scaling={"mode": "Hold", "maxReplicas": 40})
+    gpu, cpu = given.objects[f"{POOLS}/chat"]["status"]["variants"]
+    gpu |= {"replicas": 2, "readyReplicas": 0}
+    cpu |= {"replicas": 3, "readyReplicas": 1}
+    own = simulated(tmp_path, given)["as it is"]
+    assert own["mean_replicas"] == pytest.approx(5)
+    assert own["replica_hours"]["cpu"] / own["replica_hours"]["gpu"] == pytest.approx(3 / 2)
+
+
 def test_savings_compare_the_mix_with_a_fixed_one_and_an_hpa_on_one_variant(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
