@@ -1,7 +1,7 @@
 """The tuner's Job and its record: the pod template that the operator rendered for the pool, with another command. Pure.
 
 The template is that of the pool's ControllerRevision, so that image, model, devices and settings are those of the pool's pods
-whatever version this plugin has. The Job's pods have none of the labels that the pool's Service, budget and monitors select.
+whatever version this plugin has. The Job's pods have none of its labels, by which Services, budgets and monitors select pods, the user's own among them.
 """
 
 import hashlib
@@ -15,7 +15,6 @@ from penstock_api.pod_contract import MAX_LOAD_SECONDS
 from penstock_api.types.objectives import ObjectiveMetric
 from penstock_kubectl.errors import NameTaken, NotEnoughData
 from penstock_kubectl.tune.load_shape import LoadShape
-from penstock_operator.decide.manifests.metadata import labels as pool_labels
 from penstock_operator.decide.manifests.metadata import owner
 from penstock_operator.decide.manifests.pod_template.container import CONTAINER_NAME
 from penstock_operator.decide.manifests.pod_template.volumes import (
@@ -41,6 +40,8 @@ RECORD_KEY, LOAD_KEY = "study.json", "load.json"
 UNUSED_VOLUMES = frozenset({SETTINGS_VOLUME, TLS_VOLUME, KEYS_VOLUME})
 """Volumes of a pod that serves: live limits, certificate and API keys."""
 UNUSED_FIELDS = ("ports", "startupProbe", "livenessProbe", "readinessProbe")
+UNUSED_POD_FIELDS = ("topologySpreadConstraints", "priorityClassName")
+"""Fields of the pod that concern those that serve: the spread of the pool's pods, and a priority that may evict others."""
 REPORTED_EXITS = (1, 2)
 """Exit statuses after which a new pod would end the same way: an error that the tuner reports, wrong options."""
 MAX_KILLS = 3
@@ -205,7 +206,8 @@ def own(manifest: Manifest | None) -> Manifest | None:
 
 def _pod(pool: PoolObject, template: Manifest, words: Sequence[str]) -> Manifest:
     spec = dict(template["spec"])
-    spec.pop("topologySpreadConstraints", None)  # they count the pool's pods
+    for field in UNUSED_POD_FIELDS:
+        spec.pop(field, None)
     spec["containers"] = [_container(each, words) for each in spec["containers"]]
     spec["volumes"] = [
         *(volume for volume in spec.get("volumes") or () if volume["name"] not in UNUSED_VOLUMES),
@@ -213,12 +215,9 @@ def _pod(pool: PoolObject, template: Manifest, words: Sequence[str]) -> Manifest
     ]
     spec["restartPolicy"] = "Never"
     spec["terminationGracePeriodSeconds"] = GRACE_SECONDS
-    own = template.get("metadata") or {}
-    dropped = {*pool_labels(pool), names.LABEL_REVISION}
-    kept = {key: value for key, value in (own.get("labels") or {}).items() if key not in dropped}
-    metadata: Manifest = {"labels": {**kept, **_labels(pool)}}
-    if own.get("annotations"):
-        metadata["annotations"] = own["annotations"]
+    metadata: Manifest = {"labels": _labels(pool)}
+    if annotations := (template.get("metadata") or {}).get("annotations"):
+        metadata["annotations"] = annotations
     return {"metadata": metadata, "spec": spec}
 
 

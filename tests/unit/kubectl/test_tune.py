@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from penstock_api import names
 from penstock_api.types.policy import PolicySpec
 from penstock_kubectl.pool_context import pool_object
 from penstock_kubectl.tune import load_shape
@@ -276,7 +275,13 @@ def test_the_load_of_text_has_the_lengths_of_the_history() -> None:
 
 
 def test_the_job_is_the_pools_pod_without_what_makes_it_serve() -> None:
-    given = pool_object(pool(**SECURED, template={"labels": {"team": "a"}, "nodeSelector": {"gpu": "h100"}}))  # fmt: skip
+    requested: Any = {
+        "labels": {"app": "chat"},
+        "annotations": {"note": "a"},
+        "nodeSelector": {"gpu": "h100"},
+        "priorityClassName": "first",
+    }
+    given = pool_object(pool(**SECURED, template=requested))  # fmt: skip
     template = labelled(given, pod_template(given, CONFIG))
     options = TuneOptions(OBJECTIVE, 5.0, 32, backends=("Eager", "OpenVINO"), threads=(1, 2))
     words = arguments(options, LoadShape((3,), 12.5, "x"), "chat-1")
@@ -288,8 +293,10 @@ def test_the_job_is_the_pools_pod_without_what_makes_it_serve() -> None:
     for same in ("serviceAccountName", "securityContext", "nodeSelector"):
         assert pod["spec"][same] == template["spec"][same]
     assert not {"ports", "startupProbe", "livenessProbe", "readinessProbe"} & container.keys()
-    assert pod["metadata"]["labels"]["team"] == "a"
-    assert not {names.LABEL_POOL_UID, names.LABEL_POOL, names.LABEL_REVISION} & pod["metadata"]["labels"].keys()  # fmt: skip
+    assert pod["metadata"]["labels"] == job["metadata"]["labels"]
+    assert pod["metadata"]["annotations"]["note"] == "a"
+    assert template["spec"]["priorityClassName"] == "first"
+    assert "priorityClassName" not in pod["spec"]
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {"penstock-scratch", "penstock-tune"}
     assert mounted == {volume["name"] for volume in pod["spec"]["volumes"]}
