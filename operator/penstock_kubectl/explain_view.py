@@ -17,7 +17,9 @@ from penstock_kubectl.cost_text import cost, replicas_cost
 from penstock_kubectl.history import History
 from penstock_kubectl.pool_context import PoolContext, policies_missing
 from penstock_kubectl.status_text import (
+    ACTION,
     GOOD_WHEN_FALSE,
+    NO_ACTION,
     control_variables,
     demand,
     sentence,
@@ -74,7 +76,7 @@ def _conditions(subject: PoolContext) -> RenderableType:
     wrong = {
         (condition.reason, condition.message): condition
         for condition in reversed(conditions)  # the first of several with the same words stays
-        if not _good(condition)
+        if not healthy(condition)
     }
     if not wrong:
         return Text("all conditions healthy", style="green")
@@ -97,10 +99,12 @@ def _staleness(subject: PoolContext) -> Iterator[RenderableType]:
         yield Text(policies_missing(subject), style="yellow")
 
 
-def _good(condition: Condition) -> bool:
+def healthy(condition: Condition) -> bool:
     """Return whether a condition needs no attention; Progressing is good once it is settled, not where it is stuck."""
     if condition.type == "Progressing":
         return condition.reason in ("Settled", "Blocked")
+    if condition.reason in NO_ACTION | ACTION:
+        return condition.reason in NO_ACTION
     good_when_false = condition.type in GOOD_WHEN_FALSE
     return condition.status is (ConditionStatus.FALSE if good_when_false else ConditionStatus.TRUE)
 

@@ -13,6 +13,10 @@ from penstock_operator.decide.spec.origins import ADJUSTED, KEPT, ROLLBACK
 
 GOOD_WHEN_FALSE = frozenset({"BudgetLimited", "Stalled", "Reconciling"})
 """Conditions that are healthy when False, or absent."""
+NO_ACTION = frozenset({"Manual", "Held", "Recommending", "NoReadyPods", "Waiting", "Leaving"})
+"""Reasons without a remedy of conditions that are False, or True where False is healthy (docs/reference/conditions.md)."""
+ACTION = frozenset({"ReplicasIgnored", "CapacityExhausted", "CurveInconsistent", "GatewayDegraded"})
+"""Reasons with a remedy of conditions that are True."""
 BOUND_BY = {
     "MaxReplicas": "spec.scaling.maxReplicas",
     "Policy": "a policy's bound on replicas",
