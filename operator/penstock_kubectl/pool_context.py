@@ -1,6 +1,6 @@
 """`PoolContext`: a pool with its policies and Events, parsed from objects of the API server. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -125,8 +125,38 @@ def pool_object(raw: Object) -> PoolObject:
     return PoolObject.of(meta, spec, status)
 
 
+def proposed_policy(raw: Object) -> PolicyObject:
+    """Parse a policy that the API server would accept, from a file.
+
+    Raises:
+        NotEnoughData: the object is not a valid InferencePolicy, or has an unknown field.
+    """
+    policy = policy_object(raw)
+    known = {key: raw.get(key) for key in ("apiVersion", "kind", "metadata", "status")}
+    known["spec"] = policy.spec.model_dump(by_alias=True, exclude_unset=True)
+    if unknown := next(_unknown(raw, known), None):
+        raise NotEnoughData(f"policy {policy.name}: {unknown[1:]} is not a field of a policy: correct or remove it")  # fmt: skip
+    for field, value in (("bounds", policy.spec.bounds), ("gpuBudgets", policy.spec.gpu_budgets)):
+        if policy.spec.pool_selector is not None and value:
+            raise NotEnoughData(f"policy {policy.name}: spec.poolSelector cannot be combined with spec.{field}: select by namespaceSelector")  # fmt: skip
+    return policy
+
+
+def _unknown(raw: object, known: object, path: str = "") -> Iterator[str]:
+    """Yield the paths of `raw` that are not in `known`."""
+    if isinstance(raw, Mapping) and isinstance(known, Mapping):
+        for key, value in raw.items():
+            if key in known:
+                yield from _unknown(value, known[key], f"{path}.{key}")
+            else:
+                yield f"{path}.{key}"
+    elif isinstance(raw, list) and isinstance(known, tuple):
+        for number, each in enumerate(zip(raw, known, strict=False)):
+            yield from _unknown(*each, f"{path}[{number}]")
+
+
 def policy_object(raw: Object) -> PolicyObject:
-    """Parse a policy from the API server or from a file.
+    """Parse a policy of the API server.
 
     Raises:
         NotEnoughData: the object is not a valid InferencePolicy.

@@ -14,7 +14,7 @@ from penstock_api.types.scaling import ScalingMode
 from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.explain import read
-from penstock_kubectl.pool_context import policies_missing, policy_object, with_policies
+from penstock_kubectl.pool_context import policies_missing, proposed_policy, with_policies
 from penstock_kubectl.simulate import mixes, runs, view
 from penstock_kubectl.simulate.cases import PolicyCase, WhatIfRequest, as_it_is, case
 from penstock_kubectl.simulate.recorded import recorded
@@ -63,7 +63,7 @@ def read_policies(file: Path) -> list[PolicyObject]:
     if not documents or not all(isinstance(document, dict) for document in documents):
         raise NotEnoughData(f"{file} contains no InferencePolicy")
     try:
-        return [policy_object(document) for document in documents]
+        return [proposed_policy(document) for document in documents]
     except NotEnoughData as error:
         raise NotEnoughData(f"{file}: {error}") from error
 

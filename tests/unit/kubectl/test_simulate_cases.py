@@ -1,12 +1,17 @@
-"""The cases of `kubectl penstock simulate`: the pool as the operator has it in force, under the policies that select it."""
+"""The cases of `kubectl penstock simulate`: the pool as the operator has it in force, and under policies of a file."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from penstock_api.pod_contract import Discipline
+from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.pool_context import PoolContext, policy_object, pool_object
 from penstock_kubectl.simulate.cases import PolicyCase, Scheduled, WhatIfRequest, as_it_is, case
+from penstock_kubectl.simulate.command import read_policies
 from tests.unit.kubectl.stage import Object, policy, pool
 
 NIGHT = {"name": "night", "cron": "0 2 * * *", "durationMinutes": 60, "minReplicas": 4}
@@ -68,3 +73,34 @@ def test_a_pool_as_it_is_has_the_values_of_a_rollback() -> None:
     assert known.floor(60.0) == 4
     other = case("with a", known.subject, (), WhatIfRequest(None, began=0.0))
     assert (other.effective.law.max_replicas, other.effective.law.guards.high_percent) == (6, 99)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"spec": {"bound": {"replicas": {"max": 1}}}}, "spec.bound is not a field"),
+        ({"spec": {"defaults": {"batching": {"sizes": {"max": 8}}}}}, "spec.defaults.batching.sizes is"),
+        ({"spec": {"schedules": [NIGHT, {**NIGHT, "name": "b", "zone": "UTC"}]}}, "spec.schedules[1].zone is"),
+        ({"spec": {"pool_selector": {}}}, "spec.pool_selector is not a field"),
+        ({"specs": {}}, "specs is not a field"),
+        ({"spec": {"poolSelector": {}, "bounds": {"replicas": {"max": 1}}}}, "poolSelector cannot be combined with spec.bounds"),
+        ({"spec": {"poolSelector": {}, "gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": 1}]}}, "with spec.gpuBudgets"),
+        ({"spec": {"bounds": {"replicas": {"max": 0}}}}, "bounds.replicas.max"),
+    ],
+)  # fmt: skip
+def test_a_proposed_policy_that_the_api_server_rejects_is_refused(
+    tmp_path: Path, given: Object, said: str
+) -> None:
+    file = tmp_path / "proposed.yaml"
+    file.write_text(yaml.safe_dump({**policy("mine"), **given}))
+    with pytest.raises(NotEnoughData, match=re.escape(said)):
+        read_policies(file)
+
+
+def test_a_proposed_policy_may_have_every_field_of_its_kind(tmp_path: Path) -> None:
+    file = tmp_path / "proposed.yaml"
+    selectors = {"poolSelector": {"matchLabels": {"a": "b"}}, "namespaceSelector": None}
+    whole = policy("mine", schedules=[NIGHT], **selectors)
+    file.write_text(yaml.safe_dump({**whole, "status": {"matchedPools": 1}}))
+    (read,) = read_policies(file)
+    assert read.spec.pool_selector is not None

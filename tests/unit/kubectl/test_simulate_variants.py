@@ -106,7 +106,7 @@ def test_a_policy_with_another_objective_measures_the_capacities_again(tmp_path:
     given = stage()
     for each in given.objects[f"{POOLS}/chat"]["status"]["variants"]:
         each["rowsPerSecondPerReplica"] = {"gpu": "140.0", "cpu": "8.0"}[each["name"]]
-    objective = {"metric": "RequestLatency", "percentile": "P99", "milliseconds": 450}
+    objective = {"metric": "RequestLatency", "milliseconds": 450}
     del given.objects[f"{POOLS}/chat"]["spec"]["objectives"]
     policies = {"items": [policy(defaults={"objectives": [{**objective, "milliseconds": 1000}]})]}
     given.objects["/apis/penstock.dev/v1alpha1/inferencepolicies"] = policies
