@@ -59,7 +59,7 @@ def _joined(first: TriedSettings, second: TriedSettings) -> TriedSettings:
 
 def nearest(tried: Sequence[TriedSettings]) -> TriedSettings:
     """Return the settings that miss the objective least, such with which a pod served if there are any. `tried` is not empty."""
-    return max(tried, key=lambda each: (not each.failure, each.attainment, each.measurement.goodput))  # fmt: skip
+    return max(joined(tried), key=lambda each: (not each.failure, each.attainment, each.measurement.goodput))  # fmt: skip
 
 
 def rows(shown: Sequence[TriedSettings]) -> list[tuple[str, ...]]:

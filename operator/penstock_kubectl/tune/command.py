@@ -87,13 +87,21 @@ def _follow(
         save(record)
         end = follower.run()
     if end.failed:
-        kept = f"; {len(follower.record.tried)} trials are kept: run the command again to continue" if follower.record.tried else ""  # fmt: skip
-        raise NotEnoughData(f"the tuner failed: {end.message}{kept}")
+        raise NotEnoughData(f"the tuner failed: {end.message}{_kept(follower.record, options)}")
     if not follower.record.tried:
         if follower.unread:
             raise NotEnoughData(f"the Job has ended, and its trials cannot be read: {follower.unread}: run the command again")  # fmt: skip
         raise NotEnoughData("the Job has ended and its trials are gone: remove it with --delete and start again")  # fmt: skip
     return follower.record
+
+
+def _kept(record: StudyRecord, options: TuneOptions) -> str:
+    """Return what the next run of the command does with the trials, empty without any."""
+    if not record.tried:
+        return ""
+    continues = record.spent_seconds < 60 * options.minutes
+    remedy = "run the command again to continue" if continues else "they took all of the time: give more --minutes, or remove them with --delete"  # fmt: skip
+    return f"; {len(record.tried)} trials are kept: {remedy}"
 
 
 class Display:
@@ -144,20 +152,22 @@ def _price(args: argparse.Namespace, subject: PoolContext) -> ReplicaPrice | Non
 def _report(
     args: argparse.Namespace, cluster: ClusterClient, result: view.TuneResult, console: Console
 ) -> int:
-    """Print the result, write the picture and the policy; return 1 if no settings meet the objective."""
+    """Print the result, write the picture, and at last apply the policy; return 1 if no settings meet the objective."""
     policy = view.policy(result)
     if args.plot is not None:
         pool = result.subject.pool
         title = f"{pool.namespace}/{pool.name}: {len(result.tried)} trials"
         args.plot.write_text(svg(title, result.tried, result.objective), encoding="utf-8")
-    if args.apply and policy is not None:
-        _apply(cluster, policy)
     if args.output == "json":
         sys.stdout.write(json.dumps(view.as_json(result, policy), indent=1) + "\n")
     elif args.output == "yaml":
         sys.stdout.write("" if policy is None else view.policy_text(policy))
     else:
         _print(args, result, policy, console)
+    if args.apply and policy is not None:
+        _apply(cluster, policy)
+        if args.output == "table":
+            console.print(f"applied: {names.POLICY_KIND} {policy['metadata']['name']}")
     return 0 if policy is not None else 1
 
 
@@ -174,9 +184,5 @@ def _print(
         console.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
     if args.plot is not None:
         console.print(f"picture: {args.plot}", soft_wrap=True, markup=False)
-    if policy is None:
-        return
-    if args.apply:
-        console.print(f"applied: {names.POLICY_KIND} {policy['metadata']['name']}")
-    else:
+    if policy is not None and not args.apply:
         sys.stdout.write("---\n" + view.policy_text(policy))

@@ -1,12 +1,14 @@
-"""`kubectl penstock tune` and the objects of others: those of its names, logs that it may not read, a pod's neighbours."""
+"""`kubectl penstock tune` and the objects of others: those of its names, logs and policies that the user may not read or write."""
 
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.unit.kubectl.stage import Object, pool
-from tests.unit.kubectl.tuned import BEST, CONFIG_MAP, JOB, PODS, Cluster, log, run
+from penstock_tuner.record import EventKind
+from tests.unit.kubectl.stage import POLICIES, Object, pool
+from tests.unit.kubectl.tuned import BEST, CONFIG_MAP, FAST, JOB, PODS, Cluster, log, run
 
 ENDED = {"conditions": [{"type": "Complete", "status": "True"}]}
 
@@ -68,3 +70,33 @@ def test_a_container_that_has_not_started_is_waited_for(
     monkeypatch.setattr("penstock_kubectl.tune.follow.time.sleep", pause)
     assert run(cluster, tmp_path) == 0
     assert "waiting for the log of pod team-a/chat-tune-x: status 400" in capsys.readouterr().err
+
+
+def test_trials_that_took_all_of_the_time_are_not_continued_without_more_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = replace(FAST, failure="no such operator", rounds=(0.0,))
+    text = log(failed, last=EventKind.ERROR, message="no pod served in any of 1 trials")
+    for minutes, remedy in (("0.1", "give more --minutes"), ("5", "run the command again")):
+        assert run(Cluster(pool(), text, end="Failed"), tmp_path, "--minutes", minutes) == 1
+        said = " ".join(capsys.readouterr().err.split())
+        assert "1 trials are kept: " in said
+        assert remedy in said
+        assert ("remove them with --delete" in said) is (minutes == "0.1")
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
+def test_a_policy_that_the_user_may_not_apply_is_an_error_after_the_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    class Reader(Cluster):
+        def write(self, method: str, target: str, body: Object | None) -> tuple[int, Object]:
+            if target.startswith(POLICIES):
+                return 403, {"message": "may not patch"}
+            return super().write(method, target, body)
+
+    assert run(Reader(pool(), log(BEST)), tmp_path, "--apply", "--output", output) == 1
+    shown = capsys.readouterr()
+    assert "InferencePolicy tuned-team-a-chat: may not patch" in " ".join(shown.err.split())
+    assert "24" in shown.out
+    assert "applied" not in shown.out
