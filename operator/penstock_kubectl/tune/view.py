@@ -1,6 +1,6 @@
 """The result of `tune`: the front as a table with costs, as JSON, and the policy. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
@@ -9,16 +9,13 @@ import yaml
 from rich.table import Table
 
 from penstock_kubectl.cost_text import ReplicaPrice
-from penstock_kubectl.pool_context import PoolContext
+from penstock_kubectl.pool_context import PoolContext, policy_object, with_policies
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_operator.decide.cost.prices import money
-from penstock_operator.decide.spec.live_fields import (
-    DISCIPLINE,
-    MAX_BATCHED_TOKENS,
-    MAX_QUEUE_DELAY,
-    SIZE_MAX,
-    live_fields,
-)
+from penstock_operator.decide.planning.shadow import apply_candidate
+from penstock_operator.decide.spec.effective import effective
+from penstock_operator.decide.spec.live_fields import live_fields
+from penstock_operator.decide.spec.origins import SPEC
 from penstock_operator.decide.spec.selectors import matching
 from penstock_tuner.pareto_front import candidate_policy, failures, figures, front, nearest, rows
 from penstock_tuner.record import TriedSettings
@@ -130,11 +127,7 @@ def notes(result: TuneResult) -> Iterator[str]:
     best = result.front[0].settings
     generates = best.queue_delay_milliseconds is None
     yield from _of_the_spec(best, generates=generates)
-    own = live_fields(pool.spec)
-    window = () if generates else (MAX_QUEUE_DELAY,)
-    searched = (SIZE_MAX, *window, *((DISCIPLINE,) if best.discipline else ()), *((MAX_BATCHED_TOKENS,) if best.batched_tokens else ()))  # fmt: skip
-    if fixed := [f"spec.{path}" for path in searched if path in own]:
-        yield f"the pool sets {', '.join(fixed)}, which no policy's default replaces: edit the pool to use them"
+    yield from _not_in_force(result)
     if not pool.labels:
         yield f"the pool has no labels, so that the policy selects every pool of {pool.namespace}"
     yield from _other_candidate(result)
@@ -148,6 +141,39 @@ def _of_the_spec(best: TunedSettings, *, generates: bool) -> Iterator[str]:
         yield f"spec.model.dtype: {best.dtype} is part of the pool's spec; status.modelBackend has its error"
     if best.threads is not None:
         yield f"OMP_NUM_THREADS={best.threads} is set in spec.template.container.env"
+
+
+def _not_in_force(result: TuneResult) -> Iterator[str]:
+    """Yield sentences on the tuned fields that have another value with the policy's candidate in force."""
+    subject, tuned = result.subject, policy_object(policy(result) or {})
+    labels = {**subject.namespace_labels, LABEL_NAMESPACE: subject.pool.namespace}
+    policies = apply_candidate(with_policies(subject, [tuned]), tuned)
+    spec = effective(subject.pool, labels, policies)
+    defaults = {
+        each.name: live_fields(each.spec.defaults)
+        for each in matching(subject.pool.labels, labels, policies)
+        if each.spec.defaults is not None
+    }
+    values = defaults.pop(tuned.name)
+    lost = [path for path, value in values.items() if spec.fields.get(path) != value]
+    own = [path for path in lost if spec.origins.get(path) == SPEC]
+    if own:
+        fixed = ", ".join(f"spec.{path}" for path in own)
+        yield f"the pool sets {fixed}, which no policy's default replaces: edit the pool to use them"
+    for path in lost:
+        if path not in own:
+            others = [name for name, fields in defaults.items() if path in fields]
+            why = _why(spec.origins.get(path, ""), others)
+            yield f"with this policy spec.{path} is {spec.fields.get(path, 'unset')}, not {values[path]}: {why}"
+
+
+def _why(origin: str, others: Sequence[str]) -> str:
+    """Return why a field has another value than this policy's default; `others` are the policies that set it too."""
+    if origin.startswith("Bound "):
+        return f"policy {origin.removeprefix('Bound ')} bounds it"
+    if others:
+        return f"policy {', '.join(others)} sets it too: set a higher spec.priority in this one"
+    return "other fields of the pool limit it"
 
 
 def _other_candidate(result: TuneResult) -> Iterator[str]:
