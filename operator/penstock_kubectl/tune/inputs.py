@@ -9,16 +9,18 @@ from penstock_api.types.objectives import ObjectiveMetric
 from penstock_kubectl import history, prometheus
 from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import NotEnoughData, PluginError
-from penstock_kubectl.pool_context import PoolContext, objectives
+from penstock_kubectl.pool_context import PoolContext, in_force, objectives
 from penstock_kubectl.tune import load_shape
 from penstock_kubectl.tune.job import LOAD_KEY, RECORD_KEY, TuneOptions, config_map_path, own
 from penstock_kubectl.tune.load_shape import LoadShape
+from penstock_operator.decide.spec.live_fields import DISCIPLINE, MAX_BATCHED_TOKENS
+from penstock_operator.decide.spec.origins import BUILT_IN
 from penstock_tuner.record import StudyRecord
 from penstock_tuner.settings import OUTPUT_TOKENS, PROMPT_TOKENS, LatencyLimit, TuningObjective
 
 
 def options(args: argparse.Namespace, subject: PoolContext) -> TuneOptions:
-    """Return what is searched.
+    """Return what is searched; discipline and tokens of a step that are not are those in force.
 
     Raises:
         NotEnoughData: there is no objective, tokens of a step are searched of a pool that generates none, or a replica has
@@ -36,10 +38,21 @@ def options(args: argparse.Namespace, subject: PoolContext) -> TuneOptions:
         clients=args.clients,
         backends=args.backends,
         threads=args.threads,
-        disciplines=args.disciplines,
+        disciplines=args.disciplines or _live(subject, DISCIPLINE),
         dtypes=args.dtypes,
-        batched_tokens=args.batched_tokens,
+        batched_tokens=args.batched_tokens or _tokens(subject),
     )
+
+
+def _live(subject: PoolContext, field: str) -> tuple[str, ...]:
+    """Return the value in force of a live field; none if it is the built-in, which a pod has by itself."""
+    reported = in_force(subject).get(field)
+    return () if reported is None or reported.origin == BUILT_IN else (reported.value,)
+
+
+def _tokens(subject: PoolContext) -> tuple[int, ...]:
+    known = _live(subject, MAX_BATCHED_TOKENS) if generates_text(subject) else ()
+    return tuple(map(int, known))
 
 
 def objective(args: argparse.Namespace, subject: PoolContext) -> TuningObjective:

@@ -1,12 +1,16 @@
-"""The policy that `kubectl penstock tune` writes, and notes on what it does not change."""
+"""The policy that `kubectl penstock tune` writes: measured with what is in force, and with notes on what it does not change."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock_tuner.settings import TunedSettings
 from tests.unit.kubectl.stage import policy, pool
 from tests.unit.kubectl.tuned import BEST, Cluster, log, run
+
+GENERATING = {"task": "TextGeneration", "source": {"type": "HuggingFace", "huggingFace": {"repository": "a/b"}}}  # fmt: skip
 
 
 def size(most: int) -> dict[str, Any]:
@@ -39,3 +43,33 @@ def test_a_value_that_other_fields_of_the_pool_limit_has_a_note(
     assert run(Cluster(pool(batching={"size": {"min": 32}}), log(BEST)), tmp_path) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "with this policy spec.batching.size.max is 32, not 24: other fields of the pool" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], {"--disciplines=ShortestJobFirst", "--batched-tokens=2048"}),
+        (["--disciplines", "FairShare", "--batched-tokens", "256,512"], {"--disciplines=FairShare", "--batched-tokens=256,512"}),
+    ],
+)  # fmt: skip
+def test_settings_that_are_not_searched_are_those_in_force(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: set[str]
+) -> None:
+    own = {"maxBatchedTokens": 2048}
+    rule = policy("prod", defaults={"batching": {"discipline": "ShortestJobFirst"}})
+    settings = TunedSettings(24, None, discipline="ShortestJobFirst", batched_tokens=2048)
+    subject = pool(model=GENERATING, batching=own)
+    cluster = Cluster(subject, log(replace(BEST, settings=settings)), policies=[rule])
+    assert run(cluster, tmp_path, "--output-token", "40", *words) == 0
+    (container,) = cluster.created[0]["spec"]["template"]["spec"]["containers"]
+    assert expected < {*container["args"]}
+    said = capsys.readouterr().out
+    assert "the pool sets" not in said
+    assert "with this policy" not in said
+
+
+def test_a_pool_with_built_in_settings_is_measured_with_those_of_a_pod(tmp_path: Path) -> None:
+    cluster = Cluster(pool(), log(BEST))
+    assert run(cluster, tmp_path) == 0
+    (container,) = cluster.created[0]["spec"]["template"]["spec"]["containers"]
+    assert not [word for word in container["args"] if word.startswith(("--disc", "--batched"))]
