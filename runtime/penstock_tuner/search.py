@@ -82,12 +82,12 @@ class Search:
             study_name=name,
             load_if_exists=True,
             direction="maximize",
-            sampler=TPESampler(seed=plan.seed, n_startup_trials=FIRST_TRIALS),
             pruner=SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
         )
         for trial in self._study.get_trials(states=(TrialState.RUNNING,)):  # of a killed tuner
             self._study.tell(trial.number, state=TrialState.FAIL)
         self._space = covering(plan.space, self.tried())
+        self._seed_sampler()
 
     @property
     def spent_seconds(self) -> float:
@@ -107,7 +107,13 @@ class Search:
                 trial.report(score, ROUNDS if tried.again else number + 1)
             self._end(trial, tried)
         self._study.set_user_attr(SPENT, record.spent_seconds)
+        self._seed_sampler()
         return True
+
+    def _seed_sampler(self) -> None:
+        """Seed by the trials so far: with one seed a study that continues would draw the settings of its beginning again."""
+        seed = self._plan.seed + len(self._study.trials)
+        self._study.sampler = TPESampler(seed=seed, n_startup_trials=FIRST_TRIALS)
 
     async def run(
         self,

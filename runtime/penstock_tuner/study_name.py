@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -17,6 +18,7 @@ IDENTITY = (names.ENV_POOL, names.ENV_NAMESPACE, names.ENV_POD_NAME, names.ENV_P
 """Variables that change nothing but a pod's name and addresses: a Job's next pod continues the study."""
 PACKAGES = ("penstock", "torch", "openvino", "onnxruntime", "transformers", "numpy")
 CPUINFO = Path("/proc/cpuinfo")
+NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def study_name(
@@ -35,7 +37,7 @@ def study_name(
     load = (args.clients, lengths, args.rate, request, args.round_seconds)
     ends = (args.max_batch_size, args.max_delay_ms)
     lists = (args.backends, args.threads, args.disciplines, args.dtypes, args.batched_tokens)
-    machine = (processor(), [_version(package) for package in PACKAGES])
+    machine = ((*processor(), *gpus()), [_version(package) for package in PACKAGES])
     parts = (args.study, computing(environ), machine, objective, load, ends, lists)
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
@@ -58,6 +60,16 @@ def processor(cpuinfo: Path = CPUINFO) -> tuple[str, ...]:
         lines = []
     named = {line for line in lines if line.startswith(("model name", "CPU part"))}
     return (platform.machine(), *sorted(named))
+
+
+def gpus(folder: Path = NVIDIA_GPUS) -> list[str]:
+    """Return the models of NVIDIA's GPUs; none without their driver."""
+    models = set[str]()
+    for file in folder.glob("*/information"):
+        with suppress(OSError):
+            lines = file.read_text(encoding="utf-8").splitlines()
+            models |= {line for line in lines if line.startswith("Model:")}
+    return sorted(models)
 
 
 def _version(package: str) -> str | None:

@@ -260,6 +260,26 @@ def test_a_study_restored_from_its_record_continues_on_another_machine(tmp_path:
 
 
 @pytest.mark.parametrize("kept", ["journal", "record"])
+def test_a_study_that_continues_does_not_draw_its_first_settings_again(
+    tmp_path: Path, kept: str
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, killed := ModelledPod(dies_after=9), seconds=1000)
+    plan = SearchPlan(SPACE, OBJECTIVE, 1000, round_seconds=1.0)
+    study = Search(tmp_path / "study.journal", "model", plan)
+    if kept == "record":
+        record = StudyRecord("model", killed.now, tuple(study.tried()))
+        study = Search(tmp_path / "other.journal", "model", plan)
+        assert study.restore(record)
+    before = {each.settings for each in study.tried()}
+    pod = ModelledPod(dies_after=6)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
+    assert len(before) > 2
+    assert not before & {settings for settings, _ in pod.measured}
+
+
+@pytest.mark.parametrize("kept", ["journal", "record"])
 def test_a_study_continues_where_memory_holds_fewer_rows_than_before(
     tmp_path: Path, kept: str, recwarn: pytest.WarningsRecorder
 ) -> None:

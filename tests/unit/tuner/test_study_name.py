@@ -8,7 +8,7 @@ import pytest
 from penstock_api import names
 from penstock_tuner import study_name as naming
 from penstock_tuner.options import objective, parser
-from penstock_tuner.study_name import processor, study_name
+from penstock_tuner.study_name import gpus, processor, study_name
 
 ENVIRON = {
     names.ENV_MODEL: json.dumps({"task": "Tensor", "name": "demo"}),
@@ -45,13 +45,25 @@ def test_other_options_are_another_study(word: str) -> None:
     assert name() != name(word)
 
 
-def test_another_processor_or_package_is_another_study(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_processor_gpu_or_package_is_another_study(monkeypatch: pytest.MonkeyPatch) -> None:
     before = name()
     with monkeypatch.context() as changed:
         changed.setattr(naming, "processor", lambda: ("other",))
         assert name() != before
+    with monkeypatch.context() as changed:
+        changed.setattr(naming, "gpus", lambda: ["Model: B"])
+        assert name() != before
     monkeypatch.setattr(naming, "version", lambda _package: "9.9")
     assert name() != before
+
+
+def test_the_models_of_gpus_are_those_of_the_driver(tmp_path: Path) -> None:
+    for number, model in enumerate(("NVIDIA H100", "NVIDIA A100", "NVIDIA H100")):
+        (tmp_path / f"{number}").mkdir()
+        text = f"Model: \t\t {model}\nIRQ:   \t\t {number}\nGPU UUID: \t GPU-{number}\n"
+        (tmp_path / f"{number}" / "information").write_text(text)
+    assert gpus(tmp_path) == ["Model: \t\t NVIDIA A100", "Model: \t\t NVIDIA H100"]
+    assert gpus(tmp_path / "absent") == []
 
 
 def test_a_processor_has_its_model(tmp_path: Path) -> None:
