@@ -198,7 +198,7 @@ class RedisStore:
         return await self._batches([batch_id.decode() for batch_id in ids])
 
     async def write(self, batch: BatchJob) -> BatchJob:
-        """See `Store`."""
+        """See `Store`; the same write again is no conflict."""
         written = replace(batch, revision=batch.revision + 1)
         changed = await _sent(
             self._write(

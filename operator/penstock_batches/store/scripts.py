@@ -1,9 +1,14 @@
-"""The Lua scripts of `RedisStore`: each is one atomic step."""
+"""The Lua scripts of `RedisStore`: each is one atomic step.
+
+The client sends a script again if its reply is lost, possibly after others ran: the second run changes nothing. `LEASE` alone
+leases further lines then, and the first ones are leased again when their time is over.
+"""
 
 from typing import Final
 
 ADD_BATCH: Final = """
 -- KEYS batch, batches of the tenant, active  ARGV id, record, status, created_at, expires_at
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 redis.call('HSET', KEYS[1], 'record', ARGV[2], 'status', ARGV[3], 'revision', 0,
   'total', 0, 'completed', 0, 'failed', 0)
 redis.call('ZADD', KEYS[2], ARGV[4], ARGV[1])
@@ -13,7 +18,9 @@ return 1
 
 WRITE: Final = """
 -- KEYS batch, active  ARGV id, revision that was read, record, status, ended
-if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then return 0 end
+if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then
+  return redis.call('HGET', KEYS[1], 'record') == ARGV[3] and 1 or 0  -- 1: this very write, sent again
+end
 redis.call('HSET', KEYS[1], 'record', ARGV[3], 'status', ARGV[4], 'revision', ARGV[2] + 1)
 if ARGV[5] == '1' then redis.call('ZREM', KEYS[2], ARGV[1]) end
 return 1

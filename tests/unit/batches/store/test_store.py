@@ -225,6 +225,24 @@ async def test_sqlite_that_fails_to_open_can_be_opened_later(
     await store.close()
 
 
+async def test_what_redis_receives_again_changes_nothing(redis_server: RedisServer) -> None:
+    """The client sends a script again if its reply is lost."""
+    store = RedisStore(redis_server.url, "sent-again")
+    await store.open()
+    await store.add_batch(batch())
+    started = in_progress()
+    assert await store.write(started) == await store.write(started) == replace(started, revision=1)
+    await store.add_lines("batch_1", lines(1))
+    await store.set_total("batch_1", 1)
+    assert await store.answer("batch_1", [answer(1)]) == [1]
+    await store.add_batch(batch())
+    assert await store.batch("batch_1") == replace(started, revision=1)
+    assert await store.counts("batch_1") == Counts(1, 1, 0)
+    with pytest.raises(StateConflict):
+        await store.write(batch())
+    await store.close()
+
+
 async def test_redis_that_is_away_is_unavailable_and_keeps_what_it_took(tmp_path: Path) -> None:
     server = RedisServer(tmp_path)
     server.start()
