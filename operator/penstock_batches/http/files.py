@@ -20,6 +20,8 @@ from penstock_batches.store.base import Store
 PAGE: Final = 10_000
 DAY_SECONDS: Final = 86_400.0
 BUSY_SECONDS: Final = 5.0
+LISTED: Final = (Purpose.BATCH, Purpose.BATCH_OUTPUT)
+"""Purposes that a list of files may be narrowed to; no file has another."""
 
 
 def file_object(file: File) -> dict[str, Any]:
@@ -121,8 +123,14 @@ class FileRoutes:
         purpose = request.query.get("purpose")
         after_id = request.query.get("after")
         after = await self.owned(after_id, tenant) if after_id else None
+        if purpose is not None and purpose not in LISTED:
+            return json_response(page([], number))
         files = await self._store.files(
-            tenant, after, number + 1, newest_first=order == "desc", purpose=purpose
+            tenant,
+            after,
+            number + 1,
+            newest_first=order == "desc",
+            purpose=Purpose(purpose) if purpose else None,
         )
         return json_response(page([file_object(file) for file in files], number))
 

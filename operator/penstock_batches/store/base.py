@@ -9,7 +9,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock_batches.records import Answer, BatchJob, Counts, File, Line
+from penstock_batches.records import Answer, BatchJob, Counts, File, Line, Purpose
 
 
 class Store(Protocol):
@@ -34,7 +34,7 @@ class Store(Protocol):
         limit: int,
         *,
         newest_first: bool = True,
-        purpose: str | None = None,
+        purpose: Purpose | None = None,
     ) -> list[File]:
         """Return files of a tenant by creation, from the one after `after`; those of `purpose` if it is set."""
 

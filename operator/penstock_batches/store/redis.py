@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from penstock_batches.errors import StateConflict, StoreUnavailable
-from penstock_batches.records import Answer, BatchJob, Counts, File, Line
+from penstock_batches.records import Answer, BatchJob, Counts, File, Line, Purpose
 from penstock_batches.store import scripts
 from penstock_batches.transitions import over
 
@@ -123,10 +123,10 @@ class RedisStore:
         limit: int,
         *,
         newest_first: bool = True,
-        purpose: str | None = None,
+        purpose: Purpose | None = None,
     ) -> list[File]:
         """See `Store`."""
-        kind = "files" if purpose is None else f"files-{purpose}"
+        kind = "files" if purpose is None else f"files-{purpose.value}"
         ids = await self._page(
             kind, tenant, after.id if after else None, limit, newest_first=newest_first
         )

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock_batches.errors import StateConflict, StoreUnavailable
-from penstock_batches.records import Answer, BatchJob, Counts, File, Line, Status
+from penstock_batches.records import Answer, BatchJob, Counts, File, Line, Purpose, Status
 from penstock_batches.transitions import over
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class SqliteStore:
         limit: int,
         *,
         newest_first: bool = True,
-        purpose: str | None = None,
+        purpose: Purpose | None = None,
     ) -> list[File]:
         """See `Store`."""
         beyond, order = ("<", "DESC") if newest_first else (">", "ASC")

@@ -8,6 +8,7 @@ import openai
 import pytest
 
 from penstock_batches.records import Counts
+from tests.support.batches.redis_server import RedisServer
 from tests.support.batches.served import Served, api_only, settings
 
 KEYS = [
@@ -68,3 +69,26 @@ async def test_keys_of_one_tenant_share_and_another_tenant_sees_nothing(served: 
             with pytest.raises(openai.NotFoundError):
                 await call
         assert (await search.batches.retrieve(batch.id)).status == "validating"
+
+
+async def test_a_purpose_in_a_query_names_no_list_of_another_tenant(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    tenants = [{"key": f"key-of-{tenant}", "tenant": tenant} for tenant in ("acme:prod", "prod")]
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": tenants}))
+    given = settings(
+        tmp_path,
+        api_keys_file=str(keys),
+        store="Redis",
+        redis_url=redis_server.url,
+        namespace=str(tmp_path),
+    )
+    async with api_only(given) as running:
+        assert running.service.ring is not None
+        running.service.ring.reload()
+        acme, prod = (running.client(each["key"]) for each in tenants)
+        async with acme, prod:
+            await acme.files.create(file=b"{}\n", purpose="batch")
+            for purpose in ("batch:acme", "infer", ""):
+                assert [each async for each in prod.files.list(purpose=purpose)] == []
