@@ -24,6 +24,7 @@ class PoolReply(msgspec.Struct, frozen=True):
     status: int
     request_id: str
     body: bytes
+    retry_after_seconds: float | None = None
 
 
 class _Response(msgspec.Struct):

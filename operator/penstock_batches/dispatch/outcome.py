@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import Final
 
+from penstock_api import names
+
 CAPACITY: Final = frozenset({408, 425, 429, 502, 503})
 """The pool has no room now: the line waits, however often."""
 UNKNOWN_KEY: Final = frozenset({401, 403})
@@ -13,7 +15,11 @@ FAILURES: Final = frozenset({500, 504})
 """The line may be the cause: it is sent again a few times."""
 MAX_FAILURES: Final = 3
 MAX_LOSSES: Final = 10
-"""Connections that may be lost after a line was sent, before the line counts as the cause."""
+"""Connections and engines that may be lost after a line was sent, before the line counts as the cause."""
+FIRST_PAUSE_SECONDS: Final = 1.0
+MAX_PAUSE_SECONDS: Final = 30.0
+SHOWN_BYTES: Final = 1024
+"""Beginning of a response that has its error."""
 
 
 class LineVerdict(StrEnum):
@@ -36,15 +42,33 @@ class Refuser(StrEnum):
     """The key is unknown or above its rate: lines of other tenants go on."""
 
 
-def verdict(status: int, failures: int) -> LineVerdict:
-    """Return what a response with `status` means for a line that failed `failures` times before."""
+def verdict(status: int, failures: int, retry_after_seconds: float | None = None) -> LineVerdict:
+    """Return what a response with `status` means for a line that failed `failures` times before.
+
+    A gateway that held a line until no pod came answers 504 with `Retry-After`; a pod whose line has a deadline has none.
+    """
     if 200 <= status < 300:
         return LineVerdict.OUTPUT
     if status in CAPACITY or status in UNKNOWN_KEY:
         return LineVerdict.WAIT
+    if status == 504 and retry_after_seconds is not None:
+        return LineVerdict.WAIT
     if status in FAILURES and failures + 1 < MAX_FAILURES:
         return LineVerdict.RETRY
     return LineVerdict.ERROR
+
+
+def engine_died(status: int, content: bytes) -> bool:
+    """Return whether a response means that the engine died or got stuck while it computed the line, among others."""
+    return status in (500, 503) and names.ENGINE_DIED.encode() in content[:SHOWN_BYTES]
+
+
+def pause_seconds(times: int, share: float) -> float:
+    """Return how long a line waits that failed or was lost `times` times; `share` is from 0 to 1.
+
+    Of the lines that an engine computed when it died one is often the cause: the pause separates the others from it.
+    """
+    return share * min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (times - 1))
 
 
 def refuser(status: int, key_rate: float | None) -> Refuser:

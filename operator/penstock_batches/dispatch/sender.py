@@ -1,6 +1,7 @@
 """`Sender`: sends one line to its pool until it has an answer."""
 
 import asyncio
+import random
 from collections import Counter
 from typing import Final, NamedTuple
 
@@ -15,6 +16,8 @@ from penstock_batches.dispatch.outcome import (
     MAX_LOSSES,
     LineVerdict,
     Refuser,
+    engine_died,
+    pause_seconds,
     refuser,
     retry_after,
     verdict,
@@ -98,15 +101,17 @@ class Sender:
             if reply is None:
                 losses += 1
                 if losses < MAX_LOSSES:
+                    await _pause(losses)
                     continue
-                message = f"The connection was lost {losses} times while this request was computed."
+                message = f"The connection was lost, or the engine died, {losses} times while this request was computed."
                 fault = Fault("server_error", message, line.number)
                 return fault_line(batch.id, line.number, request.custom_id, fault), False
-            match verdict(reply.status, failures):
+            match verdict(reply.status, failures, reply.retry_after_seconds):
                 case LineVerdict.WAIT:
                     continue
                 case LineVerdict.RETRY:
                     failures += 1
+                    await _pause(failures)
                 case LineVerdict.OUTPUT | LineVerdict.ERROR as end:
                     text = response_line(batch.id, line.number, request.custom_id, reply)
                     return text, end is LineVerdict.OUTPUT
@@ -114,7 +119,7 @@ class Sender:
     async def _attempt(
         self, url: str, body: bytes, credentials: _Credentials, gate: TenantGate
     ) -> PoolReply | None:
-        """Return the response; None if the connection was lost after the request was sent."""
+        """Return the response; None if connection or engine was lost after the request was sent."""
         headers = credentials.headers
         try:
             async with self._session.post(url, data=body, headers=headers) as reply:
@@ -129,12 +134,17 @@ class Sender:
             gate.rejected(Refuser.POOL, None)
             return None
         self.attempts[str(status)] += 1
-        if verdict(status, 0) is LineVerdict.WAIT:
-            seconds = retry_after(reply.headers.get("Retry-After"))
-            gate.rejected(refuser(status, credentials.key_rate), seconds)
-        else:
-            gate.answered()
-        return PoolReply(status, reply.headers.get("X-Request-Id", headers["X-Request-Id"]), answer)
+        seconds = retry_after(reply.headers.get("Retry-After"))
+        if engine_died(status, answer):
+            gate.rejected(Refuser.POOL, seconds)
+            return None
+        match verdict(status, 0, seconds):
+            case LineVerdict.WAIT:
+                gate.rejected(refuser(status, credentials.key_rate), seconds)
+            case LineVerdict.OUTPUT | LineVerdict.ERROR:
+                gate.answered()
+        request_name = reply.headers.get("X-Request-Id", headers["X-Request-Id"])
+        return PoolReply(status, request_name, answer, seconds)
 
     def _credentials(self, batch: BatchJob, line: Line) -> _Credentials | None:
         """Return the headers of a line; None if its tenant has no key."""
@@ -162,6 +172,10 @@ def _body(request: BatchRequest, batch: BatchJob) -> bytes:
     except (msgspec.MsgspecError, RecursionError):  # the pod refuses it
         return msgspec.json.encode(request.body)
     return msgspec.json.encode({**request.body, "parameters": {**(parameters or {}), **priority}})
+
+
+async def _pause(times: int) -> None:
+    await asyncio.sleep(pause_seconds(times, random.random()))  # noqa: S311  spreads retries
 
 
 async def _bounded(reply: aiohttp.ClientResponse) -> bytes:

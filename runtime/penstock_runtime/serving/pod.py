@@ -8,6 +8,7 @@ from typing import Any, Final, Generic
 from prometheus_client.registry import Collector
 from typing_extensions import TypeVar
 
+from penstock_api import names
 from penstock_api.api_keys import ApiKeyRing
 from penstock_api.pod_contract import Envelope, State
 from penstock_runtime.config import RuntimeConfig
@@ -167,5 +168,5 @@ class Pod(Generic[AdmissionT_co, ClientT_co]):
     def _die(self, reason: str, retry_after_seconds: float | None = None) -> None:
         log.error("the engine has died: %s", reason)
         self.health.die(reason)
-        self.admission.fail_all(Failed(f"the engine has died: {reason}", retry_after_seconds))
+        self.admission.fail_all(Failed(f"{names.ENGINE_DIED}: {reason}", retry_after_seconds))
         self.died.set()

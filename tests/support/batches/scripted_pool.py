@@ -15,12 +15,13 @@ Script = Callable[[str, int], "Scripted"]
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """A response; `lost` closes the connection instead."""
+    """A response, with `error` if its status is one; `lost` closes the connection instead."""
 
     status: int = 200
     retry_after: str | None = None
     lost: bool = False
     seconds: float = 0.0
+    error: str = "no"
 
 
 @dataclass(slots=True)
@@ -53,7 +54,9 @@ class ScriptedPool:
             assert request.transport is not None
             request.transport.abort()
         headers = {"Retry-After": scripted.retry_after} if scripted.retry_after else {}
-        answer = {"text": prompt} if scripted.status < 300 else {"error": {"message": "no"}}
+        answer = (
+            {"text": prompt} if scripted.status < 300 else {"error": {"message": scripted.error}}
+        )
         return web.json_response(answer, status=scripted.status, headers=headers)
 
 

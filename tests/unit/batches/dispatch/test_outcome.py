@@ -5,9 +5,12 @@ import pytest
 from penstock_batches.dispatch.outcome import (
     KEYLESS_SECONDS,
     MAX_FAILURES,
+    MAX_PAUSE_SECONDS,
     LineVerdict,
     Refuser,
+    engine_died,
     key_is_gone,
+    pause_seconds,
     refuser,
     retry_after,
     verdict,
@@ -34,6 +37,32 @@ def test_capacity_waits_and_failures_end(
 ) -> None:
     assert verdict(status, 0) is first
     assert verdict(status, MAX_FAILURES - 1) is last
+
+
+def test_a_line_that_a_gateway_held_in_vain_waits() -> None:
+    assert verdict(504, MAX_FAILURES - 1, 30.0) is LineVerdict.WAIT
+    assert refuser(504, 60.0) is Refuser.POOL
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "died"),
+    [
+        (500, b'{"error": {"message": "the engine has died: CUDA error"}}', True),
+        (503, b'{"error": "the engine has died: it is stuck: no step"}', True),
+        (503, b'{"error": "the engine of this pod has died: try again elsewhere"}', False),
+        (400, b'{"error": "the engine has died: no"}', False),
+        (500, b'{"error": "the model failed"}', False),
+    ],
+)
+def test_the_death_of_an_engine_is_known_by_its_error(
+    status: int, content: bytes, died: bool
+) -> None:
+    assert engine_died(status, content) is died
+
+
+def test_the_pause_before_a_line_is_sent_again_grows_to_a_bound() -> None:
+    assert [pause_seconds(times, 0.5) for times in (1, 2, 3)] == [0.5, 1.0, 2.0]
+    assert pause_seconds(9, 1.0) == MAX_PAUSE_SECONDS
 
 
 @pytest.mark.parametrize(
