@@ -4,6 +4,7 @@ BatchesError
 ├── BatchesConfigError   a setting is missing, unknown or out of range
 ├── StoreUnavailable     the store cannot be reached or written: submissions get 503, dispatch waits
 ├── VolumeFull           the volume of payloads has no room
+├── AnswerTooLarge       a pool's answer to a line has more bytes than are kept
 ├── StateConflict        the object changed since it was read: read it again
 ├── IllegalTransition    a batch may not go from its status to the requested one
 └── ApiError             the answer to a request is an error
@@ -24,6 +25,10 @@ class StoreUnavailable(BatchesError):
 
 class VolumeFull(BatchesError):
     """The volume of payloads has no room."""
+
+
+class AnswerTooLarge(BatchesError):
+    """A pool's answer to a line has more bytes than are kept; the message has the bound."""
 
 
 class StateConflict(BatchesError):

@@ -22,6 +22,7 @@ from penstock_batches.dispatch.outcome import (
     retry_after,
     verdict,
 )
+from penstock_batches.errors import AnswerTooLarge
 from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools, trusted
 from penstock_batches.records import BatchJob, Fault, Line
@@ -29,6 +30,7 @@ from penstock_batches.requests import BadLine, BatchRequest, read_request
 from penstock_batches.results import PoolReply, fault_line, request_id, response_line
 
 MAX_ANSWER_BYTES: Final = 64 * 2**20
+CONNECT_SECONDS: Final = 5.0
 POOL_AWAY_SECONDS: Final = 5.0
 _PARAMETERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
@@ -52,7 +54,9 @@ class Sender:
         self._payloads = payloads
         self._pools = pools
         self._keys = keys
-        timeout = aiohttp.ClientTimeout(total=settings.request_timeout_seconds, sock_connect=5)
+        timeout = aiohttp.ClientTimeout(
+            total=settings.request_timeout_seconds, sock_connect=CONNECT_SECONDS
+        )
         connector = aiohttp.TCPConnector(
             limit=0, ssl=trusted(settings.pool_ca_file), keepalive_timeout=10
         )
@@ -76,7 +80,11 @@ class Sender:
             return fault_line(batch.id, line.number, None, fault), False
         except BadLine as bad:
             return fault_line(batch.id, line.number, bad.custom_id, bad.fault), False
-        return await self._until_answered(batch, line, request, gate)
+        try:
+            return await self._until_answered(batch, line, request, gate)
+        except AnswerTooLarge as large:
+            fault = Fault("answer_too_large", str(large), line.number)
+            return fault_line(batch.id, line.number, request.custom_id, fault), False
 
     async def _until_answered(
         self, batch: BatchJob, line: Line, request: BatchRequest, gate: TenantGate
@@ -119,13 +127,20 @@ class Sender:
     async def _attempt(
         self, url: str, body: bytes, credentials: _Credentials, gate: TenantGate
     ) -> PoolReply | None:
-        """Return the response; None if connection or engine was lost after the request was sent."""
+        """Return the response; None if connection or engine was lost after the request was sent.
+
+        Raises:
+            AnswerTooLarge: the response has more bytes than are kept.
+        """
         headers = credentials.headers
         try:
             async with self._session.post(url, data=body, headers=headers) as reply:
-                answer = await _bounded(reply)
                 status = reply.status
-        except aiohttp.ClientConnectorError:
+                answer = await _bounded(reply)
+        except AnswerTooLarge:
+            self.attempts[str(status)] += 1
+            raise
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             self.attempts["Unreachable"] += 1
             gate.rejected(Refuser.POOL, None)
             return PoolReply(503, "", b"")
@@ -183,6 +198,7 @@ async def _bounded(reply: aiohttp.ClientResponse) -> bytes:
     async for part in reply.content.iter_any():
         size += len(part)
         if size > MAX_ANSWER_BYTES:
-            raise aiohttp.ClientPayloadError(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+            message = f"The answer has more than {MAX_ANSWER_BYTES} bytes: split the request."
+            raise AnswerTooLarge(message)
         parts.append(part)
     return b"".join(parts)

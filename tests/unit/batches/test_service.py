@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from penstock_api import names
 from penstock_batches import requests
-from penstock_batches.dispatch import outcome
+from penstock_batches.dispatch import outcome, sender
 from penstock_batches.dispatch.window import START
 from tests.support.batches.redis_server import RedisServer
 from tests.support.batches.scripted_pool import Scripted
@@ -23,6 +24,8 @@ from tests.support.batches.served import (
     lines_of,
     request_line,
     running,
+    served,
+    settings,
     submitted,
     until,
 )
@@ -171,6 +174,38 @@ async def test_a_line_that_fails_does_not_grow_the_window(
         batch = await ended(client, await submitted(client, jsonl([request_line("a")])))
         assert batch.error_file_id is None
         assert service.service.dispatcher.gates["demo"].window.size == START + 1
+
+
+async def test_an_answer_that_is_too_large_is_the_error_of_its_line_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "MAX_ANSWER_BYTES", 1000)
+    async with running(tmp_path) as (service, pool, client):
+        content = jsonl([request_line("large", prompt="x" * 1000)])
+        batch = await ended(client, await submitted(client, content))
+        errors = await lines_of(client, batch.error_file_id)
+        assert [(each["custom_id"], each["error"]["code"]) for each in errors] == [
+            ("large", "answer_too_large")
+        ]
+        assert set(pool.sent.values()) == {1}
+        window = service.service.dispatcher.gates["demo"].window
+        assert (window.rejections, window.size) == (0, START)
+
+
+async def test_a_connection_that_never_opened_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "CONNECT_SECONDS", 0.2)
+    with socket.socket() as deaf, socket.socket() as first:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        first.connect(deaf.getsockname())  # the queue is full: later connections get no answer
+        pools = f"demo=http://127.0.0.1:{deaf.getsockname()[1]}"
+        async with served(settings(tmp_path, pools=pools)) as service, service.client() as client:
+            await submitted(client, jsonl([request_line("a")]))
+            attempts = service.service.sender.attempts
+            await until(lambda: attempts.total() >= 2)
+            assert set(attempts) == {"Unreachable"}
 
 
 async def test_lines_in_flight_are_bounded(tmp_path: Path) -> None:
