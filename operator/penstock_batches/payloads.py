@@ -19,7 +19,8 @@ from typing import BinaryIO, Final
 from penstock_batches.errors import VolumeFull
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-STALE_PART_SECONDS: Final = 86_400.0
+STALE_PART_SECONDS: Final = 7200.0
+"""Age from which a part is of an upload or a finalizer that was killed."""
 
 
 class Payloads:
@@ -31,9 +32,13 @@ class Payloads:
         self._parts = folder / "parts"
 
     def prepare(self) -> None:
-        """Make the folders, and remove parts that no process writes any more."""
+        """Make the folders, and remove stale parts."""
         for each in (self._files, self._answers, self._parts):
             each.mkdir(parents=True, exist_ok=True)
+        self.remove_stale_parts()
+
+    def remove_stale_parts(self) -> None:
+        """Remove parts that no process writes any more."""
         for part in self._parts.iterdir():
             with suppress(FileNotFoundError):
                 if part.stat().st_mtime < time.time() - STALE_PART_SECONDS:
@@ -62,10 +67,15 @@ class Payloads:
             return stream.read(length)
 
     def segment(self, batch_id: str, name: str) -> "Segment":
-        """Open a segment of answers for appending."""
+        """Open a segment of answers for appending.
+
+        Raises:
+            VolumeFull: the volume has no room.
+        """
         folder = self._answers / batch_id
-        folder.mkdir(parents=True, exist_ok=True)
-        return Segment(folder / name)
+        with _room():
+            folder.mkdir(parents=True, exist_ok=True)
+            return Segment(folder / name)
 
     @contextmanager
     def segments(self, batch_id: str) -> Iterator["SegmentReader"]:

@@ -31,6 +31,7 @@ from penstock_batches.telemetry import BatchesCollector
 from penstock_batches.work.finalizer import Finalizer
 from penstock_batches.work.intake import Intake
 from penstock_batches.work.supervisor import Supervisor
+from penstock_batches.work.sweeper import Sweeper
 from penstock_batches.work.webhooks import Webhooks
 
 log = logging.getLogger(__name__)
@@ -63,12 +64,13 @@ class BatchService:
         self.sender = Sender(settings, self.payloads, self.pools, self.ring)
         self.dispatcher = Dispatcher(settings, self.store, self.sender, self.recorder, owner)
         self.webhooks = Webhooks(self.store, owner, settings.webhook_secret_file)
+        finalizer = Finalizer(self.store, self.payloads, settings.file_days)
+        self.sweeper = Sweeper(self.store, self.payloads, finalizer)
         self.supervisor = Supervisor(
             self.store,
-            self.payloads,
             self.pools,
             Intake(self.store, self.payloads, self.pools, self.recorder),
-            Finalizer(self.store, self.payloads, settings.file_days),
+            finalizer,
             self.webhooks,
             owner,
             self.dispatcher.wake,
@@ -165,6 +167,7 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
         ]
         background += [
             asyncio.create_task(service.supervisor.run()),
+            asyncio.create_task(service.sweeper.run()),
             asyncio.create_task(service.dispatch()),
         ]
         try:

@@ -48,6 +48,19 @@ class AnswerRecorder:
 
     async def record(self, batch_id: str, number: int, content: bytes, *, ok: bool) -> bool:
         """Record the answer of a line, for as long as it takes; return whether it is the line's first."""
+        while True:
+            try:
+                return await self.record_once(batch_id, number, content, ok=ok)
+            except (VolumeFull, OSError):
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def record_once(self, batch_id: str, number: int, content: bytes, *, ok: bool) -> bool:
+        """Record the answer of a line; return whether it is the line's first.
+
+        Raises:
+            VolumeFull: the volume has no room.
+            OSError: the volume fails.
+        """
         answer = _Unrecorded(number, content, ok)
         self._waiting[batch_id].append(answer)
         self._wake.set()
@@ -82,7 +95,14 @@ class AnswerRecorder:
         group = [each for each in self._waiting.pop(batch_id) if not each.recorded.cancelled()]
         while group:
             now, group = group[:MAX_GROUP], group[MAX_GROUP:]
-            first = await self._record_group(batch_id, now)
+            try:
+                first = await self._record_group(batch_id, now)
+            except (VolumeFull, OSError) as error:
+                log.warning("%d answers are not recorded: %s", len(now), error)
+                for each in now:
+                    if not each.recorded.done():
+                        each.recorded.set_exception(error)
+                continue
             for each in now:
                 end = ("Output" if each.ok else "Error") if each.number in first else "Discarded"
                 self.recorded[end] += 1
@@ -90,14 +110,12 @@ class AnswerRecorder:
                     each.recorded.set_result(each.number in first)
 
     async def _record_group(self, batch_id: str, group: list[_Unrecorded]) -> set[int]:
-        answers: list[Answer] = []
+        async with self._appending:
+            answers = await asyncio.to_thread(self._append, batch_id, group)
         while True:
             try:
-                if not answers:
-                    async with self._appending:
-                        answers = await asyncio.to_thread(self._append, batch_id, group)
                 return set(await self._store.answer(batch_id, answers))
-            except (StoreUnavailable, VolumeFull, OSError) as error:
+            except StoreUnavailable as error:
                 log.warning("%d answers wait to be recorded: %s", len(group), error)
                 await asyncio.sleep(RETRY_SECONDS)
 

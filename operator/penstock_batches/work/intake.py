@@ -122,6 +122,7 @@ class Intake:
 
         Raises:
             StoreUnavailable: the store is away; validate again.
+            VolumeFull: the volume has no room for the faults of lines; validate again.
         """
         reader = LineReader(self._payloads.path(batch.input_file_id))
         try:
@@ -167,7 +168,7 @@ class Intake:
         """Record the fault of a line. One with the `custom_id` of another line has none in the error file."""
         custom_id = None if bad.fault.code == requests.DUPLICATE else bad.custom_id
         text = fault_line(batch.id, line.number, custom_id, bad.fault)
-        await self._recorder.record(batch.id, line.number, text, ok=False)
+        await self._recorder.record_once(batch.id, line.number, text, ok=False)
 
     async def _fail(self, batch: BatchJob, faults: list[Fault]) -> None:
         reported = tuple(faults[:MAX_REPORTED_FAULTS])

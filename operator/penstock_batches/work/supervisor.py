@@ -8,9 +8,8 @@ from typing import Final
 
 from penstock_batches import transitions
 from penstock_batches.errors import BatchesError, StateConflict, StoreUnavailable
-from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools
-from penstock_batches.records import BatchJob, Counts, Purpose, Status
+from penstock_batches.records import BatchJob, Counts, Status
 from penstock_batches.store.base import Store
 from penstock_batches.work.finalizer import Finalizer
 from penstock_batches.work.intake import Intake
@@ -20,20 +19,14 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.5
 CLAIM_SECONDS: Final = 30.0
-SWEEP_SECONDS: Final = 60.0
-SWEPT_FILES: Final = 100
-"""Files that one look deletes, at most."""
-ORPHAN_SECONDS: Final = 3600.0
-"""Age from which content without a record is of no upload that is still being recorded."""
 
 
 class Supervisor:
-    """Validates, closes and finalizes batches, one of them at a time, and deletes files whose time is over."""
+    """Validates, closes and finalizes batches, one of them at a time."""
 
     def __init__(  # noqa: PLR0913, PLR0917  its parts
         self,
         store: Store,
-        payloads: Payloads,
         pools: Pools,
         intake: Intake,
         finalizer: Finalizer,
@@ -43,7 +36,6 @@ class Supervisor:
     ) -> None:
         """`changed` is called when a batch has begun or ended."""
         self._store = store
-        self._payloads = payloads
         self._pools = pools
         self._intake = intake
         self._finalizer = finalizer
@@ -51,7 +43,6 @@ class Supervisor:
         self._owner = owner
         self._changed = changed
         self._wake = asyncio.Event()
-        self._swept = self._swept_content = float("-inf")
         self.active: list[tuple[BatchJob, Counts]] = []
         """Batches that have not ended, as last seen."""
 
@@ -64,7 +55,6 @@ class Supervisor:
         while True:
             try:
                 await self._look()
-                await self._sweep()
             except StoreUnavailable as error:
                 log.warning("batches wait for the store: %s", error)
             except Exception:
@@ -127,46 +117,3 @@ class Supervisor:
 
     async def _claim(self, batch: BatchJob) -> bool:
         return await self._store.claim(batch.id, self._owner, CLAIM_SECONDS)
-
-    async def _sweep(self) -> None:
-        now = time.monotonic()
-        if now - self._swept < SWEEP_SECONDS:
-            return
-        self._swept = now
-        if await self._sweep_files():
-            self._swept = float("-inf")  # the next look goes on
-            return
-        await self._sweep_answers()
-        if now - self._swept_content >= ORPHAN_SECONDS:
-            self._swept_content = now
-            await self._sweep_content()
-
-    async def _sweep_files(self) -> bool:
-        """Delete the first files whose time is over and that no active batch reads; return whether there were any."""
-        used = {batch.input_file_id for batch in await self._store.active()}
-        now, skip = time.time(), 0
-        while page := await self._store.expired_files(now, SWEPT_FILES, skip):
-            unused = [file for file in page if file.id not in used]
-            for file in unused:
-                if file.purpose is Purpose.INFER:
-                    await self._store.delete_batch(file.filename)
-                await self._store.delete_file(file.id)
-                await asyncio.to_thread(self._payloads.delete, file.id)
-            if unused:
-                return True
-            skip += len(page)
-        return False
-
-    async def _sweep_content(self) -> None:
-        """Delete content that a kill left without a record."""
-        before = time.time() - ORPHAN_SECONDS
-        for file_id in await asyncio.to_thread(self._payloads.files_before, before):
-            if await self._store.file(file_id) is None:
-                await asyncio.to_thread(self._payloads.delete, file_id)
-
-    async def _sweep_answers(self) -> None:
-        """Delete the answers of batches that have ended."""
-        for batch_id in await asyncio.to_thread(self._payloads.answered_batches):
-            batch = await self._store.batch(batch_id)
-            if batch is not None and batch.status in transitions.ENDED:
-                await self._finalizer.forget(batch_id)

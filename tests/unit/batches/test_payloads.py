@@ -2,12 +2,13 @@
 
 import errno
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from penstock_batches.errors import VolumeFull
-from penstock_batches.payloads import Payloads
+from penstock_batches.payloads import STALE_PART_SECONDS, Payloads
 
 
 @pytest.fixture
@@ -80,3 +81,13 @@ def test_a_part_that_was_discarded_takes_no_late_write(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="discarded"):
         part.write(b"late")
     assert list((tmp_path / "parts").iterdir()) == []
+
+
+def test_parts_that_a_kill_left_are_removed(payloads: Payloads, tmp_path: Path) -> None:
+    stale, fresh = (tmp_path / "parts" / name for name in ("stale", "fresh"))
+    for path in (stale, fresh):
+        path.write_bytes(b"begun")
+    before = time.time() - STALE_PART_SECONDS - 60
+    os.utime(stale, (before, before))
+    payloads.remove_stale_parts()
+    assert list((tmp_path / "parts").iterdir()) == [fresh]

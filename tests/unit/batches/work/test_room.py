@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from penstock_batches.payloads import Payloads
+from penstock_batches.errors import VolumeFull
+from penstock_batches.payloads import Payloads, Segment
 from penstock_batches.service import make_store
-from penstock_batches.work import supervisor
+from penstock_batches.work import sweeper
 from tests.support.batches.scripted_pool import Scripted
 from tests.support.batches.served import (
     ended,
     jsonl,
+    lines_of,
     request_line,
     running,
     served,
@@ -29,7 +31,7 @@ UNUSED = [f"file-{number:02}" for number in range(8, 20)]
 async def test_files_in_use_do_not_keep_later_ones_from_being_deleted(
     tmp_path: Path, store_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "SWEPT_FILES", 3)
+    monkeypatch.setattr(sweeper, "SWEPT_FILES", 3)
     given = settings(tmp_path, **store_settings)
     payloads, store, now = Payloads(given.payload_folder), make_store(given), time.time()
     payloads.prepare()
@@ -60,3 +62,36 @@ async def test_the_segment_of_a_batch_that_was_never_dispatched_is_closed(tmp_pa
         await client.batches.cancel(batch_id)
         await ended(client, batch_id)
         await until(lambda: not recorder.open_batches, 10)
+
+
+async def test_a_full_volume_stops_neither_other_batches_nor_deletions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeper, "SWEEP_SECONDS", 0.1)
+
+    def full(_segment: Segment, _contents: list[bytes]) -> list[int]:
+        raise VolumeFull("full")
+
+    async with running(tmp_path) as (service, pool, client):
+        payloads, store = service.service.payloads, service.service.store
+        with monkeypatch.context() as patch:
+            patch.setattr(Segment, "append", full)
+            faulty = await submitted(client, jsonl(["{bad", request_line("later")]), "1h")
+            await until(lambda: faulty in service.service.recorder.open_batches)
+            cancelled = await submitted(client, jsonl([request_line("waits")]))
+            await until(lambda: bool(pool.sent))
+            await client.batches.cancel(cancelled)
+            assert (await ended(client, cancelled)).status == "cancelled"
+            answered = await submitted(client, jsonl([request_line("answered")]))
+            await until(lambda: pool.sent["answered"] == 1)
+            expired = payloads.part()
+            expired.write(b"x")
+            expired.commit("file-1")
+            await store.add_file(file(expires_at=time.time()))
+            await until(lambda: not payloads.path("file-1").exists())
+        batch = await ended(client, faulty)
+        assert batch.request_counts is not None
+        assert (batch.request_counts.completed, batch.request_counts.failed) == (1, 1)
+        output = await lines_of(client, (await ended(client, answered)).output_file_id)
+        assert [each["custom_id"] for each in output] == ["answered"]
+        assert pool.sent["answered"] == 1
