@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from penstock_batches.config import BatchSettings
@@ -135,9 +135,10 @@ class Dispatcher:
 
     async def _serve(self, batch: BatchJob, line: Line, gate: TenantGate) -> None:
         try:
-            answer, ok = await self._sender.serve(batch, line, gate)
-            if await self._recorder.record(batch.id, line.number, answer, ok=ok):
-                self.answered[batch.model or ""] += 1
+            async with AsyncExitStack() as memory:
+                answer, ok = await self._sender.serve(batch, line, gate, memory)
+                if await self._recorder.record(batch.id, line.number, answer, ok=ok):
+                    self.answered[batch.model or ""] += 1
         except Exception:
             log.exception("line %d of %s is sent again", line.number, batch.id)
             await asyncio.sleep(LOOK_SECONDS)

@@ -4,15 +4,18 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Set
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
+from penstock_batches.dispatch.budget import ByteBudget
 from penstock_batches.dispatch.outcome import Refuser, key_is_gone
 from penstock_batches.dispatch.window import Window
 
 MAX_WAIT_SECONDS: Final = 1.0
 """Time after which a waiter looks at the windows again, whatever happens."""
 KEYLESS_PAUSE_SECONDS: Final = 5.0
+BODIES_BYTES: Final = 32 * 2**20
+"""Lines in flight to one pool, whose slowness then delays no line of another."""
 
 
 class PoolGate:
@@ -22,6 +25,7 @@ class PoolGate:
         self._limit = limit
         self._tenants: dict[str, TenantGate] = {}
         self.window = Window(limit)
+        self.bodies = ByteBudget(BODIES_BYTES)
         self.in_flight = 0
         self.changed = asyncio.Condition()
 
@@ -78,6 +82,10 @@ class TenantGate:
             self._pool.in_flight -= 1
             async with self._pool.changed:
                 self._pool.changed.notify_all()  # one alone may be of a tenant that pauses
+
+    def body_room(self, size: int) -> AbstractAsyncContextManager[None]:
+        """Hold the memory of a line of `size` bytes."""
+        return self._pool.bodies.room(size)
 
     def answered(self) -> None:
         """Grow the windows."""

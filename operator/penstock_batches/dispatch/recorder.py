@@ -5,6 +5,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Set
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from penstock_batches.errors import StoreUnavailable, VolumeFull
@@ -16,6 +17,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 1.0
 MAX_GROUP: Final = 256
+MAX_GROUP_BYTES: Final = 8 * 2**20
+"""Answers that are written in one go, unless a single one is larger."""
 
 
 @dataclass(slots=True)
@@ -94,7 +97,8 @@ class AnswerRecorder:
     async def _record_batch(self, batch_id: str) -> None:
         group = [each for each in self._waiting.pop(batch_id) if not each.recorded.cancelled()]
         while group:
-            now, group = group[:MAX_GROUP], group[MAX_GROUP:]
+            number = _fitting(group)
+            now, group = group[:number], group[number:]
             try:
                 first = await self._record_group(batch_id, now)
             except (VolumeFull, OSError) as error:
@@ -128,3 +132,9 @@ class AnswerRecorder:
             Answer(each.number, segment.name, offset, len(each.content), each.ok)
             for each, offset in zip(group, offsets, strict=True)
         ]
+
+
+def _fitting(group: list[_Unrecorded]) -> int:
+    """Return how many of the first answers of a group are written in one go: one at least."""
+    sizes = accumulate(len(each.content) for each in group[:MAX_GROUP])
+    return max(1, sum(size <= MAX_GROUP_BYTES for size in sizes))

@@ -1,11 +1,13 @@
 """The room on the disk of what is over: files, and segments of answers."""
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock_batches.dispatch import sender
 from penstock_batches.errors import VolumeFull
 from penstock_batches.payloads import Payloads, Segment
 from penstock_batches.service import make_store
@@ -95,3 +97,25 @@ async def test_a_full_volume_stops_neither_other_batches_nor_deletions(
         output = await lines_of(client, (await ended(client, answered)).output_file_id)
         assert [each["custom_id"] for each in output] == ["answered"]
         assert pool.sent["answered"] == 1
+
+
+async def test_answers_that_cannot_be_recorded_stop_the_reading_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "ANSWERS_BYTES", 2500)
+
+    def full(_segment: Segment, _contents: list[bytes]) -> list[int]:
+        raise VolumeFull("full")
+
+    lines = [request_line(str(number), prompt=f"{number:1000}") for number in range(6)]
+    async with running(tmp_path) as (service, pool, client):
+        attempts = service.service.sender.attempts
+        with monkeypatch.context() as patch:
+            patch.setattr(Segment, "append", full)
+            batch_id = await submitted(client, jsonl(lines))
+            await until(lambda: pool.sent.total() >= 4 and attempts["200"] == 2)
+            await asyncio.sleep(0.5)
+            assert attempts["200"] == 2
+        batch = await ended(client, batch_id)
+        assert len(await lines_of(client, batch.output_file_id)) == 6
+        assert set(pool.sent.values()) == {1}
