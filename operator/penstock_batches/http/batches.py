@@ -184,6 +184,7 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
 
     Raises:
         ApiError: it is larger than `max_bytes`.
+        TimeoutError: it does not arrive in time.
     """
     parts, size = [], 0
     async with asyncio.timeout(BODY_SECONDS):

@@ -64,8 +64,11 @@ async def openai_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return error_response(
             ApiError(503, message, retry_after_seconds=AWAY_SECONDS), request.path
         )
-    except (ConnectionError, TimeoutError):
+    except ConnectionError:
         raise
+    except TimeoutError:
+        late = ApiError(408, "The body did not arrive in time: send the request again.")
+        return error_response(late, request.path)
     except Exception:
         log.exception("%s %s failed", request.method, request.path)
         failed = ApiError(500, "The server failed; its log has the reason.")

@@ -3,6 +3,9 @@
 import asyncio
 import secrets
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from aiohttp import web
@@ -12,7 +15,7 @@ from penstock_batches.errors import ApiError, VolumeFull
 from penstock_batches.http.caller import TenantAuthenticator
 from penstock_batches.http.errors import json_response
 from penstock_batches.http.fields import invalid, limit
-from penstock_batches.http.upload import read_upload, required
+from penstock_batches.http.upload import Upload, read_upload, required
 from penstock_batches.payloads import Payloads
 from penstock_batches.records import File, Purpose
 from penstock_batches.store.base import Store
@@ -58,8 +61,13 @@ class FileRoutes:
         self._store = store
         self._payloads = payloads
         self._callers = callers
-        self.uploads = 0
+        self._uploads: Counter[str] = Counter()
+        """Uploads that are being read, by tenant."""
+
+    @property
+    def uploads(self) -> int:
         """Uploads that are being read."""
+        return self._uploads.total()
 
     def add_to(self, app: web.Application) -> None:
         """Register the routes."""
@@ -82,17 +90,8 @@ class FileRoutes:
 
     async def _create(self, request: web.Request) -> web.Response:
         caller = self._callers.identify(request)
-        if self.uploads >= self._settings.max_uploads:
-            message = f"{self.uploads} uploads are in progress, the most at one time: try again."
-            raise ApiError(429, message, retry_after_seconds=BUSY_SECONDS)
-        if await asyncio.to_thread(self._payloads.free_bytes) < self._settings.min_free_bytes:
-            raise VolumeFull(f"less than {self._settings.min_free_bytes} bytes are free")
-        await self._store.file("file-none")  # a store that is away refuses before the body is read
-        self.uploads += 1
-        try:
-            upload = await read_upload(request, self._payloads, self._settings.max_file_bytes)
-        finally:
-            self.uploads -= 1
+        with self._slot(caller.tenant):
+            upload = await self._read(request)
         try:
             required(upload.fields, "purpose", (Purpose.BATCH.value,))
             seconds = upload.expires_after or self._settings.file_days * DAY_SECONDS
@@ -113,6 +112,32 @@ class FileRoutes:
             await asyncio.to_thread(self._payloads.delete, file_id)
             raise
         return json_response(file_object(file))
+
+    @contextmanager
+    def _slot(self, tenant: str) -> Iterator[None]:
+        """Count an upload: where tenants have keys, each may have half of the uploads at one time.
+
+        Raises:
+            ApiError: the tenant, or all together, have the most already.
+        """
+        most = self._settings.max_uploads
+        share = max(1, most // 2) if self._settings.api_keys_file else most
+        own = self._uploads[tenant]
+        if own >= share or self.uploads >= most:
+            message = f"{self.uploads} uploads are in progress, {own} of them of this tenant; at most {most} and {share} are at one time: try again."
+            raise ApiError(429, message, retry_after_seconds=BUSY_SECONDS)
+        self._uploads[tenant] += 1
+        try:
+            yield
+        finally:
+            self._uploads.subtract([tenant])
+            self._uploads += Counter()  # forgets tenants without an upload
+
+    async def _read(self, request: web.Request) -> Upload:
+        if await asyncio.to_thread(self._payloads.free_bytes) < self._settings.min_free_bytes:
+            raise VolumeFull(f"less than {self._settings.min_free_bytes} bytes are free")
+        await self._store.file("file-none")  # a store that is away refuses before the body is read
+        return await read_upload(request, self._payloads, self._settings.max_file_bytes)
 
     async def _list(self, request: web.Request) -> web.Response:
         tenant = self._callers.identify(request).tenant

@@ -16,6 +16,8 @@ from penstock_batches.payloads import Part, Payloads
 CHUNK_BYTES: Final = 2**18
 CHUNK_SECONDS: Final = 60.0
 """Time that a client may be silent."""
+MIN_BYTES_PER_SECOND: Final = 2**16
+"""Rate that bounds the time of an upload as a whole, together with CHUNK_SECONDS."""
 MAX_FIELD_BYTES: Final = 4096
 MAX_FIELDS: Final = 20
 OVERHEAD_BYTES: Final = 2**16
@@ -49,6 +51,7 @@ async def read_upload(request: web.Request, payloads: Payloads, max_bytes: int) 
 
     Raises:
         ApiError: the body is no upload, or too large.
+        TimeoutError: the body, or a part of it, does not arrive in time.
         VolumeFull: the volume has no room.
     """
     if not request.content_type == "multipart/form-data":
@@ -59,13 +62,12 @@ async def read_upload(request: web.Request, payloads: Payloads, max_bytes: int) 
         raise too_large(max_bytes)
     upload = Upload(payloads.part())
     try:
-        await _read_parts(request, upload, max_bytes)
-    except (ValueError, AssertionError, TimeoutError, HttpProcessingError) as error:
+        size = request.content_length or max_bytes
+        async with asyncio.timeout(CHUNK_SECONDS + size / MIN_BYTES_PER_SECOND):
+            await _read_parts(request, upload, max_bytes)
+    except (ValueError, AssertionError, HttpProcessingError) as error:
         await asyncio.shield(asyncio.to_thread(upload.part.discard))
-        message = (
-            "The client sent nothing for too long." if isinstance(error, TimeoutError) else error
-        )
-        raise ApiError(400, f"The body is not valid multipart/form-data: {message}") from error
+        raise ApiError(400, f"The body is not valid multipart/form-data: {error}") from error
     except BaseException:
         await asyncio.shield(asyncio.to_thread(upload.part.discard))
         raise
@@ -122,6 +124,8 @@ async def _read_field(part: BodyPartReader, fields: dict[str, str]) -> None:
                 raise invalid(name, f"at most {MAX_FIELD_BYTES} bytes", content[:40])
     if len(fields) >= MAX_FIELDS:
         raise ApiError(400, f"The body has more than {MAX_FIELDS} fields.")
+    if name in fields:
+        raise ApiError(400, f"The body has the field {name} twice.", param=name)
     fields[name] = content.decode("utf-8", "replace")
 
 

@@ -1,5 +1,6 @@
 """`/v1/batches` as OpenAI's client uses it, and with bad input."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import openai
 import pytest
 from msgspec.structs import replace
 
+from penstock_batches.http import batches
 from penstock_batches.http.batches import MAX_ACTIVE
 from penstock_batches.records import Purpose, Status
 from tests.support.batches.served import Served, api_only, settings
@@ -112,6 +114,23 @@ async def test_a_body_that_is_no_object_is_refused(served: Served, body: bytes) 
         session.post(f"{served.url}/v1/batches", data=body) as reply,
     ):
         assert reply.status == (413 if len(body) > 65_536 else 400)
+        assert (await reply.json())["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_body_that_does_not_arrive_is_an_error_in_the_form_of_openai(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "BODY_SECONDS", 0.2)
+
+    async def begun() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(3600)
+
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{served.url}/v1/batches", data=begun()) as reply,
+    ):
+        assert reply.status == 408
         assert (await reply.json())["error"]["type"] == "invalid_request_error"
 
 

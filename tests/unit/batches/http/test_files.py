@@ -1,6 +1,7 @@
 """`/v1/files` as OpenAI's client and as careless clients use it."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import openai
 import pytest
 from msgspec.structs import replace
 
+from penstock_batches.http import upload
 from penstock_batches.records import Purpose
 from tests.support.batches.served import Served, api_only, settings, until
 from tests.unit.batches.values import batch, file
@@ -125,6 +127,49 @@ async def test_a_body_that_is_no_form_or_lacks_a_part_is_refused(served: Served)
     empty.add_field("file", b"", filename="x")
     assert (await post(served, empty))[0] == 400
     assert_nothing_left(served)
+
+
+async def test_a_field_that_comes_twice_is_refused(served: Served) -> None:
+    form = aiohttp.FormData([("purpose", "batch"), ("purpose", "batch")])
+    form.add_field("file", CONTENT, filename="x")
+    status, error = await post(served, form)
+    assert (status, error["param"]) == (400, "purpose")
+    assert_nothing_left(served)
+
+
+async def drip() -> AsyncIterator[bytes]:
+    """An upload that does not end."""
+    yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
+    while True:
+        await asyncio.sleep(0.05)
+        yield b"y"
+
+
+DRIP = {"Content-Type": "multipart/form-data; boundary=b"}
+
+
+async def test_an_upload_that_takes_too_long_as_a_whole_is_ended(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "CHUNK_SECONDS", 0.3)
+    monkeypatch.setattr(upload, "MIN_BYTES_PER_SECOND", 10 * MAX_BYTES)
+    status, error = await post(served, drip(), **DRIP)
+    assert (status, error["type"]) == (408, "invalid_request_error")
+    assert_nothing_left(served)
+
+
+async def test_uploads_that_begin_together_are_bounded(
+    served: Served, client: openai.AsyncOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow() -> int:
+        time.sleep(0.2)
+        return 2**40
+
+    monkeypatch.setattr(served.service.payloads, "free_bytes", slow)
+    uploads = (client.files.create(file=CONTENT, purpose="batch") for _ in range(5))
+    results = await asyncio.gather(*uploads, return_exceptions=True)
+    assert [isinstance(each, openai.RateLimitError) for each in results].count(True) == 3
+    assert served.service.files.uploads == 0
 
 
 async def test_an_upload_that_is_abandoned_leaves_nothing(served: Served) -> None:

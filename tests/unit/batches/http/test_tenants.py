@@ -1,5 +1,6 @@
 """A tenant, known by its API key, sees no other's files and batches."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,15 +8,17 @@ from pathlib import Path
 import openai
 import pytest
 
-from penstock_batches.records import Counts
+from penstock_batches.records import Counts, File
 from tests.support.batches.redis_server import RedisServer
-from tests.support.batches.served import Served, api_only, settings
+from tests.support.batches.served import Served, api_only, settings, until
 
 KEYS = [
     {"key": "key-of-search", "tenant": "search"},
     {"key": "another-of-search", "tenant": "search"},
     {"key": "key-of-chat", "tenant": "chat"},
 ]
+SHARE = 8
+"""Uploads of one tenant at one time, of 16."""
 
 
 @pytest.fixture
@@ -92,3 +95,30 @@ async def test_a_purpose_in_a_query_names_no_list_of_another_tenant(
             await acme.files.create(file=b"{}\n", purpose="batch")
             for purpose in ("batch:acme", "infer", ""):
                 assert [each async for each in prod.files.list(purpose=purpose)] == []
+
+
+async def test_uploads_of_one_tenant_leave_places_to_others(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = asyncio.Event()
+    store, file = served.service.store, served.service.store.file
+
+    async def waiting(file_id: str) -> File | None:
+        await release.wait()
+        return await file(file_id)
+
+    search, chat = served.client("key-of-search"), served.client("key-of-chat")
+    async with search, chat:
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "file", waiting)
+            uploads = [
+                asyncio.create_task(search.files.create(file=b"{}\n", purpose="batch"))
+                for _ in range(SHARE)
+            ]
+            await until(lambda: served.service.files.uploads == SHARE)
+            with pytest.raises(openai.RateLimitError, match=f"{SHARE} of them of this tenant"):
+                await search.files.create(file=b"{}\n", purpose="batch")
+        await chat.files.create(file=b"{}\n", purpose="batch")
+        release.set()
+        await asyncio.gather(*uploads)
+        await search.files.create(file=b"{}\n", purpose="batch")
