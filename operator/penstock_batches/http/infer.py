@@ -27,7 +27,7 @@ HEADER_WEBHOOK: Final = "X-Penstock-Webhook"
 BINARY: Final = "Inference-Header-Content-Length"
 WINDOW: Final = "24h"
 MAX_ACTIVE: Final = 1000
-"""Requests of one tenant that have not ended."""
+"""Requests of one tenant that have not ended, or whose webhook was not answered."""
 RETRY_SECONDS: Final = 1
 """Time after which a client that polls should send its next request."""
 DAY_SECONDS: Final = 86_400.0
@@ -152,11 +152,9 @@ class InferRoutes:
 
     async def _check_room(self, tenant: str) -> None:
         active = await self._store.active()
-        waiting = sum(
-            each.infer and each.tenant == tenant and each.status not in ENDED for each in active
-        )
+        waiting = sum(each.infer and each.tenant == tenant for each in active)
         if waiting >= MAX_ACTIVE:
-            message = f"{waiting} requests have not ended, the most that a tenant may have: try again later"
+            message = f"{waiting} requests have not ended, or their webhooks were not answered, the most that a tenant may have: try again later"
             raise ApiError(429, message, retry_after_seconds=RETRY_SECONDS)
         if await asyncio.to_thread(self._payloads.free_bytes) < self._settings.min_free_bytes:
             raise VolumeFull(f"less than {self._settings.min_free_bytes} bytes are free")

@@ -70,7 +70,7 @@ class Supervisor:
         everything = await self._store.active()
         active = [batch for batch in everything if batch.status not in transitions.ENDED]
         self.active = [(batch, await self._store.counts(batch.id)) for batch in active]
-        await self._webhooks.call([each for each in everything if each.status in transitions.ENDED])
+        self._webhooks.call([each for each in everything if each.status in transitions.ENDED])
         for batch, counts in self.active:
             try:
                 await self._advance(batch, counts)

@@ -8,11 +8,13 @@ import base64
 import hashlib
 import hmac
 import logging
+import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -32,6 +34,10 @@ MAX_RETRY_SECONDS: Final = 600.0
 GIVE_UP_SECONDS: Final = 86_400.0
 MAX_CALLS: Final = 32
 """Calls at the same time."""
+MAX_RECEIVER_CALLS: Final = 4
+"""Calls of one receiver at the same time: one that does not answer leaves the others to other receivers."""
+Receiver = tuple[str, str]
+"""Tenant and host of a webhook."""
 
 
 class Webhooks:
@@ -42,22 +48,51 @@ class Webhooks:
         self._owner = owner
         self._secret_file = secret_file
         self._calling: dict[str, asyncio.Task[None]] = {}
+        self._waiting: dict[Receiver, deque[BatchJob]] = {}
+        self._busy: Counter[Receiver] = Counter()
+        """Calls in progress."""
+        self._begun: dict[Receiver, float] = {}
+        """Monotonic time of the last call."""
         self._failures: Counter[str] = Counter()
         self._due: dict[str, float] = {}
-        """Monotonic time of the next call, after a failed one."""
+        """Monotonic time of the next call, after a failed one; infinite after an answered one."""
         self.calls: Counter[str] = Counter()
         """Calls by status, or Failed without one."""
 
-    async def call(self, ended: list[BatchJob]) -> None:
-        """Begin the calls that are due and that no other replica has claimed."""
+    def call(self, ended: list[BatchJob]) -> None:
+        """Begin the calls that are due, as many as there may be; the others follow when these end."""
+        known = {batch.id for batch in ended} | self._calling.keys()
+        for gone in (self._due.keys() | self._failures.keys()) - known:
+            self._due.pop(gone, None)
+            self._failures.pop(gone, None)
+        now = time.monotonic()
+        waiting: dict[Receiver, deque[BatchJob]] = defaultdict(deque)
         for batch in ended:
-            due = time.monotonic() >= self._due.get(batch.id, 0.0)
-            busy = batch.id in self._calling or len(self._calling) >= MAX_CALLS
-            if due and not busy and await self._claim(batch):
-                self._calling[batch.id] = asyncio.create_task(self._call(batch))
+            if batch.id not in self._calling and now >= self._due.get(batch.id, 0.0):
+                waiting[_receiver(batch)].append(batch)
+        self._waiting = waiting
+        self._begun = {each: self._begun[each] for each in self._begun if each in waiting}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin calls: next is the receiver with the fewest in progress, of several the one that was called longest ago."""
+        while len(self._calling) < MAX_CALLS:
+            free = [
+                receiver
+                for receiver, batches in self._waiting.items()
+                if batches and self._busy[receiver] < MAX_RECEIVER_CALLS
+            ]
+            if not free:
+                return
+            receiver = min(free, key=lambda each: (self._busy[each], self._begun.get(each, 0.0)))
+            batch = self._waiting[receiver].popleft()
+            self._begun[receiver] = time.monotonic()
+            self._busy[receiver] += 1
+            self._calling[batch.id] = asyncio.create_task(self._call(batch, receiver))
 
     async def close(self) -> None:
         """Stop the calls; they are repeated."""
+        self._waiting = {}
         for task in list(self._calling.values()):
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -66,21 +101,24 @@ class Webhooks:
     async def _claim(self, batch: BatchJob) -> bool:
         return await self._store.claim(batch.id, self._owner, CLAIM_SECONDS)
 
-    async def _call(self, batch: BatchJob) -> None:
+    async def _call(self, batch: BatchJob, receiver: Receiver) -> None:
         try:
+            if not await self._claim(batch):  # another replica calls it
+                return
             late = time.time() > _ended_at(batch) + GIVE_UP_SECONDS
             if late:
                 log.warning("%s: its webhook was not answered for a day", batch.id)
             if late or await self._posted(batch):
                 await self._store.write(replace(batch, webhook=""))
-                self._failures.pop(batch.id, None)
-                self._due.pop(batch.id, None)
+                self._due[batch.id] = math.inf  # a list of batches may be older than the write
         except StateConflict:
             log.info("%s: another replica called its webhook", batch.id)
         except StoreUnavailable as error:
             log.warning("%s: its webhook is called again: %s", batch.id, error)
         finally:
             self._calling.pop(batch.id, None)
+            self._busy[receiver] -= 1
+            self._begin()
 
     async def _posted(self, batch: BatchJob) -> bool:
         body = msgspec.json.encode(
@@ -132,6 +170,10 @@ def signature(secret: str, message_id: str, seconds: str, body: bytes) -> str:
     )
     signed = f"{message_id}.{seconds}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+
+
+def _receiver(batch: BatchJob) -> Receiver:
+    return batch.tenant, urlsplit(batch.webhook).netloc
 
 
 def _ended_at(batch: BatchJob) -> float:

@@ -11,9 +11,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 
 from penstock_api import names
 from penstock_batches.http import infer
+from penstock_batches.records import Status
 from penstock_batches.work import webhooks
 from tests.support.batches.receiver import receiver
 from tests.support.batches.scripted_pool import Scripted
@@ -151,6 +153,10 @@ async def test_bad_requests_name_the_field_and_the_remedy(
         monkeypatch.setattr(infer, "MAX_ACTIVE", 1)
         await submit(service, {infer.HEADER_WEBHOOK: "https://Hooks.example/x"})
         await refused(429, "have not ended")
+        store = service.service.store
+        (waiting,) = await store.active()
+        await store.write(replace(waiting, status=Status.COMPLETED))
+        await refused(429, "webhooks were not answered")
 
 
 async def test_a_tenant_sees_no_requests_of_another(tmp_path: Path) -> None:

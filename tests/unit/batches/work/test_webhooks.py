@@ -1,0 +1,96 @@
+"""Calls of webhooks: receivers that do not answer, and turns."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock_batches.records import BatchJob, Status
+from penstock_batches.store.sqlite import SqliteStore
+from penstock_batches.work import webhooks
+from penstock_batches.work.webhooks import Webhooks
+from tests.support.batches.receiver import receiver
+from tests.support.batches.served import until
+from tests.unit.batches.values import batch
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(tmp_path)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@asynccontextmanager
+async def calls_of(store: SqliteStore) -> AsyncIterator[Webhooks]:
+    calls = Webhooks(store, "this", "")
+    try:
+        yield calls
+    finally:
+        await calls.close()
+
+
+async def due(store: SqliteStore, tenant: str, url: str, numbers: range) -> list[BatchJob]:
+    """Return requests that have ended and whose webhook is due."""
+    requests = [
+        batch(number, tenant, infer=True, webhook=url, status=Status.COMPLETED, completed_at=2e9)
+        for number in numbers
+    ]
+    for each in requests:
+        await store.add_batch(each)
+    return requests
+
+
+async def remaining(store: SqliteStore, number: int) -> list[BatchJob]:
+    """Return the requests whose webhook is open, once they are so many."""
+    active = await store.active()
+    while len(active) > number:
+        await asyncio.sleep(0.01)
+        active = await store.active()
+    return active
+
+
+async def test_a_receiver_that_does_not_answer_leaves_calls_to_others(store: SqliteStore) -> None:
+    connected: list[asyncio.StreamWriter] = []
+
+    async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.append(writer)
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    slow = await due(store, "slow", f"http://127.0.0.1:{port}/hook", range(40))
+    async with receiver() as hook, calls_of(store) as calls:
+        calls.call(slow + await due(store, "quick", hook.url, range(40, 60)))
+        async with asyncio.timeout(5):
+            await hook.until(20)
+        assert len(connected) == webhooks.MAX_RECEIVER_CALLS
+        await until(lambda: calls.calls["204"] == 20)
+        assert {each.tenant for each in await remaining(store, 40)} == {"slow"}
+    server.close()
+    for writer in connected:
+        writer.close()
+
+
+async def test_receivers_take_turns(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "MAX_CALLS", 1)
+    async with receiver() as hook, calls_of(store) as calls:
+        first = await due(store, "first", hook.url, range(4))
+        second = await due(store, "second", hook.url, range(4, 6))
+        calls.call(first + second)
+        await hook.until(6)
+        order = [headers["webhook-id"] for headers, _ in hook.got]
+        assert order == [f"batch_{number}" for number in (0, 4, 1, 5, 2, 3)]
+
+
+async def test_an_answered_call_is_not_repeated_by_an_older_list(store: SqliteStore) -> None:
+    async with receiver() as hook, calls_of(store) as calls:
+        older = await due(store, "", hook.url, range(1))
+        calls.call(older)
+        await until(lambda: calls.calls["204"] == 1)
+        await remaining(store, 0)
+        calls.call(older)
+        await asyncio.sleep(0.2)
+        assert len(hook.got) == 1
