@@ -39,7 +39,7 @@ def test_capacity_waits_and_failures_end(
     assert verdict(status, MAX_FAILURES - 1) is last
 
 
-def test_a_line_that_a_gateway_held_in_vain_waits() -> None:
+def test_a_line_that_a_gateway_held_until_its_bound_waits() -> None:
     assert verdict(504, MAX_FAILURES - 1, 30.0) is LineVerdict.WAIT
     assert refuser(504, 60.0) is Refuser.POOL
 
