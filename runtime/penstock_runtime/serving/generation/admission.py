@@ -46,7 +46,7 @@ from penstock_runtime.serving.state import ServingState
 BATCH_QUEUE_SHARE: Final = 0.25
 """Share of the queue from which on it takes no batch work: an engine that generates displaces nothing from its queue."""
 MAX_BATCH_QUEUE_SHARE: Final = 0.5
-"""Share of the queue that the prompts of one body of batch work fill at most."""
+"""Share of the queue to which batch work fills it at most, by a body with several prompts."""
 _INTERVAL_WEIGHT = 0.1
 """Weight of the newest interval between two completions in their running mean."""
 
@@ -159,17 +159,15 @@ class GenerationAdmission(Admission):
     def _check_batch_share(self, prompts: int) -> None:
         depth, waiting = self._live.accepted.max_queue_depth, self.waiting()
         share = max(1, int(depth * BATCH_QUEUE_SHARE))
-        most = max(1, int(depth * MAX_BATCH_QUEUE_SHARE))
+        most = max(1, int(depth * MAX_BATCH_QUEUE_SHARE) - share + 1)
         if prompts > most:
             raise BadInput(
-                f"{prompts} prompts: batch work may fill {most} of the {depth} places that maxQueueDepth allows:"
-                f" send at most {most} together",
+                f"{prompts} prompts: a body of batch work may have {most} where maxQueueDepth is {depth}: send fewer together",
                 field="prompt",
             )
-        if waiting >= share or waiting + prompts > most:
+        if waiting >= share:
             raise BatchWorkWaits(
-                f"{waiting} requests wait: batch work is accepted while fewer than {share} wait, and fills {most} places"
-                " of the queue at most: try again later",
+                f"{waiting} requests wait, and batch work is accepted while fewer than {share} wait: try again later",
                 retry_after_seconds=self.retry_after_seconds(),
             )
 

@@ -24,12 +24,12 @@ DEPTH = 100
 class Queue:
     """The admission of an engine that runs nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = DEPTH) -> None:
         self.sent: list[ToGeneration] = []
         self.counters = Counters()
         health = Health()
         health.stage = Stage.SERVING
-        live = SimpleNamespace(accepted=SimpleNamespace(max_queue_depth=DEPTH), report=None)
+        live = SimpleNamespace(accepted=SimpleNamespace(max_queue_depth=depth), report=None)
         state: Any = SimpleNamespace(
             live=live, health=health, counters=self.counters, now=lambda: 1.0
         )
@@ -53,17 +53,26 @@ class Queue:
 def test_a_body_with_more_prompts_than_the_share_of_batch_work_is_admitted_to_an_empty_queue() -> (
     None
 ):
-    assert Queue().submit(50) == 50
+    assert Queue().submit(26) == 26
 
 
 def test_a_body_of_batch_work_leaves_half_of_the_queue_free() -> None:
     queue = Queue()
-    with pytest.raises(BadInput, match="send at most 50 together"):
-        queue.submit(51)
+    with pytest.raises(BadInput, match="27 prompts: a body of batch work may have 26 where"):
+        queue.submit(27)
     with queue.admission.receive() as first, queue.submitted(first, 24, 0):
-        with pytest.raises(BatchWorkWaits, match="24 requests wait"):
-            queue.submit(27)
         assert queue.submit(26) == 50
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 64, 2048])
+def test_a_body_of_batch_work_that_is_no_error_waits_for_a_quarter_of_the_queue_alone(
+    depth: int,
+) -> None:
+    most = max(1, depth // 2 - max(1, depth // 4) + 1)
+    queue = Queue(depth)
+    assert queue.submit(most) == most
+    with pytest.raises(BadInput):
+        queue.submit(most + 1)
 
 
 def test_batch_work_waits_before_any_of_its_prompts_is_submitted() -> None:
