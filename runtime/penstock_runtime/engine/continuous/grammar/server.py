@@ -91,7 +91,8 @@ class ForkServerHandle:
             process, control = await asyncio.shield(spawned)
             reply = await _first_message(control)
         except asyncio.CancelledError:
-            await _discard(spawned)
+            with suppress(Exception):  # as at the limit of threads
+                await _discard(spawned)
             raise
         if reply == READY:
             return cls(process, control, changed)

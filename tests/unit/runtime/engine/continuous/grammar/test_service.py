@@ -362,6 +362,26 @@ async def test_a_start_that_is_cancelled_leaves_no_process(
 
 
 @pytest.mark.parametrize("error", [NO_PROCESS, NO_THREAD])
+async def test_a_service_that_is_closed_during_a_start_that_fails_ends(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    gate = threading.Event()
+
+    def spawn(_: GrammarVocabulary) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        assert gate.wait(SECONDS)
+        raise error
+
+    monkeypatch.setattr(server, "_spawn", spawn)
+    service = GrammarService()
+    service.start(TOKENS)
+    await asyncio.sleep(0.05)
+    closing = asyncio.create_task(service.close())
+    await asyncio.sleep(0.05)
+    gate.set()
+    await asyncio.wait_for(closing, SECONDS)
+
+
+@pytest.mark.parametrize("error", [NO_PROCESS, NO_THREAD])
 async def test_a_grammar_waits_for_a_start_that_takes_long_and_that_fails_at_first(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
