@@ -49,12 +49,16 @@ class KvCacheManager:
 
     def blocks_to_take(self, state: SequenceState, sibling: SequenceState | None) -> int:
         """Return how many available blocks `admit` takes: all that `state` needs but those in use that it shares."""
-        needed = self.blocks_needed(state)
+        shared = self.blocks_to_share(state, sibling)
+        return self.blocks_needed(state) - self.blocks.count_in_use(shared)
+
+    def blocks_to_share(self, state: SequenceState, sibling: SequenceState | None) -> list[int]:
+        """Return the blocks that `admit` takes from `sibling` or the prefix cache, in use or not."""
         if state.host_blocks:
-            return needed
+            return []
         if sibling is not None:
-            return needed - (state.sequence.length - 1) // self.spec.block_tokens
-        return needed - self.blocks.count_in_use(self._cached_prefix(state))
+            return sibling.blocks[: (state.sequence.length - 1) // self.spec.block_tokens]
+        return self._cached_prefix(state)
 
     def _cached_prefix(self, state: SequenceState) -> list[int]:
         sequence, size = state.sequence, self.spec.block_tokens

@@ -1,5 +1,7 @@
 """`SlotAdmission`: admits waiting sequences to slots; each needs a slot, tokens of the step and all of its blocks."""
 
+from collections.abc import Iterable
+
 from penstock_runtime.engine.continuous.limits import Preemption
 from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCacheManager
 from penstock_runtime.engine.continuous.scheduler.plan_draft import PlanDraft
@@ -98,16 +100,21 @@ class SlotAdmission:
         if len(self._running) > self.cap:
             return False  # the surplus over a lowered cap finishes first
         candidates = self._candidates(arrival)
-        gain = sum(len(state.blocks) for state in candidates)
-        if not candidates or (self._missing(arrival, 0) > gain and self._lacks_blocks(arrival)):
+        if not candidates or self._missing(arrival, 0) > self._gain(arrival, candidates):
             return False
         self._preemptor.preempt_victim(candidates, draft.plan)
         return True
 
     def _missing(self, arrival: SequenceState, reserve: int) -> int:
         """Return the blocks that `arrival` lacks after all plans in flight have released theirs."""
-        coming = self._kv.blocks.available + self._kv.in_flight.blocks
-        return self._kv.blocks_needed(arrival) + reserve - coming
+        kv, sibling = self._kv, self._groups.sibling(arrival)
+        coming = kv.blocks.available + kv.in_flight.blocks
+        return kv.blocks_to_take(arrival, sibling) + reserve - coming
+
+    def _gain(self, arrival: SequenceState, candidates: Iterable[SequenceState]) -> int:
+        """Return the blocks that the end of `candidates` gives `arrival`, beyond those that it shares with them."""
+        shared = set(self._kv.blocks_to_share(arrival, self._groups.sibling(arrival)))
+        return sum(block not in shared for state in candidates for block in state.blocks)
 
     def _preempt_for_blocks(self, arrival: SequenceState, draft: PlanDraft, reserve: int) -> bool:
         """Preempt for the blocks that `arrival` lacks; return whether to retry its admission in this plan."""
@@ -116,7 +123,7 @@ class SlotAdmission:
             draft.awaits_blocks = True
             return False
         candidates = [state for state in self._candidates(arrival) if state.blocks]
-        if missing > sum(len(state.blocks) for state in candidates):
+        if missing > self._gain(arrival, candidates):
             return False
         self._preemptor.preempt_victim(candidates, draft.plan)
         return True

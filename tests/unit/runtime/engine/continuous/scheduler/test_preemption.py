@@ -271,6 +271,24 @@ def test_an_arrival_takes_the_slot_of_a_short_sequence_if_it_shares_the_blocks_o
     machine.run()
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+def test_an_arrival_preempts_for_the_blocks_that_it_lacks_beyond_those_that_it_shares(
+    depth: int,
+) -> None:
+    machine = a_machine(blocks=300, depth=depth, initial_limits=URGENT)
+    machine.add(a_sequence(0, PROMPT, 190, priority=1), a_sequence(1, 256, 80, priority=9))
+    for _ in range(60):
+        machine.step()
+    assert machine.scheduler.report().running == 2
+    longer = [*PROMPT, *range(120)]
+    machine.add(a_sequence(9, longer, 4, priority=1, arrived=machine.now))
+    before = machine.steps
+    while 9 not in machine.finished:
+        machine.step()
+    assert machine.steps - before <= 12
+    machine.run()
+
+
 def test_a_preempted_generation_keeps_its_age() -> None:
     machine = full_machine()
     machine.add(a_sequence(9, 8, 100, priority=1, arrived=machine.now))
