@@ -15,7 +15,7 @@ from kubernetes.config.kube_config import (
     KubeConfigMerger,
 )
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from penstock_api import names
 from penstock_kubectl.errors import (
@@ -131,12 +131,12 @@ class ClusterClient:
         return status != HTTPStatus.NOT_FOUND
 
     def lines(self, path: str, what: str) -> Iterator[str]:
-        """Return the lines of a log until it ends, pauses for LOG_SECONDS, or is unreachable; `what` names it in errors.
+        """Return the lines of a log until it ends or pauses for LOG_SECONDS; `what` names it in errors.
 
         Raises:
             PoolNotFound: its pod is gone.
             MayNotRead: the user may not read it.
-            Unreachable: it cannot be read now, as while its container starts.
+            Unreachable: it cannot be read now, as while its container starts, or not to its end.
         """
         timeout = Timeout(connect=SECONDS, read=LOG_SECONDS)
         try:
@@ -145,7 +145,7 @@ class ClusterClient:
                 raise refused(answer.status, _reason(answer.data), what)
         except HTTPError as error:
             raise Unreachable(f"{what}: {error}") from error
-        return _lines(answer)
+        return _lines(answer, what)
 
     def _write(self, method: str, path: str, manifest: Object, content_type: str) -> None:
         status, item = self._send(method, path, json.dumps(manifest), content_type)
@@ -195,14 +195,16 @@ def _reason(body: bytes) -> str:
     return text
 
 
-def _lines(answer: BaseHTTPResponse) -> Iterator[str]:
+def _lines(answer: BaseHTTPResponse, what: str) -> Iterator[str]:
     rest = b""
     try:
         for chunk in answer.stream():
             *complete, rest = (rest + chunk).split(b"\n")
             yield from (line.decode(errors="replace") for line in complete)
-    except HTTPError:
+    except ReadTimeoutError:
         return
+    except HTTPError as error:
+        raise Unreachable(f"{what}: {error}") from error
     if rest:
         yield rest.decode(errors="replace")
 

@@ -17,6 +17,7 @@ from penstock_kubectl.pool_context import PoolContext, policies_missing, without
 from penstock_kubectl.tune import inputs, view
 from penstock_kubectl.tune.follow import JobFollower
 from penstock_kubectl.tune.job import (
+    KeptTrials,
     Manifest,
     TuneOptions,
     config_map_path,
@@ -48,11 +49,11 @@ def tune(args: argparse.Namespace, console: Console) -> int:
     if subject.lacks_policies:
         sys.stderr.write(f"warning: {policies_missing(subject)}\n")
     options = inputs.options(args, subject)
-    record, earlier = inputs.stored(cluster, namespace, args.pool)
+    kept, earlier = inputs.stored(cluster, namespace, args.pool)
     load = inputs.load(args, cluster, subject, earlier)
     start(cluster, subject.pool, options, load)
     try:
-        record = _follow(cluster, subject, options, load, record)
+        record = _follow(cluster, subject, options, load, kept)
     except KeyboardInterrupt:
         sys.stderr.write(CONTINUES)
         return INTERRUPTED
@@ -65,33 +66,29 @@ def _follow(
     subject: PoolContext,
     options: TuneOptions,
     load: LoadShape,
-    record: StudyRecord,
+    kept: KeptTrials,
 ) -> StudyRecord:
     """Follow the Job to its end with a progress bar on standard error; return its trials.
 
     Raises:
-        NotEnoughData: it failed, or has no trials.
+        NotEnoughData: it failed, or its trials cannot be read to the end.
         PluginError: it was deleted, or the API server does not respond.
     """
     pool, console = subject.pool, Console(stderr=True, highlight=False)
     path = config_map_path(pool.namespace, pool.name)
     console.print(load_text(options, load), soft_wrap=True, markup=False)
 
-    def save(latest: StudyRecord) -> None:
+    def save(latest: KeptTrials) -> None:
         cluster.apply(path, record_config_map(pool, latest, load))
 
     columns = (BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}", markup=False))  # fmt: skip
     with Progress(*columns, console=console, transient=True) as progress:
         display = Display(progress, progress.add_task("", total=60 * options.minutes), options)
-        follower = JobFollower(cluster, pool.namespace, job_name(pool.name), record, save, display.show)  # fmt: skip
-        save(record)
+        follower = JobFollower(cluster, pool.namespace, job_name(pool.name), *kept, save, display.show)  # fmt: skip
+        save(kept)
         end = follower.run()
     if end.failed:
         raise NotEnoughData(f"the tuner failed: {end.message}{_kept(follower.record, options)}")
-    if not follower.record.tried:
-        if follower.unread:
-            raise NotEnoughData(f"the Job has ended, and its trials cannot be read: {follower.unread}: run the command again")  # fmt: skip
-        raise NotEnoughData("the Job has ended and its trials are gone: remove it with --delete and start again")  # fmt: skip
     return follower.record
 
 

@@ -11,7 +11,15 @@ from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import NotEnoughData, PluginError
 from penstock_kubectl.pool_context import PoolContext, in_force, objectives
 from penstock_kubectl.tune import load_shape
-from penstock_kubectl.tune.job import LOAD_KEY, RECORD_KEY, TuneOptions, config_map_path, own
+from penstock_kubectl.tune.job import (
+    ANNOTATION_JOB,
+    LOAD_KEY,
+    RECORD_KEY,
+    KeptTrials,
+    TuneOptions,
+    config_map_path,
+    own,
+)
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_operator.decide.spec.live_fields import DISCIPLINE, MAX_BATCHED_TOKENS
 from penstock_operator.decide.spec.origins import BUILT_IN
@@ -106,15 +114,16 @@ def _no_objective(subject: PoolContext, *, generates: bool) -> str:
 
 def stored(
     cluster: ClusterClient, namespace: str, pool: str
-) -> tuple[StudyRecord, LoadShape | None]:
+) -> tuple[KeptTrials, LoadShape | None]:
     """Return the trials and the load of an earlier tuner; none if there was none. Raises `PluginError`."""
-    config_map = own(cluster.find(config_map_path(namespace, pool)))
-    data = {} if config_map is None else config_map.get("data") or {}
+    config_map = own(cluster.find(config_map_path(namespace, pool))) or {"metadata": {}}
+    data = config_map.get("data") or {}
+    annotations = config_map["metadata"].get("annotations") or {}
     try:
-        record = StudyRecord.read(data.get(RECORD_KEY, ""))
+        kept = KeptTrials(StudyRecord.read(data.get(RECORD_KEY, "")), annotations.get(ANNOTATION_JOB, ""))  # fmt: skip
     except ValueError:
-        record = StudyRecord()
-    return record, LoadShape.read(data.get(LOAD_KEY, ""))
+        kept = KeptTrials(StudyRecord())
+    return kept, LoadShape.read(data.get(LOAD_KEY, ""))
 
 
 def load(

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock_api import names
 from penstock_api.pod_contract import MAX_LOAD_SECONDS
@@ -34,6 +34,8 @@ SUFFIX = "-tune"
 """Suffix of the names of Job and ConfigMap."""
 ANNOTATION_OPTIONS = f"{names.GROUP}/tuner-options"
 """On the Job: hash of the tuner's arguments."""
+ANNOTATION_JOB = f"{names.GROUP}/tuner-job"
+"""On the ConfigMap: UID of the Job whose study it has to the end."""
 RECORD_VOLUME, RECORD_FOLDER = "penstock-tune", "/etc/penstock-tune"
 RECORD_KEY, LOAD_KEY = "study.json", "load.json"
 """Keys of the ConfigMap: the trials so far, and the load that they were measured under."""
@@ -70,6 +72,14 @@ class TuneOptions:
     disciplines: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     batched_tokens: tuple[int, ...] = ()
+
+
+class KeptTrials(NamedTuple):
+    """The trials that the ConfigMap has."""
+
+    record: StudyRecord
+    job: str = ""
+    """UID of the Job whose study `record` has to its end; empty: of none."""
 
 
 def job_name(pool: str) -> str:
@@ -158,13 +168,13 @@ def config_map_path(namespace: str, pool: str) -> str:
     return f"/api/v1/namespaces/{namespace}/configmaps/{job_name(pool)}"
 
 
-def record_config_map(pool: PoolObject, record: StudyRecord, load: LoadShape) -> Manifest:
+def record_config_map(pool: PoolObject, kept: KeptTrials, load: LoadShape) -> Manifest:
     """Return the ConfigMap with the trials so far, which the next pod of the tuner continues from."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(pool),
-        "data": {RECORD_KEY: record.text(), LOAD_KEY: load.text()},
+        "metadata": {**_metadata(pool), "annotations": {ANNOTATION_JOB: kept.job}},
+        "data": {RECORD_KEY: kept.record.text(), LOAD_KEY: load.text()},
     }
 
 

@@ -53,7 +53,7 @@ class Cluster(Stage):
         done = super().write(method, target, body)
         if body is not None and body["kind"] == "Job":
             self.created.append(body)
-            body["metadata"]["uid"] = "uid-job"
+            body["metadata"]["uid"] = f"uid-job-{len(self.created)}"
             body["status"] = {"conditions": [{"type": self.end, "status": "True", "message": "BackoffLimitExceeded"}]}  # fmt: skip
             metadata = {"name": "chat-tune-x", "creationTimestamp": "2026-11-26T08:00:00Z"}
             self.objects[PODS] = {"items": [{"metadata": metadata, "status": {"phase": "Succeeded"}}]}  # fmt: skip
