@@ -203,7 +203,7 @@ def _resume(args: argparse.Namespace, study: Search) -> None:
         record = StudyRecord.read(args.resume.read_text(encoding="utf-8"))
     except ValueError as error:
         raise TunerError(f"{args.resume}: {error}: remove it to begin again") from error
-    if record.tried and not study.restore(record):
+    if record.tried and not study.restore(record, fresh=time.time_ns()):
         note = (
             "earlier trials are of another model, objective, load or range: the study begins again"
         )

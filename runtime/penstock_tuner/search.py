@@ -35,6 +35,8 @@ FINAL_SHARE = 0.4
 """Share of the time, at its end, in which the best settings are measured again: the best of many noisy measurements is partly luck."""
 FINALISTS = 4
 """Settings that are measured again: the best so far, so that others move up where measuring again shows luck."""
+SEEDS = 2**32
+"""Number of seeds that the sampler takes."""
 DEFAULT_BATCH_SIZE, DEFAULT_QUEUE_DELAY_MILLISECONDS = 64, 5
 """`batching` of a pool that does not set it, so that a short search is not worse than no search."""
 SPENT, TRIED = "spent_seconds", "tried"
@@ -94,8 +96,11 @@ class Search:
         """Time that all runs of this study have spent."""
         return float(self._study.user_attrs.get(SPENT, 0.0))
 
-    def restore(self, record: StudyRecord) -> bool:
-        """Take the trials of an earlier study; return whether they are used: they must be of this study, which has none yet."""
+    def restore(self, record: StudyRecord, fresh: int) -> bool:
+        """Take the trials of an earlier study; return whether they are used: they must be of this study, which has none yet.
+
+        `fresh` differs for each process that takes the record, which lacks a trial with which a process was killed: each draws other settings.
+        """
         if record.study != self._study.study_name or self._study.trials:
             return False
         self._space = covering(self._space, record.tried)
@@ -107,12 +112,12 @@ class Search:
                 trial.report(score, ROUNDS if tried.again else number + 1)
             self._end(trial, tried)
         self._study.set_user_attr(SPENT, record.spent_seconds)
-        self._seed_sampler()
+        self._seed_sampler(fresh)
         return True
 
-    def _seed_sampler(self) -> None:
+    def _seed_sampler(self, fresh: int = 0) -> None:
         """Seed by the trials so far: with one seed a study that continues would draw the settings of its beginning again."""
-        seed = self._plan.seed + len(self._study.trials)
+        seed = (self._plan.seed + len(self._study.trials) + fresh) % SEEDS
         self._study.sampler = TPESampler(seed=seed, n_startup_trials=FIRST_TRIALS)
 
     async def run(

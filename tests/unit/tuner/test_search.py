@@ -249,14 +249,14 @@ def test_a_study_restored_from_its_record_continues_on_another_machine(tmp_path:
     first = search(tmp_path / "a", ModelledPod(), seconds=60)
     record = StudyRecord("model", 60.0, tuple(first))
     study = Search(tmp_path / "b", "model", SearchPlan(SPACE, OBJECTIVE, 100, round_seconds=1.0))
-    assert not study.restore(StudyRecord("another", 60.0, tuple(first)))
-    assert study.restore(record)
+    assert not study.restore(StudyRecord("another", 60.0, tuple(first)), fresh=0)
+    assert study.restore(record, fresh=0)
     assert (study.tried(), study.spent_seconds) == (first, 60.0)
     pod = ModelledPod()
     asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
     assert 40 <= pod.now < 50
     assert study.tried()[: len(first)] == first
-    assert not study.restore(record)  # it has trials of its own
+    assert not study.restore(record, fresh=0)  # it has trials of its own
 
 
 @pytest.mark.parametrize("kept", ["journal", "record"])
@@ -270,13 +270,29 @@ def test_a_study_that_continues_does_not_draw_its_first_settings_again(
     if kept == "record":
         record = StudyRecord("model", killed.now, tuple(study.tried()))
         study = Search(tmp_path / "other.journal", "model", plan)
-        assert study.restore(record)
+        assert study.restore(record, fresh=0)
     before = {each.settings for each in study.tried()}
     pod = ModelledPod(dies_after=6)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
     assert len(before) > 2
     assert not before & {settings for settings, _ in pod.measured}
+
+
+def test_a_study_that_continues_after_a_kill_does_not_draw_the_same_settings_again(
+    tmp_path: Path,
+) -> None:
+    tried = search(tmp_path, ModelledPod(), seconds=20)
+    record, drawn = StudyRecord("model", 20.0, tuple(tried)), list[TunedSettings]()
+    for process in range(5):
+        plan = SearchPlan(SPACE, OBJECTIVE, 1000, round_seconds=1.0)
+        study = Search(tmp_path / f"{process}.journal", "model", plan)
+        assert study.restore(record, fresh=1_800_000_000_000_000_000 + process)
+        pod = ModelledPod(dies_after=1)
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))  # noqa: B023
+        drawn.append(pod.measured[0][0])
+    assert len(set(drawn)) == len(drawn)
 
 
 @pytest.mark.parametrize("kept", ["journal", "record"])
@@ -289,7 +305,7 @@ def test_a_study_continues_where_memory_holds_fewer_rows_than_before(
     folder = tmp_path if kept == "journal" else tmp_path / "other"
     folder.mkdir(exist_ok=True)
     study = Search(folder / "study.journal", "model", smaller)
-    assert study.restore(StudyRecord("model", 60.0, tuple(first))) == (kept == "record")
+    assert study.restore(StudyRecord("model", 60.0, tuple(first)), fresh=0) == (kept == "record")
     pod = ModelledPod()
     asyncio.run(study.run(pod.measure, lambda: pod.now, lambda _tried, _spent: None))
     assert study.tried()[: len(first)] == first
