@@ -12,7 +12,14 @@ from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import MayNotRead, PluginError
 from penstock_kubectl.explain_view import page
 from penstock_kubectl.history import History, span
-from penstock_kubectl.pool_context import PoolContext, note, policy_object, pool_object
+from penstock_kubectl.pool_context import (
+    PoolContext,
+    note,
+    policy_object,
+    policy_record,
+    pool_object,
+)
+from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.observed import PolicyObject
 
 LABEL_NAME = "kubernetes.io/metadata.name"
@@ -29,12 +36,15 @@ def read(cluster: ClusterClient, namespace: str, name: str) -> PoolContext:
     policies, no_policies = _permitted(
         lambda: list(map(policy_object, cluster.policies())), list[PolicyObject]()
     )
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{child_name(pool)}"
+    config_map, _ = _permitted(lambda: cluster.find(path), None)
     return PoolContext(
         pool=pool,
         namespace_labels=labels,
         policies=tuple(policies),
         notes=tuple(reversed(notes)),
         unread=no_policies or no_labels,
+        recorded=policy_record(config_map, pool),
     )
 
 

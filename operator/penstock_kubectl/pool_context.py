@@ -13,9 +13,11 @@ from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import EffectiveField, PoolStatus
 from penstock_kubectl.errors import NotEnoughData
+from penstock_operator.decide.manifests.config_map import recorded_defaults
 from penstock_operator.decide.spec.effective import effective
-from penstock_operator.decide.spec.live_fields import OBJECTIVE, Value
+from penstock_operator.decide.spec.live_fields import OBJECTIVE, Fields, Value, live_fields
 from penstock_operator.decide.spec.objectives import Target
+from penstock_operator.decide.spec.origins import KEPT
 from penstock_operator.observed import PolicyObject, PoolObject
 
 Object = Mapping[str, Any]
@@ -43,6 +45,8 @@ class PoolContext:
     """Events, newest first."""
     unread: str = ""
     """Why policies, or the labels that select them, cannot be read; empty if all were."""
+    recorded: Fields | None = None
+    """Policy defaults in force, as the operator records them; None: there is no record, or the user may not read it."""
 
     @property
     def lacks_policies(self) -> bool:
@@ -59,10 +63,26 @@ def in_force(subject: PoolContext) -> dict[str, EffectiveField]:
     return {each.field: each for each in reported}
 
 
-def values_of(subject: PoolContext, origin: str) -> dict[str, Value]:
-    """Return the live fields that the operator reports with this origin, with their values as in `live_fields`."""
+def values_of(subject: PoolContext, *origins: str) -> dict[str, Value]:
+    """Return the live fields that the operator reports with these kinds of origin, with their values as in `live_fields`."""
     reported = subject.pool.status.effective or ()
-    return {each.field: _value(each) for each in reported if each.origin == origin}
+    return {each.field: _value(each) for each in reported if each.origin.split()[0] in origins}
+
+
+def previous_defaults(subject: PoolContext) -> Fields:
+    """Return the policy defaults in force, which stay through ties; without a record of them those of the status, after bounds."""
+    if subject.recorded is not None:
+        return subject.recorded
+    own = live_fields(subject.pool.spec)
+    reported = values_of(subject, KEPT, "PolicyDefault", "Bound")
+    return {path: value for path, value in reported.items() if path not in own}
+
+
+def policy_record(config_map: Object | None, pool: PoolObject) -> Fields | None:
+    """Return the policy defaults that the pool's ConfigMap records; None if it has none of its own."""
+    owners = () if config_map is None else config_map["metadata"].get("ownerReferences") or ()
+    controls = any(each.get("controller") and each["uid"] == pool.uid for each in owners)
+    return recorded_defaults(config_map) if config_map is not None and controls else None
 
 
 def _value(each: EffectiveField) -> Value:

@@ -10,7 +10,7 @@ from penstock_api.pod_contract import CurveSums, LimitsUpdate
 from penstock_api.types.scaling import ScalingMode
 from penstock_api.types.service import RoutingMode
 from penstock_kubectl.errors import NotEnoughData
-from penstock_kubectl.pool_context import PoolContext, values_of
+from penstock_kubectl.pool_context import PoolContext, previous_defaults, values_of
 from penstock_operator.decide.limits import desired_limits
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
 from penstock_operator.decide.scaling import modes
@@ -21,7 +21,7 @@ from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_operator.decide.scaling.zero import never_at_zero
 from penstock_operator.decide.spec.effective import GUARDS, EffectiveSpec, effective, in_force
 from penstock_operator.decide.spec.live_fields import BUILT_IN, Fields
-from penstock_operator.decide.spec.origins import KEPT, ROLLBACK
+from penstock_operator.decide.spec.origins import ROLLBACK
 from penstock_operator.decide.spec.schedules import Opening, openings
 from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.observed import PolicyObject
@@ -217,8 +217,8 @@ def _spec(
 
     A guard that was rolled back to its built-in value counts as unset, since the status has no guards.
     """
-    kept = values_of(subject, KEPT)
-    spec = effective(subject.pool, subject.namespace_labels, policies, kept, open_now)
+    previous = previous_defaults(subject)
+    spec = effective(subject.pool, subject.namespace_labels, policies, previous, open_now)
     guarded = spec.guarded | (GUARDS & rolled_back.keys())
     unset = {path for path in guarded if rolled_back.get(path) == BUILT_IN[path]}
     return in_force(spec, {**spec.fields, **rolled_back}, guarded - unset)

@@ -1,18 +1,28 @@
 """The cases of `kubectl penstock simulate`: the pool as the operator has it in force, and under policies of a file."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from penstock_api import names
 from penstock_api.pod_contract import Discipline
+from penstock_kubectl.cluster import ClusterClient
 from penstock_kubectl.errors import NotEnoughData
-from penstock_kubectl.pool_context import PoolContext, policy_object, pool_object
+from penstock_kubectl.explain import read
+from penstock_kubectl.pool_context import (
+    PoolContext,
+    policy_object,
+    policy_record,
+    pool_object,
+    with_policies,
+)
 from penstock_kubectl.simulate.cases import PolicyCase, Scheduled, WhatIfRequest, as_it_is, case
 from penstock_kubectl.simulate.command import read_policies
-from tests.unit.kubectl.stage import Object, policy, pool
+from tests.unit.kubectl.stage import Object, Stage, kubeconfig, policy, pool
 
 NIGHT = {"name": "night", "cron": "0 2 * * *", "durationMinutes": 60, "minReplicas": 4}
 
@@ -51,6 +61,63 @@ def test_a_pool_as_it_is_has_the_values_that_a_tie_keeps() -> None:
     proposed = tuple(map(policy_object, settled))
     other = case("with b", known, proposed, WhatIfRequest(None, began=0.0))
     assert other.effective.law.max_replicas == 3
+
+
+def most(name: str, replicas: int) -> Object:
+    return policy(name, defaults={"scaling": {"maxReplicas": replicas}})
+
+
+def recorded(text: str, owner: str = "uid-chat") -> Object:
+    """Return the ConfigMap of the pool with this record of policy defaults."""
+    owners = [{"uid": owner, "controller": True}]
+    annotations = {names.ANNOTATION_POLICY_DEFAULTS: text}
+    return {"metadata": {"annotations": annotations, "ownerReferences": owners}}
+
+
+@pytest.mark.parametrize("has_record", [True, False])
+def test_a_proposed_policy_that_makes_a_tie_leaves_the_value_in_force(has_record: bool) -> None:
+    given = reported(pool(scaling={"mode": "Auto"}), ("scaling.maxReplicas", "20", "PolicyDefault a"))  # fmt: skip
+    known = subject(given, most("a", 20))
+    if has_record:
+        record = policy_record(recorded('{"scaling.maxReplicas": 20}'), known.pool)
+        unreported = pool_object({**given, "status": {}})
+        known = replace(known, pool=unreported, recorded=record)
+    proposed = with_policies(known, [policy_object(most("b", 10))])
+    other = case("with b", known, proposed, WhatIfRequest(None, began=0.0))
+    assert other.effective.law.max_replicas == 20
+
+
+@pytest.mark.parametrize("record", [{"scaling.maxReplicas": 20}, None])
+def test_a_bound_applies_to_the_value_that_a_tie_keeps(record: dict[str, int] | None) -> None:
+    given = reported(pool(scaling={"mode": "Auto"}), ("scaling.maxReplicas", "12", "Bound c"))
+    bound = policy("c", bounds={"replicas": {"max": 12}})
+    known = replace(subject(given, most("a", 20), most("b", 10), bound), recorded=record)
+    law = as_it_is(known, WhatIfRequest(None, began=0.0)).effective.law
+    assert law.max_replicas == 12
+
+
+def test_the_record_of_policy_defaults_is_that_of_the_pools_own_config_map(tmp_path: Path) -> None:
+    stage = Stage(pool(), [], [])
+    path = "/api/v1/namespaces/team-a/configmaps/chat-penstock"
+    cases = [
+        (
+            recorded('{"batching.maxQueueDepth": 20, "scaling.maxReplicas": 0}'),
+            200,
+            {"batching.maxQueueDepth": 20},
+        ),
+        (recorded("nonsense"), 200, {}),
+        (recorded('{"batching.maxQueueDepth": 20}', owner="another"), 200, None),
+        (recorded('{"batching.maxQueueDepth": 20}'), 403, None),
+        (None, 404, None),
+    ]
+    for config_map, status, expected in cases:
+        stage.objects.pop(path, None)
+        if config_map is not None:
+            stage.objects[path] = config_map
+        stage.failing = {path: 403} if status == 403 else {}
+        with kubeconfig(stage, tmp_path) as file:
+            known = read(ClusterClient(None, str(file)), "team-a", "chat")
+        assert (known.recorded, known.unread) == (expected, "")
 
 
 def test_a_pool_as_it_is_has_the_values_of_a_rollback() -> None:

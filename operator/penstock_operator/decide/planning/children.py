@@ -4,14 +4,11 @@ While another owner has one of the names nothing is created, so that a pool is n
 pool owns already are kept in their desired state.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from penstock_api import names
 from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.config import PoolPeers
-from penstock_operator.decide.manifests.config_map import settings
+from penstock_operator.decide.manifests.config_map import recorded_defaults, settings
 from penstock_operator.decide.manifests.deployment import deployment
 from penstock_operator.decide.manifests.disruption_budget import disruption_budget
 from penstock_operator.decide.manifests.groups import leader_worker_set
@@ -23,7 +20,7 @@ from penstock_operator.decide.manifests.service_account import service_account
 from penstock_operator.decide.manifests.workload import workload_key
 from penstock_operator.decide.manifests.writes import child_write, delete, foreign
 from penstock_operator.decide.pool_outcome import PoolOutcome
-from penstock_operator.decide.spec.live_fields import Fields, plausible
+from penstock_operator.decide.spec.live_fields import Fields
 from penstock_operator.observed import ChildObject, PoolObject, PoolView
 
 MAX_UNUSED_REVISIONS = 5
@@ -49,19 +46,7 @@ def stored_defaults(view: PoolView) -> Fields:
     config_map = view.children.get(("ConfigMap", child_name(view.pool)))
     if config_map is None or foreign(config_map, view.pool):
         return {}
-    annotations = config_map.manifest.get("metadata", {}).get("annotations") or {}
-    try:
-        recorded = json.loads(annotations.get(names.ANNOTATION_POLICY_DEFAULTS, "{}"))
-    except ValueError:
-        return {}  # edited by hand: the next write repairs it
-    return _valid_defaults(recorded)
-
-
-def _valid_defaults(recorded: Any) -> Fields:
-    """Return the values that a policy could have set: the pool's author can edit the annotation."""
-    if not isinstance(recorded, dict):
-        return {}
-    return {k: v for k, v in recorded.items() if isinstance(k, str) and plausible(k, v)}
+    return recorded_defaults(config_map.manifest)
 
 
 def all_writes(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> tuple[ChildWrite, ...]:
