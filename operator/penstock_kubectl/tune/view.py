@@ -1,7 +1,7 @@
 """The result of `tune`: the front as a table with costs, as JSON, and the policy. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +9,12 @@ import yaml
 from rich.table import Table
 
 from penstock_kubectl.cost_text import ReplicaPrice
-from penstock_kubectl.pool_context import PoolContext, policy_object, with_policies
+from penstock_kubectl.pool_context import (
+    PoolContext,
+    policy_object,
+    previous_defaults,
+    with_policies,
+)
 from penstock_kubectl.tune.load_shape import LoadShape
 from penstock_operator.decide.cost.prices import money
 from penstock_operator.decide.planning.shadow import apply_candidate
@@ -17,11 +22,14 @@ from penstock_operator.decide.spec.effective import effective
 from penstock_operator.decide.spec.live_fields import live_fields
 from penstock_operator.decide.spec.origins import SPEC
 from penstock_operator.decide.spec.selectors import matching
+from penstock_operator.observed import PolicyObject
 from penstock_tuner.pareto_front import candidate_policy, failures, figures, front, nearest, rows
 from penstock_tuner.record import TriedSettings
 from penstock_tuner.settings import TunedSettings, TuningObjective
 
 LABEL_NAMESPACE = "kubernetes.io/metadata.name"
+WRITTEN_FIELDS = ("candidate", "namespace_selector", "pool_selector")
+"""Fields of a policy's spec that `tune` writes."""
 THOUSAND_PER_HOUR = 3.6
 """Thousands of requests in an hour at 1 request per second."""
 
@@ -145,10 +153,11 @@ def _of_the_spec(best: TunedSettings, *, generates: bool) -> Iterator[str]:
 
 def _not_in_force(result: TuneResult) -> Iterator[str]:
     """Yield sentences on the tuned fields that have another value with the policy's candidate in force."""
-    subject, tuned = result.subject, policy_object(policy(result) or {})
+    subject = result.subject
+    tuned = _as_applied(subject, policy_object(policy(result) or {}))
     labels = {**subject.namespace_labels, LABEL_NAMESPACE: subject.pool.namespace}
     policies = apply_candidate(with_policies(subject, [tuned]), tuned)
-    spec = effective(subject.pool, labels, policies)
+    spec = effective(subject.pool, labels, policies, previous_defaults(subject))
     defaults = {
         each.name: live_fields(each.spec.defaults)
         for each in matching(subject.pool.labels, labels, policies)
@@ -165,6 +174,13 @@ def _not_in_force(result: TuneResult) -> Iterator[str]:
             others = [name for name, fields in defaults.items() if path in fields]
             why = _why(spec.origins.get(path, ""), others)
             yield f"with this policy spec.{path} is {spec.fields.get(path, 'unset')}, not {values[path]}: {why}"
+
+
+def _as_applied(subject: PoolContext, tuned: PolicyObject) -> PolicyObject:
+    """Return the policy as `--apply` leaves it: a live one of its name keeps its other fields, such as the priority."""
+    live = next((each for each in subject.policies if each.name == tuned.name), tuned)
+    written = {name: getattr(tuned.spec, name) for name in WRITTEN_FIELDS}
+    return replace(live, spec=live.spec.model_copy(update=written))
 
 
 def _why(origin: str, others: Sequence[str]) -> str:

@@ -37,6 +37,40 @@ def test_a_tuned_value_that_the_policy_does_not_bring_about_has_a_note(
     assert ("with this policy" in said) is bool(note)
 
 
+OWN = "tuned-team-a-chat"
+
+
+@pytest.mark.parametrize(
+    ("live", "note"),
+    [
+        (policy(OWN, priority=10, candidate=size(48)), ""),
+        (policy(OWN, candidate=size(48)), "is 64, not 24: policy prod sets it too: set a higher spec.priority in this one"),
+        (policy(OWN, priority=10, bounds={"batchSize": {"max": 16}}), f"is 16, not 24: policy {OWN} bounds it"),
+        (policy(OWN, priority=10, poolSelector={"matchLabels": {"app": "other"}}), ""),
+    ],
+)  # fmt: skip
+def test_the_notes_are_on_the_live_policy_with_the_new_candidate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], live: Any, note: str
+) -> None:
+    cluster = Cluster(pool(), log(BEST), policies=[live, policy("prod", **size(32))])
+    assert run(cluster, tmp_path) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert note in said
+    assert ("with this policy" in said) is bool(note)
+
+
+def test_a_tie_with_the_policy_leaves_the_value_in_force(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = pool()
+    effective = {"field": "batching.size.max", "value": "32", "origin": "PolicyDefault prod"}
+    subject["status"] = {**subject["status"], "effective": [effective]}
+    cluster = Cluster(subject, log(BEST), policies=[policy("prod", **size(32))])
+    assert run(cluster, tmp_path, "--objective", "1000@99") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "spec.batching.size.max is 32, not 24: policy prod sets it too" in said
+
+
 def test_a_value_that_other_fields_of_the_pool_limit_has_a_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
