@@ -14,6 +14,7 @@ from penstock_operator.kube import kinds
 from penstock_operator.kube.client import ApiRequest
 from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.convert import child_object
 from penstock_operator.observed import ChildObject, PoolView, Rejection
 
 Json = Mapping[str, Any]
@@ -124,9 +125,17 @@ class Children:
 def _check(kind: ResourceKind, field: str, answer: Json) -> None:
     """Raise `Altered` if the API server stored a different value for `field`."""
     if field:
-        spec = {"spec": answer["metadata"]["generation"]} if kind is kinds.POOL else {}
-        stored = {**answer, **spec}
-        raise Altered(Rejection.ALTERED, f"a mutating webhook replaced {field}", stored)
+        message = f"a mutating webhook replaced {field}"
+        raise Altered(Rejection.ALTERED, message, _compared(kind, answer))
+
+
+def _compared(kind: ResourceKind, answer: Json) -> Json:
+    """Return the object as in `ChildWrite.live`, without the large fields that only the API server writes."""
+    if kind is not kinds.POOL:
+        return child_object(kind.kind, answer).manifest
+    metadata = answer["metadata"]
+    own = {key: metadata.get(key) for key in ("labels", "annotations", "resourceVersion")}
+    return {"metadata": own, "spec": metadata["generation"]}
 
 
 def apply_owned(managed: list[dict[str, Any]]) -> list[dict[str, Any]]:

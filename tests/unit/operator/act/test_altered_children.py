@@ -158,6 +158,19 @@ def test_an_altered_revision_is_reported_and_recreated_with_growing_back_off() -
     assert kinds == {item.kind for item in server.state.rejections}
 
 
+def replace_a_label_and_add_fields_of_the_server(stored: Any) -> None:
+    replace_a_label(stored)
+    stored["metadata"]["managedFields"] = [{"manager": "penstock-operator"}]
+    stored["status"] = {"observedGeneration": 1}
+
+
+def test_an_altered_child_is_kept_without_fields_that_only_the_api_server_writes() -> None:
+    server = Altering(replace_a_label_and_add_fields_of_the_server)
+    server.live(5)
+    (rejection,) = (item for item in server.state.rejections if item.kind == "Deployment")
+    assert rejection.stored == child_object("Deployment", server.objects[DEPLOYMENT]).manifest
+
+
 def test_an_altered_child_that_is_no_longer_desired_is_deleted_at_once() -> None:
     server = Altering(replace_a_label)
     server.world.config = replace(CONFIG, peers=PoolPeers(({},)))
@@ -187,6 +200,7 @@ def test_an_edit_of_an_altered_pool_of_a_variant_ends_its_back_off() -> None:
     children = Children(cast("Writer", Unchanging()), ObjectStore())
     with pytest.raises(Altered) as caught:
         asyncio.run(children.write(world.view(), write))
+    assert set(caught.value.stored["metadata"]) == {"labels", "annotations", "resourceVersion"}
     for generation, edited in ((2, False), (3, True)):
         world.pools["chat-fast"] = replace(heavy, generation=generation, resource_version="9")
         (again,) = world.run().writes
