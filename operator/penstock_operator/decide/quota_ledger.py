@@ -21,6 +21,8 @@ class SurgeStage(IntEnum):
     """No rollout, or one that replaces pods."""
     NEXT = 1
     BEGUN = 2
+    BOUND = 3
+    """The additional pod is bound."""
 
 
 class SurgeRoom(StrEnum):
@@ -53,6 +55,8 @@ class QuotaRequest(NamedTuple):
     """Devices of bound pods that are not terminating, surge included."""
     leaving: int = 0
     """Devices of bound pods that terminate."""
+    pods: int = 0
+    """Bound pods that are not terminating, surge included."""
     unplaced: int = 0
     """Pods that have waited for a device for longer than a scheduler needs."""
     surge: SurgeStage = SurgeStage.NONE

@@ -98,6 +98,7 @@ def _for_replicas(
         requested=requested,
         need=proposal.need,
         deployed=live_replicas(view) or 0,
+        pods=sum(pod.scheduled and not pod.terminating for pod in view.pods),
         surge=surge_stage(view, template),
         unplaced=sum(_waits_for_device(pod, remains.resource, now) for pod in view.pods),
     )

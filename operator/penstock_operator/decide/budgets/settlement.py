@@ -247,7 +247,8 @@ class _Surge(NamedTuple):
 def _surges(group: _Group, shares: Mapping[str, int], ledger: QuotaLedger) -> dict[str, _Surge]:
     """Return the room of each pool for one more replica; free devices go to one rollout after another.
 
-    A surge whose pod is bound already has its room.
+    A surge whose pod is bound already has its room. Devices beyond the share that a pool's earlier pods use, while it
+    releases no replica, are no room for its own surge: its rollout alone ends these pods.
     """
     counts = {request.uid: max(shares[request.uid], request.deployed) for request in group.requests}
     devices, lasts = group.devices(counts), group.devices(shares)
@@ -259,16 +260,16 @@ def _surges(group: _Group, shares: Mapping[str, int], ledger: QuotaLedger) -> di
     surges = {}
     for request in sorted(group.requests, key=lambda request: _surge_turn(request, ledger)):
         uid, each, keys = request.uid, request.per_replica, group.keys[request.uid]
-        more = max(devices[uid] + each - bound[uid], 0)
-        surplus = request.staying - request.deployed * each
-        is_bound = request.surge is not SurgeStage.NONE and surplus >= each
-        if not is_bound and any(group.limits[key] - lasting[key] < each for key in keys):
+        is_bound = request.surge is SurgeStage.BOUND
+        more = max(devices[uid] + each - bound[uid], 0) if is_bound else each
+        stays = max(request.staying - lasts[uid], 0) if request.pods <= shares[uid] else 0
+        if not is_bound and any(group.limits[key] - lasting[key] - stays < each for key in keys):
             surges[uid] = _Surge(SurgeRoom.NONE)
             continue
         fits = is_bound or all(group.limits[key] - taken[key] >= more for key in keys)
         ahead = tuple(sorted({other for key in keys for other in takers[key]}))
         surges[uid] = _Surge(SurgeRoom.FREE) if fits else _Surge(SurgeRoom.TAKEN, ahead)
-        if request.surge is SurgeStage.BEGUN or (request.surge is SurgeStage.NEXT and fits):
+        if request.surge >= SurgeStage.BEGUN or (request.surge is SurgeStage.NEXT and fits):
             for key in keys:
                 taken[key] += more
                 takers[key].append(uid)

@@ -151,6 +151,8 @@ def surge_stage(view: PoolView, template: Manifest | None) -> SurgeStage:
     replaces = _strategy(view) is RolloutStrategy.REPLACE
     if deployed is None or not rolls or replaces or _gave_up(deployed) == current:
         return SurgeStage.NONE
+    if _surge_is_bound(view, deployed):
+        return SurgeStage.BOUND
     if _surges(deployed, current):
         return SurgeStage.BEGUN
     return SurgeStage.NONE if _is_rejected(view) else SurgeStage.NEXT
@@ -182,6 +184,12 @@ def _surges(deployed: ChildObject, current: str) -> bool:
     """Return whether the workload already has the current template and surges to it."""
     begun = revision_name(template_in(deployed)) == current and not waits(deployed)
     return begun and max_surge(deployed) != 0
+
+
+def _surge_is_bound(view: PoolView, deployed: ChildObject) -> bool:
+    """Return whether bound pods exceed the count by a surge; those of one template exceed it in a scale-down."""
+    bound = [pod.revision for pod in view.pods if pod.scheduled and not pod.terminating]
+    return len(set(bound)) > 1 and len(bound) > deployed.manifest["spec"].get("replicas", 1)
 
 
 def _of_another(pod: PodObject, current: str) -> bool:

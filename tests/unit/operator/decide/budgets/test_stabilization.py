@@ -106,7 +106,7 @@ def test_a_rollout_may_surge_only_with_a_free_device() -> None:
     )
     surging = settled(
         5,
-        quota_request("a", 2, deployed=2, staying=3),
+        quota_request("a", 2, deployed=2, staying=3, surge=SurgeStage.BOUND),
         quota_request("b", 2, deployed=2, staying=2),
     )
     assert rooms(tight) == {"a": SurgeRoom.NONE, "b": SurgeRoom.NONE}

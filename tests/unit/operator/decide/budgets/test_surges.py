@@ -83,12 +83,63 @@ def test_a_surge_whose_pod_is_bound_continues_in_a_budget_that_fills() -> None:
     assert (step(fleet, "a"), is_paused(fleet, "a")) == (SURGING, False)
 
 
-@pytest.mark.parametrize("stage", [SurgeStage.NEXT, SurgeStage.BEGUN])
 @pytest.mark.parametrize("wanted", [3, 4], ids=["as deployed", "more than deployed"])
-def test_a_surge_whose_pod_is_bound_has_its_room(stage: SurgeStage, wanted: int) -> None:
-    rolls = quota_request("a", wanted, deployed=3, staying=4, surge=stage)
+def test_a_surge_whose_pod_is_bound_has_its_room(wanted: int) -> None:
+    rolls = quota_request("a", wanted, deployed=3, staying=4, surge=SurgeStage.BOUND)
     gains = quota_request("b", 7 - wanted, deployed=3, staying=3)
     assert rooms(settled(7, rolls, gains))["a"] is SurgeRoom.FREE
+
+
+def test_a_second_edit_during_a_surge_keeps_its_room() -> None:
+    fleet = fleet_of(7, a=3, b=3)
+    world = fleet.worlds["a"]
+    world.edit_spec(template=TEMPLATE)
+    fleet.run()
+    first_pod_surges(fleet, "a")
+    world.edit_spec(template={"labels": {"v": "3"}})
+    fleet.run()
+    assert (step(fleet, "a"), is_paused(fleet, "a")) == (SURGING, False)
+
+
+def test_pods_that_a_scale_down_ends_are_no_surge() -> None:
+    fleet = fleet_of(4, a=3, b=1)
+    fleet.worlds["a"].edit_spec(rollout={"strategy": "Surge"}, template=TEMPLATE)
+    fleet.run()
+    for world in fleet.worlds.values():
+        world.edit_spec(replicas=2)
+    for _ in range(3):
+        fleet.run()
+        assert is_paused(fleet, "a")
+    assert fleet.replicas()["a"] == 2
+
+
+def of_devices(count: int) -> dict[str, object]:
+    return {"resourceName": GPU, "count": count}
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_an_edit_to_fewer_devices_frees_none_for_its_own_surge(others: int) -> None:
+    fleet = Fleet((budget(6),))
+    fleet.add("a", replicas=3, accelerator=of_devices(2))
+    fleet.run()
+    fleet.run_pods()
+    if others:
+        fleet.add("b", replicas=others)
+    fleet.worlds["a"].edit_spec(accelerator=of_devices(1))
+    fleet.run()
+    assert step(fleet, "a") == REPLACING
+
+
+def test_an_edit_to_more_devices_keeps_a_surge_whose_pod_is_bound() -> None:
+    fleet = fleet_of(4, a=1)
+    world = fleet.worlds["a"]
+    world.edit_spec(accelerator=of_devices(2))
+    fleet.run()
+    first_pod_surges(fleet, "a")
+    fleet.add("b", replicas=1)
+    for _ in range(2):
+        fleet.run()
+        assert (step(fleet, "a"), is_paused(fleet, "a")) == (SURGING, False)
 
 
 def test_a_shift_of_shares_ends_no_surge() -> None:
