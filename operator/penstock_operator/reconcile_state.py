@@ -201,12 +201,22 @@ class PoolState:
         stored: Collection[ChildKey],
         rejected: Mapping[ChildKey, Rejection],
         now: float,
+        waiting: Iterable[ChildKey] = (),
     ) -> bool:
         """Store the results of a plan's child writes; return whether the rejections changed.
 
-        A rejection ends when its write is no longer planned or succeeds; one that was not sent stays rejected.
+        A rejection ends when its write is no longer planned or succeeds; one that was not sent stays rejected. That of a
+        workload in `waiting`, whose rollout waits for others, stays until 30 s after its back-off, so that two rejected
+        rollouts do not take the turn from each other without back-off.
         """
-        before, after = self.rejected, dict[ChildKey, RejectedWrite]()
+        before = self.rejected
+        after = {
+            key: last
+            for key in waiting
+            if (last := before.get(key)) is not None
+            and key not in stored
+            and now < last.until + MAX_REJECTION_SECONDS
+        }
         for write in planned:
             key = child_key(write)
             last = before.get(key)

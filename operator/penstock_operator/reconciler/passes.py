@@ -15,6 +15,7 @@ from penstock_api import names
 from penstock_operator.act.executor import ActResults, PoolActs
 from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.manifests.workload import waiting_workload
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.errors import ClusterError, NotLeading, ObjectNotFound
@@ -196,18 +197,20 @@ class PassRunner:
                 plan, view, control, lambda write: state.should_retry(write, now), now
             )
             self._done(plan.uid, batch)
-            self._complete(plan, results)
+            self._complete(plan, view, results)
         except NotLeading:
             return
         except Exception:
             log.exception("%s/%s: executing the plan failed", plan.namespace, plan.name)
             metrics.POOL_FAILURES.labels("NotActed").inc()
 
-    def _complete(self, plan: PoolPlan, results: ActResults) -> None:
+    def _complete(self, plan: PoolPlan, view: PoolView, results: ActResults) -> None:
         """Record the results of a plan and schedule the pool's next reconcile."""
         state, wall = self.observer.state.of(plan.uid), self.clock()
         changed = state.record_acks(results.acknowledgements, wall)
-        changed |= state.record_write_results(plan.writes, results.stored, results.rejected, wall)
+        changed |= state.record_write_results(
+            plan.writes, results.stored, results.rejected, wall, waiting_workload(view)
+        )
         if results.failure is not None:
             log.info(
                 "%s/%s: requeued with back-off: %s", plan.namespace, plan.name, results.failure

@@ -123,6 +123,22 @@ def test_a_write_that_is_no_longer_planned_is_no_longer_rejected() -> None:
     assert state.rejections == ()
 
 
+def test_a_rejected_workload_of_a_rollout_that_waits_stays_rejected_past_its_back_off() -> None:
+    state, key = PoolState(), child_key(deployment())
+    state.record_write_results([deployment()], (), {key: REJECTED}, NOW)
+    assert not state.record_write_results([], (), {}, NOW + 31, waiting=[key])
+    assert state.rejections == (REJECTED,)
+    assert state.record_write_results([], (), {}, NOW + 32, waiting=[key])
+    assert not state.rejected
+
+
+def test_a_workload_that_is_stored_is_no_longer_rejected_though_its_rollout_waited() -> None:
+    state, key = PoolState(), child_key(deployment())
+    state.record_write_results([deployment()], (), {key: REJECTED}, NOW)
+    assert state.record_write_results([deployment()], {key}, {}, NOW + 2, waiting=[key])
+    assert not state.rejected
+
+
 def test_back_off_doubles_up_to_a_minute() -> None:
     assert [back_off(n) for n in (1, 2, 3, 6, 7, 1000)] == [1, 2, 4, 32, 60, 60]
 

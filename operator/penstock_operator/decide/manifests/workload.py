@@ -50,6 +50,12 @@ def waits(workload: ChildObject) -> bool:
     return bool(paused) or bool(_rolling_update(workload).get("partition"))
 
 
+def waiting_workload(view: PoolView) -> tuple[tuple[str, str], ...]:
+    """Return kind and name of the pool's workload if it keeps pods of earlier templates; else nothing."""
+    live = own_workload(view)
+    return (workload_key(view.pool),) if live is not None and waits(live) else ()
+
+
 def is_updating(workload: ChildObject | None) -> bool:
     """Return whether the controller of a LeaderWorkerSet still replaces groups, or has to remove the surge."""
     conditions = (workload.status.get("conditions") if workload is not None else None) or ()

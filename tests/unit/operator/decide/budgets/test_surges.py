@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_operator.decide.manifests.workload import waiting_workload
 from penstock_operator.decide.quota_ledger import SurgeRoom, SurgeStage
 from penstock_operator.observed import Rejection
+from penstock_operator.reconcile_state import PoolState, child_key
 from tests.unit.operator.decide.budgets.fleet import (
     GPU,
     REPLACING,
@@ -182,6 +184,32 @@ def test_a_rollout_whose_deployment_is_rejected_gives_its_turn_up() -> None:
     later.pods = tuple(replace(each, revision=later.revision) for each in later.pods)
     fleet.run()
     assert (step(fleet, "a"), is_paused(fleet, "a")) == (SURGING, False)
+
+
+def test_rollouts_that_cannot_begin_take_the_turn_from_each_other_with_back_off() -> None:
+    fleet = fleet_of(8, a=3, b=2, c=2)
+    for world in fleet.worlds.values():
+        world.edit_spec(template=TEMPLATE)
+    fleet.run()
+    first = fleet.worlds["a"]
+    first.pods = tuple(replace(each, revision=first.revision) for each in first.pods)
+    states, sent = {"b": PoolState(), "c": PoolState()}, dict.fromkeys("bc", 0)
+    for _ in range(24):
+        for name, state in states.items():
+            fleet.worlds[name].rejections = (replace(REFUSED, kind="Service"), *state.rejections)
+        now, plans = first.now, fleet.run()
+        for name, state in states.items():
+            writes = [each for each in plans[name].writes if each.kind == "Deployment"]
+            rejected = {
+                child_key(each): replace(REFUSED, name=f"{name}-penstock")
+                for each in writes
+                if state.should_retry(each, now)
+            }
+            sent[name] += len(rejected)
+            waiting = waiting_workload(fleet.worlds[name].view())
+            state.record_write_results(writes, (), rejected, now, waiting)
+    assert all(state.rejections for state in states.values())
+    assert max(sent.values()) <= 8
 
 
 def test_a_rollout_whose_deployment_is_altered_keeps_its_turn() -> None:
