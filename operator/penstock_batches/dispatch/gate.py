@@ -51,21 +51,25 @@ class TenantGate:
 
     def __init__(self, pool: PoolGate, limit: int) -> None:
         self._pool = pool
+        self._limit = limit
         self._keyless_since: float | None = None
         self.window = Window(limit)
         self.in_flight = 0
         self.held = 0
         """Lines that are leased for it: in flight, or between two attempts."""
+        self.asleep = 0
+        """Those of them that pause and take no place."""
 
     @property
     def room(self) -> int:
         """Lines that may be leased now."""
         now = time.monotonic()
-        return min(self.window.places(self.held, now), self._pool.room(now))
+        places = self.window.places(self.held - self.asleep, now)
+        return min(places, self._pool.room(now), max(0, self._limit - self.asleep))
 
     def taken(self, now: float) -> int:
         """Return how many places of the pool its lines have, or may take now."""
-        waiting = self.held - self.in_flight
+        waiting = self.held - self.in_flight - self.asleep
         return self.in_flight + min(waiting, self.window.places(self.in_flight, now))
 
     @asynccontextmanager
@@ -82,6 +86,14 @@ class TenantGate:
             self._pool.in_flight -= 1
             async with self._pool.changed:
                 self._pool.changed.notify_all()  # one alone may be of a tenant that pauses
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause a line between two attempts."""
+        self.asleep += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.asleep -= 1
 
     def body_room(self, size: int) -> AbstractAsyncContextManager[None]:
         """Hold the memory of a line of `size` bytes."""

@@ -125,7 +125,7 @@ class Sender:
                 if end is not None:
                     memory.push_async_exit(room.pop_all())
                     return end
-            await asyncio.sleep(work.pause_seconds)
+            await gate.sleep(work.pause_seconds)
 
     async def _try(self, work: _Work, url: str, room: AsyncExitStack) -> tuple[bytes, bool] | None:
         """Send a line; return its answer, or None if it is sent again."""

@@ -7,7 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from penstock_batches.dispatch import gate, outcome
+from penstock_api import names
+from penstock_batches.dispatch import gate, outcome, sender
 from penstock_batches.http import caller
 from tests.support.batches.scripted_pool import Scripted
 from tests.support.batches.served import (
@@ -157,3 +158,22 @@ async def test_the_rate_of_one_tenants_key_stops_no_other_tenant(
         assert await custom_ids(chat, batch.output_file_id) == LINES
         assert service.service.dispatcher.gates["demo"].window.rejections == 0
         assert pool.most_in_flight <= 4
+
+
+async def test_lines_that_kill_engines_stop_no_other_tenant(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "pause_seconds", lambda _times, _share: 600.0)
+    died = Scripted(503, retry_after="0", error=f"{names.ENGINE_DIED}: it is stuck")
+    script = lambda prompt, _times: died if prompt.startswith("cause") else Scripted()  # noqa: E731
+    causes = jsonl([request_line(f"cause-{number}") for number in range(40)])
+    async with (
+        running(tmp_path, script, api_keys_file=str(keys), max_in_flight=4) as (service, pool, _),
+        service.client(SEARCH["key"]) as search,
+        service.client(CHAT["key"]) as chat,
+    ):
+        await until(lambda: service.service.ready)
+        await submitted(search, causes, "1h")
+        await until(lambda: pool.sent.total() >= 4)
+        batch = await ended(chat, await submitted(chat, CONTENT), 10)
+        assert await custom_ids(chat, batch.output_file_id) == LINES

@@ -1,5 +1,7 @@
 """The places of a pool, and those of its tenants."""
 
+import asyncio
+
 from penstock_batches.dispatch.gate import PoolGate
 from penstock_batches.dispatch.outcome import Refuser
 from penstock_batches.dispatch.window import START
@@ -21,6 +23,21 @@ async def test_a_pool_without_room_pauses_every_tenant() -> None:
     pool = PoolGate(8)
     pool.tenant("first").rejected(Refuser.POOL, 600)
     assert pool.tenant("first").room == pool.tenant("second").room == 0
+
+
+async def test_lines_that_pause_take_no_place_and_are_bounded() -> None:
+    pool = PoolGate(6)
+    first, second = pool.tenant("first"), pool.tenant("second")
+    first.held = 5
+    pauses = [asyncio.create_task(first.sleep(600)) for _ in range(5)]
+    await asyncio.sleep(0)
+    assert (first.room, second.room) == (1, START)
+    first.held += 1
+    assert (first.room, second.room) == (1, START - 1)
+    for pause in pauses:
+        pause.cancel()
+    await asyncio.gather(*pauses, return_exceptions=True)
+    assert (first.room, second.room) == (0, 0)
 
 
 async def test_tenants_share_the_limit_of_a_pool() -> None:
