@@ -154,7 +154,7 @@ class Intake:
                 return
             bad = await asyncio.to_thread(lambda lines: list(check.faults(lines)), group)
             await self._store.add_lines(batch.id, [line for line, _ in group])
-            await asyncio.gather(*(self._reject(batch, line, each) for line, each in bad))
+            await self._reject_all(batch, bad)
             faults += [each.fault for _, each in bad]
             group = await asyncio.to_thread(reader.group)
         await self._store.set_total(batch.id, total)
@@ -163,6 +163,15 @@ class Intake:
             return
         reported = tuple(faults[:MAX_REPORTED_FAULTS])
         await self._store.write(transitions.started(batch, check.model, reported, time.time()))
+
+    async def _reject_all(self, batch: BatchJob, bad: list[tuple[Line, BadLine]]) -> None:
+        """Record the faults of lines but those that an interrupted validation recorded: each write takes room."""
+        if not bad:
+            return
+        first, last = bad[0][0].number, bad[-1][0].number
+        recorded = {each.number for each in await self._store.answers(batch.id, first, last)}
+        new = [(line, each) for line, each in bad if line.number not in recorded]
+        await asyncio.gather(*(self._reject(batch, line, each) for line, each in new))
 
     async def _reject(self, batch: BatchJob, line: Line, bad: BadLine) -> None:
         """Record the fault of a line. One with the `custom_id` of another line has none in the error file."""

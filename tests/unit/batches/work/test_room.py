@@ -1,6 +1,7 @@
 """The room on the disk of what is over: files, and segments of answers."""
 
 import asyncio
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from penstock_batches.dispatch import sender
 from penstock_batches.errors import VolumeFull
 from penstock_batches.payloads import Payloads, Segment
 from penstock_batches.service import make_store
-from penstock_batches.work import sweeper
+from penstock_batches.work import intake, sweeper
 from tests.support.batches.scripted_pool import Scripted
 from tests.support.batches.served import (
     ended,
@@ -97,6 +98,28 @@ async def test_a_full_volume_stops_neither_other_batches_nor_deletions(
         output = await lines_of(client, (await ended(client, answered)).output_file_id)
         assert [each["custom_id"] for each in output] == ["answered"]
         assert pool.sent["answered"] == 1
+
+
+async def test_a_repeated_validation_writes_no_fault_again(
+    tmp_path: Path, store_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "GROUP_LINES", 2)
+    append, calls, written = Segment.append, itertools.count(), list[bytes]()
+
+    def often_full(segment: Segment, contents: list[bytes]) -> list[int]:
+        if next(calls) % 2:
+            raise VolumeFull("full")
+        written.extend(contents)
+        return append(segment, contents)
+
+    monkeypatch.setattr(Segment, "append", often_full)
+    async with running(tmp_path, **store_settings) as (_, _pool, client):
+        content = jsonl([*["{bad"] * 6, request_line("good")])
+        batch = await ended(client, await submitted(client, content), 20)
+        assert batch.request_counts is not None
+        assert (batch.request_counts.completed, batch.request_counts.failed) == (1, 6)
+        assert batch.errors is not None
+        assert len(batch.errors.data or []) == len(written) - 1 == 6
 
 
 async def test_answers_that_cannot_be_recorded_stop_the_reading_of_others(
