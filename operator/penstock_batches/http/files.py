@@ -179,8 +179,8 @@ class FileRoutes:
             if batch.input_file_id == file.id:
                 message = f"File {file.id} is the input of batch {batch.id}, which is {batch.status.value}: cancel it first."
                 raise ApiError(409, message, param="id")
+        await asyncio.to_thread(self._payloads.delete, file.id)  # a store may need its room
         await self._store.delete_file(file.id)
-        await asyncio.to_thread(self._payloads.delete, file.id)
         return json_response({"id": file.id, "object": "file", "deleted": True})
 
 

@@ -10,6 +10,7 @@ import openai
 import pytest
 from msgspec.structs import replace
 
+from penstock_batches.errors import StoreUnavailable
 from penstock_batches.http import upload
 from penstock_batches.records import Purpose
 from tests.support.batches.served import Served, api_only, settings, until
@@ -197,6 +198,23 @@ async def test_a_volume_without_room_refuses_uploads(tmp_path: Path) -> None:
         assert caught.value.status_code == 503
         assert caught.value.response.headers["Retry-After"] == "5"
         assert_nothing_left(served)
+
+
+async def test_a_file_can_be_deleted_while_its_record_needs_its_room(
+    served: Served, client: openai.AsyncOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = await client.files.create(file=CONTENT, purpose="batch")
+    path, delete = served.service.payloads.path(created.id), served.service.store.delete_file
+
+    async def delete_file(file_id: str) -> None:
+        if path.exists():
+            raise StoreUnavailable("database or disk is full")
+        await delete(file_id)
+
+    monkeypatch.setattr(served.service.store, "delete_file", delete_file)
+    assert (await client.files.delete(created.id)).deleted
+    with pytest.raises(openai.NotFoundError):
+        await client.files.retrieve(created.id)
 
 
 async def test_the_input_of_a_running_batch_cannot_be_deleted(
