@@ -36,8 +36,8 @@ MAX_CALLS: Final = 32
 """Calls at the same time."""
 MAX_RECEIVER_CALLS: Final = 4
 """Calls of one receiver at the same time: one that does not answer leaves the others to other receivers."""
-Receiver = tuple[str, str]
-"""Tenant and host of a webhook."""
+Receiver = tuple[str, str, int]
+"""Tenant, host and port of a webhook."""
 
 
 class Webhooks:
@@ -67,11 +67,13 @@ class Webhooks:
             self._failures.pop(gone, None)
         now = time.monotonic()
         waiting: dict[Receiver, deque[BatchJob]] = defaultdict(deque)
+        receivers = {batch.id: _receiver(batch) for batch in ended}
         for batch in ended:
             if batch.id not in self._calling and now >= self._due.get(batch.id, 0.0):
-                waiting[_receiver(batch)].append(batch)
+                waiting[receivers[batch.id]].append(batch)
         self._waiting = waiting
-        self._begun = {each: self._begun[each] for each in self._begun if each in waiting}
+        current = set(receivers.values())
+        self._begun = {each: begun for each, begun in self._begun.items() if each in current}
         self._begin()
 
     def _begin(self) -> None:
@@ -117,7 +119,8 @@ class Webhooks:
             log.warning("%s: its webhook is called again: %s", batch.id, error)
         finally:
             self._calling.pop(batch.id, None)
-            self._busy[receiver] -= 1
+            self._busy.subtract([receiver])
+            self._busy += Counter()  # forgets receivers without a call
             self._begin()
 
     async def _posted(self, batch: BatchJob) -> bool:
@@ -173,7 +176,9 @@ def signature(secret: str, message_id: str, seconds: str, body: bytes) -> str:
 
 
 def _receiver(batch: BatchJob) -> Receiver:
-    return batch.tenant, urlsplit(batch.webhook).netloc
+    parts = urlsplit(batch.webhook)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return batch.tenant, parts.hostname or "", port
 
 
 def _ended_at(batch: BatchJob) -> float:

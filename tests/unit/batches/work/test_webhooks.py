@@ -85,6 +85,53 @@ async def test_receivers_take_turns(store: SqliteStore, monkeypatch: pytest.Monk
         assert order == [f"batch_{number}" for number in (0, 4, 1, 5, 2, 3)]
 
 
+async def test_a_receiver_whose_next_call_is_not_due_keeps_its_turn(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MAX_CALLS", 1)
+    monkeypatch.setattr(webhooks, "FIRST_RETRY_SECONDS", 0.1)
+    async with receiver(500) as hook, calls_of(store) as calls:
+        first = await due(store, "first", hook.url, range(1))
+        calls.call(first)
+        await until(lambda: calls.calls["500"] == 1)
+        calls.call(first)
+        await asyncio.sleep(0.2)
+        calls.call(first + await due(store, "second", hook.url, range(1, 2)))
+        await hook.until(3)
+        order = [headers["webhook-id"] for headers, _ in hook.got]
+        assert order == [f"batch_{number}" for number in (0, 1, 0)]
+
+
+async def test_the_writing_of_a_host_makes_no_other_receiver(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MAX_RECEIVER_CALLS", 1)
+    release, most = asyncio.Event(), 0
+
+    async def posted(self: Webhooks, _batch: BatchJob) -> bool:
+        nonlocal most
+        most = max(most, len(self._calling))
+        return await release.wait()
+
+    monkeypatch.setattr(Webhooks, "_posted", posted)
+    urls = [
+        f"http://{host}/hook" for host in ("a.example", "A.example", "a.EXAMPLE:", "a.example:80")
+    ]
+    async with calls_of(store) as calls:
+        calls.call(
+            [
+                each
+                for n, url in enumerate(urls)
+                for each in await due(store, "", url, range(n, n + 1))
+            ]
+        )
+        await until(lambda: most > 0)
+        release.set()
+        await remaining(store, 0)
+        await until(lambda: not calls._calling)
+        assert (most, len(calls._busy)) == (1, 0)
+
+
 async def test_an_answered_call_is_not_repeated_by_an_older_list(store: SqliteStore) -> None:
     async with receiver() as hook, calls_of(store) as calls:
         older = await due(store, "", hook.url, range(1))
