@@ -1,5 +1,6 @@
 """What a response of a pool means for a line; pure."""
 
+import re
 from enum import StrEnum
 from typing import Final
 
@@ -20,6 +21,10 @@ FIRST_PAUSE_SECONDS: Final = 1.0
 MAX_PAUSE_SECONDS: Final = 30.0
 SHOWN_BYTES: Final = 1024
 """Beginning of a response that has its error."""
+_GATEWAY_RESET: Final = re.compile(
+    rb"disconnect/reset before headers\. .*reset reason: (connection termination|remote reset)"
+)
+"""Envoy's error when a pod that had the request ended its connection, after all retries."""
 
 
 class LineVerdict(StrEnum):
@@ -58,9 +63,12 @@ def verdict(status: int, failures: int, retry_after_seconds: float | None = None
     return LineVerdict.ERROR
 
 
-def engine_died(status: int, content: bytes) -> bool:
-    """Return whether a response means that the engine died or got stuck while it computed the line, among others."""
-    return status in (500, 503) and names.ENGINE_DIED.encode() in content[:SHOWN_BYTES]
+def pod_lost(status: int, content: bytes) -> bool:
+    """Return whether a response means that the pod was lost, or its engine died or got stuck, while it had the line, among others."""
+    error = content[:SHOWN_BYTES]
+    if status == 503 and _GATEWAY_RESET.search(error):
+        return True
+    return status in (500, 503) and names.ENGINE_DIED.encode() in error
 
 
 def pause_seconds(times: int, share: float) -> float:

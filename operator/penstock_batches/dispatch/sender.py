@@ -19,8 +19,8 @@ from penstock_batches.dispatch.outcome import (
     MAX_LOSSES,
     LineVerdict,
     Refuser,
-    engine_died,
     pause_seconds,
+    pod_lost,
     refuser,
     retry_after,
     verdict,
@@ -201,7 +201,7 @@ class Sender:
             return None
         self.attempts[str(status)] += 1
         seconds = retry_after(reply.headers.get("Retry-After"))
-        if engine_died(status, answer):
+        if pod_lost(status, answer):
             gate.rejected(Refuser.POOL, seconds)
             return None
         match verdict(status, 0, seconds):

@@ -21,16 +21,22 @@ from tests.support.batches.served import (
     until,
 )
 
+GATEWAY_RESET = "upstream connect error or disconnect/reset before headers. retried and the latest reset reason: connection termination"
 
-async def test_an_engine_that_dies_costs_the_lines_next_to_its_cause_no_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+
+@pytest.mark.parametrize(
+    ("statuses", "error"),
+    [((500, 503), f"{names.ENGINE_DIED}: it is stuck"), ((503, 503), GATEWAY_RESET)],
+)
+async def test_a_pod_or_engine_that_dies_costs_the_lines_next_to_its_cause_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statuses: tuple[int, int], error: str
 ) -> None:
     monkeypatch.setattr(outcome, "FIRST_PAUSE_SECONDS", 0.02)
-    died = f"{names.ENGINE_DIED}: it is stuck"
+    monkeypatch.setattr(outcome, "MAX_PAUSE_SECONDS", 0.2)
 
     def script(prompt: str, times: int) -> Scripted:
         if prompt == "cause" or times < outcome.MAX_FAILURES:
-            return Scripted(503 if times % 2 else 500, retry_after="0", error=died)
+            return Scripted(statuses[times % 2], retry_after="0", error=error)
         return Scripted()
 
     async with running(tmp_path, script) as (_, pool, client):

@@ -8,13 +8,15 @@ from penstock_batches.dispatch.outcome import (
     MAX_PAUSE_SECONDS,
     LineVerdict,
     Refuser,
-    engine_died,
     key_is_gone,
     pause_seconds,
+    pod_lost,
     refuser,
     retry_after,
     verdict,
 )
+
+ENVOY = b"upstream connect error or disconnect/reset before headers. %b"
 
 
 @pytest.mark.parametrize(
@@ -45,19 +47,27 @@ def test_a_line_that_a_gateway_held_until_its_bound_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "content", "died"),
+    ("status", "content", "lost"),
     [
         (500, b'{"error": {"message": "the engine has died: CUDA error"}}', True),
         (503, b'{"error": "the engine has died: it is stuck: no step"}', True),
         (503, b'{"error": "the engine of this pod has died: try again elsewhere"}', False),
         (400, b'{"error": "the engine has died: no"}', False),
         (500, b'{"error": "the model failed"}', False),
+        (503, ENVOY % b"reset reason: connection termination", True),
+        (503, ENVOY % b"retried and the latest reset reason: connection termination", True),
+        (503, ENVOY % b"retried and the latest reset reason: remote reset", True),
+        (502, ENVOY % b"reset reason: connection termination", False),
+        (503, ENVOY % b"reset reason: remote connection failure, transport failure reason: x", False),
+        (503, ENVOY % b"reset reason: remote refused stream reset", False),
+        (503, ENVOY % b"reset reason: overflow", False),
+        (503, b"no healthy upstream", False),
     ],
-)
-def test_the_death_of_an_engine_is_known_by_its_error(
-    status: int, content: bytes, died: bool
+)  # fmt: skip
+def test_the_loss_of_a_pod_or_an_engine_is_known_by_its_error(
+    status: int, content: bytes, lost: bool
 ) -> None:
-    assert engine_died(status, content) is died
+    assert pod_lost(status, content) is lost
 
 
 def test_the_pause_before_a_line_is_sent_again_grows_to_a_bound() -> None:
