@@ -205,7 +205,7 @@ BATCH_PRIORITY: Final = 11
 """Priority of work that can wait: it ranks below every other request, one without a priority included, for as long as it waits."""
 
 ENGINE_DIED: Final = "the engine has died"
-"""Begins the error of each request that an engine computed when it died or got stuck, as no other error does."""
+"""Begins the error of each request that an engine had, computed or queued, when it died or got stuck, as no other error does."""
 
 # Metrics of the runtime (histograms end in `_bucket`, `_sum`, `_count` on the wire).
 METRIC_REQUESTS_WAITING: Final = "penstock_requests_waiting"

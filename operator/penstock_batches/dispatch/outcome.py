@@ -74,7 +74,7 @@ def pod_lost(status: int, content: bytes) -> bool:
 def pause_seconds(times: int, share: float) -> float:
     """Return how long a line waits that failed or was lost `times` times; `share` is from 0 to 1.
 
-    Of the lines that an engine computed when it died one is often the cause: the pause separates the others from it.
+    Of the lines that an engine had when it died one is often the cause: the pause separates the others from it.
     """
     return share * min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (times - 1))
 

@@ -62,7 +62,7 @@ class _Work:
         self._pause(self.losses)
         if self.losses < MAX_LOSSES:
             return None
-        message = f"The connection was lost, or the engine died, {self.losses} times while this request was computed."
+        message = f"The connection was lost, or the engine died, {self.losses} times while this request was computed or queued."
         return self.fault(custom_id, "server_error", message)
 
     def refused(self, end: LineVerdict) -> None:

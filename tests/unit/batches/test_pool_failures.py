@@ -48,6 +48,7 @@ async def test_a_pod_or_engine_that_dies_costs_the_lines_next_to_its_cause_no_an
         assert [(each["custom_id"], each["error"]["code"]) for each in errors] == [
             ("cause", "server_error")
         ]
+        assert "10 times while this request was computed or queued" in errors[0]["error"]["message"]
         assert pool.sent == {"cause": outcome.MAX_LOSSES, "next": outcome.MAX_FAILURES + 1}
 
 
