@@ -205,9 +205,9 @@ class PoolState:
     ) -> bool:
         """Store the results of a plan's child writes; return whether the rejections changed.
 
-        A rejection ends when its write is no longer planned or succeeds; one that was not sent stays rejected. That of a
-        workload in `waiting`, whose rollout waits for others, stays until 30 s after its back-off, so that two rejected
-        rollouts do not take the turn from each other without back-off.
+        A rejection ends when its write is no longer planned or succeeds, not while the write is in back-off. The rejection
+        of a workload in `waiting`, whose rollout waits for others, stays until 30 s after its back-off: otherwise two
+        rejected rollouts would alternate without back-off.
         """
         before = self.rejected
         after = {

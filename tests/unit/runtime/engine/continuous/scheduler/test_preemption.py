@@ -57,6 +57,13 @@ def full_machine(
     return machine
 
 
+def steps_to_end(machine: Machine, uid: int) -> int:
+    before = machine.steps
+    while uid not in machine.finished:
+        machine.step()
+    return machine.steps - before
+
+
 def steps_to_first_token(machine: Machine, arrival: Sequence) -> int:
     """Return how many steps begin from its arrival, while another runs, to the end of the one that gives the token."""
     machine.step(lambda: machine.add(arrival))
@@ -248,10 +255,7 @@ def test_under_time_slicing_an_arrival_does_not_lack_the_blocks_that_it_shares(
         machine.step()
     machine.now += 100.0
     machine.add(a_sequence(9, PROMPT, 4, arrived=machine.now))
-    before = machine.steps
-    while 9 not in machine.finished:
-        machine.step()
-    assert machine.steps - before <= 5
+    assert steps_to_end(machine, 9) <= 5
     machine.run()
 
 
@@ -264,10 +268,7 @@ def test_an_arrival_takes_the_slot_of_a_short_sequence_if_it_shares_the_blocks_o
     for _ in range(60):
         machine.step()
     machine.add(a_sequence(9, PROMPT, 4, priority=1, arrived=machine.now))
-    before = machine.steps
-    while 9 not in machine.finished:
-        machine.step()
-    assert machine.steps - before <= 5
+    assert steps_to_end(machine, 9) <= 5
     machine.run()
 
 
@@ -282,10 +283,7 @@ def test_an_arrival_preempts_for_the_blocks_that_it_lacks_beyond_those_that_it_s
     assert machine.scheduler.report().running == 2
     longer = [*PROMPT, *range(120)]
     machine.add(a_sequence(9, longer, 4, priority=1, arrived=machine.now))
-    before = machine.steps
-    while 9 not in machine.finished:
-        machine.step()
-    assert machine.steps - before <= 12
+    assert steps_to_end(machine, 9) <= 12
     machine.run()
 
 
