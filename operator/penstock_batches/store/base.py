@@ -67,7 +67,7 @@ class Store(Protocol):
         """
 
     async def claim(self, batch_id: str, owner: str, seconds: float) -> bool:
-        """Take or renew the claim to validate or finalize a batch; return whether `owner` has it."""
+        """Take or renew the claim to validate or finalize a batch, or end it after 0 seconds; return whether `owner` has it."""
 
     async def add_lines(self, batch_id: str, lines: Sequence[Line]) -> None:
         """Add lines, ascending; those that are there already stay as they are."""

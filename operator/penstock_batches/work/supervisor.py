@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Final
 
 from penstock_batches import transitions
@@ -114,6 +115,8 @@ class Supervisor:
             self._changed()
         finally:
             task.cancel()
+            with suppress(StoreUnavailable):
+                await self._claim(batch, 0.0)  # another replica need not wait for its end
 
-    async def _claim(self, batch: BatchJob) -> bool:
-        return await self._store.claim(batch.id, self._owner, CLAIM_SECONDS)
+    async def _claim(self, batch: BatchJob, seconds: float = CLAIM_SECONDS) -> bool:
+        return await self._store.claim(batch.id, self._owner, seconds)

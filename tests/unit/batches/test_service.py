@@ -147,6 +147,19 @@ def stuck(prompt: str, _times: int) -> Scripted:
     return Scripted(seconds=0 if prompt.startswith("fast") else 3600)
 
 
+async def test_a_batch_that_is_validated_may_be_finalized_by_another_replica_at_once(
+    tmp_path: Path, store_settings: dict[str, Any]
+) -> None:
+    async with running(tmp_path, stuck, **store_settings) as (service, pool, client):
+        batch_id = await submitted(client, jsonl([request_line("slow")]))
+        await until(lambda: bool(pool.sent))
+        claims = [
+            await asyncio.sleep(0.1, await service.service.store.claim(batch_id, "another", 1.0))
+            for _ in range(10)
+        ]
+        assert any(claims)
+
+
 async def test_a_cancelled_batch_has_an_answer_for_every_line(
     tmp_path: Path, store_settings: dict[str, Any]
 ) -> None:
