@@ -31,6 +31,7 @@ from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.pod_template.pod import grace_seconds
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.decide.manifests.workload import (
+    is_updating,
     max_surge,
     own_workload,
     template_in,
@@ -174,7 +175,8 @@ def _next_way(
     strategy: RolloutStrategy | None, deployed: ChildObject | None, limits: SurgeLimits, now: float
 ) -> RolloutSettings:
     """Return the mode of the next rollout, as far as is known now."""
-    if strategy is RolloutStrategy.SURGE:
+    surges = is_updating(deployed) and max_surge(deployed)  # the last groups are being replaced
+    if surges or strategy is RolloutStrategy.SURGE:
         return RolloutSettings.SURGE
     replaces = max_surge(deployed) == 0 if _undivided(limits.grant) else bool(_short(limits, now))
     return RolloutSettings.REPLACE if replaces else RolloutSettings.SURGE

@@ -122,9 +122,12 @@ def test_a_rollout_surges_or_replaces_by_one_group(strategy: str, expected: Any)
 
 def test_the_surge_of_a_rollout_serves_until_the_controller_has_replaced_every_group() -> None:
     world = grouped()
+    world.policies = (policy("few", gpuBudgets=[{"resourceName": GPU, "count": 8}]),)
     world.pods = leaders(world, 1)
+    world.settle()
     world.edit_spec(template={"labels": {"v": "2"}})
     world.settle()
+    world.policies = (policy("few", gpuBudgets=[{"resourceName": GPU, "count": 4}]),)
     world.pods = leaders(world, 1)  # the surge: the replaced group is terminating
     updating = [{"type": "UpdateInProgress", "status": "True"}]
     world.children[KEY] = replace(world.children[KEY], status={"conditions": updating})
