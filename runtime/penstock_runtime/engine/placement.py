@@ -88,14 +88,19 @@ class RankSeat:
         return self.tensor * self.stages
 
     @property
+    def ranks_in_pod(self) -> int:
+        """Return the number of ranks in each pod."""
+        return self.ranks // self.pods
+
+    @property
     def pod(self) -> int:
         """Return the index of the pod of this rank."""
-        return self.rank // (self.ranks // self.pods)
+        return self.rank // self.ranks_in_pod
 
     @property
     def device(self) -> int:
         """Return the number of this rank, and of its device, within its pod."""
-        return self.rank % (self.ranks // self.pods)
+        return self.rank % self.ranks_in_pod
 
     @property
     def part(self) -> int:

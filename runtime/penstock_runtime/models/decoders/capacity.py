@@ -65,21 +65,21 @@ def free_bytes(device: torch.device) -> int:
     return free_memory_bytes()
 
 
-def cache_share(options: StepOptions, device_type: str) -> float:
+def cache_share(options: StepOptions, device_type: str, ranks: int = 1) -> float:
     """Return the share of the memory free after loading that the KV cache takes if it has no size.
 
-    On a CPU, the ranks of a model share the memory of the container.
+    On a CPU, the `ranks` of a pod share the memory of its container.
     """
     percent = options.cache_percent
     share = CACHE_SHARE[device_type] if percent is None else percent / 100
-    return share / options.ranks if device_type == "cpu" else share
+    return share / ranks if device_type == "cpu" else share
 
 
-def fits_float32(folder: Path, options: StepOptions, free: int) -> bool:
-    """Return whether the 16-bit weights in `folder`, widened to float32, and the KV cache fit in `free` bytes."""
+def fits_float32(folder: Path, options: StepOptions, free: int, ranks: int = 1) -> bool:
+    """Return whether the 16-bit weights in `folder`, widened to float32, and the KV cache fit in `free` bytes for `ranks` in a pod."""
     stored = sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
     weights = 2 * stored
     cache = options.cache_bytes
     if cache is None:
-        cache = int(max(0, free - weights) * cache_share(options, "cpu"))
+        cache = int(max(0, free - weights) * cache_share(options, "cpu", ranks))
     return WEIGHT_COPIES * weights + cache + options.host_cache_bytes <= free

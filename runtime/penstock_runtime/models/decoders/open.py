@@ -87,6 +87,8 @@ class DecoderSource:
     """Limit of a sequence's positions by the model and the settings."""
     layers: int
     """Layers that `model` has: all, or those of its stage."""
+    ranks: int = 1
+    """Ranks in this pod."""
     agreed: Callable[[int], int] = int
     """Returns the number of blocks that all ranks have room for, given that of this one."""
 
@@ -177,7 +179,7 @@ def _layout(source: DecoderSource, backend: ComputeBackend) -> KVSpec:
     if cache_bytes is None:
         limit = MAX_CACHE_TOKENS // backend.block_tokens * block_bytes
         with_copies = block_bytes + layer_bytes * backend.gathered_layers
-        free = int(free_bytes(device) * cache_share(options, device.type))
+        free = int(free_bytes(device) * cache_share(options, device.type, source.ranks))
         cache_bytes = min(free * block_bytes // with_copies, limit)
     blocks = source.agreed(cache_bytes // block_bytes) - backend.spare_blocks
     if blocks < 2:  # one for a prompt and one for its output

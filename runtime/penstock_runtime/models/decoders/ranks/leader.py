@@ -39,11 +39,19 @@ class Leader(Decoder, BlockStore):
 
     @override
     def move(self, plan: StepPlan) -> None:
+        """Send the moves now or with the rows, then do them.
+
+        Raises:
+            DeviceLost: a move failed; the blocks of the ranks differ.
+        """
         if plan.rows:
             self._moved = plan
         else:
             self._send(plan, None)
-        self._store.move(plan)
+        try:
+            self._store.move(plan)
+        except Exception as error:
+            raise DeviceLost(f"a move of rank 0 failed: {describe(error)}") from error
 
     @override
     def copy_block(self) -> None:

@@ -83,7 +83,7 @@ def _open_rank(folder: Path, options: StepOptions, seat: RankSeat) -> _OpenedRan
     )
     bound = max_length_of(config, options.max_model_len)
     group = RankGroup(seat, device)
-    has_room = partial(fits_float32, folder, options, free_bytes(device))
+    has_room = partial(fits_float32, folder, options, free_bytes(device), seat.ranks_in_pod)
     selected = group.from_first(
         lambda: select(
             config,
@@ -97,7 +97,7 @@ def _open_rank(folder: Path, options: StepOptions, seat: RankSeat) -> _OpenedRan
         lambda: TokenComparison.begin(folder, config, selected, device, options)
     )
     model = load_shard(folder, config, selected.dtype, device, group)
-    source = DecoderSource(model, options, device, bound, layers, group.smallest)
+    source = DecoderSource(model, options, device, bound, layers, seat.ranks_in_pod, group.smallest)
     expected = reference(model)
     assembled = assemble(source, Compute.TORCH, None)
     return _OpenedRank(source, assembled, expected, comparison, group)
@@ -132,7 +132,7 @@ def _device_of(seat: RankSeat) -> torch.device:
     """Return the CUDA device of this rank, or the CPU in a container without devices."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    devices, needed = torch.cuda.device_count(), seat.ranks // seat.pods
+    devices, needed = torch.cuda.device_count(), seat.ranks_in_pod
     if devices < needed:
         where = f", {needed} in each of {seat.pods} pods" if seat.pods > 1 else ""
         raise ModelLoadFailed(

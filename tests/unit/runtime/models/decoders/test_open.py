@@ -96,7 +96,11 @@ def test_a_folder_without_a_model_is_rejected(folder: Path, tmp_path: Path) -> N
 def test_a_cache_takes_the_given_share_of_the_free_memory(folder: Path) -> None:
     given = StepOptions(Compute.TORCH, DType.FLOAT32, block_tokens=8, cache_percent=5)
     assert (cache_share(given, "cpu"), cache_share(given, "cuda")) == (0.05, 0.05)
-    assert cache_share(SMALL, "cuda") == CACHE_SHARE["cuda"]
+    assert cache_share(SMALL, "cuda", 2) == CACHE_SHARE["cuda"]
+    assert cache_share(given, "cpu", 2) == 0.025
+    assert cache_share(replace(given, tensor_parallel=2), "cpu") == 0.05, (
+        "two pods of one rank each"
+    )
     free = 1 << 30
     assert fits_float32(folder, given, free)
     assert not fits_float32(folder, replace(given, cache_percent=95), 1 << 20)

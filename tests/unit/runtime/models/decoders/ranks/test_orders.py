@@ -70,6 +70,8 @@ class Recorded:
         return np.zeros((1, 1), np.float32)
 
     def move(self, plan: StepPlan) -> None:
+        if self._failure is not None:
+            raise self._failure
         if plan.swap_out or plan.swap_in or plan.copies:
             self.calls.append((plan.swap_out, plan.swap_in, plan.copies))
 
@@ -104,3 +106,9 @@ def test_a_failed_step_of_rank_0_ends_the_group() -> None:
     failing = Recorded(failure=RuntimeError("out of tiles"))
     with pytest.raises(DeviceLost, match="a step of rank 0 failed: RuntimeError: out of tiles"):
         Leader(failing, failing, failing).forward(PACKED)
+
+
+def test_a_failed_move_of_rank_0_ends_the_group() -> None:
+    failing = Recorded(failure=MemoryError())
+    with pytest.raises(DeviceLost, match="a move of rank 0 failed: MemoryError"):
+        Leader(failing, failing, failing).move(StepPlan(1, [], **MOVES))
