@@ -78,8 +78,8 @@ async def fake(tmp_path: Path) -> AsyncIterator[FakePod]:
 async def test_a_pod_that_ends_while_it_is_measured_fails_with_these_settings(
     fake: FakePod,
 ) -> None:
-    assert (await fake.trials.closed(SETTINGS, 0.1)).completed > 0
-    fake.kills_at = len(fake.sent) + 3
+    assert (await fake.trials.closed(SETTINGS, 1.0)).completed > 0
+    fake.kills_at = len(fake.sent) + 1
     with pytest.raises(PodFailed, match="the engine died: no kernel"):
         await fake.trials.closed(SETTINGS, 0.1)
     assert fake.pods._pod is None
