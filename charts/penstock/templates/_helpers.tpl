@@ -40,8 +40,8 @@
 {{- end -}}
 
 {{- define "penstock.selector" -}}
-app.kubernetes.io/name: {{ include "penstock.chart" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "penstock.chart" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
@@ -52,15 +52,15 @@ app.kubernetes.io/component: operator
 {{- end -}}
 
 {{- define "penstock.checkLabels" -}}
-app.kubernetes.io/name: {{ include "penstock.chart" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "penstock.chart" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: check
 {{ include "penstock.releaseLabels" . }}
 {{- end -}}
 
 {{- define "penstock.batchesSelector" -}}
-app.kubernetes.io/name: {{ include "penstock.chart" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "penstock.chart" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: batches
 {{- end -}}
 
@@ -106,8 +106,8 @@ annotations: {{- toYaml . | nindent 2 }}
 {{/* Subject of the operator in bindings. */}}
 {{- define "penstock.subjects" -}}
 - kind: ServiceAccount
-  name: {{ include "penstock.serviceAccount" . }}
-  namespace: {{ include "penstock.namespace" . }}
+  name: {{ include "penstock.serviceAccount" . | quote }}
+  namespace: {{ include "penstock.namespace" . | quote }}
 {{- end -}}
 
 {{/* Reference of an image, from (list IMAGE TAG): registry, repository, and the digest or the tag. */}}
@@ -144,5 +144,5 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" (include "penstock.namespace" .)) -}}
 {{- $operator := dict "matchLabels" (include "penstock.selector" . | fromYaml) -}}
 {{- $self := dict "namespaceSelector" $namespace "podSelector" $operator -}}
-{{- dict "clusterPort" (prepend .Values.poolNetworkPolicy.scrapers $self) "clientPort" .Values.poolNetworkPolicy.clients | toJson -}}
+{{- dict "clusterPort" (prepend (.Values.poolNetworkPolicy.scrapers | default list) $self) "clientPort" .Values.poolNetworkPolicy.clients | toJson -}}
 {{- end -}}

@@ -8,7 +8,7 @@ true
 
 {{/* Security context of the pods: OpenShift assigns UID, GID and fsGroup from the namespace's range. */}}
 {{- define "penstock.podSecurityContext" -}}
-{{- $context := deepCopy .Values.podSecurityContext -}}
+{{- $context := deepCopy (.Values.podSecurityContext | default dict) -}}
 {{- if and .Values.tls.secretName (not (hasKey $context "fsGroup")) -}}
 {{- $_ := set $context "fsGroup" 65532 -}}
 {{- end -}}
@@ -20,7 +20,7 @@ true
 
 {{/* Security context of the batch service's pods, which write to a volume. */}}
 {{- define "penstock.batchesSecurityContext" -}}
-{{- $context := deepCopy .Values.podSecurityContext -}}
+{{- $context := deepCopy (.Values.podSecurityContext | default dict) -}}
 {{- if not (hasKey $context "fsGroup") -}}
 {{- $_ := set $context "fsGroup" 65532 -}}
 {{- end -}}
@@ -42,7 +42,7 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -61,7 +61,7 @@ priorityClassName: {{ . }}
 {{- define "penstock.checkPod" -}}
 {{- $root := first . -}}
 restartPolicy: Never
-serviceAccountName: {{ index . 1 }}
+serviceAccountName: {{ index . 1 | quote }}
 enableServiceLinks: false
 securityContext: {{- include "penstock.podSecurityContext" $root | nindent 2 }}
 containers:
