@@ -16,7 +16,7 @@ from penstock_operator.decide.rollback.trial import (
 from penstock_operator.decide.scaling.signals.attainment import Attainment, Objectives
 from penstock_operator.decide.spec.bounds import lowered, tightest
 from penstock_operator.decide.spec.effective import EffectiveSpec, in_force
-from penstock_operator.decide.spec.live_fields import WEIGHT, Value
+from penstock_operator.decide.spec.live_fields import BUILT_IN, WEIGHT, Value
 from penstock_operator.observed import PolicyObject
 
 WINDOW_SECONDS = 600
@@ -91,7 +91,12 @@ def _pinned(
         if policy.spec.rollback is None
         or policy.spec.rollback.mode is not RollbackMode.ON_OBJECTIVE_MISS
     ]
-    values: Mapping[str, Value] = {**spec.fields, **accepted.fields}
+    filled = {
+        name: value
+        for name, value in spec.fields.items()
+        if name in BUILT_IN or name in UNREVISIONED  # a record of an earlier version lacks fields
+    }
+    values: Mapping[str, Value] = {**filled, **accepted.fields}
     granted, _ = lowered(values, strict)
     pinned = in_force(spec, granted, frozenset(accepted.guarded))
     return replace(pinned, replicas_bound=tightest(strict, "replicas"))

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass as validated
 
 from penstock_api.types.model import Task
 from penstock_operator.decide.spec.effective import with_law_of_task
-from penstock_operator.decide.spec.live_fields import OBJECTIVE, Value, plausible
+from penstock_operator.decide.spec.live_fields import MIN_REPLICAS, OBJECTIVE, Value, plausible
 
 DIGITS = 12
 
@@ -95,7 +95,11 @@ def read_record(text: str | None, task: Task | None = None) -> Record | None:
     if not isinstance(record, Record):
         return None
     accepted = record.accepted
-    if not all(plausible(name, value) for name, value in accepted.fields.items()):
+    checked = {
+        **accepted.fields,
+        MIN_REPLICAS: accepted.fields.get(MIN_REPLICAS) or 1,
+    }  # 0 is a pool's alone
+    if not all(plausible(name, value) for name, value in checked.items()):
         return None
     values, _ = with_law_of_task(accepted.fields, task)
     return replace(record, accepted=Settings(dict(values), accepted.guarded))

@@ -46,11 +46,17 @@ def stored_checkpoint(view: PoolView) -> Checkpoint | None:
         return None
     text = (child.manifest.get("data") or {}).get(FILE, "")
     try:
-        stored = json.loads(text if len(text) <= MAX_BYTES else "")
+        stored = json.loads(text if len(text) <= MAX_BYTES else "", parse_int=_finite)
         known = Checkpoint(str(stored["algorithm"]), float(stored["written"]), stored["data"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None  # edited by hand: the next write replaces it
     return known if isinstance(known.data, dict) else None
+
+
+def _finite(digits: str) -> int:
+    """Return an integer. Raises OverflowError beyond the numbers of a float."""
+    float(number := int(digits))
+    return number
 
 
 def checkpoint_write(

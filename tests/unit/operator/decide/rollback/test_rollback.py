@@ -123,6 +123,22 @@ def test_a_rolled_back_edit_stays_so_after_a_restart_of_the_operator() -> None:
     assert (case.run(600).cap, case.condition()) == (16, "False/SetAside")
 
 
+def test_a_pool_that_scales_to_zero_keeps_its_record_over_a_restart() -> None:
+    case = edited(measured_pool(), 0.7, **BAD).run(2 * WINDOW)
+    record = read_record(case.world.kept)
+    assert record is not None
+    fields = {**record.accepted.fields, live_fields.MIN_REPLICAS: 0}
+    zero = replace(record, accepted=replace(record.accepted, fields=fields))
+    assert read_record(zero.as_json()) == zero
+
+
+def test_a_setting_that_the_accepted_ones_leave_out_is_rolled_back() -> None:
+    case = edited(measured_pool(), 0.7, batching={**GOOD["batching"], "maxBatchedTokens": 16})
+    case.run(2 * WINDOW)
+    assert case.condition() == "False/SetAside"
+    assert case.world.limits().max_batched_tokens is None
+
+
 def test_a_trial_continues_after_a_restart_of_the_operator() -> None:
     case = edited(measured_pool(), 0.7, **BAD).run(30).restart().run(100)
     assert case.condition() == "False/SetAside"

@@ -193,7 +193,17 @@ def test_hand_edited_data_is_validated_and_never_fatal(wrong: Any) -> None:
     assert law_state(world).startup.finished == ()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"written": "x"}', "[" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"written": "x"}',
+        "[" * 5000,
+        f'{{"algorithm": "a", "written": 1{400 * "0"}}}',
+    ],
+)
 def test_an_invalid_checkpoint_is_none(text: str) -> None:
     world = working()
     ticks(world, 20)
