@@ -11,6 +11,7 @@ from penstock_operator.decide.status.conditions.progress import PROGRESSING, alt
 from penstock_operator.decide.status.conditions.ready import READY, SCALED_TO_ZERO, rejection
 from penstock_operator.decide.status.conditions.routed import routed
 from penstock_operator.decide.variant_pools.outcome import VariantsOutcome
+from penstock_operator.decide.variant_pools.writes import stale_pools
 
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 SPLIT = "SplitByCapacity"
@@ -20,11 +21,12 @@ GOOD_WHEN_FALSE = ("BudgetLimited",)
 
 def variants_conditions(outcome: VariantsOutcome) -> tuple[Condition, ...]:
     """Return every condition of the pool, in display order."""
-    ready, changing = _ready(outcome), _progressing(outcome)
+    stale = stale_pools(outcome.view)
+    ready, changing = _ready(outcome), _progressing(outcome, stale)
     return (
         ready,
         changing,
-        *_kstatus(outcome, ready, changing),
+        *_kstatus(outcome, ready, changing, stale),
         *_up_to_date(outcome),
         _scaling(outcome),
         *_worst(outcome, GOOD_WHEN_TRUE[1:], FALSE),
@@ -84,9 +86,12 @@ def _lacking(outcome: VariantsOutcome) -> Iterator[str]:
             yield name
 
 
-def _progressing(outcome: VariantsOutcome) -> Condition:
+def _progressing(outcome: VariantsOutcome, stale: frozenset[str]) -> Condition:
     if outcome.conflicts or rejection(outcome.view) is not None:
         return condition(PROGRESSING, FALSE, "Blocked", "blocked: see the Ready condition")
+    if stale:
+        message = f"pools of variants observe their new spec: {', '.join(sorted(stale))}"
+        return condition(PROGRESSING, TRUE, "Scaling", message)
     for name in outcome.pools:
         stated = outcome.condition_of(name, PROGRESSING)
         if stated is None or stated.status is TRUE or stated.reason not in ("Settled", "Blocked"):
@@ -108,24 +113,23 @@ def _up_to_date(outcome: VariantsOutcome) -> Iterator[Condition]:
 
 
 def _kstatus(
-    outcome: VariantsOutcome, ready: Condition, changing: Condition
+    outcome: VariantsOutcome, ready: Condition, changing: Condition, stale: frozenset[str]
 ) -> Iterator[Condition]:
-    """Yield Stalled if a variant or the pool itself needs help, Reconciling while one of them makes progress."""
+    """Yield Stalled if a variant or the pool itself needs help, Reconciling while one of them makes progress.
+
+    What the pools of `stale` variants state is about an earlier spec.
+    """
     blocked = ready.status is FALSE and ready.reason in ("NameConflict", "ChildRejected")
     if blocked:
         yield condition(STALLED, TRUE, ready.reason, ready.message)
         return
     for kind in (STALLED, RECONCILING):
         for name in outcome.pools:
-            stated = outcome.condition_of(name, kind)
+            stated = None if name in stale else outcome.condition_of(name, kind)
             if stated is not None and stated.status is TRUE:
                 yield condition(kind, TRUE, stated.reason, f"{name}: {stated.message}")
                 return
-    unobserved = any(
-        each.pool.status.observed_generation != each.pool.generation
-        for each in outcome.pools.values()
-    )
-    if unobserved or outcome.pools.keys() != outcome.counts.replicas.keys():
+    if stale or outcome.pools.keys() != outcome.counts.replicas.keys():
         yield condition(RECONCILING, TRUE, changing.reason, changing.message)
 
 

@@ -70,6 +70,21 @@ def pool_writes(
     return (*writes, *_deletions(own.values()))
 
 
+def stale_pools(view: PoolView) -> frozenset[str]:
+    """Return the names of the variants whose pools report on an earlier spec than the one that this pass gives them."""
+    own = variant_pools(view)
+    stale = set()
+    for variant in view.pool.spec.variants or ():
+        live = own.get(names.variant_pool(view.pool.name, variant.name))
+        if live is None:
+            continue
+        given = variant_spec(view.pool, variant, live.pool.spec.replicas)
+        observed = live.pool.status.observed_generation == live.pool.generation
+        if not observed or spec_json(given) != spec_json(live.pool.spec):
+            stale.add(variant.name)
+    return frozenset(stale)
+
+
 def _write(manifest: Manifest, live: VariantView | None) -> ChildWrite | None:
     if live is None:
         return ChildWrite(Write.CREATE, names.POOL_KIND, manifest)

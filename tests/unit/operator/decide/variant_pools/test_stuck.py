@@ -5,8 +5,13 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.conditions import condition
+from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.status import PoolStatus
-from tests.unit.operator.decide.variant_pools.parent_world import automatic, measured
+from tests.unit.operator.decide.variant_pools.parent_world import (
+    automatic,
+    condition_of,
+    measured,
+)
 
 
 @pytest.mark.parametrize("limit", ["pods", "budget"])
@@ -44,3 +49,24 @@ def test_a_stalled_pool_whose_pods_start_gets_the_replicas_of_the_mix() -> None:
     world.pools["chat-slow"] = replace(slow, status=status)
     world.settle(ready=False)
     assert world.counts() == {"chat-fast": 1, "chat-slow": 4}
+
+
+def test_conditions_about_an_earlier_spec_are_neither_success_nor_failure() -> None:
+    world = automatic()
+    world.settle()
+    world.settle()
+    assert "Reconciling" not in {each.type for each in world.run().status.conditions or ()}
+    slow = world.pools["chat-slow"]
+    stalled = condition("Stalled", status=True, reason="ImagePullFailed")
+    conditions = (*(slow.status.conditions or ()), stalled)
+    failed = slow.status.model_copy(update={"conditions": conditions})
+    world.pools["chat-slow"] = replace(slow, status=failed)
+    assert condition_of(world.run(), "Stalled").reason == "ImagePullFailed"
+    spec = world.pool.spec.model_copy(update={"template": PodTemplate(labels={"v": "2"})})
+    world.pool = replace(world.pool, spec=spec, generation=2)
+    for _ in range(2):  # before and after the write of the variants' pools
+        plan = world.settle(ready=False)
+        types = {each.type for each in plan.status.conditions or ()}
+        assert "Stalled" not in types
+        assert condition_of(plan, "Reconciling").reason == "Scaling"
+        assert condition_of(plan, "Progressing").status == "True"
