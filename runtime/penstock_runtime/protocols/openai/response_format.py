@@ -81,7 +81,8 @@ def _of_structured(given: StructuredOutputs | None) -> GrammarSpec | None:
 
 def schema_grammar(schema: dict[str, Any] | Literal[True, False]) -> GrammarSpec:
     """Return the grammar of a JSON schema; equal schemas give equal grammars, which compile once."""
-    return GrammarSpec(GrammarKind.JSON_SCHEMA, json.dumps(schema, ensure_ascii=False))
+    described = {} if schema is True else schema
+    return GrammarSpec(GrammarKind.JSON_SCHEMA, json.dumps(described, ensure_ascii=False))
 
 
 def _json(given: dict[str, Any] | str | None) -> GrammarSpec | None:
@@ -101,7 +102,10 @@ def _regex(given: str | None) -> GrammarSpec | None:
 def _choice(given: list[str] | None) -> GrammarSpec | None:
     if given is None:
         return None
-    arms = " | ".join(json.dumps(option, ensure_ascii=False) for option in given)
+    quoted = (json.dumps(option, ensure_ascii=False) for option in given)
+    arms = " | ".join(quoted).replace(
+        "\x7f", "\\u007f"
+    )  # Lark's strings have no control characters
     return GrammarSpec(GrammarKind.LARK, f"start: {arms}")
 
 

@@ -12,6 +12,8 @@ from penstock_runtime.text.bounds import text_bytes
 from penstock_runtime.text.chat_template import TemplateRejected
 from penstock_runtime.text.encoding import TextEncoder
 
+TEXT_PARTS = ("text", "input_text", "output_text")
+
 
 async def render(
     serving: Serving,
@@ -91,13 +93,20 @@ def plain_message(message: Message, place: int) -> dict[str, Any]:
 def _text(content: str | list[ContentPart] | None, field: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    for at, part in enumerate(content):
-        if part.type not in ("text", "input_text", "output_text") or part.text is None:
-            raise BadInput(
-                f"`{field}.{at}` has type {shown(part.type, 40)}, but this model accepts text only",
-                field=f"{field}.{at}.type",
-            )
-    return "\n".join(part.text or "" for part in content)
+    return "\n".join(_part(part, f"{field}.{at}") for at, part in enumerate(content))
+
+
+def _part(part: ContentPart, field: str) -> str:
+    if part.type not in (*TEXT_PARTS, "refusal"):
+        raise BadInput(
+            f"`{field}` has type {shown(part.type, 40)}, but this model accepts text only",
+            field=f"{field}.type",
+        )
+    name = "refusal" if part.type == "refusal" else "text"
+    text: str | None = getattr(part, name)
+    if text is None:
+        raise BadInput(f"`{field}.{name}` is missing", field=f"{field}.{name}")
+    return text
 
 
 def _arguments(given: str | dict[str, Any] | None, field: str) -> dict[str, Any]:

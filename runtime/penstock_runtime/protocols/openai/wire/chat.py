@@ -11,10 +11,11 @@ MAX_TOOLS = 128
 
 
 class ContentPart(BodyPart):
-    """A part of a message; only text is supported."""
+    """A part of a message; only text and refusals of earlier answers are supported."""
 
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class CalledFunction(BodyPart):

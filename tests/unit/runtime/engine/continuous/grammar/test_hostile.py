@@ -108,6 +108,13 @@ def test_min_tokens_holds_where_the_grammar_allows_more(http: httpx2.Client) -> 
     assert http.post(PLAIN, json=body).json()["usage"]["completion_tokens"] >= 6
 
 
+def test_any_character_and_any_value_may_be_required(http: httpx2.Client) -> None:
+    reply = http.post(PLAIN, json=body_with(guided_choice=["a\x7f\x00\\"], max_tokens=16))
+    assert reply.json()["choices"][0]["text"] == "a\x7f\x00\\"
+    anything = {"type": "json_schema", "json_schema": {"schema": True}}
+    assert http.post(PLAIN, json=body_with(response_format=anything)).status_code == 200
+
+
 @pytest.mark.parametrize("links", [1, 20])
 def test_a_chain_that_fits_is_enforced(http: httpx2.Client, links: int) -> None:
     shape = {"type": "json_schema", "json_schema": {"schema": chained_schema(links)}}

@@ -103,3 +103,17 @@ def test_deeply_nested_arguments_are_counted(repeating: Served) -> None:
     body = {"messages": [{"role": "user", "content": "a"}, called(nested)]}
     answer = httpx2.post(repeating.url + "/tokenize", json=body, timeout=60)
     assert answer.status_code == 200, answer.text
+
+
+def test_a_refusal_of_an_earlier_answer_is_text_and_a_part_without_text_is_named(
+    repeating: Served,
+) -> None:
+    def answer(*parts: dict[str, str]) -> httpx2.Response:
+        body = {"messages": [{"role": "assistant", "content": list(parts)}]}
+        return httpx2.post(repeating.url + "/tokenize", json=body, timeout=60)
+
+    refusal = answer({"type": "refusal", "refusal": "no"})
+    assert refusal.json()["tokens"] == answer({"type": "text", "text": "no"}).json()["tokens"]
+    for part, param in (({"type": "text"}, "text"), ({"type": "image_url"}, "type")):
+        error = answer(part).json()["error"]
+        assert error["param"] == f"messages.0.content.0.{param}"
