@@ -95,11 +95,9 @@ def read_record(text: str | None, task: Task | None = None) -> Record | None:
     if not isinstance(record, Record):
         return None
     accepted = record.accepted
-    checked = {
-        **accepted.fields,
-        MIN_REPLICAS: accepted.fields.get(MIN_REPLICAS) or 1,
-    }  # 0 is a pool's alone
-    if not all(plausible(name, value) for name, value in checked.items()):
-        return None
+    for name, value in accepted.fields.items():
+        may_be_zero = name == MIN_REPLICAS and value == 0  # of a pool, not of a policy
+        if not may_be_zero and not plausible(name, value):
+            return None
     values, _ = with_law_of_task(accepted.fields, task)
     return replace(record, accepted=Settings(dict(values), accepted.guarded))
