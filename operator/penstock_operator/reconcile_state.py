@@ -205,7 +205,7 @@ class PoolState:
     ) -> bool:
         """Store the results of a plan's child writes; return whether the rejections changed.
 
-        A rejection ends when its write is no longer planned or succeeds, not while the write is in back-off. The rejection
+        A rejection ends when its write succeeds or is no longer planned; a write in back-off stays rejected. The rejection
         of a workload in `waiting`, whose rollout waits for others, stays until 30 s after its back-off: otherwise two
         rejected rollouts would alternate without back-off.
         """

@@ -116,7 +116,7 @@ class Supervisor:
         finally:
             task.cancel()
             with suppress(StoreUnavailable):
-                await self._claim(batch, 0.0)  # another replica need not wait for its end
+                await self._claim(batch, 0.0)  # another replica may continue at once
 
     async def _claim(self, batch: BatchJob, seconds: float = CLAIM_SECONDS) -> bool:
         return await self._store.claim(batch.id, self._owner, seconds)

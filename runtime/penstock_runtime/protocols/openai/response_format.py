@@ -102,10 +102,8 @@ def _regex(given: str | None) -> GrammarSpec | None:
 def _choice(given: list[str] | None) -> GrammarSpec | None:
     if given is None:
         return None
-    quoted = (json.dumps(option, ensure_ascii=False) for option in given)
-    arms = " | ".join(quoted).replace(
-        "\x7f", "\\u007f"
-    )  # Lark's strings have no control characters
+    arms = " | ".join(json.dumps(option, ensure_ascii=False) for option in given)
+    arms = arms.replace("\x7f", r"\u007f")  # a string of Lark has no control characters
     return GrammarSpec(GrammarKind.LARK, f"start: {arms}")
 
 

@@ -12,7 +12,8 @@ from penstock_runtime.text.bounds import text_bytes
 from penstock_runtime.text.chat_template import TemplateRejected
 from penstock_runtime.text.encoding import TextEncoder
 
-TEXT_PARTS = ("text", "input_text", "output_text")
+TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""The field with the text of a content part, by the type of the part."""
 
 
 async def render(
@@ -97,12 +98,12 @@ def _text(content: str | list[ContentPart] | None, field: str) -> str:
 
 
 def _part(part: ContentPart, field: str) -> str:
-    if part.type not in (*TEXT_PARTS, "refusal"):
+    name = TEXT_FIELDS.get(part.type)
+    if name is None:
         raise BadInput(
             f"`{field}` has type {shown(part.type, 40)}, but this model accepts text only",
             field=f"{field}.type",
         )
-    name = "refusal" if part.type == "refusal" else "text"
     text: str | None = getattr(part, name)
     if text is None:
         raise BadInput(f"`{field}.{name}` is missing", field=f"{field}.{name}")
