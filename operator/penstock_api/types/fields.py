@@ -66,8 +66,9 @@ Name = Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)
 Label = Annotated[str, Field(min_length=1, max_length=63, pattern=DNS_LABEL)]
 LabelKey = Annotated[str, Field(min_length=1, max_length=317, pattern=LABEL_KEY)]
 LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
+MAX_LABELS = 32
 LabelMap = Annotated[
-    dict[str, LabelValue], Field(max_length=32, json_schema_extra=rules(KEYS_RULE))
+    dict[str, LabelValue], Field(max_length=MAX_LABELS, json_schema_extra=rules(KEYS_RULE))
 ]
 OwnLabelMap = Annotated[
     dict[str, LabelValue], Field(max_length=32, json_schema_extra=rules(KEYS_RULE, OWN_KEYS_RULE))

@@ -20,7 +20,12 @@ from penstock_api.types.runtime import GenerationSpec, RuntimeSpec
 from penstock_api.types.scaling import Scaling
 from penstock_api.types.service import RoutingSpec, ServiceSpec
 from penstock_api.types.status import PoolStatus
-from penstock_api.types.variants import MAX_CHILD_NAME, MAX_VARIANTS, VariantSpec
+from penstock_api.types.variants import (
+    MAX_CHILD_NAME,
+    MAX_VARIANTS,
+    TEMPLATE_UNION_RULE,
+    VariantSpec,
+)
 
 
 class RolloutStrategy(StrEnum):
@@ -264,6 +269,7 @@ class PoolSpec(ApiModel):
             _VARIANT_DEVICES_RULE,
             _VARIANT_NODES_KEPT_RULE,
             _VARIANT_GENERATION_RULE,
+            TEMPLATE_UNION_RULE,
         )
     )
 

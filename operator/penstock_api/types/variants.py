@@ -11,6 +11,7 @@ from penstock_api.base import ApiModel
 from penstock_api.types.devices import Accelerator, Parallelism
 from penstock_api.types.fields import (
     ATOMIC_LIST,
+    MAX_LABELS,
     MAX_REPLICAS,
     Image,
     LabelMap,
@@ -19,7 +20,7 @@ from penstock_api.types.fields import (
     rule,
     rules,
 )
-from penstock_api.types.pod_template.container import EnvVar, ImagePullPolicy, Resources
+from penstock_api.types.pod_template.container import MAX_ENV, EnvVar, ImagePullPolicy, Resources
 from penstock_api.types.pod_template.template import Toleration
 from penstock_api.types.runtime import GenerationSpec
 
@@ -102,6 +103,28 @@ class VariantSpec(ApiModel):
     """Replicas that the variant has at least, in every scaling mode; defaults to 0."""
     max_replicas: VariantReplicas | None = None
     """Replicas that the variant has at most; unlimited if unset."""
+
+
+_OWN_KEYS = "self.template.nodeSelector"
+_OWN_ENV = "self.template.container.env"
+_UNITED_KEYS = (
+    f"(has(v.template) && has(v.template.nodeSelector) && has(self.template) && has({_OWN_KEYS})"
+    f" ? {_OWN_KEYS}.size() + v.template.nodeSelector.filter(k, !(k in {_OWN_KEYS})).size() : 0)"
+)
+_UNITED_ENV = (
+    "(has(v.template) && has(v.template.container) && has(v.template.container.env)"
+    f" && has(self.template) && has(self.template.container) && has({_OWN_ENV})"
+    f" ? {_OWN_ENV}.size() + v.template.container.env.filter(e, !{_OWN_ENV}.exists(o, o.name == e.name)).size() : 0)"
+)
+_TOO_MANY = f"{_UNITED_KEYS} > {MAX_LABELS} || {_UNITED_ENV} > {MAX_ENV}"
+TEMPLATE_UNION_RULE = rule(
+    f"!has(self.variants) || !self.variants.exists(v, {_TOO_MANY})",
+    f"variants %s: together with the pool's, template.nodeSelector has more than {MAX_LABELS} labels or"
+    f" template.container.env more than {MAX_ENV} variables: remove some",
+    f"self.variants.filter(v, {_TOO_MANY}).map(v, v.name)",
+    at=".variants",
+)
+"""Rule of the pool: what it and a variant set is within the limits of a pool's template."""
 
 
 class VariantStatus(ApiModel):

@@ -9,6 +9,7 @@ from math import exp
 from penstock_api import names
 from penstock_api.pod_contract import CurveSums
 from penstock_api.types.model import Task
+from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
 from penstock_api.types.variants import VariantSpec
 from penstock_kubectl import prometheus
@@ -209,7 +210,7 @@ def _variant_context(
     """Return the pool of a variant; one without a status if there is none yet."""
     parent = subject.pool
     name = names.variant_pool(parent.name, variant.name)
-    spec = variant_spec(parent, variant, 0)
+    spec = PoolSpec.model_validate(variant_spec(parent, variant, 0))
     pool = replace(parent, name=name, spec=spec, status=PoolStatus())
     with suppress(PoolNotFound):
         live: PoolObject = pool_object(cluster.pool(parent.namespace, name))

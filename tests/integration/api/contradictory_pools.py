@@ -61,6 +61,38 @@ BY_RULE = [
         ("spec.variants", 'variants ["big"]', "accelerator.count must be", "or 0 for the CPU"),
     ),
     Bad(
+        "variant-with-too-many-labels-of-nodes",
+        {
+            "template": {"nodeSelector": {f"pool{number}": "" for number in range(30)}},
+            "variants": [
+                {"name": "same", "template": {"nodeSelector": {"pool1": "x", "a": "", "b": ""}}},
+                {"name": "over", "template": {"nodeSelector": {"a": "", "b": "", "c": ""}}},
+            ],
+        },
+        (
+            "spec.variants",
+            'variants ["over"]',
+            "nodeSelector has more than 32 labels",
+            "remove some",
+        ),
+    ),
+    Bad(
+        "variant-with-too-many-variables",
+        {
+            "template": {"container": {"env": [{"name": f"A{number}"} for number in range(64)]}},
+            "variants": [
+                {"name": "same", "template": {"container": {"env": [{"name": "A1"}]}}},
+                {"name": "over", "template": {"container": {"env": [{"name": "B"}]}}},
+            ],
+        },
+        (
+            "spec.variants",
+            'variants ["over"]',
+            "container.env more than 64 variables",
+            "remove some",
+        ),
+    ),
+    Bad(
         "variant-that-generates-for-another-task",
         {"variants": [{"name": "a", "generation": {}}]},
         ("spec.variants", "for model.task TextGeneration", "remove generation"),

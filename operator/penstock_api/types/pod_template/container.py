@@ -11,6 +11,7 @@ from penstock_api.types.pod_template.claims import ContainerResourceClaim
 from penstock_api.types.pod_template.volumes import VolumeMount
 
 RESERVED_ENV_PREFIX = "PENSTOCK_"
+MAX_ENV = 64
 PLAIN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _KNOWN_RESOURCE = f"k in {list(PLAIN_RESOURCES)} || k.startsWith('hugepages-')"
 _ABOVE = (
@@ -129,7 +130,7 @@ class ContainerTemplate(ApiModel):
     """Additions to the runtime container."""
 
     env: (
-        Annotated[tuple[EnvVar, ...], Field(max_length=64, json_schema_extra=list_map("name"))]
+        Annotated[tuple[EnvVar, ...], Field(max_length=MAX_ENV, json_schema_extra=list_map("name"))]
         | None
     ) = None
     """Environment variables."""

@@ -1,42 +1,38 @@
-"""`variant_spec`: the spec of a variant's pool, from the parent's spec and what the variant sets."""
+"""`variant_spec`: the spec of a variant's pool, from the parent's spec and what the variant sets.
 
-from typing import Any, TypeVar
+The API server validates the merged spec: one that it rejects is reported on the parent, and the other variants go on.
+"""
+
+from typing import Any
 
 from penstock_api.base import ApiModel
-from penstock_api.types.pod_template.template import PodTemplate
-from penstock_api.types.pool import PoolSpec
-from penstock_api.types.runtime import RuntimeSpec
 from penstock_api.types.scaling import Scaling, ScalingAlgorithm, ScalingMode
 from penstock_api.types.variants import VariantSpec
 from penstock_operator.observed import PoolObject
 
-Model = TypeVar("Model", bound=ApiModel)
+MERGED = ("accelerator", "parallelism", "runtime", "generation", "template")
+"""Parts of the spec that a variant may set."""
+OF_PARENT = ("service", "routing", "batchWork", "variants")
 
 
-def variant_spec(pool: PoolObject, variant: VariantSpec, replicas: int) -> PoolSpec:
-    """Return the spec of the pool of a variant with a count.
+def variant_spec(pool: PoolObject, variant: VariantSpec, replicas: int) -> dict[str, Any]:
+    """Return the spec of the pool of a variant with a count, as the API server stores it.
 
     Its law only recommends, since the parent decides on counts; clients use the parent's Service and model name.
     """
-    spec = pool.spec
-    model = spec.model.model_copy(update={"name": spec.model.name or pool.name})
-    own: dict[str, Any] = {
+    spec, own = spec_json(pool.spec), spec_json(variant)
+    merged = overlaid(spec, {part: own[part] for part in MERGED if part in own})
+    return {
+        **{part: value for part, value in merged.items() if part not in OF_PARENT},
         "replicas": replicas,
-        "model": model,
-        "accelerator": overlaid(spec.accelerator, variant.accelerator),
-        "parallelism": overlaid(spec.parallelism, variant.parallelism),
-        "generation": overlaid(spec.generation, variant.generation),
-        "scaling": _scaling(spec.scaling, variant),
-        "service": None,
-        "routing": None,
-        "batch_work": None,
-        "variants": None,
+        "model": {**spec["model"], "name": pool.spec.model.name or pool.name},
+        "scaling": spec_json(_scaling(pool.spec.scaling, variant)),
     }
-    if variant.runtime is not None:
-        own["runtime"] = overlaid(spec.runtime or RuntimeSpec(), variant.runtime)
-    if variant.template is not None:
-        own["template"] = overlaid(spec.template or PodTemplate(), variant.template)
-    return spec.model_copy(update=own)
+
+
+def spec_json(spec: ApiModel) -> dict[str, Any]:
+    """Return a spec, or a part of one, as the API server stores it."""
+    return spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _scaling(given: Scaling | None, variant: VariantSpec) -> Scaling:
@@ -54,24 +50,14 @@ def _scaling(given: Scaling | None, variant: VariantSpec) -> Scaling:
 
 
 def overlaid(base: Any, change: Any) -> Any:
-    """Return `base` with the fields that `change` sets.
+    """Return the JSON value `base` with what `change` sets.
 
-    Objects and maps are merged, and lists whose items have names by name; other values are replaced.
+    Objects are merged, and lists whose items have names by name; other values are replaced.
     """
-    if change is None or base is None:
-        return base if change is None else change
-    if isinstance(base, ApiModel) and isinstance(change, ApiModel):
-        return _merged(base, change)
     if isinstance(base, dict) and isinstance(change, dict):
-        return {**base, **change}
-    if isinstance(change, tuple) and all(hasattr(item, "name") for item in (*base, *change)):
-        return tuple({item.name: item for item in (*base, *change)}.values())
+        return {**base, **{key: overlaid(base.get(key), value) for key, value in change.items()}}
+    if isinstance(base, list) and isinstance(change, list):
+        items = [*base, *change]
+        if all(isinstance(item, dict) and "name" in item for item in items):
+            return list({item["name"]: item for item in items}.values())
     return change
-
-
-def _merged(base: Model, change: ApiModel) -> Model:
-    """Return a copy of `base`; a part that only `change` has becomes one of the type of `base`."""
-    fields = [name for name in type(change).model_fields if getattr(change, name) is not None]
-    update = {name: overlaid(getattr(base, name), getattr(change, name)) for name in fields}
-    merged = base.model_copy(update=update)
-    return type(base).model_validate(merged.model_dump(mode="json", exclude_none=True))

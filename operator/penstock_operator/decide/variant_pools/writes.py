@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock_api import names
-from penstock_api.types.pool import PoolSpec
 from penstock_api.types.variants import VariantSpec
 from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.manifests.metadata import Manifest, owner
-from penstock_operator.decide.variant_pools.merge import variant_spec
+from penstock_operator.decide.variant_pools.merge import spec_json, variant_spec
 from penstock_operator.observed import PoolObject, PoolView, VariantView
 
 KEPT_ANNOTATIONS = (names.ANNOTATION_RESTARTED_AT,)
@@ -80,7 +79,7 @@ def stale_pools(view: PoolView) -> frozenset[str]:
             continue
         given = variant_spec(view.pool, variant, live.pool.spec.replicas)
         observed = live.pool.status.observed_generation == live.pool.generation
-        if not observed or spec_json(given) != spec_json(live.pool.spec):
+        if not observed or given != spec_json(live.pool.spec):
             stale.add(variant.name)
     return frozenset(stale)
 
@@ -137,10 +136,5 @@ def variant_manifest(
             "annotations": annotations,
             "ownerReferences": [owner(parent)],
         },
-        "spec": spec_json(variant_spec(parent, variant, replicas)),
+        "spec": variant_spec(parent, variant, replicas),
     }
-
-
-def spec_json(spec: PoolSpec) -> dict[str, Any]:
-    """Return a spec as the API server stores it."""
-    return spec.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -148,6 +148,21 @@ def test_a_rejected_pool_of_a_variant_is_reported_with_its_reason() -> None:
     assert "spec.accelerator: 3" in ready.message
 
 
+def test_a_merged_spec_that_the_api_server_rejects_leaves_the_other_variants() -> None:
+    def env(prefix: str, count: int) -> dict[str, object]:
+        return {"env": [{"name": f"{prefix}{number}"} for number in range(count)]}
+
+    over = {**FAST, "template": {"container": env("B", 16)}}
+    world = parent(over, SLOW, template={"container": env("A", 60)}, **MANUAL)
+    sent = {write.manifest["metadata"]["name"]: write for write in world.run().writes}
+    assert len(sent["chat-fast"].manifest["spec"]["template"]["container"]["env"]) == 76
+    world.store(sent["chat-slow"])
+    world.rejections = (Rejection("InferencePool", "chat-fast", "Invalid", "Too many: 76"),)
+    plan = world.run()
+    assert "Too many: 76" in condition_of(plan, "Ready").message
+    assert [write.manifest["metadata"]["name"] for write in plan.writes][:1] == ["chat-fast"]
+
+
 def test_a_child_that_a_webhook_alters_blocks_no_variant() -> None:
     world = parent(**MANUAL)
     world.settle()
