@@ -32,6 +32,7 @@ FIRST_BACK_OFF_SECONDS = 1.0
 MAX_BACK_OFF_SECONDS = 60.0
 MAX_REJECTION_SECONDS = 30.0
 """Maximum back-off before a rejected write is retried unchanged: quotas are raised, and webhooks recover."""
+MAX_ALTERATION_SECONDS = 10 * MAX_BACK_OFF_SECONDS
 
 
 def back_off(failures: int) -> float:
@@ -46,7 +47,7 @@ def rejection_back_off(attempts: int) -> float:
 
 def alteration_back_off(attempts: int) -> float:
     """Return the back-off after this many altered writes: 20, 40, 80 .. 600 s."""
-    return 10 * min(MAX_BACK_OFF_SECONDS, 2 * back_off(attempts))
+    return min(MAX_ALTERATION_SECONDS, 20 * back_off(attempts))
 
 
 @dataclass(slots=True)
@@ -158,7 +159,10 @@ class PoolState:
                 continue
             last, at = self.acknowledged[sample.uid]
             generation = int(sample.limits_generation)
-            if generation != last.generation and sample.time + behind > at + LAG_SECONDS:
+            newer = (
+                at > now or sample.time + behind > at + LAG_SECONDS
+            )  # after now: a clock set back
+            if generation != last.generation and newer:
                 bound = None if sample.batch_cap_bound is None else int(sample.batch_cap_bound)
                 corrected = Acknowledgement(
                     generation, bound or last.effective_max, model_backend=last.model_backend
@@ -188,7 +192,7 @@ class PoolState:
     def should_retry(self, write: ChildWrite, now: float) -> bool:
         """Return whether to send a write: it or the child changed, or no back-off is in force."""
         rejected = self.rejected.get(child_key(write))
-        if rejected is None or now >= rejected.until:
+        if rejected is None or not 0 < rejected.until - now <= MAX_ALTERATION_SECONDS:
             return True
         stored = rejected.rejection.stored
         if stored is not None and is_edited(write, stored):

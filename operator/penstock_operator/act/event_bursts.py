@@ -47,7 +47,7 @@ class Burst:
         """Add a note that follows closely and fits into the message; return whether it was added."""
         new = note.message not in self.messages
         longer = len(self.message) + len("; ") + len(note.message)
-        if now - self.last >= BURST_SECONDS or (new and longer > MESSAGE_LENGTH):
+        if not 0 <= now - self.last < BURST_SECONDS or (new and longer > MESSAGE_LENGTH):
             return False
         if note.type is not self.note.type:
             return False
@@ -80,7 +80,7 @@ class PoolBursts:
 
     def due(self, now: float) -> list[Burst]:
         """Return the bursts to write now, the oldest first."""
-        waits = {r for r, at in self._written_at.items() if now - at < WRITE_SECONDS}
+        waits = {r for r, at in self._written_at.items() if 0 <= now - at < WRITE_SECONDS}
         return [burst for burst in self.unwritten() if burst.note.reason not in waits]
 
     def unwritten(self) -> list[Burst]:
@@ -96,7 +96,7 @@ class PoolBursts:
         self._bursts = [
             burst
             for burst in self._bursts
-            if burst.written < burst.count or now - burst.last < BURST_SECONDS
+            if burst.written < burst.count or 0 <= now - burst.last < BURST_SECONDS
         ]
         kept = {burst.note.reason for burst in self._bursts}
         self._written_at = {r: at for r, at in self._written_at.items() if r in kept}

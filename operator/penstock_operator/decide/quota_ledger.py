@@ -132,7 +132,10 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class QuotaLedger:
-    """The quota requests and grants of all pools; each request dates from its pool's last pass."""
+    """The quota requests and grants of all pools; each request dates from its pool's last pass.
+
+    A time after now, which a clock that was set back leaves, counts as now.
+    """
 
     requests: Mapping[str, QuotaRequest] = field(default_factory=dict)
     grants: Mapping[str, QuotaGrant] = field(default_factory=dict)

@@ -78,8 +78,9 @@ def next_route(live: PoolRoute, port: int | None, *, listening: bool, now: float
         return PoolRoute(RouteStep.ROUTED if opened or routed else RouteStep.OPENING, port)
     if live.step is RouteStep.ROUTED:
         return PoolRoute(RouteStep.LEAVING, live.port, int(now))
-    if live.step is RouteStep.LEAVING and now - (live.left_at or 0) < LEAVING_SECONDS:
-        return live
+    left_at = min(live.left_at or 0, int(now))
+    if live.step is RouteStep.LEAVING and now - left_at < LEAVING_SECONDS:
+        return PoolRoute(RouteStep.LEAVING, live.port, left_at)
     return DIRECT
 
 

@@ -59,9 +59,9 @@ class NodeReader:
 
     async def _record(self, name: str, now: float) -> _NodeRecord:
         known = self._records.get(name)
-        if known is not None and now < known.until:
+        if known is not None and 0 < known.until - now <= LABEL_SECONDS:
             return known
-        if now < self._forbidden_until:
+        if 0 < self._forbidden_until - now <= FORBIDDEN_SECONDS:
             return self._kept(name, self._forbidden_until, FORBIDDEN)
         task = self._reads.get(name)
         if task is None:

@@ -71,6 +71,15 @@ def test_a_rejected_write_is_reported_and_retried_after_a_back_off() -> None:
     assert not state.should_retry(write, NOW + 5)
 
 
+def test_a_clock_that_was_set_back_prolongs_no_back_off_and_no_acknowledgement() -> None:
+    state, write = PoolState(), deployment()
+    state.record_write_results([write], (), {child_key(write): REJECTED}, NOW + 7200)
+    state.record_acks({"pod": Acknowledgement(7, 32)}, NOW + 7200)
+    assert state.should_retry(write, NOW)
+    state.record_signals(signals(6, NOW - 1), NOW)
+    assert state.acknowledgements == {"pod": Acknowledgement(6, 32)}
+
+
 def test_a_changed_write_is_sent_without_back_off() -> None:
     state = PoolState()
     state.record_write_results([deployment()], (), {child_key(deployment()): REJECTED}, NOW)

@@ -222,7 +222,9 @@ def pressed(before: Pressure | None, *, placed: int, waiting: bool, now: float) 
         return None
     earlier = before.placed if before is not None else ()
     kept = tuple(
-        (when, most) for when, most in earlier if most > placed and now - when <= MEMORY_SECONDS
+        (min(when, now), most)
+        for when, most in earlier
+        if most > placed and now - when <= MEMORY_SECONDS
     )
-    seen = now if waiting or before is None else before.seen
+    seen = now if waiting or before is None else min(before.seen, now)
     return Pressure(seen, (*kept, (now, placed)))

@@ -170,7 +170,7 @@ def _stabilized(
     for request in requests:
         uid = request.uid
         usable = min(before[uid], request.requested)
-        since = ledger.losing.get(uid, now)
+        since = min(ledger.losing.get(uid, now), now)
         if fresh[uid] < usable and now - since < STABILIZATION_SECONDS:
             losing[uid] = since
             kept[uid] = max(request.floor, usable)

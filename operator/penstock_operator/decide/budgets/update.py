@@ -77,7 +77,9 @@ def _after_deletion(request: QuotaRequest, now: float) -> QuotaRequest | None:
     if request.gone is None:
         left = request._replace(requested=0, floor=0, need=0.0, deployed=0, unplaced=0, gone=now)
         return left._replace(staying=0, leaving=request.used, surge=SurgeStage.NONE)
-    return None if now - request.gone > request.drain_seconds + GRACE_SECONDS else request
+    gone = min(request.gone, now)
+    over = now - gone > request.drain_seconds + GRACE_SECONDS
+    return None if over else request._replace(gone=gone)
 
 
 def affected(before: QuotaLedger, after: QuotaLedger, visited: Iterable[str]) -> frozenset[str]:

@@ -39,6 +39,7 @@ from penstock_operator.decide.scaling.decision import (
     conclude,
 )
 from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
+from penstock_operator.decide.scaling.signals.windows import store_time
 from penstock_operator.decide.scaling.zero import may_be_at_zero
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.decide.status.conditions import all_conditions
@@ -158,7 +159,8 @@ def decide_pool(
     rolling = rollout(view, deployed, drafted.pinned, surge, now)
     staying = tuple(pod for pod in view.pods if not pod.terminating)
     objectives = Objectives.of(spec.law)
-    attainment = advance(before.attainment, view.signals.samples, objectives)
+    known = before.attainment.until(store_time(view.signals, now))
+    attainment = advance(known, view.signals.samples, objectives)
     on_time = before.on_time.add(now, attainment)
     outcome = PoolOutcome(
         view=view,
@@ -187,6 +189,7 @@ def decide_pool(
         variant=_variant_figures(drafted, scaling_state, now),
     )
     return outcome, PlannerState(
+        time=now,
         scaling=scaling_state,
         limits=limits,
         attainment=attainment,

@@ -14,6 +14,8 @@ from penstock_operator.decide.scaling.signals.attainment import Attainment, OnTi
 class PlannerState(NamedTuple):
     """The planner's part of a plan's `law_state`."""
 
+    time: float = 0.0
+    """Time of the pass."""
     scaling: object | None = None
     """State of the scaling package, opaque here."""
     limits: LimitsUpdate | None = None
@@ -40,6 +42,22 @@ class PlannerState(NamedTuple):
     """(time, version) of each write of the replicas by another writer."""
 
 
-def planner_state(state: object | None) -> PlannerState:
-    """Return the planner's state in a plan's `law_state`; anything else begins a new state."""
-    return state if isinstance(state, PlannerState) else PlannerState()
+def planner_state(state: object | None, now: float) -> PlannerState:
+    """Return the planner's state in a plan's `law_state`; anything else begins a new state.
+
+    Times of a state are not comparable once the clock was set back: what is measured by them begins again, as after a
+    restart.
+    """
+    if not isinstance(state, PlannerState):
+        return PlannerState()
+    if state.time <= now:
+        return state
+    return PlannerState(
+        scaling=state.scaling,
+        limits=state.limits,
+        attainment=state.attainment,
+        checkpointed_at=now,
+        memoized=state.memoized,
+        rollback_record=state.rollback_record,
+        shadow=state.shadow,
+    )

@@ -85,7 +85,7 @@ def draft(view: PoolView, law_state: object | None, context: PassContext) -> Poo
     """Return the draft of one pool; `law_state` is that of its last plan, None at its first pass."""
     observed, config, now = context.observed, context.config, context.now
     view = with_unset_mode(view, observed.pool_schema)
-    state = planner_state(law_state)
+    state = planner_state(law_state, now)
     applied = memoized.applied_policies(state.memoized.policies, view, observed, context.open_now)
     policies = applied.value.policies
     template = memoized.pinned_template(state.memoized.template, view, policies, config)

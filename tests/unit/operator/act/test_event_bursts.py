@@ -53,6 +53,17 @@ def test_a_repeated_step_is_counted_and_told_once() -> None:
     assert (burst.count, burst.message) == (3, "Replicas 1 -> 2: demand.")
 
 
+def test_a_note_after_the_clock_was_set_back_is_a_new_event_that_is_due() -> None:
+    bursts = PoolBursts()
+    bursts.add(step(1, 2), NOW)
+    write(bursts, NOW)
+    bursts.add(step(2, 3), NOW - 3600)
+    (burst,) = write(bursts, NOW - 3600)
+    assert (burst.count, burst.first) == (1, NOW - 3600)
+    assert not bursts.prune(NOW - 3600)
+    assert bursts.prune(NOW - 3600 + BURST_SECONDS)
+
+
 def test_a_step_after_a_quiet_minute_begins_a_new_event() -> None:
     bursts = PoolBursts()
     bursts.add(step(1, 2), NOW)

@@ -124,3 +124,10 @@ def test_every_wanted_pool_has_a_port_of_its_own_and_keeps_it(pools: list[Routed
     assert all(FIRST <= port <= LAST for port in ports.values())
     settled = [replace(pool, port=ports.get(pool.uid, pool.port)) for pool in pools if pool.wanted]
     assert allocate(settled) == ports
+
+
+def test_a_pool_leaves_the_gateway_in_time_although_the_clock_was_set_back() -> None:
+    earlier = next_route(LEAVING, None, listening=True, now=NOW - 900)
+    assert earlier == replace(LEAVING, left_at=int(NOW - 900))
+    after = NOW - 900 + LEAVING_SECONDS
+    assert next_route(earlier, None, listening=True, now=after) == DIRECT

@@ -82,6 +82,14 @@ async def test_without_permission_the_remedy_is_named_and_asked_again_after_minu
     assert "rbac.readNodes" in FORBIDDEN
 
 
+async def test_labels_are_read_again_after_the_clock_was_set_back() -> None:
+    nodes = Nodes(a={"gpu": "h100"})
+    async with nodes.reader() as reader:
+        await reader.read({"a"}, NOW)
+        nodes.labels["a"] = {"gpu": "l4"}
+        assert (await reader.read({"a"}, NOW - 7200)).labels["a"] == {"gpu": "l4"}
+
+
 async def test_a_node_that_is_gone_hides_no_other() -> None:
     nodes = Nodes(a={"gpu": "h100"})
     async with nodes.reader() as reader:

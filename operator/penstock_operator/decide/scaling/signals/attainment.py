@@ -7,7 +7,7 @@ so that a pod that goes away subtracts nothing and a restarted pod starts from z
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
@@ -125,6 +125,14 @@ class Attainment(NamedTuple):
     """Rows of completed requests, or generated tokens, batch work included."""
     batch_served: float = 0.0
     """Those of batch work."""
+
+    def until(self, store_now: float) -> "Attainment":
+        """Return the counts with no sample after now by the clock of the samples, which may have been set back."""
+        last = {
+            uid: replace(sample, time=store_now) if sample.time > store_now else sample
+            for uid, sample in self.last.items()
+        }
+        return self._replace(last=last)
 
 
 class Throughput(NamedTuple):

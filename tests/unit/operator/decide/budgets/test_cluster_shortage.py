@@ -102,6 +102,14 @@ def test_a_new_node_is_used_up_to_the_requested_count() -> None:
     assert not any(grant.bound_by for grant in world.ledger.grants.values())
 
 
+def test_a_new_node_is_used_although_the_clock_was_set_back() -> None:
+    world = cluster(4, a=(4, 100), b=(4, 300)).live(7200)
+    world.now, world.devices = 60.0, {"": 20}
+    world.live(300)
+    assert world.bound == {"a": 4, "b": 4}
+    assert not world.ledger.pressures
+
+
 def test_a_removed_node_lowers_the_division_within_minutes() -> None:
     world = cluster(6, a=(3, 100), b=(3, 100)).live(300)
     world.devices = {"": 2}

@@ -237,6 +237,18 @@ def test_devices_of_a_deleted_pool_are_free_after_its_drain_time() -> None:
     delete_and_wait(fleet)
 
 
+def test_devices_of_a_deleted_pool_are_free_although_the_clock_was_set_back() -> None:
+    fleet = fleet_of(4, a=2, b=4)
+    del fleet.worlds["a"]
+    fleet.run()
+    fleet.worlds["b"].now -= 7200
+    fleet.run()
+    assert fleet.replicas() == {"b": 2}
+    fleet.worlds["b"].now += 160
+    fleet.run()
+    assert fleet.replicas() == {"b": 4}
+
+
 def test_a_weight_is_bounded_by_a_policy() -> None:
     fleet = Fleet((budget(4, bounds={"weight": {"max": 100}}),))
     fleet.add("greedy", replicas=4, weight=10_000)

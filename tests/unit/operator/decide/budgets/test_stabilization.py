@@ -39,6 +39,16 @@ def test_a_share_that_other_pools_need_stays_for_a_minute() -> None:
     assert startable(ledger) == {"a": 2, "b": 2}
 
 
+def test_a_share_that_other_pools_need_stays_for_a_minute_after_the_clock_was_set_back() -> None:
+    ledger = ticks(settled(4, quota_request("a", 3), quota_request("b", 1)), 4, 7200, 10)
+    ledger = ticks(ledger, 4, 7210, 10, quota_request("b", 3))
+    assert ledger.losing
+    ledger = ticks(ledger, 4, 0, 55, quota_request("b", 3))
+    assert startable(ledger) == {"a": 3, "b": 1}
+    ledger = ticks(ledger, 4, 55, 15, quota_request("b", 3))
+    assert startable(ledger) == {"a": 2, "b": 2}
+
+
 def test_a_short_request_takes_no_replica_from_another_pool() -> None:
     ledger = ticks(settled(4, quota_request("a", 3), quota_request("b", 1)), 4, 0, 10)
     for turn in range(10):

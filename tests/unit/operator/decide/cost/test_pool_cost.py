@@ -194,12 +194,19 @@ def test_a_rate_is_known_after_a_minute() -> None:
     assert known(served(world("a"), 90, requests=10).status.cost).per_thousand_requests
 
 
+def test_a_rate_is_known_a_minute_after_the_clock_was_set_back() -> None:
+    subject = world("a")
+    served(subject, 90, requests=10)
+    subject.now -= 7200
+    assert known(served(subject, 90, requests=10).status.cost).per_thousand_requests
+
+
 def test_an_unchanged_pool_keeps_its_price_and_a_changed_node_does_not() -> None:
     subject = world("a")
     subject.run()
 
     def price() -> object:
-        state = planner_state(subject.states[subject.pool.uid])
+        state = planner_state(subject.states[subject.pool.uid], subject.now)
         return known(state.memoized.price).value
 
     before = price()

@@ -101,6 +101,18 @@ def test_the_condition_names_the_edit_the_loss_and_a_remedy() -> None:
     assert "try others, or set rollback.mode to Never" in text
 
 
+@pytest.mark.parametrize("on_trial", [False, True])
+def test_an_edit_is_measured_although_the_clock_was_set_back(on_trial: bool) -> None:
+    case = measured_pool()
+    if on_trial:
+        edited(case, 0.7, **BAD).run(WINDOW / 2)
+    case.world.now -= 7200
+    if not on_trial:
+        edited(case.run(2 * WINDOW), 0.7, **BAD)
+    case.run(2 * WINDOW)
+    assert case.condition() == "False/SetAside"
+
+
 def test_no_spec_is_changed() -> None:
     case = edited(measured_pool(), 0.7, **BAD)
     for _ in range(30):

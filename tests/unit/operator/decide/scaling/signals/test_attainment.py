@@ -37,6 +37,20 @@ def test_good_counts_completions_within_the_objective_and_total_every_end() -> N
     assert run(before, after) == (70, 100)
 
 
+def test_requests_count_once_after_a_clock_was_set_back() -> None:
+    def ticks(begin: float, settled: int, now: float) -> list[PodSample]:
+        """Return a round with the sample of this tick and the one before."""
+        counts = [(begin, settled - 10), (now, settled)]
+        return [sample("a", time, (count,) * 4, count) for time, count in counts]
+
+    attainment = advance(Attainment(), ticks(7200, 10, 7205), ON_TIME)
+    attainment = advance(attainment.until(100), ticks(95, 20, 100), ON_TIME)
+    assert attainment.total == 10
+    attainment = advance(attainment, ticks(100, 30, 105), ON_TIME)
+    assert attainment.total == 30
+    assert advance(attainment.until(105), ticks(100, 30, 105), ON_TIME).total == 30
+
+
 def test_an_objective_between_two_bounds_is_interpolated() -> None:
     after = [sample("a", 5, (0, 40, 80, 80), 100)]
     assert run([sample("a", 0, (0, 0, 0, 0), 0)], after, objective=1500) == (60, 100)
