@@ -68,9 +68,8 @@ def zero_step(
 ) -> Decision:
     """Return the law's decision for a routed pool, or the one that leads to zero, keeps it or ends it."""
     if observed.replicas == 0:
-        if gateway.held_requests:
-            requests = gateway.held_requests
-            why = f"the gateway holds {requests} request{'s' if requests > 1 else ''}"
+        why = _start(observed, gateway, activity)
+        if why:
             count = max(decision.replicas, 1)
             return decision.with_count(ReplicasMove(count, ReplicasReason.REQUESTS_HELD, why))
         why = "no request came; the first that the gateway holds starts a replica"
@@ -83,6 +82,17 @@ def zero_step(
         return decision
     why = f"no request came for {idle_seconds} s"
     return decision.with_count(ReplicasMove(0, ReplicasReason.IDLE, why))
+
+
+def _start(observed: LawInput, gateway: GatewayView, activity: Activity) -> str:
+    """Return why a replica starts at zero; empty while no request came.
+
+    At zero, pods are Ready until they terminate, or because the count is that of a candidate in shadow.
+    """
+    if requests := gateway.held_requests:
+        return f"the gateway holds {requests} request{'s' if requests > 1 else ''}"
+    serving = any(pod.ready and not pod.terminating for pod in observed.pods)
+    return "the pods receive requests" if serving and activity.last == activity.now else ""
 
 
 def is_routed(view: PoolView) -> bool:

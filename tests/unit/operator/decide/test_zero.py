@@ -12,7 +12,7 @@ from penstock_operator.decide.planning.planner_state import PlannerState
 from penstock_operator.decide.scaling.decision import ScalingState
 from penstock_operator.observed import PodSample, PoolSignals, PoolView, SignalSource
 from tests.unit.operator.decide.test_gateway import INSTALLED, RoutedWorld
-from tests.unit.operator.decide.world import CONFIG, message, pod, pool, reason
+from tests.unit.operator.decide.world import CONFIG, message, pod, policy, pool, reason
 
 IDLE = 60
 SCALING = {"mode": "Auto", "minReplicas": 0, "scaleToZero": {"idleSeconds": IDLE}}
@@ -154,6 +154,18 @@ def test_a_held_request_starts_a_replica() -> None:
     world.held_requests = 0  # its client left
     world.pass_for(IDLE)
     assert world.replicas == 1, "the pod is starting"
+
+
+def test_a_candidate_at_zero_starts_a_replica_when_the_pools_pods_receive_requests() -> None:
+    world = one_pod()
+    world.policies = (policy("prod", candidate={"bounds": {"replicas": {"max": 9}}}),)
+    plan = world.pass_for(IDLE + 10)
+    assert plan.status.candidate is not None
+    assert plan.status.candidate.replicas == 0
+    world.received += 1
+    plan = world.settle()
+    assert plan.status.candidate is not None
+    assert (plan.status.candidate.replicas, world.replicas) == (1, 1)
 
 
 def test_a_pool_that_leaves_zero_is_held_and_routed_until_a_pod_is_ready() -> None:
