@@ -10,7 +10,7 @@ from penstock_operator.decide.cost.pool_cost import PoolPrice
 from penstock_operator.decide.limits import all_acknowledged, published
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.planning import memoized
-from penstock_operator.decide.planning.memoized import MemoizedInputs
+from penstock_operator.decide.planning.memoized import AppliedPolicies, MemoizedInputs
 from penstock_operator.decide.planning.planner_state import PlannerState, planner_state
 from penstock_operator.decide.planning.shadow import (
     Shadow,
@@ -113,7 +113,7 @@ def draft(view: PoolView, law_state: object | None, context: PassContext) -> Poo
         quota_requests=quota_requests(proposal, template.value.template, policies, now),
         memoized=MemoizedInputs(applied, template, stored, state.memoized.writes, price),
         rollback=rollback,
-        candidate=_candidate(view, state, policies, before, context),
+        candidate=_candidate(view, state, applied.value, before, context),
         config=config,
         price=price.value,
     )
@@ -122,15 +122,15 @@ def draft(view: PoolView, law_state: object | None, context: PassContext) -> Poo
 def _candidate(
     view: PoolView,
     state: PlannerState,
-    policies: tuple[PolicyObject, ...],
+    applied: AppliedPolicies,
     published: LimitsUpdate | None,
     context: PassContext,
 ) -> CandidateProposal | None:
-    policy = candidate_policy(policies)
+    policy = candidate_policy(applied.policies)
     if policy is None:
         return None
-    shadowed = apply_candidate(policies, policy)
-    spec = effective(view.pool, view.namespace_labels, shadowed, {}, context.open_now)
+    shadowed, kept = apply_candidate(applied.policies, policy), applied.effective.policy_defaults
+    spec = effective(view.pool, view.namespace_labels, shadowed, kept, context.open_now)
     before = resume(state.shadow, policy)
     scaling = None if before is None else before.scaling
     return CandidateProposal(policy, before, propose(spec, view, published, scaling, context.now))

@@ -22,6 +22,7 @@ class Shadow:
     """State of a candidate between ticks."""
 
     policy: str
+    """UID of the policy."""
     generation: int
     scaling: object
     """State of its law."""
@@ -65,7 +66,7 @@ def _with_candidate(policy: PolicyObject) -> PolicyObject:
 
 def resume(before: Shadow | None, policy: PolicyObject) -> Shadow | None:
     """Return the state of this candidate; None begins again, as after an edit of the policy."""
-    if before is None or (before.policy, before.generation) != (policy.name, policy.generation):
+    if before is None or (before.policy, before.generation) != (policy.uid, policy.generation):
         return None
     return before
 
@@ -84,7 +85,7 @@ def record_step(
         hours += before.replicas * (now - before.time) / HOUR
         actual_hours += before.actual * (now - before.time) / HOUR
     after = Shadow(
-        policy.name,
+        policy.uid,
         policy.generation,
         scaling,
         now,

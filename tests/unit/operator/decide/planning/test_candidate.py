@@ -1,14 +1,16 @@
 """A policy's candidate in shadow: its decision is recorded, compared with the real one, and never applied."""
 
+from dataclasses import replace
 from typing import Any
 
 from penstock_api.types.status import CandidateDecision
 from penstock_operator.act.status import worth_writing
 from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.decide.planning.pool_draft import PassContext, draft
 from penstock_operator.observed import PolicyObject
 from penstock_operator.telemetry import policy_metrics
 from penstock_operator.telemetry.metrics import exposition
-from tests.unit.operator.decide.world import World, known, policy, pool, settled
+from tests.unit.operator.decide.world import CONFIG, World, known, policy, pool, settled
 
 
 def trying(**candidate: Any) -> PolicyObject:
@@ -81,6 +83,28 @@ def test_an_edited_candidate_starts_new_counts() -> None:
     world.policies = (edited.__class__(edited.uid, "prod", 2, edited.spec, edited.status),)
     decision = tried(world.run())
     assert (decision.generation, decision.replicas, decision.replica_hours) == (2, 5, "0.00")
+
+
+def test_a_policy_that_is_created_again_starts_new_counts() -> None:
+    world = auto(trying(defaults={"scaling": {"minReplicas": 3}}))
+    world.now += 60
+    world.run()
+    world.policies = (replace(world.policies[0], uid="uid-again"),)
+    assert tried(world.run()).replica_hours == "0.00"
+
+
+def test_a_value_that_stays_through_a_tie_stays_for_the_candidate_too() -> None:
+    first = policy("first", defaults={"scaling": {"minReplicas": 3}})
+    world = auto(first)
+    trial = policy(
+        "second",
+        defaults={"scaling": {"minReplicas": 5}},
+        candidate={"bounds": {"replicas": {"max": 9}}},
+    )
+    world.policies = (first, trial)
+    drafted = draft(world.view(), None, PassContext(world.observed(), CONFIG, {}, world.now))
+    assert drafted.effective.law.min_replicas == 3
+    assert known(drafted.candidate).proposal.effective.law.min_replicas == 3
 
 
 def test_of_several_candidates_the_one_with_the_highest_priority_runs() -> None:
