@@ -1,10 +1,10 @@
 """`BatchReader`: the batches of a namespace, read from its batch service and shared by the namespace's pools."""
 
-import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -14,6 +14,7 @@ from yarl import URL
 
 from penstock_api import names
 from penstock_operator.net.http import CallFailed, HttpCall, call
+from penstock_operator.observe.shared_answers import SharedAnswers
 from penstock_operator.observed import BatchLoad, PoolObject
 
 log = logging.getLogger(__name__)
@@ -63,18 +64,16 @@ class BatchReader:
     session: aiohttp.ClientSession
     url_of: Callable[[str], URL] = service_url
     """URL of the service of a namespace."""
-    _read: dict[str, tuple[float, asyncio.Task[ByModel | None]]] = field(default_factory=dict)
-    """Time and answer of the last read, by namespace."""
+    _answers: SharedAnswers[ByModel | None] = field(
+        default_factory=lambda: SharedAnswers(CACHE_SECONDS)
+    )
 
     async def read(self, pool: PoolObject, now: float) -> tuple[BatchLoad, ...] | None:
         """Return the batches in progress of the pool's model; None without `spec.batchWork`, or without an answer."""
         if pool.spec.batch_work is None:
             return None
-        at, task = self._read.get(pool.namespace, (float("-inf"), None))
-        if task is None or not 0 <= now - at < CACHE_SECONDS:
-            task = asyncio.ensure_future(self._answer(pool.namespace))
-            self._read[pool.namespace] = now, task
-        by_model = await asyncio.shield(task)
+        read = partial(self._answer, pool.namespace)
+        by_model = await self._answers.of(pool.namespace, now, read)
         return None if by_model is None else by_model.get(pool.spec.model.name or pool.name, ())
 
     async def _answer(self, namespace: str) -> ByModel | None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -21,6 +22,7 @@ from penstock_operator.observe.cluster.gateway import (
     listener_port,
 )
 from penstock_operator.observe.offered import OfferedCounter
+from penstock_operator.observe.shared_answers import SharedAnswers
 from penstock_operator.observed import OfferedDemand, PodObject, PoolObject
 
 LIMIT_BYTES = 4 * 1024 * 1024
@@ -34,8 +36,9 @@ class GatewayReader:
 
     session: aiohttp.ClientSession
     store: ObjectStore
-    _read: dict[str, tuple[float, asyncio.Task[GatewayAnswers]]] = field(default_factory=dict)
-    """Time and answers of the last read, by namespace."""
+    _answers: SharedAnswers[GatewayAnswers] = field(
+        default_factory=lambda: SharedAnswers(CACHE_SECONDS)
+    )
     _counters: dict[tuple[str, str], OfferedCounter] = field(default_factory=dict)
     """By namespace and pool."""
 
@@ -43,15 +46,12 @@ class GatewayReader:
         """Return what the gateway's pods answer, if the pool is to be routed; failures are answers."""
         if not is_wanted(pool) or listener_port(self.store, pool) is None:
             return NO_ANSWERS
-        at, task = self._read.get(pool.namespace, (float("-inf"), None))
-        if task is None or not 0 <= now - at < CACHE_SECONDS:
-            task = asyncio.ensure_future(self._read_pods(pool.namespace, now))
-            self._read[pool.namespace] = now, task
-        return await asyncio.shield(task)
+        read = partial(self._read_pods, pool.namespace, now)
+        return await self._answers.of(pool.namespace, now, read)
 
     def forget(self, namespace: str) -> None:
         """Read a namespace's gateway again at the next pass: its answer has changed."""
-        self._read.pop(namespace, None)
+        self._answers.forget(namespace)
 
     async def _read_pods(self, namespace: str, now: float) -> GatewayAnswers:
         pods = [(pod.ip, pod) for pod in gateway_pods(self.store, namespace) if pod.ip]
@@ -68,10 +68,10 @@ class GatewayReader:
         now: float,
     ) -> Iterator[tuple[str, OfferedDemand]]:
         """Record the counters; yield the rate of each pool. A pool that is gone is forgotten."""
-        known = {pool.name for pool in self.store.pools.values() if pool.namespace == namespace}
-        for key in [key for key in self._counters if key[0] == namespace and key[1] not in known]:
+        exists = self.store.pool_by_name
+        for key in [key for key in self._counters if not exists(*key)]:
             del self._counters[key]
-        for name in counted.keys() & known:
+        for name in [name for name in counted if exists(namespace, name)]:
             counter = self._counters.setdefault((namespace, name), OfferedCounter())
             counter.record(counted[name], created, now)
             if (rate := counter.rate()) is not None:
