@@ -83,9 +83,15 @@ def _row(plan: PoolPlan, before: PlanFigures | None) -> PoolRow:
 
 
 def forget_pool(state: PoolState) -> None:
-    """Drop the series of a deleted pool, or of one that another installation now decides on."""
+    """Drop the series of a deleted pool, or of one that another installation now decides on.
+
+    They stay if they are those of a pool that was created again under the same name.
+    """
     if state.labels:
         namespace, pool = state.labels["namespace"], state.labels["pool"]
+        row = metrics.POOLS.rows.get((namespace, pool))
+        if row is not None and row.figures is not state.figures:
+            return
         metrics.POOLS.forget(namespace, pool)
         policy_metrics.forget_pool(namespace, pool)
 

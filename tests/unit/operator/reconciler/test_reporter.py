@@ -95,6 +95,16 @@ def test_a_reversal_is_a_change_of_direction_of_the_count(plan: PoolPlan, state:
     assert value("reversals_total") == 2
 
 
+def test_a_pool_that_is_created_again_keeps_its_series_when_the_deleted_one_is_forgotten(
+    plan: PoolPlan, state: PoolState
+) -> None:
+    deleted = PoolState()
+    report(plan, deleted, desired=2)
+    report(plan, state, desired=3)
+    reporter.forget_pool(deleted)
+    assert value("replicas_wanted") == 3
+
+
 def test_a_deleted_pool_has_no_series(plan: PoolPlan, state: PoolState) -> None:
     report(plan, state)
     reporter.forget_pool(state)
