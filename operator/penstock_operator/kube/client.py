@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,7 +22,13 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
-from penstock_operator.errors import ClusterError, OperatorConfigError, Unavailable, cluster_error
+from penstock_operator.errors import (
+    ClusterError,
+    ObjectNotFound,
+    OperatorConfigError,
+    Unavailable,
+    cluster_error,
+)
 from penstock_operator.kube.kinds import ResourceKind
 
 log = logging.getLogger(__name__)
@@ -127,13 +134,21 @@ class ApiClient:
     async def list_metadata(
         self, kind: ResourceKind, namespace: str | None = None
     ) -> AsyncIterator[Listed]:
-        """Yield every object of a kind, in one namespace or all, from a chunked list."""
-        query = {"limit": str(CHUNK)}
-        if kind.label_selector:
-            query["labelSelector"] = kind.label_selector
+        """Yield every object of a kind, in one namespace or all, from a chunked list.
+
+        If its token expires, objects are yielded again from a list in one piece.
+        """
+        whole = {"labelSelector": kind.label_selector} if kind.label_selector else {}
+        query = {**whole, "limit": str(CHUNK)}
         while True:
             request = ApiRequest("GET", kind.path(namespace), query=query, accept=METADATA_ONLY)
-            page = _page(*await self._answer(request))
+            try:
+                page = _page(*await self._answer(request))
+            except ObjectNotFound as error:
+                if error.status != HTTPStatus.GONE or query == whole:
+                    raise
+                query = whole
+                continue
             for item in page.items or ():
                 yield item.metadata
             if not page.metadata.more:
