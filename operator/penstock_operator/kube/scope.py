@@ -95,7 +95,7 @@ async def scope_of(config: OperatorConfig, cluster: ApiClient) -> Scope:
     readable = await _policies_readable(cluster)
     if not readable:
         log.warning(
-            "no permission to read InferencePolicies, so none applies: set rbac.readPolicies"
+            "no permission to read InferencePolicies, so none applies: set rbac.readPolicies and restart the operator"
         )
     return namespaces_scope(
         config.served, config.namespace, policies_readable=readable, optional=optional

@@ -31,7 +31,10 @@ def policy_applied(outcome: PoolOutcome) -> Condition:
 def unreadable_problem(outcome: PoolOutcome) -> str:
     """Return which policies that select the pool, or may select it, cannot be read; empty if there is none."""
     if not outcome.policies_readable:
-        return "the operator has no permission to read InferencePolicies, so none applies: grant get, list and watch"
+        return (
+            "the operator had no permission to read InferencePolicies at its start, so none applies: grant get, list and"
+            " watch, and restart it"
+        )
     selected = {policy.name for policy in outcome.effective.policies}
     problems = [
         f"policy {policy.name}: {policy.problem}"
