@@ -11,14 +11,15 @@ signals, the counts stay. After another mode the demand before is unknown, as af
 
 The bound of a policy on replicas limits the sum in every mode; it takes precedence over minReplicas of variants (`ranges.py`).
 
-A variant whose pods cannot start, such as by an image that fails or without a node, or that a budget limits, gets no more pods
-for now.
+A variant whose pods cannot start, such as by an image that fails or without a node, that a budget limits, or whose pool the API
+server rejects, gets no more pods for now.
 """
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from penstock_api import names
 from penstock_api.conditions import ConditionStatus
 from penstock_api.types.scaling import ScalingMode
 from penstock_api.types.variants import VariantSpec
@@ -43,7 +44,7 @@ from penstock_operator.decide.variants.decision import (
     with_measured,
 )
 from penstock_operator.decide.variants.mix import Mix
-from penstock_operator.observed import PoolView, VariantView
+from penstock_operator.observed import PoolView, Rejection, VariantView
 from penstock_operator.variants import NO_FIGURES
 
 
@@ -103,7 +104,8 @@ def decide_counts(
         counts = in_order(variants, spec.replicas, bound)
     else:
         counts = kept_within(running, variants, bound)
-    inputs = variant_inputs(variants, pools, spec)
+    stuck = {**stuck_pods(pools), **rejected_pods(view, running)}
+    inputs = variant_inputs(variants, pools, stuck, spec)
     mixed = with_measured(state.mix, inputs)
     if mode not in (ScalingMode.AUTO, ScalingMode.RECOMMEND):
         known = state._replace(mix=mixed.without_demand())
@@ -133,10 +135,13 @@ def decide_counts(
 
 
 def variant_inputs(
-    variants: Sequence[VariantSpec], pools: Mapping[str, VariantView], spec: EffectiveSpec
+    variants: Sequence[VariantSpec],
+    pools: Mapping[str, VariantView],
+    stuck: Mapping[str, int],
+    spec: EffectiveSpec,
 ) -> tuple[VariantInput, ...]:
-    """Return what the decision reads of each variant."""
-    stuck, ranges = stuck_pods(pools), replica_ranges(variants, spec.replicas_bound)
+    """Return what the decision reads of each variant; `stuck` are the pods of those that get no more for now."""
+    ranges = replica_ranges(variants, spec.replicas_bound)
     inputs = []
     for each in variants:
         pool, (least, most) = pools.get(each.name), ranges[each.name]
@@ -166,3 +171,13 @@ def stuck_pods(pools: Mapping[str, VariantView]) -> dict[str, int]:
         if pods < requested:
             stuck[name] = pods
     return stuck
+
+
+def rejected_pods(view: PoolView, running: Mapping[str, int]) -> dict[str, int]:
+    """Return the pods of each variant whose pool the API server rejects, which stays as it is."""
+    rejected = {item.name for item in view.rejections if item.reason != Rejection.ALTERED}
+    return {
+        each.name: running.get(each.name, 0)
+        for each in view.pool.spec.variants or ()
+        if names.variant_pool(view.pool.name, each.name) in rejected
+    }

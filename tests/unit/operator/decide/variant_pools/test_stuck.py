@@ -7,6 +7,7 @@ import pytest
 from penstock_api.conditions import condition
 from penstock_api.types.pod_template.template import PodTemplate
 from penstock_api.types.status import PoolStatus
+from penstock_operator.observed import Rejection
 from tests.unit.operator.decide.variant_pools.parent_world import (
     automatic,
     condition_of,
@@ -36,6 +37,18 @@ def test_what_a_stuck_variant_cannot_serve_the_others_do(limit: str) -> None:
     for _ in range(3):
         world.settle()
     assert world.counts() == {"chat-fast": 0, "chat-slow": 4}
+
+
+def test_another_variant_starts_in_place_of_one_whose_pool_is_rejected() -> None:
+    world = automatic()
+    for _ in range(3):
+        plan = world.run()
+        for write in plan.writes:
+            if write.manifest["metadata"]["name"] != "chat-fast":
+                world.store(write)
+        world.make_ready()
+        world.rejections = (Rejection("InferencePool", "chat-fast", "Invalid", "too many"),)
+    assert world.counts() == {"chat-slow": 1}
 
 
 def test_a_stalled_pool_whose_pods_start_gets_the_replicas_of_the_mix() -> None:
