@@ -12,7 +12,6 @@ from penstock_api.types.model import Task
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.request_context import CALLER, record_rejection
 from penstock_runtime.protocols.open_inference.routes import OpenInference
-from penstock_runtime.protocols.openai.errors import openai_rejection
 from penstock_runtime.serving.auth.callers import Callers
 from penstock_runtime.serving.batch.client import serves_batches
 from penstock_runtime.serving.counters import Counters
@@ -64,7 +63,7 @@ def authenticate(callers: Callers, counters: Counters) -> Middleware:
             counters.received += 1
             counters.rejected[rejection.reason] += 1
             record_rejection(request, rejection)
-            return openai_rejection(rejection)
+            raise
         return await handler(request)
 
     return identify

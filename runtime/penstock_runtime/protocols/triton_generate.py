@@ -7,6 +7,7 @@ from aiohttp import web
 from typing_extensions import override
 
 from penstock_runtime.errors import BadInput, shown
+from penstock_runtime.protocols.common.replies import error_body
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.completions import CompletionAnswer, completion_answer
 from penstock_runtime.protocols.openai.handler import GenerationHandler
@@ -114,3 +115,8 @@ class GenerateAnswer(AnswerFormat):
     @override
     def whole(self, _usage: TokenUsage) -> Object:
         return {**self._head, "text_output": self._text}
+
+    @override
+    def error(self, status: int, message: str, field: str | None, reason: str) -> Object:
+        """Return an error as KServe v2 has it, with a text."""
+        return error_body(message, field)

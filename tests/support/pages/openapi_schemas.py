@@ -49,7 +49,7 @@ _ANSWER: Final = {
 
 SCHEMAS: Final[dict[str, Object]] = {
     "Error": {
-        "description": "`error` is a text, or below `/v1` OpenAI's object.",
+        "description": "`error` is a text; below `/v1`, and of `/tokenize` and `/detokenize`, OpenAI's object.",
         **_object(
             "error",
             error={

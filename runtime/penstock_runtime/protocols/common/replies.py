@@ -49,8 +49,21 @@ def error(
     closes: bool = False,
     **more: Any,
 ) -> Reply:
-    """Return the reply for an error; `Retry-After` is in integer seconds (RFC 9110), rounded up, at least 1."""
-    body = {"error": message, **({"field": field} if field else {}), **more}
+    """Return the reply for an error."""
+    return failure(
+        status, {**error_body(message, field), **more}, retry_after_seconds, closes=closes
+    )
+
+
+def error_body(message: str, field: str | None) -> dict[str, Any]:
+    """Return the body of an error."""
+    return {"error": message, **({"field": field} if field else {})}
+
+
+def failure(
+    status: int, body: Any, retry_after_seconds: float | None, *, closes: bool = False
+) -> Reply:
+    """Return the reply for an error with `body`; `Retry-After` is in integer seconds (RFC 9110), rounded up, at least 1."""
     headers: tuple[tuple[str, str], ...] = ()
     if retry_after_seconds is not None:
         headers = ((hdrs.RETRY_AFTER, str(max(1, math.ceil(retry_after_seconds)))),)

@@ -1,14 +1,12 @@
 """Errors in OpenAI's format: an object under `error` that names the field in `param`."""
 
-import math
 from typing import Any, Final
 
-import orjson
-from aiohttp import hdrs, web
+from aiohttp import web
 from msgspec.structs import replace
 
 from penstock_runtime.errors import RequestRejected
-from penstock_runtime.protocols.common.replies import Reply, response_of
+from penstock_runtime.protocols.common.replies import Reply, failure, response_of
 
 _KINDS = {408: "timeout_error", 429: "rate_limit_error"}
 _BELOW: Final = ("/v1/", "/tokenize", "/detokenize")
@@ -47,11 +45,7 @@ def error_reply(
     status: int, message: str, *, retry_after_seconds: float | None = None, **more: str | None
 ) -> Reply:
     """Return the reply for an error; `more` is passed to `error_body`."""
-    headers: tuple[tuple[str, str], ...] = ()
-    if retry_after_seconds is not None:
-        headers = ((hdrs.RETRY_AFTER, str(max(1, math.ceil(retry_after_seconds)))),)
-    body = orjson.dumps(error_body(status, message, **more))
-    return Reply(status, body, headers=headers)
+    return failure(status, error_body(status, message, **more), retry_after_seconds)
 
 
 def of_rejection(rejection: RequestRejected) -> Reply:

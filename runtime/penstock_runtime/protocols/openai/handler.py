@@ -17,7 +17,6 @@ from penstock_runtime.protocols.common.request_context import (
     record_rejection,
 )
 from penstock_runtime.protocols.open_inference import bodies
-from penstock_runtime.protocols.openai.errors import openai_rejection
 from penstock_runtime.protocols.openai.responder import record_end, reply_stream, reply_whole
 from penstock_runtime.protocols.openai.response import AnswerFormat
 from penstock_runtime.protocols.openai.sampling import Terms, timeout_seconds
@@ -59,7 +58,11 @@ class GenerationHandler:
     async def receive(
         self, request: web.Request, kind: type[Body], respond: Respond[Body]
     ) -> web.StreamResponse:
-        """Read a body, and respond to it on the terms of its caller."""
+        """Read a body, and respond to it on the terms of its caller.
+
+        Raises:
+            RequestRejected: the request is rejected before its answer begins.
+        """
         try:
             with self._pod.admission.receive() as ticket, ExitStack() as resources:
                 body = await self._body(request, ticket, kind)
@@ -73,7 +76,7 @@ class GenerationHandler:
                 return await respond(ticket, body, terms)
         except RequestRejected as rejection:
             record_rejection(request, rejection)
-            return openai_rejection(rejection)
+            raise
 
     async def answer(
         self, request: web.Request, ticket: Ticket, answer: AnswerFormat, *, stream: bool

@@ -9,10 +9,9 @@ from aiohttp import web
 
 from penstock_runtime.protocols.common.access_log import CLIENT_GONE
 from penstock_runtime.protocols.common.long_answers import json_of, to_thread_if_long
-from penstock_runtime.protocols.common.replies import REQUEST_ID, Reply, response_of
+from penstock_runtime.protocols.common.replies import REQUEST_ID, Reply, failure, response_of
 from penstock_runtime.protocols.common.request_context import LAST, LOGGED
-from penstock_runtime.protocols.openai.errors import error_body, error_reply
-from penstock_runtime.protocols.openai.response import AnswerFormat
+from penstock_runtime.protocols.openai.response import AnswerFormat, Object
 from penstock_runtime.protocols.openai.sse import EventStream, written
 from penstock_runtime.request import (
     Cancelled,
@@ -56,7 +55,7 @@ async def reply_whole(answer: AnswerFormat, answering: ResponseStream) -> web.St
             answering.hold(sum(map(_held_bytes, pieces)))
             answer.take(pieces)
     except GenerationError as bad:
-        return response_of(_error(bad))
+        return response_of(_error(answer, bad))
     headers = {HEADER_QUEUE_SECONDS: f"{answering.cost.queue_seconds:.6f}"}
     cost = answering.cost
     long = cost.prompt_tokens + cost.completion_tokens > LONG_TOKENS
@@ -96,10 +95,8 @@ async def _reply(
         await stream.send(written(answer.closing(answering.cost)))
     except GenerationError as bad:
         if not stream.begun:
-            return response_of(_error(bad))
-        status, message, _ = error_terms(bad)
-        reason = type(bad.end).__name__
-        await stream.send(written([error_body(status, message, param=bad.field, reason=reason)]))
+            return response_of(_error(answer, bad))
+        await stream.send(written([_error_body(answer, bad)]))
     await stream.finish(done=answer.ends_with_done)
     return stream.response
 
@@ -123,10 +120,14 @@ def _events(answer: AnswerFormat, pieces: list[Chunk], cost: TokenUsage) -> byte
     return written(answer.chunks(pieces, cost))
 
 
-def _error(bad: GenerationError) -> Reply:
-    status, message, retry = error_terms(bad)
-    reason = type(bad.end).__name__
-    return error_reply(status, message, param=bad.field, reason=reason, retry_after_seconds=retry)
+def _error(answer: AnswerFormat, bad: GenerationError) -> Reply:
+    status, _, retry_after_seconds = error_terms(bad)
+    return failure(status, _error_body(answer, bad), retry_after_seconds)
+
+
+def _error_body(answer: AnswerFormat, bad: GenerationError) -> Object:
+    status, message, _ = error_terms(bad)
+    return answer.error(status, message, bad.field, type(bad.end).__name__)
 
 
 def error_terms(bad: GenerationError) -> tuple[int, str, float | None]:

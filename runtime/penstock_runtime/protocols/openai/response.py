@@ -4,6 +4,7 @@ import secrets
 import time
 from typing import Any, Protocol
 
+from penstock_runtime.protocols.openai.errors import error_body
 from penstock_runtime.protocols.openai.wire.options import GenerationOptions
 from penstock_runtime.serving.generation.choice import Chunk
 from penstock_runtime.serving.generation.request import GenerationCall
@@ -32,6 +33,10 @@ class AnswerFormat(Protocol):
 
     def whole(self, cost: TokenUsage, /) -> Object:
         """Return the whole answer of a request that is not streamed."""
+
+    def error(self, status: int, message: str, field: str | None, reason: str) -> Object:
+        """Return the body, or the stream event, of an error: OpenAI's object unless the protocol has another."""
+        return error_body(status, message, param=field, reason=reason)
 
 
 class ResponseHead:

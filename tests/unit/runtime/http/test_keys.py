@@ -54,6 +54,7 @@ async def test_an_inference_gets_no_better_class_than_its_key_grants(
     assert [(request.priority, request.tenant) for request in seen] == [(granted, "a")]
     refused = await running.infer(call())
     assert refused.status == 401
+    assert "API key" in (await refused.json())["error"], "a text, as KServe v2 has it"
     assert "X-Penstock-Tenant" not in refused.headers
 
 

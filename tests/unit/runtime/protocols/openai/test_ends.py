@@ -139,6 +139,28 @@ def test_a_stream_that_meets_its_deadline_gets_an_error_event_then_done(served: 
     served.until(engine_is_empty(served))
 
 
+def test_an_answer_of_tritons_generate_that_meets_its_deadline_ends_with_an_error_text(
+    served: Served,
+) -> None:
+    path, options = "/v2/models/tiny/generate", {"max_tokens": 1000, "ignore_eos": True}
+    body = {"text_input": "The river", "parameters": options}
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        with no_request_begins(served):
+            served.when_submitted(served.step.gate.set, seconds=0.4)
+            answer = http.post(path, json=body, headers={"X-Request-Timeout-Ms": "200"})
+        assert answer.status_code == 504
+        assert "the deadline passed" in answer.json()["error"]
+        headers = {"X-Request-Timeout-Ms": "1500"}
+        with http.stream("POST", f"{path}_stream", json=body, headers=headers) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            with served.held_still():
+                threading.Timer(1.6, served.step.gate.set).start()
+                events = [line for line in lines if line]
+    assert "the deadline passed" in json.loads(events[-1].removeprefix("data: "))["error"]
+    served.until(engine_is_empty(served))
+
+
 def test_a_deadline_that_is_not_a_number_is_rejected(served: Served) -> None:
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         headers = {"X-Request-Timeout-Ms": "soon"}
