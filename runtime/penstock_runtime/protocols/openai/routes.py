@@ -105,14 +105,7 @@ class OpenAI:
 
 async def _ids(body: TokenizeBody, serving: Serving) -> list[int]:
     if body.messages is not None:
-        tools = [tool.model_dump(exclude_none=True) for tool in body.tools or ()]
-        _, ids = await render(
-            serving,
-            body.messages,
-            tools=tools,
-            add_generation_prompt=body.add_generation_prompt,
-            more=body.chat_template_kwargs,
-        )
+        _, ids = await render(serving, body.messages, body, body.tool_objects)
         return ids
     if body.prompt is None:
         raise BadInput("`prompt` or `messages` is missing: send one of them", field="prompt")

@@ -1,7 +1,7 @@
 """Chat completions: conversion of a body to a call, and of the generated chunks to OpenAI's objects."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from orjson import Fragment
 from typing_extensions import override
@@ -181,13 +181,7 @@ async def chat_answer(body: ChatBody, model: str, terms: Terms) -> ChatAnswer:
     params = sampling(body, terms, requested)
     tokenizer = serving.tokenizer
     tools = toolbox(body, _source(tokenizer.template(tools=True)))
-    text, ids = await render(
-        serving,
-        body.messages,
-        tools=tools.shown,
-        add_generation_prompt=body.add_generation_prompt,
-        more=_template_arguments(body),
-    )
+    text, ids = await render(serving, body.messages, body, tools.shown)
     prompt = make_prompt(ids, text, params, terms, requested)
     if body.prompt_logprobs is not None:
         check_returned(len(ids), 1 + body.prompt_logprobs, "prompt_logprobs")
@@ -222,11 +216,6 @@ def _sampling_request(body: ChatBody) -> SamplingRequest:
         prompt_logprobs=body.prompt_logprobs,
         prompt_field="messages",
     )
-
-
-def _template_arguments(body: ChatBody) -> dict[str, Any]:
-    effort = {"reasoning_effort": body.reasoning_effort} if body.reasoning_effort else {}
-    return {**effort, **(body.chat_template_kwargs or {})}
 
 
 async def _with_grammar(

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from penstock_runtime.errors import BadInput, shown
-from penstock_runtime.protocols.openai.wire.chat import ContentPart, Message
+from penstock_runtime.protocols.openai.wire.chat import ContentPart, Message, TemplateOptions
 from penstock_runtime.serving.generation.loaded_model import Serving
 from penstock_runtime.text.bounds import text_bytes
 from penstock_runtime.text.chat_template import TemplateRejected
@@ -19,12 +19,10 @@ TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "ref
 async def render(
     serving: Serving,
     messages: Sequence[Message],
-    *,
-    tools: Sequence[dict[str, Any]] = (),
-    add_generation_prompt: bool = True,
-    more: dict[str, Any] | None = None,
+    options: TemplateOptions,
+    tools: Sequence[dict[str, Any]],
 ) -> tuple[str, list[int]]:
-    """Return a conversation as the model's template renders it, and its token ids.
+    """Return a conversation with `tools` as the model's template renders it, and its token ids.
 
     Raises:
         BadInput: the model has no template, or the template rejects the messages, or they have content other than text,
@@ -38,25 +36,28 @@ async def render(
             field="messages",
         )
 
+    more = options.template_arguments
+
     def pieces() -> Iterator[str]:
         plain = [plain_message(message, index) for index, message in enumerate(messages)]
         _check_sizes(serving.encoder, plain, tools, more)
         yield from template.pieces(
-            plain, tools=tools, add_generation_prompt=add_generation_prompt, more=more
+            plain, tools=tools, add_generation_prompt=options.add_generation_prompt, more=more
         )
 
     try:
         text = await serving.encoder.collect(pieces(), "messages")
     except TemplateRejected as error:
         raise BadInput(str(error), field="messages") from error
-    return text, await serving.encoder.encode(text, "messages", add_special=False)
+    special = bool(options.add_special_tokens)
+    return text, await serving.encoder.encode(text, "messages", add_special=special)
 
 
 def _check_sizes(
     encoder: TextEncoder,
     messages: Sequence[dict[str, Any]],
     tools: Sequence[dict[str, Any]],
-    more: dict[str, Any] | None,
+    more: dict[str, Any],
 ) -> None:
     """Check what a template may read again and again before it renders anything. Raises `ContextExceeded`."""
     encoder.check_bytes(len(to_json(tools)), "tools")

@@ -62,7 +62,7 @@ def toolbox(body: ChatBody, template: str) -> Toolbox:
     return replace(
         _chosen(body, tools, call_format),
         short_ids=call_format is MISTRAL,
-        shown=tuple(tool.model_dump(exclude_none=True) for tool in tools),
+        shown=body.tool_objects,
     )
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from penstock_runtime.protocols.openai.wire.base import BodyPart
+from penstock_runtime.protocols.openai.wire.base import BodyPart, WireBody
 from penstock_runtime.protocols.openai.wire.options import MAX_LOGPROBS, GenerationOptions
 
 MAX_TOOLS = 128
@@ -73,11 +73,42 @@ class NamedTool(BodyPart):
     function: NamedFunction
 
 
-class ChatBody(GenerationOptions):
+class TemplateOptions(WireBody):
+    """The options of the chat template, of a chat and of its tokens."""
+
+    unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "documents": ([],),
+        "chat_template": (),
+        "mm_processor_kwargs": (),
+        "continue_final_message": (False,),
+    }
+
+    tools: Annotated[list[Tool] | None, Field(max_length=MAX_TOOLS, fail_fast=True)] = None
+    reasoning_effort: str | None = None
+    """Passed to the model's template, which may use it."""
+    add_generation_prompt: bool = True
+    add_special_tokens: bool | None = None
+    """Whether the tokenizer adds its special tokens; if unset, to a text only: a template has its own."""
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    @property
+    def tool_objects(self) -> tuple[dict[str, Any], ...]:
+        """The tools as templates expect them."""
+        return tuple(tool.model_dump(exclude_none=True) for tool in self.tools or ())
+
+    @property
+    def template_arguments(self) -> dict[str, Any]:
+        """The variables of the template that clients may set."""
+        effort = {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}
+        return {**effort, **(self.chat_template_kwargs or {})}
+
+
+class ChatBody(TemplateOptions, GenerationOptions):
     """A conversation whose next message is requested."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
         **GenerationOptions.unsupported,
+        **TemplateOptions.unsupported,
         "functions": ([],),
         "function_call": ("none",),
         "modalities": (["text"],),
@@ -85,22 +116,13 @@ class ChatBody(GenerationOptions):
         "prediction": (),
         "web_search_options": (),
         "verbosity": ("medium",),
-        "documents": ([],),
-        "chat_template": (),
-        "mm_processor_kwargs": (),
         "echo": (False,),
-        "continue_final_message": (False,),
     }
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=8192, fail_fast=True)]
     max_completion_tokens: Annotated[int | None, Field(ge=1, le=2**31)] = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int | None, Field(ge=0, le=MAX_LOGPROBS)] = None
-    tools: Annotated[list[Tool] | None, Field(max_length=MAX_TOOLS, fail_fast=True)] = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
-    reasoning_effort: str | None = None
-    """Passed to the model's template, which may use it."""
     include_reasoning: bool = True
-    add_generation_prompt: bool = True
-    chat_template_kwargs: dict[str, Any] | None = None

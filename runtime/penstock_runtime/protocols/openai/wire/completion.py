@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from penstock_runtime.protocols.openai.wire.base import WireBody
-from penstock_runtime.protocols.openai.wire.chat import MAX_TOOLS, Message, Tool
+from penstock_runtime.protocols.openai.wire.chat import Message, TemplateOptions
 from penstock_runtime.protocols.openai.wire.options import MAX_LOGPROBS, Flag, GenerationOptions
 
 MAX_PROMPTS = 128
@@ -60,22 +60,15 @@ class CompletionBody(GenerationOptions):
         return [given] if isinstance(given[0], int) else given
 
 
-class TokenizeBody(WireBody):
+class TokenizeBody(TemplateOptions):
     """A text, or messages as in a chat."""
-
-    ignored: ClassVar[frozenset[str]] = frozenset({"continue_final_message"})
 
     model: str | None = None
     prompt: str | None = None
     messages: Annotated[
         list[Message] | None, Field(min_length=1, max_length=8192, fail_fast=True)
     ] = None
-    tools: Annotated[list[Tool] | None, Field(max_length=MAX_TOOLS, fail_fast=True)] = None
-    add_special_tokens: bool | None = None
-    """If unset, true for a text and false for messages, whose template has its own."""
-    add_generation_prompt: bool = True
-    return_token_strs: bool = False
-    chat_template_kwargs: dict[str, Any] | None = None
+    return_token_strs: Flag = False
 
 
 class DetokenizeBody(WireBody):

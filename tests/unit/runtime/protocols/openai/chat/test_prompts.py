@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tokenizers import Tokenizer, processors
 
 from penstock_runtime.text import chat_template
 from penstock_runtime.text.bounds import max_text_bytes
@@ -17,10 +18,12 @@ from tests.unit.runtime.protocols.openai.served import POSITIONS, Served
 REPEATING = (
     "{% for message in messages %}{{ message.content }}{% if tools %}{{ tools | tojson }}{% endif %}"
     "{% for call in message.tool_calls or [] %}{{ call.function.name }}{{ call.function.arguments | tojson }}"
-    "{% endfor %}{% endfor %}"
+    "{% endfor %}{% endfor %}{{ reasoning_effort }}"
 )
 LIMIT = max_text_bytes(POSITIONS)
 LONG = "a" * (LIMIT + 1)
+FIRST = 1
+"""The token that the tokenizer puts before a text."""
 PATHS = ["/v1/chat/completions", "/tokenize"]
 
 
@@ -47,6 +50,11 @@ def repeating(
     shutil.copytree(model_folder, folder)
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": REPEATING}))
+    tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokens.post_processor = processors.TemplateProcessing(
+        "<|user|> $A", None, [("<|user|>", FIRST)]
+    )
+    tokens.save(str(folder / "tokenizer.json"))
     to_json: Callable[..., str] = chat_template._to_json
 
     def record(value: Any, **options: Any) -> str:
@@ -117,3 +125,46 @@ def test_a_refusal_of_an_earlier_answer_is_text_and_a_part_without_text_is_named
     for part, param in (({"type": "text"}, "text"), ({"type": "image_url"}, "type")):
         error = answer(part).json()["error"]
         assert error["param"] == f"messages.0.content.0.{param}"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"reasoning_effort": "high"},
+        {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}},
+        {"add_special_tokens": True},
+        {"tools": [tool("a")], "add_generation_prompt": False},
+    ],
+)
+def test_tokenize_has_the_tokens_of_the_prompt_of_a_chat(
+    repeating: Served, more: dict[str, Any]
+) -> None:
+    body = {"messages": [{"role": "user", "content": "a"}], **more}
+    tokens = httpx2.post(repeating.url + "/tokenize", json=body, timeout=60).json()["tokens"]
+    chat_body = {**body, "max_tokens": 1, "return_token_ids": True}
+    chat = httpx2.post(repeating.url + "/v1/chat/completions", json=chat_body, timeout=60).json()
+    assert tokens == chat["prompt_token_ids"]
+    plain = httpx2.post(
+        repeating.url + "/tokenize", json={"messages": body["messages"]}, timeout=60
+    )
+    assert (tokens == plain.json()["tokens"]) == (not more)
+    assert (tokens[0] == FIRST) == ("add_special_tokens" in more)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("continue_final_message", True),
+        ("chat_template", "{{ messages }}"),
+        ("documents", [{"text": "a"}]),
+        ("mm_processor_kwargs", {"a": 1}),
+    ],
+)
+def test_an_option_of_templates_that_is_not_supported_is_named(
+    repeating: Served, path: str, field: str, value: Any
+) -> None:
+    body = {"messages": [{"role": "user", "content": "a"}], field: value}
+    error = httpx2.post(repeating.url + path, json=body, timeout=60).json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported_parameter", field)
