@@ -106,13 +106,9 @@ def _bad_input(error: ValidationError) -> BadInput:
     if first["type"] == "json_invalid":
         return BrokenJson(f"the body is not valid JSON: {first['msg']}", field="body")
     # for a field of several types, a fault within the right type is more precise than "wrong type"
-    first = next(
-        (
-            fault
-            for fault in faults
-            if fault["loc"][:1] == first["loc"][:1] and not _is_of_type(fault)
-        ),
-        first,
+    first = max(
+        (fault for fault in faults if fault["loc"][:1] == first["loc"][:1]),
+        key=lambda fault: (not _is_of_type(fault), len(fault["loc"])),
     )
     field = ".".join(str(part) for part in first["loc"] if not _is_union_arm(part)) or "body"
     got = "" if first["type"] == "missing" else f", got {shown(first.get('input'))}"
@@ -122,7 +118,9 @@ def _bad_input(error: ValidationError) -> BadInput:
 def _is_of_type(error: ErrorDetails) -> bool:
     """Return whether the fault is the type of a value, for the field or for one arm of its union."""
     kind = error["type"]
-    return kind.endswith("_type") or kind in ("int_from_float", "int_parsing", "literal_error")
+    if kind == "literal_error":
+        return _is_union_arm(error["loc"][-1])
+    return kind.endswith("_type") or kind in ("int_from_float", "int_parsing")
 
 
 def _code(error: ErrorDetails) -> str:
@@ -140,8 +138,10 @@ def _code(error: ErrorDetails) -> str:
 
 
 def _is_union_arm(part: int | str) -> bool:
-    """Return whether a part of pydantic's location is a union's arm and not a field."""
-    return isinstance(part, str) and ("[" in part or part in ("str", "int", "constrained-str"))
+    """Return whether a part of pydantic's location is a union's arm, such as `list[str]` or a class, and not a field."""
+    return isinstance(part, str) and (
+        "[" in part or part[:1].isupper() or part in ("str", "int", "constrained-str")
+    )
 
 
 def _plain(message: str) -> str:

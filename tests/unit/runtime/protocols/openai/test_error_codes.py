@@ -32,6 +32,10 @@ FAULTS: list[tuple[str, dict[str, Any], type[openai.APIStatusError], str, str]] 
     ("text-for-number", {"max_tokens": "many"}, openai.BadRequestError, "invalid_type", "max_tokens"),
     ("many-stops", {"stop": ["a"] * 99}, openai.BadRequestError, "array_above_max_length", "stop"),
     ("odd-choice", {"tool_choice": "perhaps"}, openai.BadRequestError, "invalid_value", "tool_choice"),
+    ("nameless-tool", {"tool_choice": {"type": "function", "function": {}}}, openai.BadRequestError, "missing_required_parameter", "tool_choice.function.name"),
+    ("odd-tool", {"tool_choice": {"type": "function", "function": {"name": 3}}}, openai.BadRequestError, "invalid_type", "tool_choice.function.name"),
+    ("other-choice", {"tool_choice": {"type": "allowed_tools"}}, openai.BadRequestError, "invalid_value", "tool_choice.type"),
+    ("odd-part", {"messages": [{"role": "user", "content": [3]}]}, openai.BadRequestError, "invalid_type", "messages.0.content.0"),
     ("unsupported", {"functions": [{}]}, openai.BadRequestError, "unsupported_parameter", "functions"),
     ("no-schema", {"response_format": {"type": "json_schema"}}, openai.BadRequestError, "invalid_value", "response_format.json_schema.schema"),
 ]  # fmt: skip
