@@ -1,7 +1,7 @@
 """Conversion of OpenAI's `response_format` and vLLM's `structured_outputs` to one grammar."""
 
 import json
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from penstock_runtime.engine.continuous.grammar.spec import GrammarKind, GrammarSpec
 from penstock_runtime.errors import BadInput
@@ -12,13 +12,14 @@ from penstock_runtime.protocols.openai.wire.options import (
 )
 
 ANY_OBJECT = {"type": "object"}
+_SCHEMA: Final = "response_format.json_schema.schema"
 
 
 def grammar_of(body: GenerationOptions) -> tuple[GrammarSpec, str] | None:
     """Return the grammar that `body` requests and the field that requests it, or None.
 
     Raises:
-        BadInput: several fields request a format, or a field lacks its member.
+        BadInput: several fields request a format, or a field lacks its member, or allows no answer.
     """
     grammars = [
         (spec, field)
@@ -48,7 +49,12 @@ def _of_format(given: ResponseFormat | None) -> GrammarSpec | None:
     if given.type == "json_schema":
         schema = given.json_schema
         if schema is None or schema.schema_ is None:
-            raise _missing("response_format.json_schema.schema", "json_schema")
+            raise _missing(_SCHEMA, "json_schema")
+        if schema.schema_ is False:
+            raise BadInput(
+                f"`{_SCHEMA}` is false, which no answer satisfies: send a schema of the answers, or true for any JSON",
+                field=_SCHEMA,
+            )
         return schema_grammar(schema.schema_)
     member = given.regex if given.type == "regex" else given.grammar
     if member is None:
@@ -79,7 +85,7 @@ def _of_structured(given: StructuredOutputs | None) -> GrammarSpec | None:
     return grammars[0]
 
 
-def schema_grammar(schema: dict[str, Any] | Literal[True, False]) -> GrammarSpec:
+def schema_grammar(schema: dict[str, Any] | Literal[True]) -> GrammarSpec:
     """Return the grammar of a JSON schema; equal schemas give equal grammars, which compile once."""
     described = {} if schema is True else schema
     return GrammarSpec(GrammarKind.JSON_SCHEMA, json.dumps(described, ensure_ascii=False))

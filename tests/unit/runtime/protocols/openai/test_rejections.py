@@ -71,6 +71,13 @@ REJECTED: list[tuple[str, str, dict[str, Any], str, str]] = [
         "response_format.json_schema.schema",
         "missing",
     ),
+    (
+        "no-answer",
+        CHAT,
+        {"messages": HELLO, "response_format": {"type": "json_schema", "json_schema": {"schema": False}}},
+        "response_format.json_schema.schema",
+        "is false, which no answer satisfies",
+    ),
     ("bad-regex", PLAIN, {"prompt": "a", "guided_regex": "(("}, "guided_regex", "cannot be enforced"),
     (
         "two-shapes",
