@@ -55,7 +55,7 @@ class RuntimeHttp(ApiModel):
     )
     """Memory of all requests per pod, above which the pod responds 429, or 413 to one that exceeds it alone; defaults to 512Mi. Encoding a text takes 230 bytes per byte."""
     body_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
-    """Time for a client to send its body, and to read a large answer; defaults to 60."""
+    """Time for a client to send its body, and after which one that reads nothing of a large answer is disconnected; defaults to 60."""
     connection_age_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
     """Mean age at which a client's connection is closed, so that clients reach new replicas; defaults to 20. Those of a gateway stay open."""
     metrics: Switch | None = None

@@ -83,8 +83,8 @@ class HttpConfig:
     max_body_bytes: int = 64 * 2**20
     """Size limit of one request after decompression; aiohttp's own default of 1 MiB is too small for tensors."""
     body_timeout_seconds: float = 60.0
-    """Time to send a body, after which the answer is 408; also the time to read a large answer, after which the
-    connection is closed."""
+    """Time to send a body, after which the answer is 408; also the time after which the connection of a
+    client that reads nothing of a large answer is closed."""
     keep_alive_seconds: float = 75.0
     connection_age_seconds: float = 20.0
     """Mean age at which a client connection is closed, so that clients reach new replicas

@@ -36,7 +36,9 @@ class ClusterPort:
         self._tls = tls
         self._limit = ConnectionLimit(lambda: descriptors.CLUSTER_CONNECTIONS, self._surplus_answer)
         later = asyncio.get_running_loop().call_later
-        unread = WriteBufferLimits(lambda _bytes: None, MAX_UNREAD_BYTES, READ_SECONDS, later)
+        unread = WriteBufferLimits(
+            lambda _bytes: None, MAX_UNREAD_BYTES, READ_SECONDS, later, lambda _client: 0
+        )
         self._runner = ClientsRunner(
             app,
             partial(WatchedConnection, write_buffers=unread, limit=self._limit),

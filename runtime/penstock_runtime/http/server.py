@@ -37,6 +37,7 @@ from penstock_runtime.protocols.common.request_ids import (
     RequestIds,
     trace_of,
 )
+from penstock_runtime.protocols.common.socket_age import acknowledged_bytes
 from penstock_runtime.protocols.control.auth import TokenVerifier
 from penstock_runtime.protocols.control.routes import Control
 from penstock_runtime.protocols.openai.errors import openai_rejection, speaks_openai
@@ -121,6 +122,7 @@ class ClientServer:
             config.queue.max_held_bytes // WRITE_BUFFER_SHARE,
             config.http.body_timeout_seconds,
             asyncio.get_running_loop().call_later,
+            acknowledged_bytes,
         )
         if not (config.http.fast_path and pod.callers.open and serves_batches(pod)):
             return partial(WatchedConnection, write_buffers=write_buffers, limit=limit)

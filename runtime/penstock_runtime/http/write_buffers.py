@@ -4,7 +4,7 @@ A transport reports by `pause_writing` that it buffers more than the 64 KiB (512
 small answers, which the socket takes at once, are not counted. Buffered bytes count towards the memory of requests, so that
 new requests are rejected before memory runs out. They get a share of that memory only, so that clients that do not read
 cannot block others: beyond the share, the connection whose answer has been buffered longest is aborted. So is a connection
-whose client has not read for `read_seconds`, even while it is being closed.
+whose client has read nothing for `read_seconds`, even while it is being closed; one that reads slowly is not.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ class _Buffered(Struct):
 
     transport: asyncio.Transport
     bytes: int
+    read: int
+    """The progress of its client at the last check."""
     timeout: asyncio.TimerHandle
 
 
@@ -35,12 +37,18 @@ class WriteBufferLimits:
         max_bytes: int,
         read_seconds: float,
         call_later: Callable[..., asyncio.TimerHandle],
+        progress: Callable[[asyncio.Transport], int],
     ) -> None:
-        """`count` takes each change of the unread bytes; `max_bytes` bounds their sum, except for a single larger answer."""
+        """`count` takes each change of the unread bytes; `max_bytes` bounds their sum, except for a single larger answer.
+
+        `progress` returns a number that changes while a client reads; one that is constant makes `read_seconds` the time
+        within which an answer must be read.
+        """
         self._count = count
         self._max_bytes = max_bytes
         self._read_seconds = read_seconds
         self._call_later = call_later
+        self._progress = progress
         self._buffered: dict[object, _Buffered] = {}
         self._bytes = 0
 
@@ -54,8 +62,8 @@ class WriteBufferLimits:
         size = transport.get_write_buffer_size()
         if size == 0 or connection in self._buffered:
             return
-        timeout = self._call_later(self._read_seconds, self._abort, connection)
-        self._buffered[connection] = _Buffered(transport, size, timeout)
+        timeout = self._call_later(self._read_seconds, self._check, connection)
+        self._buffered[connection] = _Buffered(transport, size, self._progress(transport), timeout)
         self._change(size)
         while self._bytes > self._max_bytes and len(self._buffered) > 1:
             self._abort(next(iter(self._buffered)))
@@ -66,6 +74,18 @@ class WriteBufferLimits:
         if buffered is not None:
             buffered.timeout.cancel()
             self._change(-buffered.bytes)
+
+    def _check(self, connection: object) -> None:
+        """Abort `connection` if its client has read nothing since the last check."""
+        buffered = self._buffered[connection]
+        read = self._progress(buffered.transport)
+        if read == buffered.read:
+            self._abort(connection)
+            return
+        size = buffered.transport.get_write_buffer_size()
+        self._change(size - buffered.bytes)
+        buffered.bytes, buffered.read = size, read
+        buffered.timeout = self._call_later(self._read_seconds, self._check, connection)
 
     def _abort(self, connection: object) -> None:
         transport = self._buffered[connection].transport

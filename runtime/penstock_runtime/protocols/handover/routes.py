@@ -35,7 +35,6 @@ from penstock_runtime.protocols.openai.sampling import (
     make_prompt,
     sampling,
 )
-from penstock_runtime.protocols.openai.sse import write
 from penstock_runtime.request import Expired, Failed, GrammarUnenforceable
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.auth.callers import Caller
@@ -105,7 +104,7 @@ class TakeOver:
         """Send the events of a generation until its end.
 
         Raises:
-            ConnectionError: the other pod has left, or does not read.
+            ConnectionError: the other pod has left.
         """
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: MEDIA_TYPE})
         response.force_close()
@@ -115,7 +114,7 @@ class TakeOver:
             events = await mailbox.take(PING_SECONDS)
             ended = self._settle(events)
             sent = [wire for event in events if (wire := on_wire(event)) is not None]
-            await write(request, response, messages.encode_frame(sent))
+            await response.write(messages.encode_frame(sent))
         await response.write_eof()
         return response
 

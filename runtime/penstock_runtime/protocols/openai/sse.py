@@ -1,6 +1,5 @@
 """Server-sent events (WHATWG HTML, 9.2): a stream that always ends visibly."""
 
-import asyncio
 from typing import Any, Final
 
 import orjson
@@ -10,8 +9,6 @@ from penstock_api import names
 from penstock_runtime.protocols.common.replies import REQUEST_ID
 from penstock_runtime.protocols.common.request_context import tenant_header
 
-WRITE_SECONDS: Final = 60.0
-"""Time after which a client that does not read counts as disconnected, whatever TCP reports."""
 DONE: Final = b"data: [DONE]\n\n"
 
 
@@ -48,7 +45,7 @@ class EventStream:
         """Send events in one write, if there are any.
 
         Raises:
-            ConnectionError: the client has left, or does not read.
+            ConnectionError: the client has left.
         """
         if events:
             await self._write(events)
@@ -66,23 +63,4 @@ class EventStream:
     async def _write(self, data: bytes) -> None:
         if not self.response.prepared:
             await self.response.prepare(self._request)
-        await write(self._request, self.response, data)
-
-
-async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
-    """Write a part of an answer whose head is sent.
-
-    Raises:
-        ConnectionError: the client has left, or does not read.
-    """
-    transport = request.transport
-    if transport is not None and transport.get_write_buffer_size() == 0:
-        await response.write(data)  # the socket accepts it at once
-        return
-    try:
-        async with asyncio.timeout(WRITE_SECONDS):
-            await response.write(data)
-    except TimeoutError as error:
-        if transport is not None:
-            transport.abort()
-        raise ConnectionError("the client does not read") from error
+        await self.response.write(data)

@@ -30,6 +30,7 @@ class UnreadTransport(asyncio.Transport):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
+        self.read = 0
         self.aborted = self.closed = False
 
     def get_extra_info(self, _name: str, default: Any = None) -> Any:
@@ -54,7 +55,9 @@ class Book:
     def __init__(self, max_bytes: int) -> None:
         self.bytes = 0
         self.later: list[tuple[Any, ...]] = []
-        self.unread = WriteBufferLimits(self.hold, max_bytes, 60.0, self.call_later)
+        self.unread = WriteBufferLimits(
+            self.hold, max_bytes, 60.0, self.call_later, lambda client: client.read
+        )
 
     def hold(self, more_bytes: int) -> None:
         self.bytes += more_bytes
@@ -102,6 +105,19 @@ async def test_a_client_that_does_not_read_in_time_is_aborted() -> None:
     assert seconds == 60.0
     call(*what)
     assert (transport.aborted, book.bytes) == (True, 0)
+
+
+async def test_a_client_that_reads_slowly_is_aborted_only_once_it_stops() -> None:
+    book = Book(100)
+    transport = book.note("a", 60)
+    for left in (60, 40):  # the kernel takes more of the buffer only after large parts
+        transport.size, transport.read = left, transport.read + 1
+        _, call, *what = book.later[-1]
+        call(*what)
+        assert (transport.aborted, book.bytes) == (False, left)
+    _, call, *what = book.later[-1]
+    call(*what)
+    assert (transport.aborted, book.bytes, len(book.later)) == (True, 0, 3)
 
 
 @pytest.fixture
@@ -195,6 +211,20 @@ async def test_unread_answers_take_their_share_at_most_and_not_for_long(
     assert pod.pod.admission.memory.held_bytes == 0
     for client in clients:
         client.close()
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_an_answer_that_is_read_slowly_is_read_whole(start: Any) -> None:
+    pod = await start(model=Wide(), body_timeout_seconds=2.0)
+    client = await silent(pod.url, binary(parameters={"binary_data_output": True}))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**17)
+    read, loop = 0, asyncio.get_running_loop()
+    while read < 8 * MIB:
+        part = len(await loop.sock_recv(client, 2**17))
+        assert part, f"cut after {read} bytes"
+        read += part
+        await asyncio.sleep(0.05)
+    client.close()
 
 
 @pytest.mark.parametrize("fast_path", [True, False])

@@ -343,6 +343,15 @@ def test_an_idle_stream_sends_pings(served: Served, monkeypatch: pytest.MonkeyPa
     assert events[-1] == "data: [DONE]"
 
 
+def test_a_stream_whose_client_does_not_read_is_cancelled(serve: Serve) -> None:
+    served = serve(body_timeout_seconds=0.5)
+    wide = {**LONG, "n": 8, "logprobs": 20, "stream": True}  # more than the sockets hold
+    with open_request(served, wide) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # else up to 6 MiB by itself
+        served.until(lambda: served.pod.counters.ended[RequestOutcome.CANCELLED] == 1)
+    served.until(engine_is_empty(served))
+
+
 def test_a_reader_that_falls_too_far_behind_is_cancelled(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
