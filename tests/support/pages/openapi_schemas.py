@@ -126,10 +126,10 @@ SCHEMAS: Final[dict[str, Object]] = {
                 {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"type": "array", "minItems": 1, "items": COUNT}},
             ]
         },
-        encoding_format={"type": "string", "enum": ["float", "base64"]},
+        encoding_format=_nullable({"type": "string", "enum": ["float", "base64"]}),
         dimensions={"type": "integer", "description": "The model's own, if at all."},
         truncate_prompt_tokens={"anyOf": [{"const": -1}, {"type": "null"}]},
-        priority=COUNT,
+        priority=_nullable(COUNT),
         timeout={"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
     ),
     "EmbeddingList": _object(

@@ -61,6 +61,12 @@ def parse(wire: Any, model: str, width: int) -> EmbeddingCall:
 
 
 def _input(given: Any) -> tuple[Sequence[str], Sequence[Ids]]:
+    if given is None:
+        raise BadInput(
+            "`input` is missing: send a text, a list of texts, or token ids",
+            field="input",
+            code="missing_required_parameter",
+        )
     listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, list) or not listed:
         raise BadInput(
@@ -90,7 +96,9 @@ def _ids(listed: list[Any], field: str) -> Ids:
 
 
 def _one_of(wire: Mapping[str, Any], field: str, known: Sequence[Any], default: Any) -> Any:
-    value = wire.get(field, default)
+    value = wire.get(field)
+    if value is None:
+        value = default
     if not any(type(value) is type(option) and value == option for option in known):
         options = " or ".join(str(option) for option in known if option is not None)
         raise BadInput(f"`{field}` must be {options}, got {shown(value)}", field=field)
@@ -107,7 +115,9 @@ def _check_dimensions(wire: Mapping[str, Any], width: int) -> None:
 
 
 def _priority(wire: Mapping[str, Any]) -> int:
-    value = wire.get("priority", 0)
+    value = wire.get("priority")
+    if value is None:
+        return 0
     if type(value) is not int or not 0 <= value < 2**63:
         raise BadInput(
             f"`priority` must be an integer, 0 (unset) or 1 (highest) and up, got {shown(value)}",

@@ -38,7 +38,7 @@ def _null_is_false(value: object) -> object:
 
 
 Flag = Annotated[bool, BeforeValidator(_null_is_false)]
-"""A boolean that clients may send as null, as OpenAI's API allows."""
+"""A boolean that clients may send as null, as OpenAI's API and vLLM allow."""
 
 
 def _few_biases(value: object) -> object:
@@ -55,7 +55,7 @@ class StreamOptions(BodyPart):
     """The usage in a stream."""
 
     include_usage: Flag = False
-    continuous_usage_stats: bool = False
+    continuous_usage_stats: Flag = False
 
 
 class JsonSchemaFormat(BodyPart):
@@ -158,7 +158,7 @@ class GenerationOptions(GenerationBody):
     """1 is the highest, 0 is unset."""
     timeout: Annotated[float | None, Field(gt=0, le=86_400)] = None
     """Seconds from arrival to the last token."""
-    return_token_ids: bool = False
+    return_token_ids: Flag = False
     prompt_logprobs: Annotated[int | None, Field(ge=0, le=MAX_LOGPROBS)] = None
     """The number of alternatives returned for each prompt token (vLLM's field)."""
     cache_salt: Annotated[str | None, Field(max_length=1024)] = None

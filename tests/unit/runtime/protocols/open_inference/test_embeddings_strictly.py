@@ -65,8 +65,18 @@ async def test_no_option_of_embeddings_is_taken_for_one_of_another_type(
     assert (status, answer["error"]["param"]) == (400, field), answer
 
 
-async def test_null_for_the_model_is_the_pods_own(embedder: Texts) -> None:
-    assert (await embedder.embed(FIVE, model=None))[0] == 200
+@pytest.mark.parametrize(
+    "field", ["model", "encoding_format", "dimensions", "priority", "timeout", "user"]
+)
+async def test_null_is_the_default_as_litellm_sends_it(embedder: Texts, field: str) -> None:
+    answer = await embedder.embed(FIVE, **{field: None})
+    assert answer == await embedder.embed(FIVE)
+    assert answer[0] == 200
+
+
+async def test_a_missing_input_is_a_missing_required_parameter(embedder: Texts) -> None:
+    _, answer = await embedder.post("/v1/embeddings", {"model": "texts"})
+    assert answer["error"]["code"] == "missing_required_parameter"
 
 
 @pytest.mark.parametrize("shape", [[True], [1.0], [1, True], ["1"]])

@@ -144,8 +144,10 @@ def test_an_unsupported_field_without_effect_is_accepted(http: httpx2.Client) ->
     assert answer.status_code == 200
 
 
-def test_null_is_the_default_where_openai_allows_it(http: httpx2.Client) -> None:
-    nulls = {"stream": None, "echo": None, "stream_options": {"include_usage": None}, "stop": None}
+def test_null_is_the_default_where_openai_or_vllm_allows_it(http: httpx2.Client) -> None:
+    options = {"include_usage": None, "continuous_usage_stats": None}
+    nulls = {"stream": None, "echo": None, "stream_options": options, "stop": None}
+    nulls |= {"return_token_ids": None}
     answer = http.post(PLAIN, json={"prompt": "a", "max_tokens": 1, "top_p": 0, **nulls})
     assert answer.status_code == 200, answer.text
     assert answer.json()["object"] == "text_completion"
