@@ -145,7 +145,7 @@ class ChatAnswer(AnswerFormat):
     def _deltas(self, choice: _ChatChoice, piece: Chunk) -> list[Delta]:
         deltas = choice.builder.push(piece.text, last=piece.finish is not None)
         if not self._body.include_reasoning:
-            deltas = [delta for delta in deltas if "reasoning_content" not in delta]
+            deltas = [delta for delta in deltas if "reasoning" not in delta]
         return deltas
 
     def _logprobs(self, piece: Chunk) -> list[Fragment] | None:

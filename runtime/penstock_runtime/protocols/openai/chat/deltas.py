@@ -40,7 +40,7 @@ class ChatDeltaBuilder:
         rest = self.splitter.finish() if last else None
         reasoning = (thought.reasoning if thought else "") + (rest.reasoning if rest else "")
         content = (thought.content if thought else "") + (rest.content if rest else "")
-        deltas: list[Delta] = [{"reasoning_content": reasoning}] if reasoning else []
+        deltas = [_reasoning(reasoning)] if reasoning else []
         return deltas + self._content(content, last=last)
 
     def finish_reason(self, reason: str) -> str:
@@ -86,6 +86,11 @@ class ChatDeltaBuilder:
                 return {"tool_calls": [more]}
 
 
+def _reasoning(text: str) -> Delta:
+    """Return reasoning by its name in vLLM, and by the earlier one, which more clients read."""
+    return {"reasoning": text, "reasoning_content": text}
+
+
 @dataclass(slots=True)
 class AssembledMessage:
     """A whole message, assembled from the deltas of one choice."""
@@ -97,7 +102,7 @@ class AssembledMessage:
     def add(self, delta: Delta) -> None:
         """Append one delta."""
         self.content += delta.get("content", "")
-        self.reasoning += delta.get("reasoning_content", "")
+        self.reasoning += delta.get("reasoning", "")
         for part in delta.get("tool_calls", ()):
             if "id" in part:
                 whole = {key: value for key, value in part.items() if key != "index"}
@@ -113,6 +118,6 @@ class AssembledMessage:
             "role": "assistant",
             "content": self.content or (None if called or self.reasoning else ""),
             "refusal": None,
-            **({"reasoning_content": self.reasoning} if self.reasoning else {}),
+            **(_reasoning(self.reasoning) if self.reasoning else {}),
             **({"tool_calls": self.tool_calls} if called else {}),
         }

@@ -74,6 +74,8 @@ def plain_message(message: Message, place: int) -> dict[str, Any]:
         BadInput: a part is not text, or the arguments of a call are not JSON.
     """
     plain = message.model_dump(exclude_none=True, exclude={"content", "tool_calls"})
+    if message.reasoning is not None:
+        plain.setdefault("reasoning_content", message.reasoning)
     plain["content"] = _text(message.content, f"messages.{place}.content")
     if message.tool_calls:
         plain["tool_calls"] = [

@@ -41,7 +41,9 @@ class Message(BodyPart):
     name: str | None = None
     tool_calls: Annotated[list[CalledTool] | None, Field(fail_fast=True)] = None
     tool_call_id: str | None = None
+    reasoning: str | None = None
     reasoning_content: str | None = None
+    """`reasoning` by its name in most templates and in earlier versions of vLLM."""
 
 
 class Function(BodyPart):

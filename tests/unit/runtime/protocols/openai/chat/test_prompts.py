@@ -16,7 +16,7 @@ from penstock_runtime.text.encoding import PART_BYTES
 from tests.unit.runtime.protocols.openai.served import POSITIONS, Served
 
 REPEATING = (
-    "{% for message in messages %}{{ message.content }}{% if tools %}{{ tools | tojson }}{% endif %}"
+    "{% for message in messages %}{{ message.reasoning_content }}{{ message.content }}{% if tools %}{{ tools | tojson }}{% endif %}"
     "{% for call in message.tool_calls or [] %}{{ call.function.name }}{{ call.function.arguments | tojson }}"
     "{% endfor %}{% endfor %}{{ reasoning_effort }}"
 )
@@ -125,6 +125,17 @@ def test_a_refusal_of_an_earlier_answer_is_text_and_a_part_without_text_is_named
     for part, param in (({"type": "text"}, "text"), ({"type": "image_url"}, "type")):
         error = answer(part).json()["error"]
         assert error["param"] == f"messages.0.content.0.{param}"
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_of_earlier_answers_reaches_the_template_by_either_name(
+    repeating: Served, name: str
+) -> None:
+    def tokens(message: dict[str, str]) -> Any:
+        body = {"messages": [{"role": "assistant", **message}]}
+        return httpx2.post(repeating.url + "/tokenize", json=body, timeout=60).json()["tokens"]
+
+    assert tokens({"content": "b", name: "a"}) == tokens({"content": "ab"})
 
 
 @pytest.mark.parametrize(
