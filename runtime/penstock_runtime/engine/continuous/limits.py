@@ -147,8 +147,8 @@ def grant_tokens(info: GenerationInfo, prompt_tokens: int, max_tokens: int | Non
         raise BadInput("the prompt must have at least 1 token, got 0", field="prompt")
     if room < 1:
         raise ContextExceeded(
-            f"this model's maximum context length is {bound} tokens, prompt and answer together, but the"
-            f" prompt has {prompt_tokens} tokens: shorten it to at most {bound - 1}",
+            f"the prompt is too long: it has {prompt_tokens} tokens, and this model's maximum context length is"
+            f" {bound} tokens, prompt and answer together: shorten it to at most {bound - 1}",
             field="prompt",
         )
     if max_tokens is not None and max_tokens > room:

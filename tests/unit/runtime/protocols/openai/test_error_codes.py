@@ -78,6 +78,13 @@ def test_litellm_recognizes_a_context_that_is_too_long_by_its_message(
         chat(client, extra_body=more)
 
 
+def test_langchain_recognizes_a_prompt_that_is_too_long_by_its_message(
+    client: openai.OpenAI,
+) -> None:
+    with pytest.raises(openai.BadRequestError, match="prompt is too long"):
+        chat(client, messages=[{"role": "user", "content": LONG}])
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
