@@ -55,12 +55,14 @@ class Book:
     def __init__(self, max_bytes: int) -> None:
         self.bytes = 0
         self.later: list[tuple[Any, ...]] = []
-        self.unread = WriteBufferLimits(
-            self.hold, max_bytes, 60.0, self.call_later, lambda client: client.read
-        )
+        self.unread = WriteBufferLimits(self.hold, max_bytes, 60.0, self.call_later, self.progress)
 
     def hold(self, more_bytes: int) -> None:
         self.bytes += more_bytes
+
+    def progress(self, transport: asyncio.Transport) -> int:
+        assert isinstance(transport, UnreadTransport)
+        return transport.read
 
     def call_later(
         self, seconds: float, call: Callable[..., None], *what: object
