@@ -5,17 +5,25 @@ small answers, which the socket takes at once, are not counted. Buffered bytes c
 new requests are rejected before memory runs out. They get a share of that memory only, so that clients that do not read
 cannot block others: beyond the share, the connection whose answer has been buffered longest is aborted. So is a connection
 whose client has read nothing for `read_seconds`, even while it is being closed; one that reads slowly is not.
+
+Over TLS, the transport passes a long answer on to the socket's transport at once and reports nothing. Such an answer is
+counted before it is written, until the client has acknowledged as many bytes.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import payload, web
 from msgspec import Struct
 from typing_extensions import override
 
 from penstock_runtime.http.connection_limit import BoundedConnection
+
+TLS_BUFFER_BYTES: Final = 2**19
+"""What the transport of a connection over TLS buffers itself, and reports."""
+LOOK_SECONDS: Final = 0.25
+"""The interval at which the progress of a long answer over TLS is checked."""
 
 
 class _Buffered(Struct):
@@ -25,7 +33,17 @@ class _Buffered(Struct):
     bytes: int
     read: int
     """The progress of its client at the last check."""
+    until: int
+    """The progress with which a long answer over TLS is read; 0 without one."""
+    every: float
+    """The interval of the checks, in seconds."""
+    quiet: float
+    """The time without progress, in seconds."""
     timeout: asyncio.TimerHandle
+
+    def unread(self) -> int:
+        """Return the unread bytes after the last check."""
+        return self.transport.get_write_buffer_size() + max(self.until - self.read, 0)
 
 
 class WriteBufferLimits:
@@ -57,16 +75,33 @@ class WriteBufferLimits:
         """Whether a client has still to read a part of its answer."""
         return bool(self._buffered)
 
-    def add(self, connection: object, transport: asyncio.Transport) -> None:
-        """Count the write buffer of `connection`, which does not grow, until `remove`."""
-        size = transport.get_write_buffer_size()
-        if size == 0 or connection in self._buffered:
+    def add(self, connection: object, transport: asyncio.Transport, size: int = 0) -> None:
+        """Count the write buffer of `connection`, which does not grow, until `remove`.
+
+        `size` is that of a long answer over TLS that is written next, whose bytes count until the client has read them.
+        """
+        read, before = self._progress(transport), self._buffered.get(connection)
+        if size and before is not None:
+            size += max(before.until - read, 0)
+            self.remove(connection)
+        unread = transport.get_write_buffer_size() + size
+        if unread == 0 or connection in self._buffered:
             return
-        timeout = self._call_later(self._read_seconds, self._check, connection)
-        self._buffered[connection] = _Buffered(transport, size, self._progress(transport), timeout)
-        self._change(size)
+        every = min(LOOK_SECONDS, self._read_seconds) if size else self._read_seconds
+        timeout = self._call_later(every, self._check, connection)
+        until = read + size if size else 0
+        self._buffered[connection] = _Buffered(transport, unread, read, until, every, 0.0, timeout)
+        self._change(unread)
+        if self._bytes > self._max_bytes:
+            self._look()
         while self._bytes > self._max_bytes and len(self._buffered) > 1:
             self._abort(next(iter(self._buffered)))
+
+    def resume(self, connection: object) -> None:
+        """Stop counting the write buffer of `connection`, which the socket has taken."""
+        buffered = self._buffered.get(connection)
+        if buffered is not None and not buffered.until:
+            self.remove(connection)
 
     def remove(self, connection: object) -> None:
         """Stop counting `connection`: its client has read, or is gone."""
@@ -76,16 +111,32 @@ class WriteBufferLimits:
             self._change(-buffered.bytes)
 
     def _check(self, connection: object) -> None:
-        """Abort `connection` if its client has read nothing since the last check."""
+        """Abort `connection` if its client has read nothing for `read_seconds`."""
         buffered = self._buffered[connection]
+        buffered.quiet += buffered.every
+        self._update(connection, buffered)
+        if buffered.quiet >= self._read_seconds:
+            self._abort(connection)
+        elif connection in self._buffered:
+            buffered.timeout = self._call_later(buffered.every, self._check, connection)
+
+    def _look(self) -> None:
+        """Update the unread bytes of long answers over TLS, which may be read by now."""
+        for connection, buffered in list(self._buffered.items()):
+            if buffered.until:
+                self._update(connection, buffered)
+
+    def _update(self, connection: object, buffered: _Buffered) -> None:
+        """Count what is unread now; none of it removes `connection`."""
         read = self._progress(buffered.transport)
         if read == buffered.read:
-            self._abort(connection)
             return
-        size = buffered.transport.get_write_buffer_size()
-        self._change(size - buffered.bytes)
-        buffered.bytes, buffered.read = size, read
-        buffered.timeout = self._call_later(self._read_seconds, self._check, connection)
+        buffered.read, buffered.quiet = read, 0.0
+        unread = buffered.unread()
+        self._change(unread - buffered.bytes)
+        buffered.bytes = unread
+        if unread == 0:
+            self.remove(connection)
 
     def _abort(self, connection: object) -> None:
         transport = self._buffered[connection].transport
@@ -118,7 +169,7 @@ class WatchedConnection(BoundedConnection):
         """Stop counting: the client has read. A connection that is being closed is counted to its end."""
         super().resume_writing()
         if self.transport is not None and not self.transport.is_closing():
-            self._write_buffers.remove(self)
+            self._write_buffers.resume(self)
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -131,6 +182,24 @@ class WatchedConnection(BoundedConnection):
         transport = self.transport
         super().force_close()
         self._count_unread(transport)
+
+    @override
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Write a response, counted if it is long."""
+        body = resp.body if isinstance(resp, web.Response) else None
+        size = body.size if isinstance(body, payload.Payload) else len(body or b"")
+        self.count_answer(size or 0)
+        return await super().finish_response(request, resp, start_time)
+
+    def count_answer(self, size: int) -> None:
+        """Count an answer of `size` bytes that is written next, if it is over TLS and long."""
+        transport = self.transport
+        if size <= TLS_BUFFER_BYTES or transport is None:
+            return
+        if transport.get_extra_info("sslcontext") is not None:
+            self._write_buffers.add(self, transport, size)
 
     @override
     async def start(self) -> None:

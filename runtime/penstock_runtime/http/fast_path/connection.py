@@ -270,6 +270,7 @@ class FastConnection(WatchedConnection):
         self._enter(IDLE)
         self._limit.idle(self)
         if self.transport is not None:
+            self.count_answer(len(answer))
             self.transport.write(answer)
         if self._answered is not None:
             self._release_shutdown()

@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from penstock_api.certificates import ServerCertificate
 from penstock_runtime.config import HttpConfig
 from penstock_runtime.drain import IDLE_SECONDS, LOOK_SECONDS, drain
 from penstock_runtime.engine.model import TensorSpec
@@ -18,6 +21,7 @@ from penstock_runtime.http import cluster_port, descriptors
 from penstock_runtime.http.connection_limit import ConnectionLimit
 from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
 from penstock_runtime.request import RequestOutcome, Tensor
+from tests.unit.operator.net.certificates import Authority
 from tests.unit.runtime.conftest import Halves
 from tests.unit.runtime.http.wire_cases import binary
 
@@ -122,6 +126,53 @@ async def test_a_client_that_reads_slowly_is_aborted_only_once_it_stops() -> Non
     assert (transport.aborted, book.bytes, len(book.later)) == (True, 0, 3)
 
 
+async def test_a_long_answer_over_tls_counts_until_its_client_has_read_it() -> None:
+    book = Book(100)
+    transport = UnreadTransport(0)
+    book.unread.add("a", transport, 60)
+    book.unread.resume("a")
+    assert book.bytes == 60
+    for read, left in ((20, 40), (60, 0)):
+        transport.read = read
+        seconds, call, *what = book.later[-1]
+        call(*what)
+        assert (seconds, book.bytes) == (0.25, left)
+    assert (transport.aborted, book.unread.unread) == (False, False)
+
+
+async def test_long_answers_over_tls_to_one_client_count_together() -> None:
+    book = Book(100)
+    transport = UnreadTransport(0)
+    book.unread.add("a", transport, 60)
+    transport.read = 20
+    book.unread.add("a", transport, 30)
+    assert book.bytes == 70
+    book.unread.remove("a")
+
+
+async def test_a_long_answer_over_tls_that_is_read_gives_way_to_others() -> None:
+    book = Book(100)
+    done, unread, last = (UnreadTransport(0) for _ in range(3))
+    book.unread.add("done", done, 60)
+    book.unread.add("unread", unread, 40)
+    done.read = 60
+    book.unread.add("last", last, 50)
+    assert ([each.aborted for each in (done, unread, last)], book.bytes) == ([False] * 3, 90)
+    book.unread.remove("unread")
+    book.unread.remove("last")
+
+
+async def test_a_client_that_does_not_read_a_long_answer_over_tls_is_aborted_in_time() -> None:
+    book = Book(100)
+    transport = UnreadTransport(0)
+    book.unread.add("a", transport, 60)
+    for passed in range(240):
+        assert (transport.aborted, book.bytes) == (False, 60), passed
+        _, call, *what = book.later[-1]
+        call(*what)
+    assert (transport.aborted, book.bytes) == (True, 0)
+
+
 @pytest.fixture
 async def connected() -> tuple[WatchedConnection, UnreadTransport, Book]:
     """A connection whose transport has 10 unread bytes."""
@@ -213,6 +264,38 @@ async def test_unread_answers_take_their_share_at_most_and_not_for_long(
     assert pod.pod.admission.memory.held_bytes == 0
     for client in clients:
         client.close()
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_unread_answers_over_tls_take_their_share_at_most_and_not_for_long(
+    start: Any, until: Any, tmp_path: Path
+) -> None:
+    authority = Authority.make()
+    authority.issue(tmp_path, "pod")
+    context = ServerCertificate(tmp_path).context
+    pod = await start(model=Wide(), tls=context, max_held_bytes=64 * MIB, body_timeout_seconds=2.0)
+    trust = ssl.create_default_context(cadata=authority.pem())
+    host, port = pod.url.removeprefix("https://").split(":")
+    writers = []
+    for _ in range(16):
+        reader, writer = await asyncio.open_connection(
+            host, int(port), ssl=trust, server_hostname="pod", limit=1
+        )
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(binary(parameters={"binary_data_output": True}))
+        writers.append(writer)
+    await until(lambda: pod.pod.counters.ended[RequestOutcome.COMPLETED] == 16)
+    counted = list[int]()
+
+    def all_cut_off() -> bool:
+        counted.append(pod.pod.admission.memory.held_bytes)
+        return bool(pod.client.open_connections() == 0)
+
+    await until(all_cut_off)
+    assert 16 * MIB < max(counted) <= 33 * MIB
+    assert pod.pod.admission.memory.held_bytes == 0
+    for writer in writers:
+        writer.transport.abort()
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
