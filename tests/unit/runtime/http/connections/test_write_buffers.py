@@ -278,8 +278,11 @@ async def test_unread_answers_over_tls_take_their_share_at_most_and_not_for_long
     host, port = pod.url.removeprefix("https://").split(":")
     writers = []
     for _ in range(16):
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect((host, int(port)))
         reader, writer = await asyncio.open_connection(
-            host, int(port), ssl=trust, server_hostname="pod", limit=1
+            sock=client, ssl=trust, server_hostname="pod", limit=1
         )
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(binary(parameters={"binary_data_output": True}))

@@ -345,10 +345,18 @@ def test_an_idle_stream_sends_pings(served: Served, monkeypatch: pytest.MonkeyPa
 
 def test_a_stream_whose_client_does_not_read_is_cancelled(serve: Serve) -> None:
     served = serve(body_timeout_seconds=0.5)
-    wide = {**LONG, "n": 8, "logprobs": 20, "stream": True}  # more than the sockets hold
-    with open_request(served, wide) as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # else up to 6 MiB by itself
-        served.until(lambda: served.pod.counters.ended[RequestOutcome.CANCELLED] == 1)
+    with served.held_still():
+        client = open_request(served, {**LONG, "n": 8, "logprobs": 20, "stream": True})
+        served.until(lambda: served.step.waiting_at_gate)
+        runner: Any = served.clients._runner
+        (connection,) = runner.server.connections
+        for end in (client, connection.transport.get_extra_info("socket")):
+            for side in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+                end.setsockopt(socket.SOL_SOCKET, side, 4096)  # else they take several MB
+    with client:
+        served.until(lambda: served.step.steps >= 200)
+        with served.held_still():
+            served.until(lambda: served.pod.counters.ended[RequestOutcome.CANCELLED] == 1)
     served.until(engine_is_empty(served))
 
 
