@@ -121,13 +121,13 @@ class WriteBufferLimits:
             buffered.timeout = self._call_later(buffered.every, self._check, connection)
 
     def _look(self) -> None:
-        """Update the unread bytes of long answers over TLS, which may be read by now."""
+        """Update the counts of long answers over TLS, some of which may have been read."""
         for connection, buffered in list(self._buffered.items()):
             if buffered.until:
                 self._update(connection, buffered)
 
     def _update(self, connection: object, buffered: _Buffered) -> None:
-        """Count what is unread now; none of it removes `connection`."""
+        """Count what is unread now, and stop counting `connection` once its client has read everything."""
         read = self._progress(buffered.transport)
         if read == buffered.read:
             return
