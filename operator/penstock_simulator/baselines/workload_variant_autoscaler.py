@@ -1,9 +1,11 @@
 """A saturation-based autoscaler like llm-d's workload-variant-autoscaler. Pure.
 
-Every 60 s it averages the spare queue of the unsaturated replicas, out of a threshold of 5: below 3 it adds a replica, and it removes
-one if the others would keep 3. It changes nothing while pods load. One-shot serving has no KV cache, so only its queue rule applies.
+Every 60 s it takes the longest queue of each pod in the last minute (`max by (pod) (max_over_time(vllm:num_requests_waiting[1m]))`) and
+averages the spare queue of the unsaturated replicas, out of a threshold of 5: below 3 it adds a replica, and it removes one if the others
+would keep 3. It changes nothing while pods load. One-shot serving has no KV cache, so only its queue rule applies.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
@@ -12,13 +14,16 @@ from penstock_simulator.baselines.inputs import decided, per_pod, queue_depth
 SATURATED_QUEUE = 5.0
 SPARE_TRIGGER = 3.0
 WVA_SECONDS = 60.0
+PEAK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class VariantState:
-    """Time of the last evaluation."""
+    """Time of the last evaluation, and the queues of the last minute."""
 
     looked: float
+    seen: tuple[tuple[float, Mapping[str, float]], ...] = ()
+    """(time, waiting requests by pod)."""
 
 
 class VariantLike:
@@ -37,11 +42,23 @@ class VariantLike:
     ) -> tuple[VariantState, Decision]:
         """Add or remove one replica."""
         current = observed.replicas
-        queues = list(per_pod(observed, queue_depth).values())
+        recent = [entry for entry in state.seen if now - entry[0] < PEAK_SECONDS]
+        state = replace(state, seen=(*recent, (now, per_pod(observed, queue_depth))))
+        peaks = _peaks(state, observed)
         loading = any(not pod.ready and not pod.terminating for pod in observed.pods)
-        if not queues or loading or now - state.looked < WVA_SECONDS:
-            return state, decided(observed, current, self._cap, seen=bool(queues))
-        return replace(state, looked=now), decided(observed, current + _move(queues), self._cap)
+        if not peaks or loading or now - state.looked < WVA_SECONDS:
+            return state, decided(observed, current, self._cap, seen=bool(peaks))
+        return replace(state, looked=now), decided(observed, current + _move(peaks), self._cap)
+
+
+def _peaks(state: VariantState, observed: LawInput) -> list[float]:
+    """Return the longest queue of every pod that stays and has a sample of the last minute."""
+    staying = {pod.uid for pod in observed.pods if not pod.terminating}
+    peaks = dict[str, float]()
+    for _, queues in state.seen:
+        for uid in queues.keys() & staying:
+            peaks[uid] = max(queues[uid], peaks.get(uid, 0.0))
+    return list(peaks.values())
 
 
 def _move(queues: list[float]) -> int:
