@@ -37,16 +37,18 @@ class SlotAdmission:
     def admit(self, draft: PlanDraft, now: float) -> None:
         """Admit the head of the queue, then the next, until one lacks a slot, tokens or blocks.
 
-        A sequence needs a token of this step's budget that no decoding sequence uses, or its victim's token.
+        A sequence needs a token of this step's budget that neither a decoding sequence nor a prompt ranked before
+        it uses, or its victim's token.
         """
         running, prefilling = self._running.by_uid, self._running.prefilling
-        unfed, promised = sum(state.unfed for state in prefilling.values()), 0
+        begun = tuple(prefilling.values())
+        unfed, promised = sum(state.unfed for state in begun), 0
         while (head := self._queue.head()) is not None:
             free = draft.tokens_left - (len(running) - len(prefilling)) - promised
             if len(running) >= self.cap:
                 if free < 0 or not self._preempt_for_slot(head, draft):
                     return
-            elif free <= 0 or (free <= unfed and not self._candidates(head)):
+            elif free <= unfed and free <= self._unfed_before(head, begun):
                 return
             reserve = self._reserve(head)
             if not self._kv.admit(head, draft.plan, self._groups.sibling(head), reserve):
@@ -56,6 +58,12 @@ class SlotAdmission:
             self._start(head, now)
             if head.prefills:
                 promised += head.unfed
+
+    def _unfed_before(self, arrival: SequenceState, prefilling: Iterable[SequenceState]) -> int:
+        """Return the positions that `prefilling` still feed before those of `arrival`."""
+        key = self._queue.key
+        before = key(arrival)
+        return sum(state.unfed for state in prefilling if key(state) < before)
 
     def _candidates(self, arrival: SequenceState) -> list[SequenceState]:
         """Return the running sequences that `arrival` may preempt.
