@@ -11,9 +11,9 @@ class PlanDraft:
 
     __slots__ = ("awaits_blocks", "plan", "stalled", "states", "tokens_left")
 
-    def __init__(self, number: int, max_tokens: int) -> None:
+    def __init__(self, number: int) -> None:
         self.plan = StepPlan(number, [])
-        self.tokens_left = max_tokens
+        self.tokens_left = 0
         self.states: list[SequenceState] = []
         """The sequence of each row."""
         self.stalled = 0

@@ -53,9 +53,11 @@ class StepPlanner:
         self.generation = self.limits.generation
         in_flight = self._kv.in_flight
         while True:
-            draft = PlanDraft(self._plans, max(self.limits.max_batched_tokens, self.cap))
+            draft = PlanDraft(self._plans)
             flight, preemptions = in_flight.begin(draft.plan), self._preemptor.count
             self._evict(draft)
+            # the surplus over a lowered cap decodes as well
+            draft.tokens_left = max(self.limits.max_batched_tokens, self.cap, len(self._running))
             self._admission.admit(draft, now)
             preempted = self._preemptor.count > preemptions
             if draft.awaits_blocks and draft.empty and preempted:

@@ -160,14 +160,15 @@ class Machine:
         `meanwhile` happens while it runs: what is planned ahead has been planned before.
         """
         while len(self.plans) <= self.depth:
+            running = self.scheduler.report().running
             plan = self.scheduler.plan(self.now)
             if self.exact:
                 self.scheduler.kv.check()
             if isinstance(plan, Idle):
                 break
-            assert plan.tokens <= max(
-                self.scheduler._planner.limits.max_batched_tokens, self.scheduler.cap
-            )
+            limits = self.scheduler._planner.limits
+            surplus = running if limits.lowering is Lowering.FINISH else 0
+            assert plan.tokens <= max(limits.max_batched_tokens, self.scheduler.cap, surplus)
             self.plans.append(plan)
         if not self.plans:
             return False

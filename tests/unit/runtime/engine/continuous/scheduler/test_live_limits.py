@@ -35,6 +35,21 @@ def test_finish_lets_the_surplus_finish_and_says_how_many_are_left() -> None:
     assert (report.preemptions, report.converging, report.surplus) == (0, False, 0)
 
 
+def test_finish_decodes_every_sequence_of_the_surplus_in_each_step() -> None:
+    machine = a_machine(initial_limits=limits(cap=8), blocks=400, depth=0)
+    machine.add(*(a_sequence(uid, 4, 100) for uid in range(8)))
+    for _ in range(3):
+        machine.step()
+    machine.scheduler.set_limits(limits(cap=2, tokens=2, generation=2), machine.now)
+    before = {uid: sequence.output_tokens for uid, sequence in machine.live.items()}
+    for _ in range(20):
+        machine.step()
+    assert {uid: s.output_tokens for uid, s in machine.live.items()} == {
+        uid: tokens + 20 for uid, tokens in before.items()
+    }
+    machine.run()
+
+
 @pytest.mark.parametrize("depth", [0, 1])
 def test_evict_applies_to_the_next_plan_and_the_evicted_finish_exactly(depth: int) -> None:
     machine = a_machine(initial_limits=limits(cap=6), depth=depth, blocks=200)
