@@ -31,7 +31,7 @@ from penstock_runtime.serving.pod import Pod
 log = logging.getLogger(__name__)
 
 PING_SECONDS: Final = 10.0
-"""Idle time after which a stream sends a comment, for example during preemption."""
+"""Silence after which a stream sends a comment, for example during preemption or reasoning that is left out."""
 LONG_TOKENS: Final = 512
 """The length above which an answer is rendered in a thread: with 21 log-probabilities per token, it takes 10 ms."""
 LONG_VALUES: Final = 21 * LONG_TOKENS
@@ -85,12 +85,13 @@ async def _reply(
     long_prompts = answer.returns_prompts and answering.cost.prompt_tokens > LONG_TOKENS
     try:
         while not answering.done:
-            pieces = await answering.next(PING_SECONDS)
+            pieces = await answering.next(max(0.0, PING_SECONDS - stream.silent_seconds))
             if pieces:
                 long = long_prompts or _values(pieces) > LONG_VALUES
                 events = partial(_events, answer, pieces, answering.cost)
                 await stream.send(await to_thread_if_long(events, long=long))
-            elif not answering.done:
+            # some pieces give no event, such as reasoning that is left out
+            if stream.silent_seconds >= PING_SECONDS and not answering.done:
                 await stream.ping()
         await stream.send(written(answer.closing(answering.cost)))
     except GenerationError as bad:

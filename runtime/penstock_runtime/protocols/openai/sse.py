@@ -1,5 +1,6 @@
 """Server-sent events (WHATWG HTML, 9.2): a stream that always ends visibly."""
 
+import time
 from typing import Any, Final
 
 import orjson
@@ -35,11 +36,17 @@ class EventStream:
         )
         if closes:
             self.response.force_close()
+        self._written_at = time.monotonic()
 
     @property
     def begun(self) -> bool:
         """Whether the status line is sent, so that errors can only be events."""
         return self.response.prepared
+
+    @property
+    def silent_seconds(self) -> float:
+        """Time since the last write; before the first, since the stream was opened."""
+        return time.monotonic() - self._written_at
 
     async def send(self, events: bytes) -> None:
         """Send events in one write, if there are any.
@@ -64,3 +71,4 @@ class EventStream:
         if not self.response.prepared:
             await self.response.prepare(self._request)
         await self.response.write(data)
+        self._written_at = time.monotonic()

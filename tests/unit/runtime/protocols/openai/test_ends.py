@@ -327,22 +327,6 @@ def test_a_stream_that_began_before_a_drain_keeps_its_connection_open(serve: Ser
     assert (rejected.status_code, rejected.headers.get("Connection")) == (503, "close")
 
 
-def test_an_idle_stream_sends_pings(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock_runtime.protocols.openai.responder.PING_SECONDS", 0.05)
-    body = {"prompt": "a", "max_tokens": 2, "stream": True}
-    with (
-        served.held_still(),
-        httpx2.Client(base_url=served.url, timeout=20) as http,
-        http.stream("POST", PATH, json=body) as answer,
-    ):
-        lines = answer.iter_lines()
-        assert next(lines) == ": ping"
-        served.step.gate.set()
-        events = [line for line in lines if line and line != ": ping"]
-    assert events[0].startswith("data: {")
-    assert events[-1] == "data: [DONE]"
-
-
 def test_a_stream_whose_client_does_not_read_is_cancelled(serve: Serve) -> None:
     served = serve(body_timeout_seconds=0.5)
     with served.held_still():
