@@ -25,10 +25,10 @@ class PoolCleanup:
     def adopt_namespaces(self, namespaces: Iterable[str]) -> None:
         """Drop the state and metrics of the pools in namespaces whose Lease was just acquired."""
         adopted = frozenset(namespaces)
-        for uid, pool in self.observer.store.pools.items():
+        for pool in self.observer.store.every_pool():
             if pool.namespace in adopted:
-                self.drop_metrics(uid)
-                self.observer.state.forget(uid)
+                self.drop_metrics(pool.uid)
+                self.observer.state.forget(pool.uid)
 
     def drop_metrics(self, uid: str) -> None:
         """Drop a pool's series: it is gone, or another installation decides on it."""

@@ -92,18 +92,19 @@ class PassRunner:
         """Return the pools of a batch to act on; the others are requeued, reported unreadable, or forgotten."""
         store = self.observer.store
         for uid in batch.copy():
-            pool = store.pools.get(uid)
-            known = pool or store.unreadable.get(uid)
-            if known is not None and not self._may_act(known.namespace):
+            pool = store.pools.get(uid) or store.unreadable.get(uid)
+            if pool is None:
                 self._done(uid, batch)
-                self._leave(uid, known.namespace)
-            elif uid in store.unreadable:
+                self.cleanup.forget(uid)
+            elif not self._may_act(pool.namespace):
+                self._done(uid, batch)
+                self._leave(uid, pool.namespace)
+            elif is_terminating(store, pool):  # left to Kubernetes
+                self._done(uid, batch)
+                self.cleanup.drop_metrics(uid)
+            elif isinstance(pool, Unreadable):
                 batch.discard(uid)
-                self._report(store.unreadable[uid])
-            elif pool is None or is_terminating(store, pool):
-                self._done(uid, batch)
-                if pool is None:  # a terminating one is left to Kubernetes
-                    self.cleanup.forget(uid)
+                self._report(pool)
         return [store.pools[uid] for uid in batch]
 
     def _may_act(self, namespace: str) -> bool:
@@ -118,6 +119,7 @@ class PassRunner:
 
     def _report(self, pool: Unreadable) -> None:
         """Start to report an unreadable pool: a write that waits for its turn delays no other pool of the batch."""
+        reporter.set_unreadable_metrics(pool, self.observer.state.of(pool.uid))
         task = asyncio.create_task(self._report_unreadable(pool), name="report")
         self._reports.add(task)
         task.add_done_callback(self._reports.discard)
@@ -133,7 +135,9 @@ class PassRunner:
             metrics.POOL_FAILURES.labels("NotActed").inc()
         finally:
             self.queue.done(pool.uid)
-            if not reported:
+            if reported:  # its metrics end when another installation leads in its namespace
+                self.queue.schedule_resync(pool.uid, time.monotonic(), active=False)
+            else:
                 self._requeue(pool.uid)
 
     def _plan(self, views: Sequence[PoolView], now: float) -> Plan:

@@ -16,7 +16,11 @@ from penstock_operator.observed import PoolView
 from penstock_operator.reconcile_state import PoolState
 from penstock_operator.telemetry import decision_log, metrics, policy_metrics
 from penstock_operator.telemetry.logs import fields
-from penstock_operator.telemetry.pool_metrics import PoolRow
+from penstock_operator.telemetry.pool_metrics import (
+    SERIES_UNREADABLE,
+    SERIES_WITH_VARIANTS,
+    PoolRow,
+)
 
 log = logging.getLogger("penstock_operator.decisions")
 
@@ -24,17 +28,18 @@ log = logging.getLogger("penstock_operator.decisions")
 def report_decision(plan: PoolPlan, view: PoolView, state: PoolState) -> None:
     """Set the pool's metrics, and log the decision if it differs from the last one (`telemetry/decision_log.py`).
 
-    A pool with variants has neither: the pools of its variants have them.
+    A pool with variants has no log of decisions: the pools of its variants have theirs.
     """
-    if view.pool.spec.variants:
-        return
+    with_variants = bool(view.pool.spec.variants)
     decision = plan.status.last_decision
     name = state.labels = {"namespace": plan.namespace, "pool": plan.name}
-    row = _row(plan, state.figures)
+    row = _row(plan, state.figures, SERIES_WITH_VARIANTS if with_variants else None)
     row.last_decision, row.figures = time.time(), plan.figures
     row.ready = sum(pod.ready for pod in view.pods)
     row.unacknowledged = 0 if plan.limits is None else len(unacknowledged_pods(view, plan.limits))
     state.figures = plan.figures
+    if with_variants:
+        return
     _report_law_failure(plan, state)
     key, before = decision_log.key(plan), state.logged_decision
     if key == before:
@@ -66,10 +71,17 @@ def _report_law_failure(plan: PoolPlan, state: PoolState) -> None:
     )
 
 
-def _row(plan: PoolPlan, before: PlanFigures | None) -> PoolRow:
-    """Return the pool's row, with counters increased by the growth since `before` (None: the first reconcile)."""
+def _row(plan: PoolPlan, before: PlanFigures | None, exported: frozenset[str] | None) -> PoolRow:
+    """Return the pool's row, with counters increased by the growth since `before` (None: the first reconcile).
+
+    A row with other series, such as of the pool while its spec was unreadable, is replaced.
+    """
     now, key = plan.figures, (plan.namespace, plan.name)
-    row = metrics.POOLS.rows.setdefault(key, PoolRow(0.0, 0, 0, now))
+    row = metrics.POOLS.rows.get(key)
+    if row is not None and row.exported != exported:
+        row = before = None
+    if row is None:
+        row = metrics.POOLS.rows[key] = PoolRow(0.0, 0, 0, now, exported=exported)
     if before is None:
         row.rising = None
         return row
@@ -80,6 +92,20 @@ def _row(plan: PoolPlan, before: PlanFigures | None) -> PoolRow:
         row.reversals += row.rising is not None and row.rising is not rises
         row.rising = rises
     return row
+
+
+def set_unreadable_metrics(pool: Unreadable, state: PoolState) -> None:
+    """Replace the series of a pool whose spec is unreadable by that of its condition Stalled."""
+    state.labels = {"namespace": pool.namespace, "pool": pool.name}
+    state.figures = PlanFigures(
+        desired=0, granted=0, at_limit=False, signals_absent=False, contested=False, stalled=True,
+        demand=None, forecast=None, forecast_error=None, utilization=None, imbalance=None,
+        startup_seconds=None, signal_age_seconds=None,
+    )  # fmt: skip
+    metrics.POOLS.rows[pool.namespace, pool.name] = PoolRow(
+        0.0, 0, 0, state.figures, exported=SERIES_UNREADABLE
+    )
+    policy_metrics.forget_pool(pool.namespace, pool.name)
 
 
 def forget_pool(state: PoolState) -> None:

@@ -16,6 +16,12 @@ from penstock_operator.decide.plan import PlanFigures
 PREFIX = "penstock_operator_"
 LABELS = ("namespace", "pool")
 PRICED_LABELS = (*LABELS, "currency")
+SERIES_WITH_VARIANTS = frozenset(
+    {"at_limit", "last_decision_timestamp_seconds", "signals_absent", "stalled"}
+)
+"""Series of a pool with variants: the pools of its variants have the others, so that sums count each replica once."""
+SERIES_UNREADABLE = frozenset({"stalled"})
+"""Series of a pool whose spec is unreadable: nothing is decided on it."""
 
 
 @dataclass(slots=True)
@@ -33,6 +39,8 @@ class PoolRow:
     requests: float = 0.0
     rising: bool | None = None
     """Whether the granted count last increased; None before its first change."""
+    exported: frozenset[str] | None = None
+    """Names of the pool's series; None: all."""
 
 
 Read = Callable[[PoolRow], float | None]
@@ -49,6 +57,11 @@ class Series:
     """True for a counter, False for a gauge."""
     labels: tuple[str, ...] = LABELS
     """PRICED_LABELS for an amount of money."""
+
+    def value(self, row: PoolRow) -> float | None:
+        """Return the value of a pool; None without one."""
+        exported = row.exported is None or self.name in row.exported
+        return self.read(row) if exported else None
 
 
 def _per_hour(row: PoolRow) -> float | None:
@@ -148,7 +161,7 @@ class PoolTable(Collector):
                 PREFIX + series.name, series.text, labels=series.labels
             )
             for key, row in tuple(self.rows.items()):
-                if (value := series.read(row)) is not None:
+                if (value := series.value(row)) is not None:
                     family.add_metric(_label_values(series.labels, key, row), value)
             yield family
 
@@ -165,11 +178,11 @@ def _label_text(labels: Iterable[str], values: Iterable[str]) -> str:
 
 
 def _lines(series: Series, rows: list[tuple[str, PoolRow]]) -> str:
-    name, read = PREFIX + series.name, series.read
+    name = PREFIX + series.name
     kind = "counter" if series.counts else "gauge"
     lines = [
         f"{name}{labels} {float(value)!r}\n"
         for labels, row in rows
-        if (value := read(row)) is not None
+        if (value := series.value(row)) is not None
     ]
     return f"# HELP {name} {series.text}\n# TYPE {name} {kind}\n{''.join(lines)}"

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
 from types import SimpleNamespace
@@ -282,6 +282,28 @@ def test_series_of_pools_in_a_namespace_just_won_are_dropped() -> None:
     assert series_labels() == {"policy"}
 
 
+@pytest.mark.usefixtures("_no_series")
+def test_a_pool_that_is_being_deleted_is_not_exported() -> None:
+    runner = reported(FakeLeases()).runner
+    pools, batch = runner.observer.store.pools, {"uid-chat"}
+    pools["uid-chat"] = replace(pools["uid-chat"], deleting=True)
+    assert runner.filter_actionable(batch) == []
+    assert (series_labels(), batch) == ({"policy"}, set())
+
+
+@pytest.mark.usefixtures("_no_series")
+async def test_an_unreadable_pool_is_exported_while_its_namespace_is_led() -> None:
+    leases = FakeLeases()
+    runner = with_unreadable(0, FailingOnce(UNREADABLE), leases)
+    for led, labels in ((True, {"pool"}), (False, set()), (True, {"pool"})):
+        leases.within = led
+        runner.filter_actionable({"pool-1"})
+        assert series_labels() == labels
+    runner.observer.store.remove(kinds.POOL, "pool-1")
+    runner.filter_actionable({"pool-1"})
+    assert series_labels() == set()
+
+
 @dataclass
 class FailingOnce:
     """A writer whose first write fails."""
@@ -317,9 +339,9 @@ async def test_a_policy_whose_status_cannot_be_written_backs_off(
 UNREADABLE = raw_objects.pool(scaling={"mode": "Telepathy"})
 
 
-def with_unreadable(pools: int, writer: object) -> PassRunner:
+def with_unreadable(pools: int, writer: object, leases: FakeLeases | None = None) -> PassRunner:
     """Return the runner of a reconciler that leads, with the pool `pool-1` whose spec is unreadable."""
-    runner = leading(pools).runner
+    runner = leading(pools, leases).runner
     runner.observer.store.upsert(kinds.POOL, UNREADABLE)
     schemas = SimpleNamespace(of=lambda _: SimpleNamespace(lacking=()))
     statuses = Statuses(cast("Any", writer), runner.observer.store, cast("Any", schemas))
@@ -363,10 +385,10 @@ async def test_the_status_of_an_unreadable_pool_is_written_again_after_a_failure
     for _ in range(3):
         runner.filter_actionable({"pool-1"})
         await asyncio.gather(*runner._reports)
-        due.append(runner.queue.next_at() < inf)
-        runner.queue.pop(inf)
+        due.append("pool-1" in runner.queue._pace)
+        assert runner.queue.pop(inf) == ["pool-1"]
         runner.queue.done("pool-1")
-    assert due == [True, False, False], "requeued with back-off"
+    assert due == [False, True, True], "requeued with back-off, then at each interval"
     assert writer.writes == 2, "once for each generation"
 
 

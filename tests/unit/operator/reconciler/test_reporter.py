@@ -1,14 +1,17 @@
-"""Metrics of a pool: gauges of its last decision, counters of growth, and no series of deleted pools."""
+"""Metrics of a pool: gauges of its last decision, counters of growth, and no series of what it does not decide."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from penstock_operator.decide.plan import PlanFigures, PoolPlan
+from penstock_operator.observe.cluster.cache import Unreadable
+from penstock_operator.observed import PoolView
 from penstock_operator.reconcile_state import PoolState
 from penstock_operator.reconciler import reporter
 from penstock_operator.telemetry import metrics
-from tests.unit.operator.decide.world import World, pod, settled
+from tests.unit.operator.decide.variant_pools.parent_world import automatic, measured, parent
+from tests.unit.operator.decide.world import World, child, pod, settled
 
 NAME = {"namespace": "team-a", "pool": "chat"}
 FIGURES = PlanFigures(
@@ -108,10 +111,55 @@ def test_a_pool_that_is_created_again_keeps_its_series_when_the_deleted_one_is_f
 def test_a_deleted_pool_has_no_series(plan: PoolPlan, state: PoolState) -> None:
     report(plan, state)
     reporter.forget_pool(state)
-    remaining = [
-        sample.name
+    assert series() == {}
+
+
+def series() -> dict[str, float]:
+    """Return the pool's series by name."""
+    return {
+        sample.name.removeprefix("penstock_operator_"): sample.value
         for family in metrics.REGISTRY.collect()
         for sample in family.samples
         if sample.labels.get("pool") == "chat"
-    ]
-    assert remaining == []
+    }
+
+
+def blocked() -> tuple[PoolPlan, PoolView]:
+    world = parent()
+    world.children["Service", "chat"] = child("Service", "chat", owner="uid-foreign")
+    return world.run(), world.view()
+
+
+def exhausted() -> tuple[PoolPlan, PoolView]:
+    world = automatic(maxReplicas=2)
+    world.settle()
+    measured(world, fast=100, slow=50, need=900)
+    return world.run(), world.view()
+
+
+@pytest.mark.parametrize(("case", "stalled", "at_limit"), [(blocked, 1, 0), (exhausted, 0, 1)])
+def test_a_pool_with_variants_has_its_conditions_and_no_replicas_of_its_own(
+    case: Callable[[], tuple[PoolPlan, PoolView]], stalled: int, at_limit: int, state: PoolState
+) -> None:
+    reporter.report_decision(*case(), state)
+    exported = series()
+    assert exported.pop("last_decision_timestamp_seconds") > 1.7e9
+    assert exported == {"stalled": stalled, "at_limit": at_limit, "signals_absent": 0}
+
+
+def unreadable() -> Unreadable:
+    return Unreadable("uid-chat", "team-a", "chat", 2, "spec.scaling.mode", {}, False, {}, None)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_of_a_pool_whose_spec_is_unreadable_only_stalled_is_exported(
+    plan: PoolPlan, state: PoolState, restarted: bool
+) -> None:
+    if not restarted:
+        report(plan, state, objective_total=100.0)
+        report(plan, state, objective_total=130.0)
+    reporter.set_unreadable_metrics(unreadable(), state)
+    assert series() == {"stalled": 1}
+    report(plan, state, objective_total=150.0)
+    assert (value("stalled"), value("replicas_wanted")) == (0, 2)
+    assert value("objective_requests_total") == 0, "counted again from the first decision"
