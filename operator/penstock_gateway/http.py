@@ -59,8 +59,7 @@ class StatusServer:
         return web.json_response({"version": holder.version, "pools": holder.held()})
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        signals = await self._signals() or ListenerSignals()
-        body = generate_latest(GatewayCollector(self._gateway, signals))
+        body = generate_latest(GatewayCollector(self._gateway, await self._signals()))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _signals(self) -> ListenerSignals | None:

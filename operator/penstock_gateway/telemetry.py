@@ -21,9 +21,13 @@ PREFIX = "penstock_gateway"
 
 
 class GatewayCollector(Collector):
-    """Collects from a `Gateway` and from what its Envoy counted."""
+    """Collects from a `Gateway` and from what its Envoy counted.
 
-    def __init__(self, gateway: Gateway, signals: ListenerSignals) -> None:
+    While Envoy does not answer, the families that it counts are left out: 0 in one scrape would look like a restart, after
+    which `rate()` counts the whole value again.
+    """
+
+    def __init__(self, gateway: Gateway, signals: ListenerSignals | None) -> None:
         self._gateway = gateway
         self._signals = signals
 
@@ -64,7 +68,8 @@ class GatewayCollector(Collector):
         yield ages
         yield from _holding(gateway.holder)
         yield _starts(gateway.holder.starts)
-        yield from self._signals.families(gateway.snapshot.routes)
+        if self._signals is not None:
+            yield from self._signals.families(gateway.snapshot.routes)
 
 
 def _holding(holder: Holder) -> Iterable[Metric]:
