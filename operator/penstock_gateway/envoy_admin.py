@@ -7,14 +7,12 @@ from typing import Final
 from urllib.parse import quote
 
 import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_gateway.errors import EnvoyUnavailable
+from penstock_gateway.resources.stats import IN_FLIGHT, LISTENER_PREFIX
 from penstock_gateway.signals import FILTER, ListenerSignals
 
 REQUEST_SECONDS: Final = 5.0
-ACTIVE_REQUESTS: Final = "envoy_http_downstream_rq_active"
-ADMIN_LISTENER: Final = "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +63,25 @@ class EnvoyAdmin:
         )
 
     async def active_requests(self) -> int:
-        """Return the number of requests in flight, streams included."""
-        text = await self._call("GET", "/stats/prometheus?filter=downstream_rq_active")
-        return sum(
-            int(sample.value)
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == ACTIVE_REQUESTS
-            and sample.labels.get("envoy_http_conn_manager_prefix") != ADMIN_LISTENER
-        )
+        """Return the number of requests in flight at the pools' listeners, streams and held ones included."""
+        return sum((await self._counts(IN_FLIGHT)).values())
 
     async def cluster_load(self, pool: str) -> ClusterLoad:
         """Return what Envoy's cluster of a pool does now."""
-        own = re.escape(pool)
-        names = rf"^cluster\.{own}\.(upstream_rq_active|membership_healthy)$|^http\.{own}\.downstream_rq_2xx$"
+        cluster, listener = f"cluster.{pool}.", f"http.{LISTENER_PREFIX}{pool}."
+        names = (
+            f"{cluster}upstream_rq_active",
+            f"{cluster}membership_healthy",
+            f"{listener}downstream_rq_2xx",
+        )
+        counts = await self._counts(f"^({'|'.join(map(re.escape, names))})$")
+        return ClusterLoad(*(counts.get(name, 0) for name in names))
+
+    async def _counts(self, names: str) -> dict[str, int]:
+        """Return the counters and gauges whose names match a regular expression."""
         text = await self._call("GET", f"/stats?filter={quote(names)}")
         pairs = (line.rpartition(": ") for line in text.splitlines() if line)
-        gauges = {name.rpartition(".")[2]: int(value) for name, _, value in pairs}
-        counts = ("upstream_rq_active", "membership_healthy", "downstream_rq_2xx")
-        return ClusterLoad(*(gauges.get(name, 0) for name in counts))
+        return {name: int(value) for name, _, value in pairs}
 
     async def _call(self, method: str, path: str) -> str:
         try:

@@ -16,11 +16,18 @@ from prometheus_client.core import (
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from penstock_gateway.resources.stats import ANSWERS, DURATION, FIRST_BYTE, OFFERED, PREFIX
+from penstock_gateway.resources.stats import (
+    ANSWERS,
+    DURATION,
+    FIRST_BYTE,
+    IN_FLIGHT,
+    OFFERED,
+    PREFIX,
+)
 
 _ENVOY: Final = "envoy_"
-IN_FLIGHT: Final = "http_downstream_rq_active"
-FILTER: Final = rf"^{PREFIX}\.|^http\.[^.]+\.downstream_rq_active$"
+_ACTIVE: Final = "http_downstream_rq_active"
+FILTER: Final = rf"^{PREFIX}\.|{IN_FLIGHT}"
 """Names of the metrics that `ListenerSignals` reads."""
 _NO_TENANT: Final = "-"
 _HISTOGRAMS: Final = {
@@ -83,7 +90,7 @@ class ListenerSignals:
 
     def _take(self, sample: Sample) -> None:
         name, pool = sample.name.removeprefix(_ENVOY), sample.labels.get("pool", "")
-        if name == IN_FLIGHT:
+        if name == _ACTIVE:
             self.in_flight[pool] = int(sample.value)
             return
         name = name.removeprefix(f"{PREFIX}_").removesuffix("_total")

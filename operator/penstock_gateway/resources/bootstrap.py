@@ -4,11 +4,12 @@ from typing import Any, Final
 
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.hold import hold_cluster, hold_listener
-from penstock_gateway.resources.stats import histogram_buckets
+from penstock_gateway.resources.stats import histogram_buckets, tags
 
 Json = dict[str, Any]
 
-ADS_CLUSTER: Final = "penstock-ads"
+ADS_CLUSTER: Final = "penstock/ads"
+"""Name of the cluster of the controller's ADS server, which no pool can have."""
 _MONITORS: Final = "type.googleapis.com/envoy.extensions.resource_monitors"
 SHED: Final = (
     ("envoy.overload_actions.shrink_heap", 0.85),
@@ -31,7 +32,9 @@ def bootstrap(settings: GatewaySettings) -> Json:
                 "api_type": "DELTA_GRPC",
                 "transport_api_version": "V3",
                 "set_node_on_first_message_only": True,
-                "grpc_services": [{"envoy_grpc": {"cluster_name": ADS_CLUSTER}}],
+                "grpc_services": [
+                    {"envoy_grpc": {"cluster_name": ADS_CLUSTER, "authority": "penstock"}}
+                ],
             },
             "lds_config": source,
             "cds_config": source,
@@ -41,7 +44,7 @@ def bootstrap(settings: GatewaySettings) -> Json:
             "listeners": [hold_listener(settings)],
         },
         "stats_config": {
-            "stats_tags": _tags(),
+            "stats_tags": tags(),
             "histogram_bucket_settings": [histogram_buckets()],
         },
         "overload_manager": _overload_manager(settings),
@@ -71,15 +74,6 @@ def _ads_cluster(settings: GatewaySettings) -> Json:
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
         },
     }
-
-
-def _tags() -> list[Json]:
-    """Label `pool` of the metrics of a pool's cluster and listener."""
-    return [
-        {"tag_name": "pool", "regex": r"^cluster\.(([^.]+)\.)"},
-        {"tag_name": "pool", "regex": r"^http\.(([^.]+)\.)"},
-        {"tag_name": "pool", "regex": r"^connection_limit\.(([^.]+)\.)"},
-    ]
 
 
 def _overload_manager(settings: GatewaySettings) -> Json:

@@ -11,7 +11,7 @@ from penstock_api import names
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.cluster import BUFFER_BYTES
 from penstock_gateway.resources.hold import HEADER_FINAL, mark
-from penstock_gateway.resources.stats import at_end, counting, log_options
+from penstock_gateway.resources.stats import LISTENER_PREFIX, at_end, counting, log_options
 from penstock_gateway.resources.tls import serving_tls
 from penstock_gateway.snapshot import Route
 
@@ -41,7 +41,7 @@ def listener(route: Route, settings: GatewaySettings) -> Json:
     pool = route.pool
     manager = {
         **_hardened(settings),
-        "stat_prefix": pool,
+        "stat_prefix": f"{LISTENER_PREFIX}{pool}",
         "route_config": {"name": pool, "virtual_hosts": [_virtual_host(route)]},
         "http_filters": [
             # reads a body whole, up to the limit: no pod waits for a slow client, and any body can be sent again

@@ -11,6 +11,10 @@ from penstock_api import names
 Json = dict[str, Any]
 
 PREFIX: Final = "penstock_gateway"
+LISTENER_PREFIX: Final = "pool/"
+"""Begins the `stat_prefix` of a pool's listener: Envoy's own listeners have names that a pool may have, such as `admin`."""
+IN_FLIGHT: Final = rf"^http\.{LISTENER_PREFIX}[^.]+\.downstream_rq_active$"
+"""Names of the gauges of requests in flight at the pools' listeners."""
 OFFERED: Final = "requests"
 ANSWERS: Final = "answers"
 DURATION: Final = "request_milliseconds"
@@ -21,6 +25,15 @@ MILLISECONDS: Final = (
 )  # fmt: skip
 """Upper bounds of the durations: those of the pods, and ten minutes."""
 _LOGGER: Final = "type.googleapis.com/envoy.extensions.access_loggers.stats.v3.Config"
+
+
+def tags() -> list[Json]:
+    """Return the label `pool` of the metrics of a pool's cluster and listener; the gateway's own have a slash in their names."""
+    return [
+        {"tag_name": "pool", "regex": r"^cluster\.(([^./]+)\.)"},
+        {"tag_name": "pool", "regex": rf"^http\.({LISTENER_PREFIX}([^.]+)\.)"},
+        {"tag_name": "pool", "regex": r"^connection_limit\.(([^.]+)\.)"},
+    ]
 
 
 def log_options() -> Json:
