@@ -104,6 +104,8 @@ ANNOTATION_GATEWAY_HOLD: Final = f"{GROUP}/gateway-hold"
 """On a pool's Service: `penstock_api.hold.HoldLimits`; present while the gateway holds requests that find no pod."""
 ANNOTATION_GATEWAY_WEIGHTS: Final = f"{GROUP}/gateway-weights"
 """On the Service of a pool with variants: weights of their pods, as `a100=100,cpu=12`; present while the gateway has to listen."""
+ANNOTATION_GATEWAY_BODY: Final = f"{GROUP}/gateway-body"
+"""On a pool's Service: `penstock_api.body_limits.BodyLimits`; present while the gateway has to listen, if the pool sets a limit."""
 GATEWAY_STATUS_PORT: Final = 8091
 BATCHES_NAME: Final = "penstock-batches"
 BATCHES_STATUS_PORT: Final = 8091

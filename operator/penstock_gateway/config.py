@@ -52,9 +52,9 @@ class GatewaySettings:
     tls_folder: str = TLS_FOLDER
     """Folder with a folder `<pool>` for each pool that serves TLS: `tls.crt`, `tls.key` and, to verify pods, `ca.crt`."""
     max_body_bytes: int = 64 * 2**20
-    """Largest request body; above it, 413. Equal to the pods' `PENSTOCK_MAX_BODY_BYTES`."""
+    """Largest request body of a pool that sets none; above it, 413. The default is that of the pods."""
     body_timeout_seconds: float = 60.0
-    """Time to send a whole request, after which the answer is 408."""
+    """Time to send a whole request to a pool that sets none, after which the answer is 408."""
     max_silent_seconds: float = 3600.0
     """Time without a byte in either direction after which a request ends: the longest wait for a first byte."""
     max_connections: int = 20_000

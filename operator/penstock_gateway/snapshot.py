@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from penstock_api import names
+from penstock_api.body_limits import NO_BODY_LIMITS, BodyLimits
 from penstock_api.hold import HoldLimits
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.objects import PoolCertificate, WatchedPod, WatchedService
@@ -41,6 +42,8 @@ class Route:
     """How requests are held while there is no endpoint; None: they are answered with 503."""
     certificate: PoolCertificate | None = None
     """What clients are served with; None: plain HTTP."""
+    body: BodyLimits = NO_BODY_LIMITS
+    """Limits of a request's body; those that are unset are the settings'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +168,18 @@ def _route(
     reserved_ports: frozenset[int],
     certificates: Mapping[str, PoolCertificate | str],
 ) -> Route:
-    """Return what is `known` of the pool, with its listener's port and certificate."""
+    """Return what is `known` of the pool, with its listener's port, certificate and limits of bodies."""
     certificate = certificates.get(known.pool, NO_CERTIFICATE) if service.secure else None
     if isinstance(certificate, str):
         raise Unroutable(certificate)
-    return replace(known, port=_listener_port(service, reserved_ports), certificate=certificate)
+    return replace(
+        known,
+        port=_listener_port(service, reserved_ports),
+        certificate=certificate,
+        body=BodyLimits.from_annotation(
+            service.metadata.annotations.get(names.ANNOTATION_GATEWAY_BODY)
+        ),
+    )
 
 
 def _uids_of(pod: WatchedPod) -> tuple[str | None, ...]:

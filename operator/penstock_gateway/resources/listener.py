@@ -8,7 +8,7 @@ compute; whole bodies are kept for retries, in addition to the buffers.
 from typing import Any, Final
 
 from penstock_api import names
-from penstock_gateway.config import GatewaySettings
+from penstock_gateway.config import BOUNDS, GatewaySettings
 from penstock_gateway.resources.cluster import BUFFER_BYTES
 from penstock_gateway.resources.hold import HEADER_FINAL, mark
 from penstock_gateway.resources.stats import LISTENER_PREFIX, at_end, counting, log_options
@@ -17,6 +17,10 @@ from penstock_gateway.snapshot import Route
 
 Json = dict[str, Any]
 
+MAX_BODY_BYTES, MAX_BODY_SECONDS = (
+    int(BOUNDS[name][1]) for name in ("max_body_bytes", "body_timeout_seconds")
+)
+"""Bounds of what a pool sets: Envoy's, and those of `bodyTimeoutSeconds`."""
 MAX_HEADERS_KIB: Final = 32
 MAX_HEADERS: Final = 100
 HEADERS_TIMEOUT: Final = "10s"
@@ -38,9 +42,11 @@ _MANAGER: Final = "filters.network.http_connection_manager.v3.HttpConnectionMana
 
 def listener(route: Route, settings: GatewaySettings) -> Json:
     """Return the listener of a pool: every path, HTTP/1.1 and HTTP/2, over TLS if the pool has a certificate."""
-    pool = route.pool
+    pool, body = route.pool, route.body
+    max_bytes = min(body.max_bytes or settings.max_body_bytes, MAX_BODY_BYTES)
+    seconds = min(body.timeout_seconds or settings.body_timeout_seconds, MAX_BODY_SECONDS)
     manager = {
-        **_hardened(settings),
+        **_hardened(settings, seconds),
         "stat_prefix": f"{LISTENER_PREFIX}{pool}",
         "route_config": {"name": pool, "virtual_hosts": [_virtual_host(route)]},
         "http_filters": [
@@ -48,7 +54,7 @@ def listener(route: Route, settings: GatewaySettings) -> Json:
             _extension(
                 "envoy.filters.http.buffer",
                 "filters.http.buffer.v3.Buffer",
-                max_request_bytes=settings.max_body_bytes,
+                max_request_bytes=max_bytes,
             ),
             _extension(
                 "envoy.filters.http.router",
@@ -80,7 +86,7 @@ def readiness_listener(name: str, settings: GatewaySettings) -> Json:
     )
     router = _extension("envoy.filters.http.router", "filters.http.router.v3.Router")
     manager = {
-        **_hardened(settings),
+        **_hardened(settings, settings.body_timeout_seconds),
         "stat_prefix": name,
         "route_config": {
             "name": name,
@@ -110,8 +116,8 @@ def _listener(name: str, host: str, port: int, chain: Json) -> Json:
     }
 
 
-def _hardened(settings: GatewaySettings) -> Json:
-    """Return the options of a connection manager that faces clients that are not trusted."""
+def _hardened(settings: GatewaySettings, request_seconds: float) -> Json:
+    """Return the options of a connection manager that faces clients that are not trusted; they have `request_seconds` for a request."""
     return {
         "codec_type": "AUTO",
         # the peer is the client: its address is appended to X-Forwarded-For, and nothing that it claims is trusted
@@ -127,7 +133,7 @@ def _hardened(settings: GatewaySettings) -> Json:
         "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
         "max_request_headers_kb": MAX_HEADERS_KIB,
         "request_headers_timeout": HEADERS_TIMEOUT,
-        "request_timeout": _seconds(settings.body_timeout_seconds),
+        "request_timeout": _seconds(request_seconds),
         "stream_idle_timeout": _seconds(settings.max_silent_seconds),
         "common_http_protocol_options": {
             "idle_timeout": IDLE_TIMEOUT,

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from penstock_api.body_limits import BodyLimits
 from penstock_gateway.objects import PoolCertificate
 from penstock_gateway.resources.bootstrap import bootstrap
 from penstock_gateway.resources.cluster import cluster
@@ -56,6 +59,25 @@ def test_every_wait_for_a_client_ends() -> None:
     assert MANAGER["request_timeout"] == "60.000s"
     assert MANAGER["stream_idle_timeout"] == "3600.000s"
     assert MANAGER["common_http_protocol_options"]["idle_timeout"] == "600s"
+
+
+@pytest.mark.parametrize(
+    ("pool", "max_bytes", "timeout"),
+    [
+        (BodyLimits(), 64 * 2**20, "60.000s"),
+        (BodyLimits(256 * 2**20, 300), 256 * 2**20, "300.000s"),
+        (BodyLimits(1024), 1024, "60.000s"),
+        (BodyLimits(2**40, 10**9), 2**32 - 1, "3600.000s"),
+    ],
+)
+def test_the_limits_of_a_body_are_the_pools_within_those_of_envoy(
+    pool: BodyLimits, max_bytes: int, timeout: str
+) -> None:
+    (chain,) = listener(Route("demo", 10001, body=pool), SETTINGS)["filter_chains"]
+    manager = chain["filters"][-1]["typed_config"]
+    assert manager["request_timeout"] == timeout
+    (buffer, _) = (each["typed_config"] for each in manager["http_filters"])
+    assert buffer["max_request_bytes"] == max_bytes
 
 
 def test_http_2_is_bounded() -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from penstock_api import names
+from penstock_api.body_limits import BodyLimits
 from penstock_gateway.objects import PoolCertificate, WatchedPod, WatchedService
 from penstock_gateway.snapshot import Endpoint, Route, draining, snapshot
 from tests.support.gateway import api_server
@@ -18,6 +19,25 @@ def test_a_service_that_announces_a_port_is_routed_to_the_ready_pods_of_its_pool
     endpoints = (Endpoint("a-1", "10.0.0.1", 8000), Endpoint("a-2", "10.0.0.2", 8000))
     assert routed.routes == {"a": Route("a", 10001, endpoints)}
     assert routed.problems == {}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "limits"),
+    [
+        ('{"max_bytes": 2048, "timeout_seconds": 5}', BodyLimits(2048, 5)),
+        ('{"max_bytes": 2048}', BodyLimits(2048)),
+        ("", BodyLimits()),
+        ("2048", BodyLimits()),
+        ('{"max_bytes": "2Ki"}', BodyLimits()),
+        ('{"max_bytes": 0}', BodyLimits()),
+        ('{"max_bytes": true}', BodyLimits()),
+        ('{"of_later": 1}', BodyLimits()),
+    ],
+)
+def test_the_limits_of_a_body_are_those_on_the_service(annotation: str, limits: BodyLimits) -> None:
+    own = service("a")
+    own.metadata.annotations[names.ANNOTATION_GATEWAY_BODY] = annotation
+    assert snapshot([own], [], SETTINGS).routes["a"].body == limits
 
 
 def test_a_service_that_announces_no_port_is_not_routed() -> None:

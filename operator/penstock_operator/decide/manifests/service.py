@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_api import names
+from penstock_api.body_limits import BodyLimits
 from penstock_api.hold import HoldLimits
+from penstock_api.types.fields import byte_count
 from penstock_api.types.service import ServiceSpec, ServiceType
 from penstock_operator.decide.manifests.gateway import selector as gateway_selector
 from penstock_operator.decide.manifests.metadata import (
@@ -44,6 +46,9 @@ def service(
         annotations[names.ANNOTATION_GATEWAY_HOLD] = hold.as_annotation()
     if weights and route.port is not None:
         annotations[names.ANNOTATION_GATEWAY_WEIGHTS] = weights
+    body = _body_limits(pool).as_annotation()
+    if body and route.port is not None:
+        annotations[names.ANNOTATION_GATEWAY_BODY] = body
     pods = variants_selector(pool.uid) if pool.spec.variants else serving_selector(pool)
     selected = gateway_selector() if routed else pods
     return {
@@ -58,6 +63,15 @@ def own_service(view: PoolView) -> ChildObject | None:
     """Return the Service that the pool controls, if it exists."""
     live = view.children.get(("Service", service_name(view.pool)))
     return live if live is not None and live.controller_uid == view.pool.uid else None
+
+
+def _body_limits(pool: PoolObject) -> BodyLimits:
+    """Return the pods' limits on bodies, which the gateway has to share: it reads a body whole before a pod sees it."""
+    http = pool.spec.runtime.http if pool.spec.runtime else None
+    if http is None:
+        return BodyLimits()
+    size = None if http.max_body_size is None else byte_count(http.max_body_size)
+    return BodyLimits(size, http.body_timeout_seconds)
 
 
 def _type(given: ServiceSpec) -> dict[str, Any]:

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from penstock_api import names
+from penstock_api.body_limits import BodyLimits
+from tests.support.gateway.api_server import service
 from tests.support.gateway.stack import Stack
 from tests.unit.gateway.envoy.conftest import RunningGateway
 
@@ -150,3 +153,23 @@ async def test_a_client_that_provokes_errors_ejects_no_pod(
                 assert answer.status == status
         ejected = "envoy_cluster_outlier_detection_ejections_active"
         assert await stack.envoy_metric(ejected, pool="demo") == 0
+
+
+async def test_the_limit_of_a_body_is_the_pools_own_if_it_sets_one(gateway: RunningGateway) -> None:
+    own = service("demo", 10001)
+    own["metadata"]["annotations"][names.ANNOTATION_GATEWAY_BODY] = BodyLimits(
+        3 * LIMIT
+    ).as_annotation()
+    async with gateway(PENSTOCK_MAX_BODY_BYTES=str(LIMIT)) as stack:
+        await stack.api.put("services", own)
+        async with asyncio.timeout(30):
+            while await status(stack, 2 * LIMIT) == 413:  # noqa: ASYNC110  until the listener is changed
+                await asyncio.sleep(0.05)
+        assert await status(stack, 2 * LIMIT) == 200
+        assert await status(stack, 4 * LIMIT) == 413
+
+
+async def status(stack: Stack, size: int) -> int:
+    """Return the status of the answer to a body of this size."""
+    async with stack.client.post(stack.url("/infer"), data=b"x" * size) as answer:
+        return answer.status

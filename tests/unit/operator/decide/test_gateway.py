@@ -9,6 +9,7 @@ import pytest
 from typing_extensions import override
 
 from penstock_api import names
+from penstock_api.body_limits import BodyLimits
 from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.config import DecideConfig, GatewayConfig, PoolPeers
 from penstock_operator.decide.manifests.gateway import labels
@@ -91,6 +92,19 @@ def test_the_first_pool_creates_the_gateway_and_announces_its_listener() -> None
     assert reason(plan, "Routed") == "False/GatewayNotReady"
     assert plan.active
     assert plan.writes == ()
+
+
+def test_the_listener_has_the_pools_limits_of_a_body() -> None:
+    world = begun()
+    assert names.ANNOTATION_GATEWAY_BODY not in world.service["metadata"]["annotations"]
+    http = {"maxBodySize": "256Mi", "bodyTimeoutSeconds": 300}
+    world.pool = pool(routing={"mode": "Gateway"}, runtime={"http": http})
+    world.settle()
+    text = world.service["metadata"]["annotations"][names.ANNOTATION_GATEWAY_BODY]
+    assert BodyLimits.from_annotation(text) == BodyLimits(256 * 2**20, 300)
+    world.pool = pool(routing={"mode": "Service"}, runtime={"http": http})
+    world.settle()
+    assert names.ANNOTATION_GATEWAY_BODY not in world.service["metadata"].get("annotations", {})
 
 
 def test_the_service_selects_the_gateway_once_it_listens() -> None:
