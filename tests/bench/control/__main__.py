@@ -57,7 +57,7 @@ def main() -> int:
     planned += [unit for group in worlds.values() for unit in group]
     planned += [] if args.no_sensitivity else [unit for group in changes.values() for unit in group]
     results = _results(planned, args, console)
-    _report(results, worlds, size, console)
+    _report(results, worlds, size, () if args.no_grid else plan.settings_of(size), console)
     return 0
 
 
@@ -111,13 +111,14 @@ def _report(
     all_results: Sequence[Result],
     worlds: dict[str, list[Unit]],
     size: plan.RunSize,
+    settings: Sequence[str],
     console: Console,
 ) -> None:
+    """Print and write the figures; `settings` are the candidates for the best single setting, none without the grid."""
     plain = {unit.jobs[0] for group in worlds.values() for unit in group}
     results = [
         result for result in all_results if result.job not in plain and result.job.changed is None
     ]
-    settings = plan.settings_of(size)
     best = figures.best_single_settings(results, settings)
     oracle = figures.oracle_settings(results, settings)
     rows, score = figures.rows(results), figures.score(results, best)
@@ -135,7 +136,8 @@ def _report(
     )
     recoveries = [recovery.recovery(law) for law in plan.LAWS]
     console.print(show.laws(rows, best))
-    console.print(show.bounds(rows, figures.clairvoyant_by_trace(results), oracle))
+    bounds = figures.clairvoyant_by_trace(results)
+    console.print(show.bounds(rows, bounds, oracle if settings else None))
     console.print(show.variants(others))
     console.print(recovery.table(recoveries))
     if changes:

@@ -1,6 +1,7 @@
 """Tables of the control bench."""
 
 from collections.abc import Sequence
+from math import isnan
 
 from rich.table import Table
 
@@ -48,23 +49,25 @@ def targets(figures: Sequence[TargetFigure]) -> Table:
         table.add_column(name, justify="left" if name == "figure" else "right", no_wrap=True)
     for figure in figures:
         mark = "[green]met[/]" if figure.met else "[red]missed[/]"
-        table.add_row(
-            figure.name, f"{figure.measured:.4g}", f"{figure.sign} {figure.target:g}", mark
-        )
+        measured = f"{figure.measured:.4g}"
+        if isnan(figure.measured):
+            measured, mark = "-", "not measured"
+        table.add_row(figure.name, measured, f"{figure.sign} {figure.target:g}", mark)
     return table
 
 
 def bounds(
-    rows: Sequence[TraceRow], clairvoyant: dict[str, float], oracle: dict[str, str]
+    rows: Sequence[TraceRow], clairvoyant: dict[str, float], oracle: dict[str, str] | None
 ) -> Table:
-    """Return the default law's cost compared with both bounds and the best setting for each trace."""
+    """Return the default law's cost compared with both bounds and the best setting for each trace; None: not searched."""
     table = Table(title=f"{plan.DEFAULT} compared with its bounds, GPU-hours", title_justify="left")
     table.add_column("trace", no_wrap=True)
     for name in ("fluid", "clairvoyant", "law", "law / clairvoyant", "oracle setting", "GPU-h"):
         table.add_column(name, justify="right", no_wrap=True)
     by_law = {(row.trace, row.law): row for row in rows}
     for trace in plan.AIMED:
-        ours, best = by_law[trace, plan.DEFAULT], by_law.get((trace, oracle.get(trace, "")))
+        setting = "not searched" if oracle is None else oracle.get(trace, "none attains")
+        ours, best = by_law[trace, plan.DEFAULT], by_law.get((trace, setting))
         bound = clairvoyant.get(trace)
         table.add_row(
             trace,
@@ -72,7 +75,7 @@ def bounds(
             "-" if bound is None else f"{bound:.2f}",
             f"{ours.gpu_hours:.2f}",
             "-" if bound is None else f"{ours.gpu_hours / bound:.2f}",
-            oracle.get(trace, "none attains"),
+            setting,
             "-" if best is None else f"{best.gpu_hours:.2f}",
         )
     return table
