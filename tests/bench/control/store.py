@@ -15,7 +15,11 @@ from tests.bench.control.plan import TRACES
 
 LINES = Path("build/bench/control.runs.jsonl")
 WORLD = (
+    "operator/penstock_api/pod_contract.py",
     "operator/penstock_operator/decide/scaling/law.py",
+    "operator/penstock_operator/decide/scaling/signals/attainment.py",
+    "operator/penstock_operator/decide/spec/law_settings.py",
+    "operator/penstock_operator/decide/spec/objectives.py",
     "operator/penstock_operator/observed.py",
     "operator/penstock_simulator",
     "tests/bench/control/plan.py",
@@ -23,8 +27,13 @@ WORLD = (
     "tests/bench/fit/fitted.json",
 )
 """Sources that every result depends on."""
-OWN_LAWS = ("operator/penstock_operator/decide/scaling",)
-"""Additional sources that results of the operator's own laws depend on."""
+OWN_LAWS = (
+    "operator/penstock_operator/decide/scaling",
+    "operator/penstock_operator/decide/spec/law_settings.py",
+    "operator/penstock_operator/decide/spec/objectives.py",
+    "operator/penstock_operator/measured.py",
+)
+"""Sources of the operator's own laws and of their defaults; results of these laws depend on them too."""
 CHANGES = ("tests/bench/control/ablation.py", "tests/bench/control/sensitivity.py")
 """Additional sources that results of a law with a changed or missing part depend on."""
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import grimp
 import pytest
 
 from tests.bench.control import plan, store
@@ -39,3 +40,23 @@ def test_a_result_of_a_changed_law_depends_on_the_change(job: Job, *, expected: 
     sources = store.sources(job, Path("traces"))
     assert (set(store.CHANGES) <= set(sources)) is expected
     assert all(Path(source).is_file() for source in store.CHANGES)
+
+
+def test_a_result_of_an_own_law_depends_on_everything_that_the_laws_import() -> None:
+    graph = grimp.build_graph("penstock_operator", "penstock_api", cache_dir=None)
+    observed, laws = "penstock_operator.observed", set[str]()
+    for unread in graph.find_modules_directly_imported_by(observed):
+        graph.remove_import(importer=observed, imported=unread)
+    for name in ("capacity_at_objective", "utilization_band"):
+        law = f"penstock_operator.decide.scaling.{name}"
+        laws |= graph.find_upstream_modules(law, as_package=True)
+    files = {
+        f"operator/{name.replace('.', '/')}.py"
+        for name in laws
+        if not name.startswith(("penstock_api.types", "penstock_api.base"))
+    }
+    assert all(Path(file).is_file() for file in files)
+    sources = store.sources(Job(TRACE, None, plan.DEFAULT), Path("traces"))
+    assert not {file for file in files if not file.startswith(sources)}
+    frozen = {file for file in files if "/decide/" in file or file.endswith("/measured.py")}
+    assert not {file for file in frozen if not file.startswith(store.OWN_LAWS)}
