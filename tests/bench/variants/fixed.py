@@ -28,7 +28,7 @@ def attaining_mixes(scenario: VariantsScenario, arrivals: Times) -> list[Counts]
     Another replica never makes a mix miss, so for each count of the first variant the border of the other two is a staircase.
     """
     mixes = list[Counts]()
-    small = plan.MOST["small"]
+    small = plan.MOST["small"] + 1
     for large in range(plan.MOST["large"] + 1):
         small = _least_small(scenario, arrivals, large, small)
         mixes += _staircase(scenario, arrivals, large, small)
@@ -38,6 +38,7 @@ def attaining_mixes(scenario: VariantsScenario, arrivals: Times) -> list[Counts]
 
 
 def _least_small(scenario: VariantsScenario, arrivals: Times, large: int, top: int) -> int:
+    """Return the least count that attains without cpu; `top` attains or is above the limit."""
     low, high = 0, top
     while low < high:
         middle = (low + high) // 2
@@ -51,8 +52,9 @@ def _least_small(scenario: VariantsScenario, arrivals: Times, large: int, top: i
 def _staircase(
     scenario: VariantsScenario, arrivals: Times, large: int, small: int
 ) -> Iterator[Counts]:
-    """Yield the mixes of the border with `large`; `small` is the least count without cpu."""
-    yield {"large": large, "small": small, "cpu": 0}
+    """Yield the mixes of the border with `large`; `small` is the least count without cpu, above the limit if none attains."""
+    if small <= plan.MOST["small"]:
+        yield {"large": large, "small": small, "cpu": 0}
     cpu = 1
     while small and cpu <= plan.MOST["cpu"]:
         fewer = {"large": large, "small": small - 1, "cpu": cpu}
