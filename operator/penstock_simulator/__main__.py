@@ -75,6 +75,7 @@ def world_of(args: argparse.Namespace, trace: Trace, seed: int) -> tuple[Scenari
     times = trace.times if args.mean_replicas > 0 else trace.unscaled()
     times = times if args.seconds is None else times[times <= args.seconds]
     length = float(times[-1] - times[0])
+    world = world.of_length(length)
     if model is None:
         wanted = requests_for(length, service(args), args.cap_max, args.mean_replicas)
         return world, times if wanted <= 0 else scaled(times, wanted, seed)

@@ -1,6 +1,6 @@
 """`Scenario`: the inputs of a simulated run, equal for every law."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 
@@ -13,6 +13,8 @@ from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.pods.step_time import Generation
 
 TICK_SECONDS = 5.0
+WARM_UP_SHARE = 0.1
+"""Limit of the warm-up relative to the length of the arrivals, so that attainment covers most of a short run."""
 EPOCH = 1_700_000_000.0
 """Unix time of the start of a trace, so that laws see realistic times."""
 
@@ -128,6 +130,10 @@ class Scenario:
             raise ImpossibleScenario(
                 f"pods that generate take no batch work and no {Routing.CENTRAL_QUEUE} routing: use {Routing.LEAST_REQUEST}"
             )
+
+    def of_length(self, seconds: float) -> "Scenario":
+        """Return the scenario for arrivals of so many seconds, with a warm-up that fits them."""
+        return replace(self, warm_up_seconds=min(self.warm_up_seconds, WARM_UP_SHARE * seconds))
 
     @property
     def limits(self) -> tuple[float, float, float]:

@@ -25,8 +25,6 @@ from penstock_simulator.simulation import RunRecord, simulate
 
 STEP_TOKENS = 512
 """Tokens of a step if the pool sets none, as in the runtime."""
-WARM_UP_SHARE = 0.1
-"""Limit of the warm-up relative to the length, so that attainment covers most of a short history."""
 
 
 def compare(
@@ -93,13 +91,8 @@ def _scenario(world: RecordedWorld, pods: AlikePods, subject: PolicyCase) -> Sce
 
 def in_world(given: Scenario, world: RecordedWorld, subject: PolicyCase) -> Scenario:
     """Return the scenario with the batch work of the world, and a warm-up that fits its length."""
-    length = world.length
-    return replace(
-        given,
-        warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length),
-        batches=world.batches,
-        batch_work=subject.effective.batch_work,
-    )
+    work = subject.effective.batch_work
+    return replace(given.of_length(world.length), batches=world.batches, batch_work=work)
 
 
 def _run(

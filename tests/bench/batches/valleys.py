@@ -56,7 +56,7 @@ def main() -> int:
     )
     arrivals = scaled(times, wanted, args.seed)
     lines, length = int(args.share * len(arrivals)), float(arrivals[-1])
-    plain = Scenario(SERVICE, SETTINGS, seed=args.seed)
+    plain = Scenario(SERVICE, SETTINGS, seed=args.seed).of_length(length)
     filled = replace(
         plain,
         batches=batches_of(lines, length),

@@ -68,10 +68,11 @@ def _arrivals(path: Path, seconds: float, seed: int) -> Times:
 
 def _trace(args: argparse.Namespace, name: str, arrivals: Times) -> list[dict[str, object]]:
     first = next(iter(plan.PRICES))
-    mixes = attaining_mixes(plan.scenario(first, args.seed, args.routing), arrivals)
+    known = plan.scenario(first, args.seed, args.routing, seconds=args.seconds)
+    mixes = attaining_mixes(known, arrivals)
     rows = []
     for prices in plan.PRICES:
-        scenario = plan.scenario(prices, args.seed, args.routing)
+        scenario = plan.scenario(prices, args.seed, args.routing, seconds=args.seconds)
         run = simulate_variants(scenario, LawPolicy(scenario), arrivals)
         hours = float(arrivals[-1]) / HOUR
         best = min(mixes, key=lambda mix: cost(mix, plan.PRICES[prices], hours), default=None)

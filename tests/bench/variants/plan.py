@@ -1,6 +1,7 @@
 """Fixed parameters of the bench of variants: curves, price lists, scale and bounds."""
 
 from dataclasses import replace
+from math import inf
 
 from penstock_simulator.batch_time import ServiceModel
 from penstock_simulator.scenario import ColdStarts, Routing
@@ -28,9 +29,9 @@ COST_TARGET = 1.10
 """Cost relative to the cheapest fixed mix that attains."""
 
 
-def scenario(prices: str, seed: int = 1, routing: Routing = Routing.LEAST_REQUEST, large: int = 2) -> VariantsScenario:  # fmt: skip
-    """Return the pool at a price list; `large` replicas are Ready at the start."""
-    world = plan.scenario(seed, 60.0, routing)
+def scenario(prices: str, seed: int = 1, routing: Routing = Routing.LEAST_REQUEST, large: int = 2, seconds: float = inf) -> VariantsScenario:  # fmt: skip
+    """Return the pool at a price list, for a trace of `seconds`; `large` replicas are Ready at the start."""
+    world = plan.scenario(seed, 60.0, routing).of_length(seconds)
     settings = replace(world.settings, max_replicas=sum(MOST.values()))
     cold = ColdStarts(median_seconds=60.0)
     variants = tuple(
