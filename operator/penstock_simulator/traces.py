@@ -4,9 +4,10 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from penstock_simulator.pods.step_time import Lengths
 
 TOKENS = ("input_length", "output_length")
 """Tokens of prompt and answer in the JSON lines of Mooncake."""
+DAMAGES = (ValueError, KeyError, TypeError, OverflowError, RecursionError, EOFError, csv.Error, gzip.BadGzipFile, zlib.error)  # fmt: skip
+"""Errors of a file in another format, truncated or damaged."""
 BURST_DAYS = (56, 59)
 """Days of the hourly trace that are used: three consecutive ones with traffic in nearly every hour."""
 BURST_HOUR_SECONDS = 60.0
@@ -68,7 +71,7 @@ def read_trace(path: Path) -> Trace:
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
     try:
         times, lengths, counted = _times(path)
-    except (ValueError, KeyError, TypeError) as problem:
+    except DAMAGES as problem:
         raise UnreadableTrace(f"trace {path}: {problem}") from problem
     if len(times) < 2 or not np.isfinite(times).all():
         raise UnreadableTrace(f"trace {path}: expected at least two finite arrival times")
@@ -99,7 +102,10 @@ def _lengths(tokens: Sequence[Sequence[str | float | None]]) -> Lengths | None:
     """Return (prompt, answer) of each request, at least one token each; None if any is missing."""
     if not all(len(pair) == 2 and None not in pair for pair in tokens):
         return None
-    return np.maximum(np.array(tokens, dtype=np.float64), 1).astype(np.int64)
+    lengths = np.array(tokens, dtype=np.float64)
+    if not np.isfinite(lengths).all():
+        raise ValueError("expected finite tokens of prompts and answers")
+    return np.maximum(lengths, 1).astype(np.int64)
 
 
 def _open(path: Path) -> io.TextIOBase:
@@ -109,8 +115,11 @@ def _open(path: Path) -> io.TextIOBase:
 
 
 def _stamps(stamps: Iterable[str]) -> Times:
-    """Return seconds of `2023-11-16 18:17:03.9799600`: seven fractional digits, one more than Python parses."""
-    return np.array([datetime.fromisoformat(stamp[:26] + "+00:00").timestamp() for stamp in stamps])
+    """Return seconds of `2023-11-16 18:17:03.9799600` or `2024-05-10 00:00:01+00:00`; without an offset they are UTC."""
+    parsed = map(datetime.fromisoformat, stamps)
+    return np.array(
+        [(stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp() for stamp in parsed]
+    )
 
 
 def _spread(times: Times) -> Times:

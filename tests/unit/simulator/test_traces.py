@@ -19,6 +19,17 @@ def test_azure_stamps_are_read_to_the_microsecond(tmp_path: Path) -> None:
     assert read_trace(path).times == pytest.approx([0.0, 0.052])
 
 
+@pytest.mark.parametrize("zone", ["", "+00:00"])
+def test_azure_stamps_without_a_fraction_or_with_an_offset_are_read(
+    tmp_path: Path, zone: str
+) -> None:
+    path = tmp_path / "azure.csv"
+    stamps = ("00:00:00.009930", "00:00:01", "00:00:02.5", "00:00:03.9799600")
+    lines = [f"2024-05-10 {stamp}{zone},10,10" for stamp in stamps]
+    path.write_text("\n".join(("TIMESTAMP,ContextTokens,GeneratedTokens", *lines)))
+    assert read_trace(path).times == pytest.approx([0.0, 0.99007, 2.49007, 3.97003])
+
+
 def test_mooncake_milliseconds_and_plain_seconds_are_read(tmp_path: Path) -> None:
     mooncake, plain = tmp_path / "m.jsonl", tmp_path / "plain.txt"
     mooncake.write_text('{"timestamp": 500}\n{"timestamp": 2500}\n', encoding="utf-8")
@@ -26,13 +37,41 @@ def test_mooncake_milliseconds_and_plain_seconds_are_read(tmp_path: Path) -> Non
     assert list(read_trace(mooncake).times) == list(read_trace(plain).times) == [0.0, 2.0]
 
 
+HUGE = '{"timestamp": %s, "input_length": %s, "output_length": 1}\n'
+
+
 @pytest.mark.parametrize(
-    "text", ["", "7\n", "one\ntwo\n", "nan\n3\n", '{"time": 1}\n{"time": 2}\n']
+    "text",
+    [
+        *("", "7\n", "one\ntwo\n", "nan\n3\n", '{"time": 1}\n{"time": 2}\n'),
+        HUGE % (10**400, 1) * 2,
+        HUGE % (1, 10**400) * 2,
+        HUGE % (1, "NaN") * 2,
+        '{"timestamp": ' + 100_000 * "[" + "\n",
+        "time_bin,avg_turns,session_count\ninf,1,1\n",
+    ],
+    ids=lambda text: text[:9],
 )
 def test_a_file_without_a_trace_is_rejected_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.txt"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UnreadableTrace, match=r"bad\.txt"):
+        read_trace(path)
+
+
+NUMBERS = "\n".join(str(number) for number in range(5000)).encode()
+PACKED = gzip.compress(NUMBERS)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [PACKED[:-100], PACKED[:2000] + bytes(100) + PACKED[2100:], NUMBERS],
+    ids=["truncated", "damaged", "not packed"],
+)
+def test_a_damaged_file_is_rejected_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.txt.gz"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableTrace, match=r"bad\.txt\.gz"):
         read_trace(path)
 
 
