@@ -101,7 +101,8 @@ class PerConnection(PodQueues):
         return self._pod[used]
 
     def _push(self, times: Times, chosen: NDArray[np.int64]) -> None:
-        order = np.argsort(chosen.astype(np.int16), kind="stable")  # small integers: radix sort
+        least = np.min_scalar_type(-1 - len(self._fleet.all))  # of at most 16 bits: radix sort
+        order = np.argsort(chosen.astype(least), kind="stable")
         ordered = times[order].tolist()
         upto = 0
         for index, number in enumerate(np.bincount(chosen + 1).tolist(), start=-1):
