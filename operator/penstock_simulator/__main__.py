@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         trace = read_trace(args.trace)
         outcomes, runs, fluid = _runs(args, trace, console)
     except (UnreadableTrace, UnknownLaw, ImpossibleScenario, OSError) as problem:
-        console.print(f"[red]{problem}[/]")
+        console.print(str(problem), style="red", markup=False, highlight=False)
         return 2
     title = f"{trace.name}: {args.routing} routing, cold start {args.cold_median:g} s, seeds {args.seed}"
     console.print(table(title, outcomes, fluid))
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     figures = {"trace": trace.name, "arguments": vars(args), "fluid_gpu_hours": fluid}
     figures["runs"] = [result.as_json() for result in outcomes]
     args.json.write_text(json.dumps(figures, indent=1, default=str) + "\n", encoding="utf-8")
-    console.print(f"plot {args.plot}, figures {args.json}")
+    console.print(f"plot {args.plot}, figures {args.json}", markup=False)
     return 0
 
 
@@ -69,7 +69,8 @@ def world_of(args: argparse.Namespace, trace: Trace, seed: int) -> tuple[Scenari
     """Return scenario and arrivals of one seed: the trace, truncated and scaled by the arguments.
 
     Raises:
-        UnreadableTrace: the pods generate text, and the trace has no tokens; or it has hourly counts and is not scaled.
+        UnreadableTrace: the pods generate text, and the trace has no tokens; it has hourly counts and is not scaled; or
+            no request is left.
     """
     world, model = scenario(args, seed), steps(args)
     times = trace.times if args.mean_replicas > 0 else trace.unscaled()
@@ -78,7 +79,7 @@ def world_of(args: argparse.Namespace, trace: Trace, seed: int) -> tuple[Scenari
     world = world.of_length(length)
     if model is None:
         wanted = requests_for(length, service(args), args.cap_max, args.mean_replicas)
-        return world, times if wanted <= 0 else scaled(times, wanted, seed)
+        return world, _some(trace, times if wanted <= 0 else scaled(times, wanted, seed))
     if trace.lengths is None:
         raise UnreadableTrace(f"trace {trace.name}: expected tokens of prompts and answers")
     tokens = trace.lengths[: len(times)]
@@ -86,7 +87,16 @@ def world_of(args: argparse.Namespace, trace: Trace, seed: int) -> tuple[Scenari
     arrivals = distinct(times)
     if wanted > 0:
         arrivals, tokens = scaled_lengths(times, tokens, wanted, seed)
+    arrivals = _some(trace, arrivals)
     return replace(world, generation=Generation(model, by_arrival(arrivals, tokens))), arrivals
+
+
+def _some(trace: Trace, arrivals: Times) -> Times:
+    if not len(arrivals):
+        raise UnreadableTrace(
+            f"trace {trace.name}: no request is left at this scale: use more --mean-replicas or --seconds"
+        )
+    return arrivals
 
 
 if __name__ == "__main__":

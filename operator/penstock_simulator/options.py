@@ -30,6 +30,8 @@ CURVE = (100.0, 10.0)
 """Illustrative curve in milliseconds, used for the simulated figures of docs/design/control-law.md#findings."""
 
 
+PICTURES = (".png", ".svg", ".pdf")
+"""Suffixes of the plots that can be written."""
 OBJECTIVE_MILLISECONDS = 1000
 METRIC = ObjectiveMetric.REQUEST_LATENCY
 
@@ -150,7 +152,7 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument("--loss", type=_share, default=0.0, help="share of samples lost")
     simulate.add_argument(
         "--outage",
-        type=_pair,
+        type=_outage,
         nargs="*",
         default=[],
         metavar="FROM,UNTIL",
@@ -178,7 +180,12 @@ def parser() -> argparse.ArgumentParser:
         help="spec.batchWork.maxReplicas: replicas that the operator's laws may add for batches",
     )
     simulate.add_argument("--json", type=Path, default=Path("build/simulate.json"))
-    simulate.add_argument("--plot", type=Path, default=Path("build/simulate.png"))
+    simulate.add_argument(
+        "--plot",
+        type=_picture,
+        default=Path("build/simulate.png"),
+        help="a .png, .svg or .pdf file",
+    )
     return command_line
 
 
@@ -235,6 +242,20 @@ def _pair(text: str) -> tuple[float, float]:
     if not comma:
         raise argparse.ArgumentTypeError(f"{text!r} must be two numbers separated by a comma")
     return _amount(first), _amount(second)
+
+
+def _outage(text: str) -> tuple[float, float]:
+    begin, end = _pair(text)
+    if begin >= end:
+        raise argparse.ArgumentTypeError(f"{text!r} must have FROM before UNTIL")
+    return begin, end
+
+
+def _picture(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in PICTURES:
+        raise argparse.ArgumentTypeError(f"{text!r} must end in {', '.join(PICTURES)}")
+    return path
 
 
 def _curve(text: str) -> tuple[float, float]:

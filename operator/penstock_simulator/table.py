@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from math import nan
 
+from rich.markup import escape
 from rich.table import Table
 
 from penstock_simulator.outcome import RunSummary
@@ -61,7 +62,7 @@ def grid(
     outcomes: Iterable[RunSummary],
 ) -> Table:
     """Return a table of `rows`; `attained` is green for runs that attain the objective, else red."""
-    view = Table(title=title, title_justify="left", caption=caption)
+    view = Table(title=escape(title), title_justify="left", caption=escape(caption))
     attained = headings.index("attained")
     for index, heading in enumerate(headings):
         view.add_column(
@@ -69,8 +70,9 @@ def grid(
         )
     for row, result in zip(rows, outcomes, strict=True):
         style = "green" if result.attains else "red"
-        row[attained] = f"[{style}]{row[attained]}[/]"
-        view.add_row(*row)
+        shown = [escape(cell) for cell in row]
+        shown[attained] = f"[{style}]{shown[attained]}[/]"
+        view.add_row(*shown)
     return view
 
 

@@ -26,6 +26,8 @@ FIXED = "--savings: scaling.mode {} fixes the replica count, so the law saves no
 
 def simulate(args: argparse.Namespace, console: Console) -> int:
     """Simulate, print a table and write the requested files; return the exit status. Raises `PluginError`."""
+    if args.plot is not None:
+        view.check_plot(args.plot)
     cluster = ClusterClient(args.context, args.kubeconfig)
     subject = read(cluster, args.namespace or cluster.namespace, args.pool)
     if subject.unread:
@@ -40,7 +42,7 @@ def simulate(args: argparse.Namespace, console: Console) -> int:
     compared = _compare(args, (world, pods), cases, console)
     console.print(view.table(compared))
     for line in view.notes(compared):
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=True, markup=False)
     _write(args, console, compared)
     return 0
 
@@ -95,8 +97,8 @@ def _compare(
 def _write(args: argparse.Namespace, console: Console, compared: Comparison) -> None:
     if args.plot is not None:
         view.plot(args.plot, compared)
-        console.print(f"plot: {args.plot}")
+        console.print(f"plot: {args.plot}", markup=False)
     if args.json is not None:
         text = json.dumps(view.figures(compared), indent=1) + "\n"
         args.json.write_text(text, encoding="utf-8")
-        console.print(f"figures: {args.json}")
+        console.print(f"figures: {args.json}", markup=False)

@@ -13,11 +13,12 @@ from penstock_kubectl.simulate.savings import savings
 from penstock_kubectl.simulate.scenario import AlikePods, Comparison, RecordedWorld, Result
 from penstock_operator.decide.cost.prices import money
 from penstock_simulator import plot as picture
+from penstock_simulator.options import PICTURES
 from penstock_simulator.pods.step_time import Generation
 from penstock_simulator.scenario import Routing
 from penstock_simulator.table import FIGURES, batch_line, cells, generation_line, grid, held_line
 
-PICTURES = (".png", ".svg", ".pdf")
+PAGES = (".html", ".htm")
 ROUTED: Final[Mapping[Routing, str]] = {
     Routing.CONNECTION: "256 client connections, randomly distributed",
     Routing.LEAST_REQUEST: "each request to the pod with the fewest, as by the gateway",
@@ -149,26 +150,33 @@ def _cost_figures(compared: Comparison, result: Result) -> dict[str, Any]:
     }
 
 
+def check_plot(path: Path) -> None:
+    """Check that `plot` can write this file.
+
+    Raises:
+        NotEnoughData: the file suffix is not supported.
+    """
+    if path.suffix not in (*PICTURES, *PAGES):
+        raise NotEnoughData(
+            f"--plot {path}: expected a name that ends in .png, .svg, .pdf or .html"
+        )
+
+
 def plot(path: Path, compared: Comparison) -> None:
     """Write demand, replicas, cap and latency over time: an image, or an HTML page that includes the table.
 
     Raises:
-        NotEnoughData: the file suffix is not supported.
         OSError: the file cannot be written.
     """
     runs = [each.run for each in compared.results]
     if path.suffix in PICTURES:
         picture.plot(runs, path)
-    elif path.suffix in (".html", ".htm"):
+    else:
         with TemporaryDirectory() as folder:
             drawn = Path(folder) / "plot.svg"
             picture.plot(runs, drawn)
             svg = drawn.read_text(encoding="utf-8")
         path.write_text(_page(compared, svg[svg.index("<svg") :]), encoding="utf-8")
-    else:
-        raise NotEnoughData(
-            f"--plot {path}: expected a name that ends in .png, .svg, .pdf or .html"
-        )
 
 
 def _page(compared: Comparison, svg: str) -> str:

@@ -238,9 +238,10 @@ def test_what_does_not_fit_is_one_line_with_a_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     assert run(known([40.0] * 12), tmp_path, "--last", "3m", *words) == 1
-    error = capsys.readouterr().err
+    shown, error = capsys.readouterr()
     assert said in error.replace("\n", "")
     assert "Traceback" not in error
+    assert not shown, "nothing runs before"
 
 
 def test_a_file_without_a_policy_is_rejected_with_its_name_and_field(

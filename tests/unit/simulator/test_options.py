@@ -26,6 +26,10 @@ UNUSABLE = """
 --timeout soon
 --cold-median nan
 --outage 1,nan
+--outage 200,100
+--outage 200,200
+--plot picture.foo
+--plot picture
 --steps 8,nan,0,0
 --steps 8,0,nan,0
 """
