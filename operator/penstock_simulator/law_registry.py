@@ -24,6 +24,7 @@ VENDOR_DEFAULTS = (
     "dynamo-180",
     "wva",
 )
+"""Baselines at the numbers that their vendors ship; `dynamo` is the predictive planner, which v1.2.1 no longer runs by default."""
 KINDS = "hpa-PERCENT, keda-queue-N, keda-inflight-N, knative-N, ray-N, dynamo-SECONDS, wva, fixed-N, each also with @CAP"
 
 

@@ -1,7 +1,9 @@
-"""A profile-based planner like NVIDIA Dynamo's. Pure.
+"""A profile-based planner like the predictive one of NVIDIA Dynamo. Pure.
 
 Every 180 s, replicas = rate of the last interval (its constant predictor; ARIMA is the vendor's default) / capacity at the objective from
 profiling, which is given here as the true curve at the largest batch within the cap that takes at most 0.45 of the objective.
+Not simulated: its correction factors, and the default of v1.2.1, the target `throughput` with static thresholds. This planner was that of
+v0.9, and is the throughput-based scaling of the target `sla` in v1.2.1.
 """
 
 from collections.abc import Mapping

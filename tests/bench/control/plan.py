@@ -117,7 +117,7 @@ def scenario(seed: int, cold_median: float, routing: Routing = Routing.CONNECTIO
 
 
 def settings_of(size: RunSize) -> tuple[str, ...]:
-    """Return the candidates for the best single setting: thresholds and vendor defaults, each by cap."""
+    """Return the candidates for the best single setting: thresholds and vendor defaults, each by cap; none of planners without a threshold."""
     tried = [
         *(law for law in VENDOR_DEFAULTS if not law.startswith(("dynamo", "wva"))),
         *size.thresholds,

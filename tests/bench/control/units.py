@@ -33,7 +33,7 @@ def cases(size: plan.RunSize, trace: str) -> list[tuple[int, float]]:
 
 
 def laws(folder: Path, size: plan.RunSize) -> list[Unit]:
-    """Return the operator's own laws and the vendors' defaults, in every case."""
+    """Return the operator's own laws and the baselines, in every case."""
     return [
         Unit(folder, (Job(trace, size.seconds, law, seed, cold),))
         for trace in plan.TRACES
