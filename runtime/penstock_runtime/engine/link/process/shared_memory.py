@@ -6,6 +6,7 @@ that were touched count as the pod's memory, and nothing is left behind.
 
 import mmap
 import os
+import threading
 import weakref
 from bisect import insort
 
@@ -29,38 +30,46 @@ def create(size: int) -> int:
 
 
 class BlockAllocator:
-    """Allocates blocks of one part of the memory: first fit from the lowest address, so that few pages are touched."""
+    """Allocates blocks of one part of the memory: first fit from the lowest address, so that few pages are touched.
+
+    Safe for threads: an engine allocates in one, and a block is freed in the one that receives.
+    """
 
     def __init__(self, memory: mmap.mmap, start: int, size: int) -> None:
         self._memory = memoryview(memory)
+        self._lock = threading.Lock()
         self._free = [(start, size)]
         self._allocated: dict[int, int] = {}
 
     @property
     def allocated_bytes(self) -> int:
         """Number of allocated bytes."""
-        return sum(self._allocated.values())
+        with self._lock:
+            return sum(self._allocated.values())
 
     def allocate(self, size: int) -> tuple[int, memoryview] | None:
         """Return the start and the memory of a block; None while no gap is large enough."""
         size = max(ALIGNMENT, aligned(size))
-        for index, (start, gap) in enumerate(self._free):
-            if gap >= size:
-                self._free[index : index + 1] = [(start + size, gap - size)] if gap > size else []
-                self._allocated[start] = size
-                return start, self._memory[start : start + size]
+        with self._lock:
+            for index, (start, gap) in enumerate(self._free):
+                if gap >= size:
+                    rest = [(start + size, gap - size)] if gap > size else []
+                    self._free[index : index + 1] = rest
+                    self._allocated[start] = size
+                    return start, self._memory[start : start + size]
         return None
 
     def free(self, start: int) -> None:
         """Free a block; raise KeyError if it is not allocated."""
-        insort(self._free, (start, self._allocated.pop(start)))
-        merged: list[tuple[int, int]] = []
-        for begin, size in self._free:
-            if merged and sum(merged[-1]) == begin:
-                merged[-1] = (merged[-1][0], merged[-1][1] + size)
-            else:
-                merged.append((begin, size))
-        self._free = merged
+        with self._lock:
+            insort(self._free, (start, self._allocated.pop(start)))
+            merged: list[tuple[int, int]] = []
+            for begin, size in self._free:
+                if merged and sum(merged[-1]) == begin:
+                    merged[-1] = (merged[-1][0], merged[-1][1] + size)
+                else:
+                    merged.append((begin, size))
+            self._free = merged
 
 
 class BlockReader:

@@ -5,6 +5,8 @@ import mmap
 import pickle
 import subprocess
 import sys
+import threading
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -55,6 +57,33 @@ def test_blocks_are_lent_from_below_and_their_gaps_are_closed(memory: mmap.mmap)
 def test_a_block_that_is_not_out_cannot_come_back(memory: mmap.mmap) -> None:
     with pytest.raises(KeyError):
         BlockAllocator(memory, 0, 4096).free(64)
+
+
+def test_one_thread_allocates_while_another_frees(memory: mmap.mmap) -> None:
+    allocator, returned = BlockAllocator(memory, 0, SIZE), SimpleQueue[int | None]()
+    errors: list[KeyError] = []
+
+    def receive() -> None:
+        while (start := returned.get()) is not None:
+            try:
+                allocator.free(start)
+            except KeyError as error:
+                errors.append(error)
+
+    thread, interval = threading.Thread(target=receive), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        thread.start()
+        for number in range(10_000):
+            block = allocator.allocate((4096, 65_536, 8192)[number % 3])
+            if block is not None:
+                returned.put(block[0])
+        returned.put(None)
+        thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert (errors, allocator.allocated_bytes) == ([], 0)
+    assert allocator.allocate(SIZE) is not None, "the gaps are closed"
 
 
 def test_a_block_is_done_with_when_the_last_array_over_it_dies(memory: mmap.mmap) -> None:
