@@ -69,6 +69,8 @@ class EngineReport(Struct, frozen=True):
     curve: ServiceTimeSums
     surplus: int | None = None
     """Number of generations that run above the cap; None for a batch engine."""
+    running_batch_work: int = 0
+    """Running requests of batch work; 0 for a batch engine, whose admission counts those that wait."""
 
 
 class Settled(Struct, frozen=True):

@@ -166,6 +166,8 @@ class SchedulerReport(Struct, frozen=True):
     running: int
     running_requests: int
     """Requests with at least one running sequence; a request whose choices are all preempted waits."""
+    running_batch_work: int
+    """Those of `running_requests` that are batch work."""
     preempted: int
     """Waiting sequences that ran before."""
     generation: int

@@ -295,5 +295,6 @@ class GenerationAdmission(Admission):
 
     @override
     def _batch_work_waiting(self) -> int:
-        """Return the requests of batch work: of all requests they are the first to wait."""
-        return sum(pending.batch_work for pending in self._pending.values())
+        report = self._live.report
+        running = report.running_batch_work if report else 0
+        return max(0, sum(pending.batch_work for pending in self._pending.values()) - running)

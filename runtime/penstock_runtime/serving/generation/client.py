@@ -217,6 +217,7 @@ def engine_report(report: GenerationReport, max_running: int) -> EngineReport:
         busy_seconds=report.busy_seconds,
         curve=ServiceTimeSums(),
         surplus=report.surplus,
+        running_batch_work=report.running_batch_work,
     )
 
 

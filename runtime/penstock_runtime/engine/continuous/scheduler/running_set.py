@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.scheduler.sequence_state import SequenceState
 from penstock_runtime.engine.continuous.scheduler.wait_queue import WaitQueue
+from penstock_runtime.engine.queue.disciplines import is_batch_work
 
 
 class RankBound:
@@ -41,12 +42,14 @@ class RankBound:
 class RunningSet:
     """Tracks which sequences run, and which of those still prefill."""
 
-    __slots__ = ("by_uid", "prefilling", "rank_bound")
+    __slots__ = ("batch_work", "by_uid", "prefilling", "rank_bound")
 
     def __init__(self) -> None:
         self.by_uid: dict[int, SequenceState] = {}
         self.prefilling: dict[int, SequenceState] = {}
         """By uid: running sequences whose next row is a chunk of known positions."""
+        self.batch_work = 0
+        """Running sequences of batch work."""
         self.rank_bound = RankBound()
 
     def __len__(self) -> int:
@@ -60,11 +63,14 @@ class RunningSet:
         """Give a sequence a slot."""
         uid = state.sequence.uid
         self.by_uid[uid] = state
+        self.batch_work += is_batch_work(state.priority)
         if state.prefills:
             self.prefilling[uid] = state
         self.rank_bound.reset()
 
     def discard(self, uid: int) -> None:
         """Free a sequence's slot, if it has one."""
-        self.by_uid.pop(uid, None)
+        state = self.by_uid.pop(uid, None)
+        if state is not None:
+            self.batch_work -= is_batch_work(state.priority)
         self.prefilling.pop(uid, None)

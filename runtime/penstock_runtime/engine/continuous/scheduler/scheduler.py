@@ -22,6 +22,7 @@ from penstock_runtime.engine.continuous.scheduler.wait_queue import WaitQueue
 from penstock_runtime.engine.continuous.sequence import Sequence
 from penstock_runtime.engine.continuous.steps.interfaces import Scheduler
 from penstock_runtime.engine.continuous.steps.step_plan import Idle, StepPlan
+from penstock_runtime.engine.queue.disciplines import is_batch_work
 from penstock_runtime.engine.queue.heap import LazyHeap
 
 
@@ -125,10 +126,12 @@ class TokenScheduler(Scheduler):
     def report(self) -> SchedulerReport:
         blocks, running = self.kv.blocks, len(self._running)
         surplus = max(0, running - self.cap)
+        requests, batch_work = self._running_requests()
         return SchedulerReport(
             waiting=len(self._states) - running,
             running=running,
-            running_requests=self._running_requests(),
+            running_requests=requests,
+            running_batch_work=batch_work,
             preempted=self._queue.preempted,
             generation=self._planner.generation,
             converging=surplus > 0,
@@ -143,10 +146,13 @@ class TokenScheduler(Scheduler):
             prefix_asked_tokens=self.kv.prefix.queried,
         )
 
-    def _running_requests(self) -> int:
+    def _running_requests(self) -> tuple[int, int]:
+        """Return how many requests run, and how many of them are batch work."""
+        running = self._running
         if self._groups.count == len(self._states):  # every request has one choice
-            return len(self._running)
-        return len({state.sequence.request.id for state in self._running.states()})
+            return len(running), running.batch_work
+        requests = {state.sequence.request.id: state.priority for state in running.states()}
+        return len(requests), sum(map(is_batch_work, requests.values()))
 
     @override
     def plan(self, now: float) -> StepPlan | Idle:

@@ -108,6 +108,7 @@ class FifoScheduler:
             waiting=len(self.waiting),
             running=len(self.running),
             running_requests=len({s.request.id for s in self.running}),
+            running_batch_work=0,
             preempted=0,
             generation=self.generation,
             converging=False,

@@ -1,4 +1,4 @@
-"""What batch work finds of the queue."""
+"""What batch work finds of the queue, and which of its requests count as waiting."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,9 +29,9 @@ class Queue:
         self.counters = Counters()
         health = Health()
         health.stage = Stage.SERVING
-        live = SimpleNamespace(accepted=SimpleNamespace(max_queue_depth=depth), report=None)
+        self.live = SimpleNamespace(accepted=SimpleNamespace(max_queue_depth=depth), report=None)
         state: Any = SimpleNamespace(
-            live=live, health=health, counters=self.counters, now=lambda: 1.0
+            live=self.live, health=health, counters=self.counters, now=lambda: 1.0
         )
         self.admission = GenerationAdmission(self.sent.append, state, GenerationCounters(), 2**30)
 
@@ -83,3 +83,17 @@ def test_batch_work_waits_before_any_of_its_prompts_is_submitted() -> None:
             queue.submit(2)
         assert queue.sent == sent
     assert queue.counters.rejected["BatchWorkWaits"] == 1
+
+
+def test_requests_that_wait_for_running_batch_work_are_demand() -> None:
+    queue = Queue()
+    with (
+        queue.admission.receive() as batch,
+        queue.submitted(batch, 10, BATCH_PRIORITY),
+        queue.admission.receive() as first,
+        queue.submitted(first, 5, 0),
+    ):
+        queue.live.report = SimpleNamespace(running=8, running_batch_work=8)
+        assert queue.admission.load().model_dump() == {"waiting": 5, "running": 8}
+        queue.live.report = SimpleNamespace(running=8, running_batch_work=4)
+        assert queue.admission.load().model_dump() == {"waiting": 1, "running": 8}

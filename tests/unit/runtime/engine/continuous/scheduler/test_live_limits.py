@@ -5,6 +5,7 @@ import pytest
 from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import Lowering
 from penstock_runtime.engine.continuous.steps.step_plan import StepPlan
+from penstock_runtime.engine.queue.disciplines import BATCH_CLASS
 from tests.unit.runtime.engine.continuous.scheduler.device import a_machine, a_sequence, limits
 
 
@@ -148,6 +149,27 @@ def test_choices_go_on_when_the_first_is_cancelled_before_its_prompt_is_done() -
     machine.cancel(0)
     machine.run()
     assert sorted(machine.finished) == [1, 2]
+
+
+@pytest.mark.parametrize("choices", [1, 2])
+def test_the_report_counts_running_batch_work_by_request(choices: int) -> None:
+    machine = a_machine(blocks=200, initial_limits=limits(cap=6 * choices), depth=0)
+    for uid in range(6 * choices):
+        number, choice = divmod(uid, choices)
+        prompt, priority = range(number, number + 4), BATCH_CLASS if number < 3 else 0
+        machine.add(
+            a_sequence(uid, prompt, 30, priority=priority, request=f"r{number}", choice=choice)
+        )
+    for _ in range(3):
+        machine.step()
+    report = machine.scheduler.report()
+    assert report.running == 6 * choices
+    assert (report.running_requests, report.running_batch_work) == (6, 3)
+    for uid in range(choices):
+        machine.cancel(uid)
+    assert machine.scheduler.report().running_batch_work == 2
+    machine.run()
+    assert machine.scheduler.report().running_batch_work == 0
 
 
 def test_equal_prompts_share_blocks_unless_their_salts_differ() -> None:
