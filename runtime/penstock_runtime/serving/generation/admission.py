@@ -66,6 +66,7 @@ class _PendingGeneration:
 
     ticket: Ticket
     choices: int
+    """Those generated here; another pod may have finished some."""
     mailbox: Mailbox
     batch_work: bool
     first_token_at: float | None = None
@@ -153,7 +154,8 @@ class GenerationAdmission(Admission):
         if not self._pending:
             self._completed_at = None
             self._since = self._now()
-        self._pending[generate.id] = _PendingGeneration(ticket, generate.n, mailbox, batch_work)
+        choices = len(generate.resumed) or generate.n
+        self._pending[generate.id] = _PendingGeneration(ticket, choices, mailbox, batch_work)
         self._send(generate)
 
     def _check_batch_share(self, prompts: int) -> None:

@@ -1,6 +1,6 @@
-"""What batch work finds of the queue, and which of its requests count as waiting."""
+"""What batch work finds of the queue, which of its requests count as waiting, and what the end of one measures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from penstock_api.names import BATCH_PRIORITY
-from penstock_runtime.engine.continuous.messages import Generate, ToGeneration
+from penstock_runtime.engine.continuous.messages import (
+    Ended,
+    Generate,
+    Generated,
+    Resumption,
+    ToGeneration,
+    TokensEmitted,
+    Usage,
+)
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.errors import BadInput, BatchWorkWaits
 from penstock_runtime.serving.admission.ticket import Ticket
@@ -29,11 +37,13 @@ class Queue:
         self.counters = Counters()
         health = Health()
         health.stage = Stage.SERVING
+        self.time = 1.0
+        self.tokens = GenerationCounters()
         self.live = SimpleNamespace(accepted=SimpleNamespace(max_queue_depth=depth), report=None)
         state: Any = SimpleNamespace(
-            live=self.live, health=health, counters=self.counters, now=lambda: 1.0
+            live=self.live, health=health, counters=self.counters, now=lambda: self.time
         )
-        self.admission = GenerationAdmission(self.sent.append, state, GenerationCounters(), 2**30)
+        self.admission = GenerationAdmission(self.sent.append, state, self.tokens, 2**30)
 
     @contextmanager
     def submitted(self, first: Ticket, prompts: int, priority: int) -> Iterator[None]:
@@ -97,3 +107,24 @@ def test_requests_that_wait_for_running_batch_work_are_demand() -> None:
         assert queue.admission.load().model_dump() == {"waiting": 5, "running": 8}
         queue.live.report = SimpleNamespace(running=8, running_batch_work=4)
         assert queue.admission.load().model_dump() == {"waiting": 1, "running": 8}
+
+
+@pytest.mark.parametrize(
+    ("resumed", "choices"), [((), range(4)), ((Resumption(1, (7,)), Resumption(3, ())), (1, 3))]
+)
+def test_the_time_per_output_token_is_that_of_the_choices_generated_here(
+    resumed: tuple[Resumption, ...], choices: Sequence[int]
+) -> None:
+    queue = Queue()
+    with queue.admission.receive() as ticket, queue.admission.receive_prompts(ticket, 1, 0):
+        generate = Generate(ticket.id, (1,), SamplingParams(11), 0.0, n=4, resumed=resumed)
+        queue.admission.begin(ticket, generate, Mailbox())
+        for token in range(11):
+            queue.admission.deliver_events(
+                TokensEmitted(ticket.id, choice, (token,)) for choice in choices
+            )
+            queue.time += 0.5
+        queue.time -= 0.5
+        usage = Usage(1, 11 * len(choices), 0, 0.0, 0)
+        queue.admission.deliver_events([Ended(ticket.id, Generated(usage))])
+    assert queue.tokens.token_seconds.total == pytest.approx(0.5)
