@@ -55,4 +55,4 @@ def client_headers(request: web.Request) -> dict[str, str]:
 
 def record_rejection(request: web.Request, rejection: RequestRejected) -> None:
     """Store the reason of a rejection for the access log."""
-    request[LOGGED] = {"outcome": "Refused", "reason": rejection.reason}
+    request[LOGGED] = {"outcome": "Rejected", "reason": rejection.reason}

@@ -111,7 +111,7 @@ def test_a_rejection_is_logged_with_its_reason(logging_pod: Served, lines: Lines
     httpx2.post(logging_pod.url + PATH, json={**SHORT, "temperature": -1})
     line = the_line(lines)
     assert line.keys() == ALWAYS | {"reason"}
-    assert (line["status"], line["outcome"], line["reason"]) == (400, "Refused", "BadInput")
+    assert (line["status"], line["outcome"], line["reason"]) == (400, "Rejected", "BadInput")
 
 
 def test_a_defect_is_a_failure(
