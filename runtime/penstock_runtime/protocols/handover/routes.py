@@ -87,7 +87,7 @@ class TakeOver:
             MemoryFull, TooLarge: its choices need more memory than is free, or than all requests may hold.
             CancelledError: the other pod has left, as aiohttp or a write noticed.
         """
-        pod, mailbox = self._pod, Mailbox()
+        pod, mailbox = self._pod, Mailbox(len(resumed))
         output = sum(len(choice.tokens) for choice in resumed)
         size = len(resumed) * choice_bytes(call.prompts[0]) + ID_BYTES * output
         with pod.admission.receive_prompts(ticket, 1, call.priority):

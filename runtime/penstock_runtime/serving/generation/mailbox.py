@@ -6,25 +6,36 @@ from typing import Final
 from penstock_runtime.engine.continuous.messages import Event, TokensEmitted
 
 MAX_TOKENS: Final = 16_384
-"""Maximum unread tokens of one client, minutes of a fast answer; a slower reader is cancelled."""
+"""Maximum unread tokens of one client per choice, minutes of a fast answer; a slower reader is cancelled."""
+MAX_BYTES: Final = 2**26
+"""Maximum memory of the unread tokens of all its choices."""
+TOKEN_BYTES: Final = 192
+"""Memory of an unread token; measured: 188."""
+LOGPROB_BYTES: Final = 128
+"""Memory of the log-probability of an unread token or an alternative; measured: 125 with 20 alternatives."""
 
 
 class Mailbox:
     """Events in order, put by the engine's deliveries, taken by the one task that writes to the client."""
 
-    __slots__ = ("_events", "_max_tokens", "_tokens", "_waiter")
+    __slots__ = ("_bytes", "_events", "_max_tokens", "_tokens", "_waiter")
 
-    def __init__(self, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(self, choices: int = 1) -> None:
+        """`choices` are those of the whole request."""
         self._events: list[Event] = []
         self._tokens = 0
-        self._max_tokens = max_tokens
+        self._bytes = 0
+        self._max_tokens = MAX_TOKENS * choices
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, event: Event) -> bool:
         """Add `event` and wake the reader; return False if the reader has too many unread tokens."""
         if isinstance(event, TokensEmitted):
-            self._tokens += len(event.tokens)
-            if self._tokens > self._max_tokens:
+            tokens, logprobs = len(event.tokens), event.logprobs
+            values = tokens * (1 + len(logprobs[0].top)) if logprobs else 0
+            self._tokens += tokens
+            self._bytes += TOKEN_BYTES * tokens + LOGPROB_BYTES * values
+            if self._tokens > self._max_tokens or self._bytes > MAX_BYTES:
                 return False
         self._events.append(event)
         _wake(self._waiter)
@@ -42,7 +53,8 @@ class Mailbox:
             finally:
                 timer.cancel()
                 self._waiter = None
-        events, self._events, self._tokens = self._events, [], 0
+        events, self._events = self._events, []
+        self._tokens = self._bytes = 0
         return events
 
 

@@ -79,7 +79,7 @@ class ResponseStream:
         self._call = call
         self._tickets = tuple(tickets)
         self._admission = admission
-        self._mailbox = Mailbox()
+        self._mailbox = Mailbox(call.choices)
         self._first_of = {ticket.id: place * call.n for place, ticket in enumerate(tickets)}
         self._open = set(self._first_of)
         self._handover = handover

@@ -348,21 +348,26 @@ def test_a_stream_whose_client_does_not_read_is_cancelled(serve: Serve) -> None:
     served.until(engine_is_empty(served))
 
 
+@pytest.mark.parametrize(
+    ("more", "steps", "status"),
+    [({}, 20, 499), ({"n": 8, "max_tokens": 3}, 4, 200)],
+    ids=["one choice", "eight choices"],
+)
 def test_a_reader_that_falls_too_far_behind_is_cancelled(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], steps: int, status: int
 ) -> None:
-    monkeypatch.setattr(mailbox.Mailbox.__init__, "__defaults__", (3,))
+    monkeypatch.setattr(mailbox, "MAX_TOKENS", 3)
     served = serve()
 
     def stand_still_during_steps() -> None:
         served.step.gate.set()
         begun, patience = served.step.steps, time.monotonic() + 20
-        while served.step.steps < begun + 20 and time.monotonic() < patience:
+        while served.step.steps < begun + steps and time.monotonic() < patience:
             time.sleep(0.01)
 
     with httpx2.Client(base_url=served.url, timeout=20) as http, served.held_still():
         served.when_submitted(stand_still_during_steps)
-        answer = http.post(PATH, json=LONG)
-    assert answer.status_code == 499
-    assert served.ask(lambda: served.pod.engine.tokens.slow_readers) == 1
+        answer = http.post(PATH, json={**LONG, **more})
+    assert answer.status_code == status
+    assert served.ask(lambda: served.pod.engine.tokens.slow_readers) == (status == 499)
     served.until(engine_is_empty(served))
