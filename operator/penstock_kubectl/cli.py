@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     simulate.add_argument(
         "--tokens", type=pair, metavar="PROMPT,ANSWER",
-        help="of a pool that generates text: mean tokens of a request, for arrivals without tokens",
+        help="of a pool that generates text: mean tokens of a request, for arrivals without tokens; default: those of the history",
     )  # fmt: skip
     simulate.add_argument(
         "--cache-tokens", type=int, default=StepModel().cache_tokens, metavar="N",

@@ -100,6 +100,27 @@ def step_queries(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str
     }
 
 
+def token_queries(namespace: str, pool: str, seconds: float) -> Mapping[str, str]:
+    """Return PromQL queries for the mean tokens of prompts and of answers of the last `seconds`.
+
+    Prompts are those of all admitted requests, batch work included, since their tokens are not counted by work. Answers
+    are those of completed requests without batch work; a row that is served is a token of an answer.
+    """
+    which = f"{{namespace={quoted(namespace)},pool={quoted(pool)}}}[{seconds:.0f}s]"
+    prompts = f"sum(increase({names.METRIC_PROMPT_TOKENS_RECEIVED}{which}))"
+    admitted = f"sum(increase({names.METRIC_REQUESTS}{which}))"
+    return {"prompts": f"{prompts} / {admitted}", "outputs": served_rows(namespace, pool, seconds)}
+
+
+def served_rows(namespace: str, pool: str, seconds: float) -> str:
+    """Return a PromQL query for the rows served a completed request of the last `seconds`, without batch work."""
+    which = f"namespace={quoted(namespace)},pool={quoted(pool)}"
+    window = f"[{seconds:.0f}s]"
+    completed = f"{names.METRIC_REQUEST_DURATION}_count{{{which}}}"
+    served = f'{names.METRIC_SERVED}{{{which},work="interactive"}}'
+    return f"sum(increase({served}{window})) / sum(increase({completed}{window}))"
+
+
 def series(answer: Mapping[str, Any], over: TimeRange) -> tuple[float, ...]:
     """Return the values of the single series of a range query, one per step."""
     result = answer.get("data", {}).get("result") or []

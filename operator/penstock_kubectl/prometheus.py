@@ -63,6 +63,19 @@ def step_sums(
     return None if known is None else parse_steps(list(known.values()))
 
 
+def token_means(
+    cluster: ClusterClient, url: str, subject: PoolContext, over: TimeRange
+) -> tuple[float, float] | None:
+    """Return the mean tokens of prompts and of answers over the range; None if either is unknown or zero."""
+    queries = history.token_queries(
+        subject.pool.namespace, subject.pool.name, over.end - over.start
+    )
+    known = _values(cluster, url, queries, over)
+    if known is None or not all(known.values()):
+        return None
+    return known["prompts"], known["outputs"]
+
+
 def _values(
     cluster: ClusterClient, url: str, queries: Mapping[str, str], over: TimeRange
 ) -> dict[str, float] | None:

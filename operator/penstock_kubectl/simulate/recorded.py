@@ -138,7 +138,8 @@ def _alike_pods(
     subject, text = world.subject, None
     if subject.pool.spec.model.task is Task.TEXT_GENERATION:
         model = _steps(cluster, url, subject, args)
-        text = generation(model, world.arrivals, lengths, args.tokens, args.seed)
+        means = _token_means(cluster, url, subject, args) if lengths is None else None
+        text = generation(model, world.arrivals, lengths, means, args.seed)
         service = ServiceModel(model.a, model.d, overhead=model.overhead)
     else:
         service = _service(cluster, url, subject, args, "")
@@ -252,6 +253,17 @@ def _steps(
         with suppress(PluginError):
             sums = prometheus.step_sums(cluster, url, subject, span(time.time(), args.last))
     return steps_of(args.steps, sums, args.cache_tokens)
+
+
+def _token_means(
+    cluster: ClusterClient, url: str | None, subject: PoolContext, args: argparse.Namespace
+) -> tuple[float, float] | None:
+    """Return the mean tokens of prompt and answer: as requested, else those of the history; None if it has none."""
+    given: tuple[float, float] | None = args.tokens
+    if given is None and url is not None:
+        with suppress(PluginError):
+            given = prometheus.token_means(cluster, url, subject, span(time.time(), args.last))
+    return given
 
 
 def _demand(

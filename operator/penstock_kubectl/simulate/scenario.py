@@ -186,7 +186,7 @@ def generation(
     if lengths is None:
         if means is None:
             raise NotEnoughData(
-                "the tokens of the requests are not known: set their means by --tokens PROMPT,ANSWER, or --trace FILE with tokens"
+                "the tokens of the requests are not known yet: set their means by --tokens PROMPT,ANSWER, or --trace FILE with tokens"
             )
         prompt, answer = (max(mean, 1.0) for mean in means)
         lengths = random_lengths(len(arrivals), prompt, answer, seed)

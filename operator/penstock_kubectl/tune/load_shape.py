@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from penstock_api import names
 from penstock_api.types.decision import ScalingStatus
-from penstock_kubectl.history import quoted
+from penstock_kubectl.history import quoted, served_rows, token_queries
 
 PEAK_SECONDS = 300
 """Window of the rate, the highest of which counts."""
@@ -62,26 +62,18 @@ def queries(namespace: str, pool: str, seconds: float) -> Mapping[str, str]:
     which = f"namespace={quoted(namespace)},pool={quoted(pool)}"
     window = f"{seconds:.0f}s"
     completed = f"{names.METRIC_REQUEST_DURATION}_count{{{which}}}"
-    served = f'{names.METRIC_SERVED}{{{which},work="interactive"}}'
     pods = f"count({names.METRIC_POD_INFO}{{{which}}})"
     per_pod = f"sum(rate({completed}[{PEAK_SECONDS}s])) / {pods}"
     return {
-        "rows": f"sum(increase({served}[{window}])) / sum(increase({completed}[{window}]))",
+        "rows": served_rows(namespace, pool, seconds),
         "rate": f"max_over_time(({per_pod})[{window}:{STEP_SECONDS}s])",
     }
 
 
 def text_queries(namespace: str, pool: str, seconds: float) -> Mapping[str, str]:
-    """Return PromQL queries for the mean tokens of prompts and answers, and for the rate, of the last `seconds`.
-
-    Prompts are those of all admitted requests, batch work included, since their tokens are not counted by work; a row
-    that is served is a token of an answer.
-    """
-    which = f"{{namespace={quoted(namespace)},pool={quoted(pool)}}}[{seconds:.0f}s]"
-    prompts = f"sum(increase({names.METRIC_PROMPT_TOKENS_RECEIVED}{which}))"
-    admitted = f"sum(increase({names.METRIC_REQUESTS}{which}))"
-    known = queries(namespace, pool, seconds)
-    return {"prompts": f"{prompts} / {admitted}", "outputs": known["rows"], "rate": known["rate"]}
+    """Return PromQL queries for the mean tokens of prompts and answers, and for the rate, of the last `seconds`."""
+    rate = queries(namespace, pool, seconds)["rate"]
+    return {**token_queries(namespace, pool, seconds), "rate": rate}
 
 
 def of_text_history(

@@ -1,6 +1,7 @@
 """`kubectl penstock simulate` of a pool that generates text: steps and tokens, of the history or given."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,16 @@ STEPS = StepModel(0.009, 0.008, 0.0001, 0.0003)
 
 
 class GeneratingStage(Stage):
-    """Has the sums over steps of a history too."""
+    """Has the sums over steps of a history too, and its tokens."""
 
     def _series(self, parameters: dict[str, str]) -> list[Object]:
         for index, term in enumerate(names.GENERATION_TERMS):
             if f'term="{term}"' in parameters["query"]:
                 return [{"metric": {}, "value": [0, f"{history_sums()[index]}"]}]
+        means = {names.METRIC_PROMPT_TOKENS_RECEIVED: 800, names.METRIC_SERVED: 100}
+        for metric, mean in means.items():
+            if metric in parameters["query"]:
+                return [{"metric": {}, "value": [0, f"{mean}"]}]
         return super()._series(parameters)
 
 
@@ -50,7 +55,7 @@ def generating(stage: type[Stage] = Stage) -> Stage:
 def test_a_pool_that_generates_text_runs_with_the_steps_of_its_history(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--last", "10m", "--tokens", "800,100", "--json", str(tmp_path / "out.json")]
+    words = ["--last", "10m", "--json", str(tmp_path / "out.json")]
     bound = proposed(
         tmp_path, bounds={"replicas": {"max": 1}}, metrics={"prometheus": {"url": PROMETHEUS}}
     )
@@ -60,6 +65,25 @@ def test_a_pool_that_generates_text_runs_with_the_steps_of_its_history(
     said = " ".join(capsys.readouterr().out.split())
     assert "a step takes 9 ms, 8 for 256 prompt tokens, 0.1 a row and 0.3 for 4096" in said
     assert "as it is: first token on time" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "prompt", "answer"), [((), 800, 100), (("--tokens", "300,20"), 300, 20)]
+)
+def test_tokens_are_those_of_the_history_unless_given(
+    tmp_path: Path, words: tuple[str, ...], prompt: int, answer: int
+) -> None:
+    """Arrivals of a trace without tokens take them there too."""
+    trace = tmp_path / "arrivals.txt"
+    trace.write_text("".join(f"{0.1 * index:.1f}\n" for index in range(1500)))
+    out = tmp_path / "out.json"
+    for arrivals in (("--last", "10m"), ("--trace", str(trace))):
+        given = (*arrivals, *words, "--json", str(out))
+        assert run(generating(GeneratingStage), tmp_path, *given) == 0
+        assumed = json.loads(out.read_text())["assumptions"]
+        tokens = re.search(r"(\d+) prompt and (\d+) output tokens per request", assumed)
+        assert tokens is not None
+        assert [*map(int, tokens.groups())] == pytest.approx([prompt, answer], rel=0.1)
 
 
 def test_of_a_pool_that_generates_text_steps_and_tokens_are_needed(
