@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages.blocks import blocks, manifests
+from tests.support.pages.blocks import blocks, manifests, pages
 
 PAGE = """# Page
 
@@ -53,3 +53,14 @@ def test_here_documents_of_commands_are_manifests_too(tmp_path: Path) -> None:
 def test_a_marker_without_a_block_of_commands_is_an_error(tmp_path: Path, after: str) -> None:
     with pytest.raises(ValueError, match="must be followed by a block of sh"):
         list(blocks(written(tmp_path, f"<!-- not run: because -->\n{after}")))
+
+
+def test_no_command_waits_for_the_end_of_a_rollout_by_progressing_false() -> None:
+    """It is False before the operator has observed an edit, and after a rollout that failed."""
+    waiting = [
+        str(block)
+        for page in pages()
+        for block in blocks(page)
+        if "condition=Progressing=False" in block.text
+    ]
+    assert waiting == []
