@@ -28,6 +28,7 @@ from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import NO_NODES, NodeView, PoolObject, PoolView, SignalSource
 from penstock_operator.reconcile_state import FRESH_SECONDS, ReconcileState
 from penstock_operator.telemetry import metrics
+from penstock_operator.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
 
@@ -91,12 +92,18 @@ class Observer:
         return PoolPods(pool.uid, pool.namespace, pods, state.metrics_server, state.fallback)
 
     async def _view(self, pool: PoolObject, now: float) -> PoolView | None:
+        about = fields(namespace=pool.namespace, pool=pool.name)
         try:
             return await self._observed(pool, now)
         except ClusterError as error:
-            log.warning("%s/%s: failed to observe the pool: %s", pool.namespace, pool.name, error)
+            log.warning(
+                "%s/%s: failed to observe the pool: %s",
+                pool.namespace, pool.name, error, extra=about,
+            )  # fmt: skip
         except Exception:
-            log.exception("%s/%s: observing the pool failed", pool.namespace, pool.name)
+            log.exception(
+                "%s/%s: observing the pool failed", pool.namespace, pool.name, extra=about
+            )
             metrics.POOL_FAILURES.labels("NotObserved").inc()
         return None
 

@@ -32,6 +32,7 @@ from penstock_operator.reconciler.cleanup import PoolCleanup
 from penstock_operator.reconciler.leader_state import LeaderState
 from penstock_operator.reconciler.workqueue import WorkQueue
 from penstock_operator.telemetry import metrics, policy_metrics
+from penstock_operator.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +132,11 @@ class PassRunner:
         except NotLeading:
             reported = True  # the next leader reports it
         except Exception:
-            log.exception("%s/%s: reporting the unreadable spec failed", pool.namespace, pool.name)
+            about = fields(namespace=pool.namespace, pool=pool.name)
+            log.exception(
+                "%s/%s: reporting the unreadable spec failed",
+                pool.namespace, pool.name, extra=about,
+            )  # fmt: skip
             metrics.POOL_FAILURES.labels("NotActed").inc()
         finally:
             self.queue.done(pool.uid)
@@ -157,8 +162,13 @@ class PassRunner:
         for uid in plan.affected:
             self.queue.add(uid, time.monotonic())
         for failure in plan.failures:
-            name = f"{failure.namespace}/{failure.name}"
-            log.error("%s: planning failed", name, exc_info=failure.error)
+            log.error(
+                "%s/%s: planning failed",
+                failure.namespace,
+                failure.name,
+                exc_info=failure.error,
+                extra=fields(namespace=failure.namespace, pool=failure.name),
+            )
             metrics.POOL_FAILURES.labels("NotPlanned").inc()
         return plan
 
@@ -205,7 +215,10 @@ class PassRunner:
         except NotLeading:
             return
         except Exception:
-            log.exception("%s/%s: executing the plan failed", plan.namespace, plan.name)
+            about = fields(namespace=plan.namespace, pool=plan.name)
+            log.exception(
+                "%s/%s: executing the plan failed", plan.namespace, plan.name, extra=about
+            )
             metrics.POOL_FAILURES.labels("NotActed").inc()
 
     def _complete(self, plan: PoolPlan, view: PoolView, results: ActResults) -> None:
@@ -216,9 +229,11 @@ class PassRunner:
             plan.writes, results.stored, results.rejected, wall, waiting_workload(view)
         )
         if results.failure is not None:
+            about = fields(namespace=plan.namespace, pool=plan.name)
             log.info(
-                "%s/%s: requeued with back-off: %s", plan.namespace, plan.name, results.failure
-            )
+                "%s/%s: requeued with back-off: %s",
+                plan.namespace, plan.name, results.failure, extra=about,
+            )  # fmt: skip
             self.observer.confirmations.forget(plan.uid)
             self._requeue(plan.uid)
             return

@@ -147,6 +147,7 @@ async def report_unreadable(statuses: Statuses, pool: Unreadable) -> bool:
         log.warning(
             "%s/%s: the spec is unreadable (%s), and writing its status failed: %s",
             pool.namespace, pool.name, pool.message, error,
+            extra=fields(namespace=pool.namespace, pool=pool.name),
         )  # fmt: skip
         return False
     return True

@@ -9,6 +9,7 @@ import yaml
 from penstock_operator.decide.status.conditions import problems
 from tests.unit.api.test_conditions_page import made
 from tests.unit.docs.test_site import DOCS, ROOT
+from tests.unit.operator.telemetry.test_logs import calls
 
 RULES = ROOT / "charts" / "penstock" / "rules" / "penstock.yaml"
 RUNBOOKS = DOCS / "how-to" / "runbooks"
@@ -33,6 +34,16 @@ def test_a_runbook_is_titled_by_its_alert_and_listed_with_its_severity(alert: st
     assert page.startswith(f"# {alert}\n")
     row = f"| [{alert}]({alert}.md) | {alerts()[alert]['labels']['severity']} |"
     assert row in (RUNBOOKS / "index.md").read_text(encoding="utf-8")
+
+
+def test_the_filter_of_refused_writes_shows_the_lines_about_them() -> None:
+    page = (RUNBOOKS / "PenstockWritesRefused.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r'test\("(.+?)"\)', page)
+    acting = ("executor.py", "background.py", "events.py", "passes.py", "reporter.py")
+    refused = re.compile(r"reject|stored|writ|back-off")
+    lines = [message for message, _ in calls(*acting) if refused.search(message)]
+    assert len(lines) > 7
+    assert [message for message in lines if not re.search(shown, message)] == []
 
 
 def stuck() -> set[str]:

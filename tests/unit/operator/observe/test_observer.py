@@ -10,6 +10,7 @@ from penstock_operator.observe.observer import Observer
 from penstock_operator.observed import PoolObject
 from penstock_operator.reconcile_state import ReconcileState
 from penstock_operator.telemetry import metrics
+from penstock_operator.telemetry.logs import of
 from tests.unit.operator.observe.cluster import raw_objects as raw
 
 
@@ -36,6 +37,7 @@ async def test_a_pool_whose_observation_raises_is_left_out_and_logged_by_name(
     views = await observer.observe(list(store.pools.values()), 1_000_000.0)
     assert [view.pool.name for view in views] == ["good"]
     assert "team-a/bad" in caplog.text
+    assert {of(record).get("pool") for record in caplog.records} == {"bad"}
     assert failures._value.get() == before + 1
 
 
