@@ -17,6 +17,8 @@ from penstock_operator.observed import PoolView, Rejection
 
 READY = "Ready"
 SCALED_TO_ZERO = "ScaledToZero"
+FAILED_CREATE = "FailedCreate"
+"""Reason of the Deployment's condition ReplicaFailure where pods cannot be created."""
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
@@ -113,9 +115,9 @@ def _replicas(outcome: PoolOutcome) -> Condition:
         pod, problem = failing
         return condition(READY, FALSE, reason(problem), f"{count}; {sentence(pod, problem)}")
     failure = workload_condition(outcome, "ReplicaFailure")
-    if failure.get("status") == "True":
+    if failure.get("status") == "True" and failure.get("reason") == FAILED_CREATE:
         message = f"{count}; {failure.get('message', '')}"
-        return condition(READY, FALSE, failure.get("reason") or "ReplicaFailure", message)
+        return condition(READY, FALSE, FAILED_CREATE, message)
     load = loading(outcome)
     if load is not None:
         return condition(READY, FALSE, MODEL_LOADING, f"{count}; {load}")

@@ -185,6 +185,10 @@ def test_pods_that_cannot_be_created_are_reported_from_the_deployment() -> None:
     plan = world.run()
     assert reason(plan, "Ready") == "False/FailedCreate"
     assert "quota: pods" in message(plan, "Ready")
+    with_deployment_condition(
+        world, type="ReplicaFailure", status="True", reason="FailedDelete", message=""
+    )
+    assert reason(world.run(), "Ready") == "False/ReplicasUnavailable"
 
 
 def test_a_rollout_without_progress_is_stuck() -> None:
