@@ -22,3 +22,16 @@ def test_the_jobs_scrape_the_ports_of_the_pod_monitors() -> None:
     _, _, pod_monitors = MONITORS.partition("kind: PodMonitor")
     assert ports == set(re.findall(r"- port: (\w+)", pod_monitors))
     assert len(ports) == 3
+
+
+def test_the_job_of_pools_scrapes_tls_as_the_pod_monitor_does() -> None:
+    """Prometheus calls pods by IP, for which no certificate of a pool is valid."""
+    (jobs,) = [yaml.safe_load(block.text) for block in blocks(PAGE) if block.language == "yaml"]
+    job = next(each for each in jobs["scrape_configs"] if each["job_name"] == "penstock-pools")
+    _, _, pod_monitors = MONITORS.partition("kind: PodMonitor")
+    assert 'dict "insecureSkipVerify" true' in pod_monitors
+    assert job["tls_config"] == {"insecure_skip_verify": True}
+    scheme = "__meta_kubernetes_pod_annotation_penstock_dev_scheme"
+    assert f"sourceLabels: [{scheme}]" in pod_monitors
+    (rule,) = [each for each in job["relabel_configs"] if each["source_labels"] == [scheme]]
+    assert rule == {"source_labels": [scheme], "regex": "(https)", "target_label": "__scheme__"}
