@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock_api import names
+from penstock_operator.decide.budgets.requests import PLACING
 from penstock_runtime.config.environment import _READERS
 from tests.support.pages.__main__ import main, stale
 from tests.support.pages.blocks import DOCS
@@ -67,3 +68,10 @@ def test_the_pages_with_generated_tables_are_the_expected_ones() -> None:
         "metrics",
         "plugin",
     ]
+
+
+def test_the_same_nodes_are_those_of_every_field_that_selects_nodes() -> None:
+    (sentence,) = re.findall(
+        r"select the same nodes, which means equal ([^.]*)", text("policies.md")
+    )
+    assert set(re.findall(r"`(\w+)`", sentence)) == set(PLACING)

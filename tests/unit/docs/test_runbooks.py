@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.text import Text
 
+from penstock_kubectl.explain_view import VERDICTS
 from penstock_operator.decide.status.conditions import problems
 from tests.unit.api.test_conditions_page import made
 from tests.unit.docs.test_site import DOCS, ROOT
@@ -36,6 +38,11 @@ def test_a_runbook_is_titled_by_its_alert_and_listed_with_its_severity(alert: st
     assert row in (RUNBOOKS / "index.md").read_text(encoding="utf-8")
 
 
+def test_the_runbook_of_a_fast_burn_quotes_the_verdict_that_explain_prints() -> None:
+    page = (RUNBOOKS / "PenstockObjectiveBurnFast.md").read_text(encoding="utf-8")
+    assert f"`{Text.from_markup(VERDICTS['MissesObjective'])}`" in page
+
+
 def test_the_filter_of_refused_writes_shows_the_lines_about_them() -> None:
     page = (RUNBOOKS / "PenstockWritesRefused.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r'test\("(.+?)"\)', page)
@@ -61,4 +68,4 @@ def test_the_flow_has_each_reason_for_which_a_pool_is_stuck() -> None:
     listed = {reason for cell in rows for reason in re.findall(r"`(\w+)`", cell)}
     assert len(listed) > 20
     assert sorted(stuck() - listed) == []
-    assert sorted(listed - stuck() - {"PodFailed", "ReplicaFailure", "ReplicasContested", "SpecNotUnderstood"}) == []  # fmt: skip
+    assert sorted(listed - stuck() - {"PodFailed", "ReplicasContested", "SpecNotUnderstood"}) == []  # fmt: skip

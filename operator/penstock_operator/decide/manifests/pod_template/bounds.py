@@ -1,7 +1,7 @@
 """Bounds of policies on pod templates: allowed images, ServiceAccounts, PriorityClasses, RuntimeClasses and schedulers.
 
-An absent list sets no bound; an empty one allows only the pool's own ServiceAccount; several policies intersect. The
-bounds apply to the rendered template, so that they also apply to a stored one.
+An absent list sets no bound; an empty one allows only the pool's own ServiceAccount and no image; several policies
+intersect. The bounds apply to the rendered template, so that they also apply to a stored one.
 """
 
 from collections.abc import Iterable, Sequence
