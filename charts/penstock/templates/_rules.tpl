@@ -21,7 +21,8 @@
 {{- toYaml $groups -}}
 {{- end -}}
 
-{{/* One alert, from (list ALERT CHANGES SETTINGS THRESHOLDS). An expression compares by `> THRESHOLD`. */}}
+{{/* One alert, from (list ALERT CHANGES SETTINGS THRESHOLDS). An expression compares by `> THRESHOLD`. `0.9 / THRESHOLD`
+     is the error budget of which 90 % of late requests are the threshold. */}}
 {{- define "penstock.alert" -}}
 {{- $alert := deepCopy (index . 0) -}}
 {{- $own := index . 1 -}}
@@ -35,8 +36,8 @@
 {{- end -}}
 {{- if hasKey $own "threshold" -}}
   {{- $default := get (index . 3) $alert.alert -}}
-  {{- $pattern := printf "> %s([^0-9.]|$)" ($default | replace "." "\\.") -}}
-  {{- $changed := printf "> %v${1}" $own.threshold -}}
+  {{- $pattern := printf "(> |0\\.9 / )%s([^0-9.]|$)" ($default | replace "." "\\.") -}}
+  {{- $changed := printf "${1}%v${2}" $own.threshold -}}
   {{- $_ := set $alert "expr" (regexReplaceAll $pattern $alert.expr $changed) -}}
 {{- end -}}
 {{- toYaml $alert -}}

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.unit.alerts.test_rules import RULES, promtool
@@ -36,13 +37,47 @@ def test_a_threshold_replaces_every_comparison_with_the_default_and_nothing_else
     changed = groups(**{f"{alert}__threshold": other for alert, other in others.items()})
     for alert, other in others.items():
         plain = alerts(PLAIN)[alert]["expr"]
-        number = rf"> {re.escape(THRESHOLDS[alert])}(?![0-9.])"
+        number = rf"(> |0\.9 / ){re.escape(THRESHOLDS[alert])}(?![0-9.])"
         expression = alerts(changed)[alert]["expr"]
         assert expression != plain
-        assert expression == re.sub(number, f"> {other}", plain)
+        assert expression == re.sub(number, rf"\g<1>{other}", plain)
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": changed}))
     assert promtool("check", "rules", file).returncode == 0
+
+
+def firing(groups: list[Object], series: dict[str, str], alert: str, folder: Path) -> str:
+    """Return what promtool says of the alert after 400 minutes if none is expected; empty if none fires."""
+    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    expected = [{"alertname": alert, "eval_time": "400m", "exp_alerts": []}]
+    case = {"interval": "1m", "input_series": inputs, "alert_rule_test": expected}
+    file = folder / "cases.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [case]}))
+    done = promtool("test", "rules", file)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("alert", "threshold", "percent", "late", "fires"),
+    [
+        ("PenstockObjectiveBurnFast", "20", 95, 1.0, True),
+        ("PenstockObjectiveBurnSlow", "8", 85, 1.0, True),
+        ("PenstockObjectiveBurnFast", "2", 75, 0.3, False),
+        ("PenstockObjectiveBurnFast", "2", 75, 0.6, True),
+    ],
+)
+def test_a_pool_fires_at_a_threshold_of_burn_rate_or_when_nearly_all_requests_are_late(
+    alert: str, threshold: str, percent: int, late: float, tmp_path: Path, *, fires: bool
+) -> None:
+    changed = groups(**{f"{alert}__threshold": threshold})
+    pool = '{namespace="a", pool="p"}'
+    series = {
+        f"penstock_operator_objective_requests_total{pool}": "0+1000x410",
+        f"penstock_operator_objective_good_total{pool}": f"0+{1000 * (1 - late):.0f}x410",
+        f"penstock_operator_objective_target_ratio{pool}": f"{percent / 100}x410",
+    }
+    assert (alert in firing(changed, series, alert, tmp_path)) == fires
 
 
 def test_an_alert_without_a_threshold_has_none_to_change() -> None:
