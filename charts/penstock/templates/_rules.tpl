@@ -8,7 +8,7 @@
   {{- range $rule := $group.rules -}}
     {{- $own := get $settings.alerts ($rule.alert | default "") | default dict -}}
     {{- if $rule.alert -}}
-      {{- $rule = include "penstock.alert" (list $rule $own $settings $thresholds) | fromYaml -}}
+      {{- $rule = include "penstock.alert" (list $rule $own $settings $thresholds (include "penstock.namespace" $)) | fromYaml -}}
     {{- end -}}
     {{- if dig "enabled" true $own -}}
       {{- $kept = append $kept $rule -}}
@@ -21,14 +21,19 @@
 {{- toYaml $groups -}}
 {{- end -}}
 
-{{/* One alert, from (list ALERT CHANGES SETTINGS THRESHOLDS). An expression compares by `> THRESHOLD`. `0.9 / THRESHOLD`
-     is the error budget of which 90 % of late requests are the threshold. */}}
+{{/* One alert, from (list ALERT CHANGES SETTINGS THRESHOLDS NAMESPACE). An expression compares by `> THRESHOLD`.
+     `0.9 / THRESHOLD` is the error budget of which 90 % of late requests are the threshold. */}}
 {{- define "penstock.alert" -}}
 {{- $alert := deepCopy (index . 0) -}}
 {{- $own := index . 1 -}}
 {{- $settings := index . 2 -}}
 {{- $severity := dict "severity" ($own.severity | default $alert.labels.severity) -}}
 {{- $labels := merge $severity ($own.labels | default dict) $settings.alertLabels -}}
+{{- if eq $alert.alert "PenstockNoLeader" -}}
+  {{- $leader := printf "penstock_operator_leader{namespace=%q}" (index . 4) -}}
+  {{- $_ := set $alert "expr" ($alert.expr | replace "penstock_operator_leader" $leader) -}}
+  {{- $labels = merge $labels (dict "namespace" (index . 4)) -}}
+{{- end -}}
 {{- $_ := set $alert "labels" $labels -}}
 {{- $_ := set $alert "for" ($own.for | default (index $alert "for")) -}}
 {{- with $settings.runbookBaseUrl -}}

@@ -80,6 +80,17 @@ def test_a_pool_fires_at_a_threshold_of_burn_rate_or_when_nearly_all_requests_ar
     assert (alert in firing(changed, series, alert, tmp_path)) == fires
 
 
+@pytest.mark.parametrize("without", ["0x410", "_x410"], ids=["standby", "gone"])
+def test_only_the_installation_without_a_leader_fires(without: str, tmp_path: Path) -> None:
+    own, other = (
+        f'penstock_operator_leader{{namespace="{namespace}"}}'
+        for namespace in ("penstock-system", "another")
+    )
+    said = firing(groups(), {own: without, other: "1x410"}, "PenstockNoLeader", tmp_path)
+    assert 'namespace="penstock-system"' in said
+    assert not firing(groups(), {own: "1x410", other: without}, "PenstockNoLeader", tmp_path)
+
+
 def test_an_alert_without_a_threshold_has_none_to_change() -> None:
     alert = f"{SETTINGS}.alerts.PenstockNoLeader"
     assert "invalid propertyName 'threshold'" in rejection(f"{alert}.threshold", "1")

@@ -77,5 +77,8 @@ def test_the_chart_wraps_the_same_rules_when_enabled() -> None:
         metrics__prometheusRule__enabled="true", metrics__prometheusRule__labels__release="p"
     )
     prometheus_rule = only(objects, "PrometheusRule")
-    assert prometheus_rule["spec"] == yaml.safe_load(RULES.read_text())
+    rules = RULES.read_text().replace("leader ==", 'leader{namespace="penstock-system"} ==')
+    plain = yaml.safe_load(rules)
+    plain["groups"][0]["rules"][0]["labels"]["namespace"] = "penstock-system"
+    assert prometheus_rule["spec"] == plain
     assert prometheus_rule["metadata"]["labels"]["release"] == "p"

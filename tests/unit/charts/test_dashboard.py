@@ -49,11 +49,21 @@ def test_every_metric_of_a_query_exists(query: str) -> None:
 def test_every_query_groups_by_labels_of_its_metrics() -> None:
     page = (CHART.parents[1] / "docs" / "reference" / "metrics.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| \w+ \|([^|]*)\|", page, re.MULTILINE)
-    labels = {name.removesuffix("_total"): {*re.findall(r"\w+", text), "le"} for name, text in rows}
+    scraped = {"le", "namespace"}
+    labels = {
+        name.removesuffix("_total"): {*re.findall(r"\w+", text), *scraped} for name, text in rows
+    }
     for query in QUERIES:
         grouped = {label for group in re.findall(r"by \(([^)]*)\)", query) for label in re.findall(r"\w+", group)}  # fmt: skip
         known_labels = [labels.get(name.removesuffix("_total"), set()) for name in asked(query)]
         assert grouped <= set().union(*known_labels), query
+
+
+def test_a_query_over_operators_does_not_add_up_installations() -> None:
+    panels = [panel for panel in DASHBOARD["panels"] if panel["title"].startswith("Operator:")]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert queries
+    assert all("sum by (namespace" in query for query in queries)
 
 
 def test_every_query_is_bound_to_the_chosen_pool_or_is_the_operators() -> None:
