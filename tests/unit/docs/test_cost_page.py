@@ -136,13 +136,14 @@ def test_the_simulator_computes_the_savings_of_the_mix_of_the_page(tmp_path: Pat
 
 POOL = 'namespace="team-a",pool="chat"'
 SERIES = {
-    f'penstock_operator_cost_per_hour{{{POOL},currency="EUR"}}': "6.28x1500",
+    f'penstock_operator_cost_per_hour{{{POOL},currency="EUR",pod="old"}}': "6.28x999 stale",
+    f'penstock_operator_cost_per_hour{{{POOL},currency="EUR",pod="new"}}': "_x1000 6.28x500",
     f'penstock_request_duration_seconds_count{{{POOL},pod="a"}}': "0+300x1500",
     f'penstock_request_duration_seconds_count{{{POOL},pod="b"}}': "0+300x1500",
     f'penstock_tokens_total{{{POOL},phase="decode"}}': "0+48000x1500",
     f'penstock_tokens_total{{{POOL},phase="prefill"}}': "0+90000x1500",
 }
-"""By minute: the hour at 6.28, 2 x 300 requests and 48,000 generated tokens a minute, as on the page."""
+"""By minute: the hour at 6.28 from two pods of the operator in turn, 2 x 300 requests and 48,000 generated tokens a minute, as on the page."""
 DASHBOARD = json.loads((ROOT / "charts/penstock/dashboards/pools.json").read_text())
 
 
@@ -163,6 +164,17 @@ def test_the_dashboard_shows_the_figures_of_the_page(tmp_path: Path) -> None:
         panel("Cost of 1,000 requests")[0]: 0.1744,
         panel("Cost of 1,000,000 tokens")[0]: 2.1806,
     }
+    evaluate(expected, tmp_path)
+
+
+def test_the_queries_of_the_page_give_its_figures(tmp_path: Path) -> None:
+    shown, *_ = (block.text for block in blocks(PAGE) if block.language == "promql")
+    now, day, thousand = re.split(r"\n(?! )", shown.strip())
+    evaluate({now: 6.28, day: 150.72, thousand: 0.1744}, tmp_path)
+
+
+def evaluate(expected: dict[str, float], folder: Path) -> None:
+    """Check the value in EUR of each query."""
     cases = [
         # half a minute after a sample: the day has 1,440 of them
         {"expr": f"round({expr}, 0.0001)", "eval_time": "1500m30s", "exp_samples": [{"labels": '{currency="EUR"}', "value": value}]}
@@ -170,7 +182,7 @@ def test_the_dashboard_shows_the_figures_of_the_page(tmp_path: Path) -> None:
     ]  # fmt: skip
     inputs = [{"series": series, "values": values} for series, values in SERIES.items()]
     tests = [{"interval": "1m", "input_series": inputs, "promql_expr_test": cases}]
-    file = tmp_path / "cost.yaml"
+    file = folder / "cost.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [], "tests": tests}))
     done = promtool("test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
