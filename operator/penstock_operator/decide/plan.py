@@ -36,6 +36,7 @@ class PlanFigures(NamedTuple):
     utilization: float | None
     """Effective utilization, as a share."""
     imbalance: float | None
+    """Demand of the busiest pod over the mean; None without demand, where the law keeps its last value."""
     startup_seconds: float | None
     signal_age_seconds: float | None
     objective_good: float = 0.0

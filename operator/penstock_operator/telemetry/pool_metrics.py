@@ -105,7 +105,7 @@ SERIES: tuple[Series, ...] = (
            lambda row: row.figures.forecast_error),
     Series("effective_utilization_ratio", "Demand over the capacity of the Ready pods.",
            lambda row: row.figures.utilization),
-    Series("imbalance_ratio", "Demand of the busiest pod divided by the mean.",
+    Series("imbalance_ratio", "Demand of the busiest pod divided by the mean; absent without demand.",
            lambda row: row.figures.imbalance),
     Series("startup_p90_seconds", "Start-up time of a replica, from binding to Ready.",
            lambda row: row.figures.startup_seconds),

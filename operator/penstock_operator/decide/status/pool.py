@@ -118,7 +118,7 @@ def figures(
         forecast=seen.forecast_rows_per_second,
         forecast_error=seen.forecast_miss,
         utilization=seen.utilization,
-        imbalance=seen.imbalance,
+        imbalance=seen.imbalance if seen.rows_per_second else None,
         startup_seconds=seen.startup_seconds,
         signal_age_seconds=seen.signal_age_seconds,
         objective_good=attained.good,

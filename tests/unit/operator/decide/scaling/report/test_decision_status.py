@@ -1,5 +1,6 @@
 """Decisions in the status: observations, the count of each term, the bound, and the cost of alternatives."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from penstock_api.types.decision import AlternativeStatus, LastDecision, ScalingStatus
 from penstock_operator.act.status import worth_writing
 from penstock_operator.decide.plan import PoolPlan
-from tests.bench.decide.fleet import SPEC
+from penstock_operator.observed import PoolSignals, SignalSource
+from tests.bench.decide.fleet import SPEC, signals
 from tests.unit.operator.decide.scaling.test_checkpoint import ticks, working
 from tests.unit.operator.decide.world import NO_SIGNALS, World, known, policy
 
@@ -86,6 +88,19 @@ def test_the_limit_of_the_count_is_named(most: int, policies: tuple[int, ...], b
     assert known(plan.status.desired_replicas) == 2
     assert decided(plan)[0].bound_by == bound
     assert plan.figures.at_limit
+
+
+def test_an_idle_pool_has_no_metric_of_its_imbalance() -> None:
+    world, plan = run()
+    assert known(plan.figures.imbalance) >= 1
+    last = signals(0, world, world.now).samples
+    for _ in range(30):
+        shift = world.now - max(sample.time for sample in last)
+        idle = (replace(last[-1], uid=each.uid, time=each.time + shift) for each in last)
+        world.signals = PoolSignals(SignalSource.PROMETHEUS, tuple(idle), queried_at=world.now)
+        plan = world.settle()
+    assert plan.figures.demand == 0
+    assert plan.figures.imbalance is None
 
 
 def test_no_limit_is_named_where_none_binds() -> None:
