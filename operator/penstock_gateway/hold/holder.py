@@ -55,9 +55,9 @@ class Holder:
     """Parts of a pool's start that are over already when the first request comes."""
     now: Callable[[], float]
     refused: dict[tuple[str, Refusal], int] = field(default_factory=dict)
-    """Refusals by pool and reason."""
+    """Refusals by pool and reason, 0 included: Prometheus sees no increase in the first value of a series."""
     released: dict[str, int] = field(default_factory=dict)
-    """Releases by pool."""
+    """Releases by pool, 0 included."""
     starts: StartTimes = field(default_factory=StartTimes)
     _pools: dict[str, _Pool] = field(default_factory=dict)
     _numbers: Iterable[int] = field(default_factory=count)
@@ -92,6 +92,9 @@ class Holder:
         for name, limit in limits.items():
             self._pools.setdefault(name, _Pool(HeldQueue(limit))).queue.limits = limit
             self._pools[name].hold_endpoints = 1
+            self.released.setdefault(name, 0)
+            for reason in Refusal:
+                self.refused.setdefault((name, reason), 0)
         for name in [name for name in self._pools if name not in limits]:
             self._pools[name].hold_endpoints = 0
             if not self._pools[name].waits:
@@ -160,9 +163,9 @@ class Holder:
 
     def _counted(self, name: str, reason: Refusal | None) -> Refusal | None:
         if reason is None:
-            self.released[name] = self.released.get(name, 0) + 1
+            self.released[name] += 1
         else:
-            self.refused[name, reason] = self.refused.get((name, reason), 0) + 1
+            self.refused[name, reason] += 1
         return reason
 
     async def _advance(self, name: str, pool: _Pool) -> None:

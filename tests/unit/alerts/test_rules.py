@@ -52,15 +52,23 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not(
     assert alerts <= silent
 
 
-def test_every_metric_is_one_that_the_operator_exports(rules: list[dict[str, Any]]) -> None:
+def test_every_metric_is_one_that_the_operator_or_a_gateway_exports(
+    rules: list[dict[str, Any]],
+) -> None:
     known = {
         name
         for family in metrics.REGISTRY.collect()
         for name in (family.name, f"{family.name}_total", f"{family.name}_bucket")
         if family.type == "histogram" or not name.endswith("_bucket")
     }
-    used = {name for rule in rules for name in re.findall(r"penstock_operator_\w+", rule["expr"])}
-    assert used
+    page = (CHART.parents[1] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    known |= set(re.findall(r"^\| `(penstock_gateway_\w+)`", page, re.MULTILINE))
+    used = {
+        name
+        for rule in rules
+        for name in re.findall(r"penstock_(?:operator|gateway)_\w+", rule["expr"])
+    }
+    assert len({name.split("_")[1] for name in used}) == 2
     assert used <= known
 
 

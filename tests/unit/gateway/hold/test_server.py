@@ -14,6 +14,7 @@ from penstock_gateway.hold.holder import Holder
 from penstock_gateway.hold.queue import HeldRequest
 from penstock_gateway.hold.server import HoldServer
 from penstock_gateway.snapshot import Route
+from penstock_gateway.telemetry import _holding
 
 NOW = 1000.0
 LIMITS = HoldLimits(max_seconds=60, max_requests=100, per_pod=2)
@@ -59,6 +60,13 @@ async def test_a_request_is_held_since_the_hold_listener_received_it_or_else_sin
     order = await in_order(*({**mark, "X-Penstock-Held-Since": each} for each in since))
     assert [request.entered for request in order] == [999.25, NOW, NOW, NOW]
     assert {request.arrived for request in order} == {100.5}
+
+
+async def test_each_end_of_a_hold_is_counted_from_zero() -> None:
+    async with holding() as holder:
+        ends = [sample for family in _holding(holder) for sample in family.samples]
+        counted = {sample.labels["end"]: sample.value for sample in ends if "end" in sample.labels}
+    assert counted == dict.fromkeys(("Released", "HoldFull", "HoldExpired", "DeadlinePassed"), 0)
 
 
 @pytest.mark.parametrize(
