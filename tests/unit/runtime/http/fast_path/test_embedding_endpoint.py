@@ -243,7 +243,9 @@ async def test_a_client_that_goes_at_once_leaves_nothing_behind(
         _, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
         writer.write(PLAIN)
         writer.transport.abort()
-        await until(lambda p=pod: p.pod.counters.settled() == p.pod.counters.received)
+        counters = pod.pod.counters
+        await until(lambda c=counters: c.settled() == 1)
+        assert counters.received == counters.ended[RequestOutcome.CANCELLED] == 1
         assert pod.pod.admission.empty()
 
 

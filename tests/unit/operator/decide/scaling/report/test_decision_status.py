@@ -73,8 +73,9 @@ def test_the_verdict_is_saturated_where_demand_exceeds_capacity() -> None:
     def saturated(alternative: AlternativeStatus) -> bool:
         return float(alternative.utilization_percent) >= 100
 
-    _, last = decided(run()[1])
-    for alternative in known(last.alternatives):
+    alternatives = known(decided(run(maxReplicas=2)[1])[1].alternatives)
+    assert {saturated(alternative) for alternative in alternatives} == {True, False}
+    for alternative in alternatives:
         assert saturated(alternative) == (alternative.verdict == "Saturated")
         assert (alternative.predicted_p99_milliseconds is None) >= saturated(alternative)
 
