@@ -21,6 +21,7 @@ from penstock_runtime.serving.generation.handover.relay import (
     Interruption,
 )
 from penstock_runtime.serving.generation.request import GenerationCall, Prompt
+from tests.support.virtual_time import virtual_time
 
 CALL = GenerationCall((Prompt((1,), SamplingParams(10, seed=1)),))
 USAGE = Usage(prompt_tokens=1, completion_tokens=1, cached_tokens=0, queue_seconds=0, preemptions=0)
@@ -38,16 +39,17 @@ def a_pool(failure: PeerFailed, absent_seconds: float = 60.0) -> Any:
 
 async def end_of(pool: Any, counters: GenerationCounters, deadline: float | None) -> Any:
     """Return the end of a generation that arrived 10 s ago, and how long it was relayed."""
-    began, ended = time.monotonic(), asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    began, ended = loop.time(), loop.create_future()
 
     def deliver(event: Event) -> bool:
         assert isinstance(event, Ended)
-        ended.set_result((event.end, time.monotonic() - began))
+        ended.set_result((event.end, loop.time() - began))
         return True
 
     due = None if deadline is None else began + deadline
     interruption = Interruption("a", CALL, 0, began - 10.0, due, USAGE)
-    HandOver(pool, {}, "", counters, time.monotonic).begin(interruption, {0: [1]}, deliver)
+    HandOver(pool, {}, "", counters, loop.time).begin(interruption, {0: [1]}, deliver)
     return await asyncio.wait_for(ended, 20)
 
 
@@ -57,6 +59,7 @@ async def end_of(pool: Any, counters: GenerationCounters, deadline: float | None
 async def test_a_deadline_that_passes_between_attempts_ends_the_generation_as_expired(
     failure: PeerFailed,
 ) -> None:
+    virtual_time(asyncio.get_running_loop())
     counters = GenerationCounters()
     end, seconds = await end_of(a_pool(failure), counters, deadline=1.0)
     assert isinstance(end, Expired)
