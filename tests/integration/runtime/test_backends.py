@@ -68,7 +68,7 @@ def test_a_named_backend_that_cannot_run_the_model_ends_the_pod_with_its_reason(
     launch: Any, tmp_path: Path
 ) -> None:
     pod = launch(**pod_environment(tmp_path, "Compile"))
-    assert pod.stopped(within_seconds=100) == 1
+    assert pod.stopped() == 1
     message = (pod.folder / "termination-log").read_text()
     assert message.startswith("ModelLoadFailed: backend Compile cannot run the model: ")
 

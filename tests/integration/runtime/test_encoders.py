@@ -47,7 +47,7 @@ def test_a_missing_directory_is_reported_in_the_termination_message(
     launch: Any, tmp_path: Path
 ) -> None:
     pod = launch(PENSTOCK_MODEL=spec("Classification"), PENSTOCK_MODEL_FOLDER=str(tmp_path))
-    assert pod.stopped(within_seconds=60) == 1
+    assert pod.stopped() == 1
     message = (pod.folder / "termination-log").read_text()
     assert message.startswith("ModelLoadFailed: there is no directory '")
     assert "the path in spec.model.source" in message

@@ -230,7 +230,7 @@ async def every_request_ends(
     await asyncio.sleep(0.1)
     pod.process.send_signal(signal.SIGTERM)
     await last
-    assert await asyncio.to_thread(pod.stopped, 60) == 0
+    assert await asyncio.to_thread(pod.stopped) == 0
     print(json.dumps({"before": crowd.ends, "draining": late.ends}))
     assert not late.wronged, late.wronged
     return crowd.ends + late.ends

@@ -64,7 +64,7 @@ async def test_both_placements_give_the_same_answers_and_leave_no_process(
         choices.append([answer["choices"] for answer in answers])
         assert pod.metric('penstock_requests_total{outcome="Completed"}') == 9
         pod.process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(pod.stopped, 60) == 0
+        assert await asyncio.to_thread(pod.stopped) == 0
         assert not any(alive(process) for process in started)
     assert choices[0] == choices[1]
     assert choices[0][-1][0]["text"].strip().startswith("{")
@@ -89,7 +89,7 @@ async def test_killing_the_engine_process_ends_every_stream_and_the_pod(
                 os.kill(engine, signal.SIGKILL)
     assert lines[-1] == b"data: [DONE]"
     assert b'"error"' in lines[-2]
-    assert await asyncio.to_thread(pod.stopped, 30) == 1
+    assert await asyncio.to_thread(pod.stopped) == 1
     message = (pod.folder / "termination-log").read_text()
     assert message == "EngineDied: its process was killed by SIGKILL (out of memory?)"
 
@@ -101,5 +101,5 @@ async def test_a_folder_without_a_model_is_reported_from_the_engine_process(
     empty.mkdir()
     (empty / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     pod = generating(launch, empty, PENSTOCK_PLACEMENT="Process")
-    assert await asyncio.to_thread(pod.stopped, 240) == 1
+    assert await asyncio.to_thread(pod.stopped) == 1
     assert "config.json" in (pod.folder / "termination-log").read_text()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.runtime.test_every_generation_ends import SOURCE, request_counts
+from tests.support.runtime.process import START_SECONDS
 from tests.unit.runtime.protocols.handover.cases import (
     GATE,
     TEXT,
@@ -52,7 +53,7 @@ async def keys_read(pod: Any) -> None:
     """Wait until `pod` knows its keys, which it reads when it is ready."""
     path, body = call(0)
     short: Call = (path, {**body, "max_tokens": 1})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(START_SECONDS):
         while b"invalid_api_key" in await answer_of(pod.client, short, **BEARER):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
@@ -95,7 +96,7 @@ async def test_streams_survive_the_drain_of_their_pod_and_the_death_of_the_next(
     second.process.kill()
     for seed, stream in enumerate(streams):
         assert by_choice(await stream) == by_choice(undisturbed[seed]), seed
-    assert await asyncio.to_thread(first.stopped, 30) == 0
+    assert await asyncio.to_thread(first.stopped) == 0
     assert await asyncio.to_thread(handovers, third, "taken_over") > 0
     came, left = await asyncio.to_thread(request_counts, third)
     assert came == left

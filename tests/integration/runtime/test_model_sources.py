@@ -145,7 +145,7 @@ def test_the_termination_message_starts_with_the_reason(
     for name, value in change.items():
         setattr(hub, name, value)
     pod = launch(**hub_environment(tmp_path, hub))
-    assert pod.stopped(within_seconds=100) == 1
+    assert pod.stopped() == 1
     assert (pod.folder / "termination-log").read_text().startswith(f"{reason}: ")
 
 

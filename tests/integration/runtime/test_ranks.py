@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.integration.runtime.test_generation_placements import complete, generating
-from tests.integration.runtime.test_placements import alive
+from tests.integration.runtime.test_placements import gone
 from tests.support.runtime.process import children, engines
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
@@ -52,7 +52,7 @@ async def test_a_split_model_answers_as_one_process_does_and_leaves_no_process(
         started = children(pod.process.pid)
         choices.append(await answers(pod))
         pod.process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(pod.stopped, 60) == 0
+        assert await asyncio.to_thread(pod.stopped) == 0
         await gone(started)
     assert choices[0] == choices[1]
 
@@ -72,17 +72,9 @@ async def unready(pod: Any) -> None:
     raise AssertionError(f"/readyz is still 200 after {READINESS_SECONDS} s")
 
 
-async def gone(processes: list[int]) -> None:
-    """Wait until the processes of a pod that has exited are gone."""
-    deadline = time.monotonic() + 20
-    while any(alive(process) for process in processes):
-        assert time.monotonic() < deadline, "a process has outlived its pod"
-        await asyncio.sleep(0.02)
-
-
 async def ended(pod: Any, ranks: list[int]) -> str:
     """Return the termination message of a pod that exits with 1 and leaves no rank behind."""
-    assert await asyncio.to_thread(pod.stopped, 20) == 1
+    assert await asyncio.to_thread(pod.stopped) == 1
     await gone(ranks)
     return str((pod.folder / "termination-log").read_text())
 
@@ -179,7 +171,7 @@ async def test_ranks_that_do_not_divide_the_model_are_refused_with_the_numbers(
     launch: Any, folder: Path, tensor: int, stages: int, says: str
 ) -> None:
     pod = split(launch, folder, tensor, stages)
-    assert await asyncio.to_thread(pod.stopped, 240) == 1
+    assert await asyncio.to_thread(pod.stopped) == 1
     words = (pod.folder / "termination-log").read_text()
     assert words.startswith("ModelLoadFailed: ")
     assert words.endswith(says)

@@ -56,7 +56,6 @@ def wait_for(pod: Any, word: str) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(240)
 def test_a_pod_discloses_no_secret(launch: Any, folder: Path) -> None:
     pod = launch(
         QUICK,
@@ -100,27 +99,25 @@ def test_a_pod_discloses_no_secret(launch: Any, folder: Path) -> None:
         assert word not in output, word
 
 
-@pytest.mark.timeout(240)
 def test_an_invalid_certificate_ends_the_pod_without_disclosing_its_key(
     launch: Any, folder: Path
 ) -> None:
     (folder / "tls" / CERTIFICATE_FILE).write_text("mark-of-no-certificate")
     private = (folder / "tls" / KEY_FILE).read_text()
     pod = launch(QUICK, PENSTOCK_LOG_LEVEL="DEBUG", **{ENV_TLS_FOLDER: str(folder / "tls")})
-    assert pod.stopped(within_seconds=2 * START_SECONDS) == 1
+    assert pod.stopped() == 1
     message = (pod.folder / "termination-log").read_text()
     assert message.startswith("CertificateUnusable: ")
     for word in marks(private, []):
         assert word not in message + pod.log.read_text(), word
 
 
-@pytest.mark.timeout(240)
 def test_invalid_api_keys_end_a_pod_that_starts_without_disclosing_them(
     launch: Any, folder: Path
 ) -> None:
     (folder / "keys.json").write_text('{"keys": [{"key": "mark-of-a-key", "tenant": 5}]}')
     pod = launch(QUICK, PENSTOCK_API_KEYS_FILE=str(folder / "keys.json"))
-    assert pod.stopped(within_seconds=2 * START_SECONDS) == 1
+    assert pod.stopped() == 1
     message = (pod.folder / "termination-log").read_text()
     assert message.startswith("ApiKeysUnusable: the API keys in ")
     assert "mark-of" not in message + pod.log.read_text()

@@ -92,7 +92,7 @@ async def _drained(pod: Any) -> tuple[Clients, Clients]:
     await asyncio.sleep(2.0)
     calm.stop = True  # by now the endpoint is removed, and new connections go to other pods
     await asyncio.gather(*working)
-    assert await asyncio.to_thread(pod.stopped, 15) == 0
+    assert await asyncio.to_thread(pod.stopped) == 0
     return busy, calm
 
 
@@ -105,7 +105,7 @@ async def test_the_kubelet_finds_a_draining_pod_ready_and_others_do_not(runtime:
     for stage in ("Closing", "Draining"):
         await until(lambda stage=stage: runtime.get("/readyz") == (503, f"{stage}\n"))  # type: ignore[misc]
         assert probe() == (200, "ok\n")
-    assert await asyncio.to_thread(runtime.stopped, 15) == 0
+    assert await asyncio.to_thread(runtime.stopped) == 0
 
 
 async def test_requests_queued_for_a_slow_model_are_served_before_the_pod_exits(
@@ -121,7 +121,7 @@ async def test_requests_queued_for_a_slow_model_are_served_before_the_pod_exits(
     await until(lambda: pod.metric("penstock_requests_received_total") == 12)
     pod.process.send_signal(signal.SIGTERM)
     await working
-    assert await asyncio.to_thread(pod.stopped, 15) == 0
+    assert await asyncio.to_thread(pod.stopped) == 0
     assert set(clients.seen) == {"served", "rejected"}
     assert clients.seen["served"] >= 12
 

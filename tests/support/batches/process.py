@@ -8,9 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.support.runtime.process import INHERITED_ENVIRONMENT
-
-START_SECONDS = 60.0
+from tests.support.runtime.process import INHERITED_ENVIRONMENT, START_SECONDS
 
 
 class BatchesProcess:
@@ -63,4 +61,4 @@ class BatchesProcess:
         """Stop it with SIGTERM, and return its exit code."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(30)
+        return self.process.wait(START_SECONDS)

@@ -23,7 +23,7 @@ INHERITED_ENVIRONMENT = {
 }
 """Inherited variables with the paths of programs and sources under test."""
 START_SECONDS = 240.0
-"""Start-up limit on a busy machine; torch is imported twice if the engine has its own process."""
+"""Limit of a start or an exit on a busy machine; torch is imported twice if the engine has its own process."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class RuntimeProcess:
         self.process.kill()
         self.process.wait()
 
-    def stopped(self, within_seconds: float) -> int:
+    def stopped(self, within_seconds: float = START_SECONDS) -> int:
         """Wait for the exit and return the exit code."""
         return self.process.wait(within_seconds)
 

@@ -81,7 +81,7 @@ async def test_no_inference_is_lost_when_a_runtime_is_stopped_and_another_is_kil
                 await stack.api.put("pods", leaving)
                 await stack.until_endpoints(2)
                 runtimes[2].process.send_signal(signal.SIGTERM)
-                await asyncio.to_thread(runtimes[2].stopped, 60)
+                await asyncio.to_thread(runtimes[2].stopped)
                 await stack.until_more(right.total, 50)
                 runtimes[1].kill()
                 await stack.until_more(right.total, 100)
