@@ -2,9 +2,24 @@
 
 import gzip
 import json
+from bisect import bisect
 from typing import NamedTuple
 
+from msgspec.structs import astuple
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.protocols.common.json_structure import (
+    BUDGET_NANOSECONDS,
+    PLAIN,
+    TYPED,
+    Prices,
+    Structure,
+    structure_of,
+)
+
 BINARY = "Inference-Header-Content-Length"
+MAX_TEXT = int(0.95 * BUDGET_NANOSECONDS / TYPED.byte)
+"""Bytes of texts that leave a part of the limit for the structure of one body."""
 
 
 class RequestShape(NamedTuple):
@@ -13,29 +28,60 @@ class RequestShape(NamedTuple):
     name: str
     body: bytes
     headers: dict[str, str] = {}  # noqa: RUF012 - of a named tuple, never changed
+    hostile: bool = False
+    """Whether it may have more parts than the limit for one body."""
+
+
+def most(before: str, unit: str, after: str, prices: Prices) -> int:
+    """Return how many units with commas between are within the limit for one body, less 1 %: each piece rounds up."""
+    texts = (before + unit + after, f"{before}{unit},{unit}{after}")
+    once, twice = (astuple(structure_of(text.encode(), prices))[:-1] for text in texts)
+
+    def over(count: int) -> bool:
+        parts = (
+            first + (count - 1) * (second - first)
+            for first, second in zip(once, twice, strict=True)
+        )
+        try:
+            Structure(*parts).check(prices, [])
+        except BadInput:
+            return True
+        return False
+
+    return int(0.99 * bisect(range(1, 2**24), False, key=over))
 
 
 def filled(  # noqa: PLR0917 - a table of them is read by columns
-    name: str, size: int, before: str, unit: str, after: str, most: int = 2**40
+    name: str,
+    size: int,
+    before: str,
+    unit: str,
+    after: str,
+    at_most: int = 2**40,
+    prices: Prices | None = TYPED,
 ) -> RequestShape:
-    """Return a body of `size` bytes: as many units with commas between as fit, at most `most`."""
-    count = min((size - len(before) - len(after) + 1) // (len(unit) + 1), most)
+    """Return a body of `size` bytes: as many units with commas between as fit and as the limit for one body allows."""
+    count = min((size - len(before) - len(after) + 1) // (len(unit) + 1), at_most)
+    if prices:
+        count = min(count, most(before, unit, after, prices))
     return RequestShape(name, (before + ",".join([unit] * count) + after).encode())
 
 
 def hostile(size: int) -> list[RequestShape]:
     """Return invalid bodies for any route, which are read before they are rejected."""
-    return [
+    shapes = [
         RequestShape("brackets", b"[" * size),
-        filled("lists", size, '{"x":[', "[]", "]}"),
-        filled("objects", size, '{"x":[', "{}", "]}"),
-        filled("empty texts", size, '{"x":[', '""', "]}"),
-        filled("numbers", size, '{"x":[', "1", "]}"),
+        filled("lists", size, '{"x":[', "[]", "]}", prices=None),
+        filled("objects", size, '{"x":[', "{}", "]}", prices=None),
+        filled("empty texts", size, '{"x":[', '""', "]}", prices=None),
+        filled("numbers", size, '{"x":[', "1", "]}", prices=None),
         RequestShape(
             "names", b"{%b}" % b",".join(b'"%07d":1' % number for number in range(size // 12))
         ),
         RequestShape("escapes", b'{"x":"%b"}' % (b"\\u00e9" * (size // 6 - 2))),
+        RequestShape("a text", b'{"x":"%b"}' % (b"a" * (size - 8))),
     ]
+    return [shape._replace(hostile=True) for shape in shapes]
 
 
 def gzipped(shape: RequestShape) -> RequestShape:
@@ -67,7 +113,7 @@ def tensor(size: int) -> list[RequestShape]:
         RequestShape("short numbers", (head % (f"1,{short}", ",".join(["1"] * short)) + "]}]}").encode()),
         RequestShape("long numbers", (head % (f"1,{long}", ",".join(["0.1234567890123456"] * long)) + "]}]}").encode()),
         RequestShape("nested rows", (head % (f"4096,{row}", ",".join(["[" + ",".join(["1"] * row) + "]"] * 4096)) + "]}]}").encode()),
-        RequestShape("a wrong number at the end", (head % (f"1,{short}", ",".join(["1"] * (short - 2))) + ',"x"]}]}').encode()),
+        RequestShape("a wrong number at the end", (head % (f"1,{short}", ",".join(["1"] * (short - 2))) + ',null]}]}').encode()),
         RequestShape("binary", binary + numbers[: 4 * cells], {BINARY: str(len(binary))}),
         RequestShape("binary both ways", as_binary + numbers[: 4 * cells], {BINARY: str(len(as_binary))}),
     ]  # fmt: skip
@@ -76,33 +122,36 @@ def tensor(size: int) -> list[RequestShape]:
 def texts(size: int) -> list[RequestShape]:
     """Return inference requests of texts."""
     head = '{"inputs":[{"name":"text","datatype":"BYTES","shape":[%d],"data":['
+    text = min(size, MAX_TEXT)
     return [
-        filled("empty texts", size, head % 1, '""', "]}]}"),
-        filled("words", size, head % 4096, '"' + "w1 " * (size // 4096 // 3 - 4) + '"', "]}]}", 4096),
-        filled("a long text", size, head % 1, '"' + "w1 " * (size // 3 - 40) + '"', "]}]}", 1),
+        filled("empty texts", size, head % 1, '""', "]}]}", prices=PLAIN),
+        filled("words", size, head % 4096, '"' + "w1 " * (text // 4096 // 3 - 4) + '"', "]}]}", 4096, PLAIN),
+        filled("a long text", size, head % 1, '"' + "w1 " * (text // 3 - 40) + '"', "]}]}", 1, PLAIN),
     ]  # fmt: skip
 
 
 def embeddings(size: int) -> list[RequestShape]:
     """Return requests for embeddings."""
+    text = min(size, MAX_TEXT)
     return [
-        filled("ids", size, '{"input":[', "1", "]}"),
-        filled("lists of ids", size, '{"input":[', "[1]", "]}"),
-        filled("words", size, '{"input":[', '"' + "w1 " * (size // 2048 // 3 - 4) + '"', "]}", 2048),
-        filled("texts of 64 tokens", size, '{"input":[', '"' + "w1 " * 60 + '"', "]}", 2048),
+        filled("ids", size, '{"input":[', "1", "]}", prices=PLAIN),
+        filled("lists of ids", size, '{"input":[', "[1]", "]}", prices=PLAIN),
+        filled("words", size, '{"input":[', '"' + "w1 " * (text // 2048 // 3 - 4) + '"', "]}", 2048, PLAIN),
+        filled("texts of 64 tokens", size, '{"input":[', '"' + "w1 " * 60 + '"', "]}", 2048, PLAIN),
     ]  # fmt: skip
 
 
 def completions(size: int) -> list[RequestShape]:
     """Return completions."""
-    text = size - 20
+    text = min(size, MAX_TEXT) - 20
+    biases = min(size // 12 - 8, most('{"logit_bias":{', '"x000000":1', "}}", TYPED))
     echoed = {"echo": True, "logprobs": 20, "max_tokens": 1}
     return [
         RequestShape("a text", b'{"prompt":"%b"}' % (b"a" * text)),
-        RequestShape("texts", b'{"prompt":[%b]}' % b",".join([b'"%b"' % (b"a " * (size // 256 - 2))] * 128)),
+        RequestShape("texts", b'{"prompt":[%b]}' % b",".join([b'"%b"' % (b"a " * (text // 256 - 2))] * 128)),
         filled("short texts", size, '{"max_tokens":1,"prompt":[', '"' + "q" * 900 + '"', "]}", 60),
         filled("ids", size, '{"prompt":[', "1", "]}"),
-        RequestShape("wrong biases", b'{"prompt":"a","logit_bias":{%b}}' % b",".join(b'"x%06d":1' % number for number in range(size // 12 - 8))),
+        RequestShape("wrong biases", b'{"prompt":"a","logit_bias":{%b}}' % b",".join(b'"x%06d":1' % number for number in range(biases))),
         filled("lists of ids", size, '{"prompt":[', "[" + ",".join("1" * 900) + "]", "]}", 64),
         RequestShape("most ids echoed", json.dumps({**echoed, "prompt": [[5] * 900] * 32}).encode()),
         RequestShape("the same, streamed", json.dumps({**echoed, "prompt": [[5] * 900] * 32, "stream": True}).encode()),
@@ -113,7 +162,8 @@ def completions(size: int) -> list[RequestShape]:
 def chats(size: int) -> list[RequestShape]:
     """Return conversations."""
     tool = '{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{%s}}}}'
-    names = ",".join(f'"p{number}":{{"type":"string"}}' for number in range(size // 128 // 25))
+    properties = min(size // 128 // 25, most("", '"p00":{"type":"string"}', "", TYPED) // 128)
+    names = ",".join(f'"p{number}":{{"type":"string"}}' for number in range(properties))
     message = '{"messages":[{"role":"user","content":"a"}],"tools":['
     alternatives = {
         "messages": [{"role": "user", "content": "a"}],
@@ -127,7 +177,7 @@ def chats(size: int) -> list[RequestShape]:
         filled("calls", size, '{"messages":[{"role":"assistant","tool_calls":[', '{"function":{"name":""}}', "]}]}"),
         filled("tools", size, message, tool % names, "]}", 120),
         filled("wrong tools", size, message, "1", "]}"),
-        RequestShape("a text", b'{"messages":[{"role":"user","content":"%b"}]}' % (b"a" * (size - 60))),
+        RequestShape("a text", b'{"messages":[{"role":"user","content":"%b"}]}' % (b"a" * (min(size, MAX_TEXT) - 60))),
         RequestShape("most alternatives", json.dumps(alternatives).encode()),
         RequestShape("the same, streamed", json.dumps({**alternatives, "stream": True}).encode()),
     ]  # fmt: skip
@@ -136,7 +186,7 @@ def chats(size: int) -> list[RequestShape]:
 def generate(size: int) -> list[RequestShape]:
     """Return requests of Triton's extension."""
     return [
-        RequestShape("a text", b'{"text_input":"%b"}' % (b"a" * (size - 20))),
+        RequestShape("a text", b'{"text_input":"%b"}' % (b"a" * (min(size, MAX_TEXT) - 20))),
         filled("stop ids", size, '{"text_input":"a","parameters":{"stop_token_ids":[', "1", "]}}"),
     ]
 

@@ -17,7 +17,7 @@ from penstock_runtime.protocols.control.routes import MAX_BODY_BYTES
 from penstock_runtime.serving.limits import FIRST_LIMITS
 from penstock_runtime.telemetry.metrics import Exposition
 from tests.stalls import shapes
-from tests.stalls.probe import Probe
+from tests.stalls.probe import LongestWaits, Probe
 from tests.stalls.shapes import RequestShape
 from tests.support.encoders.directories import write
 from tests.support.runtime.process import RuntimeProcess, start
@@ -111,10 +111,10 @@ class Wait:
     shape: str
     bytes: int
     status: int
-    seconds: float
-    """The longest wait of `/healthz`."""
-    queued: float
-    """Seconds in which threads of the pod and of the probe were ready to run and waited for a processor."""
+    over_limit: bool
+    """Whether the body was rejected for the number of its parts, before it was decoded."""
+    longest: LongestWaits
+    """Of `/healthz`."""
     memory: int
     """Peak growth of the pod's memory in bytes."""
 
@@ -129,18 +129,18 @@ class Walked:
 
     def idle_seconds(self, requests: int = 20) -> float:
         """Return the longest wait during small requests."""
-        self._probe.longest_wait_seconds()
+        self._probe.longest()
         for _ in range(requests):
             self._send(self._runtime.client, "GET", "/v2", RequestShape("nothing", b""))
-        return self._probe.longest_wait_seconds()
+        return self._probe.longest().seconds
 
     def send(self, route: str, shape: RequestShape, *, cluster: bool) -> Wait:
         """Send one request and return its measurements."""
         method, path = route.split(" ")
         path = path.replace("{model}", "pod").replace("{version}", "1")
-        before, queued = self._reset_peak(), self._queued_seconds()
-        self._probe.longest_wait_seconds()
-        status = self._send(
+        before = self._reset_peak()
+        self._probe.longest()
+        status, answer = self._send(
             self._runtime.cluster if cluster else self._runtime.client, method, path, shape
         )
         return Wait(
@@ -148,12 +148,12 @@ class Walked:
             shape.name,
             len(shape.body),
             status,
-            self._probe.longest_wait_seconds(),
-            self._queued_seconds() - queued,
+            b"times the limit for one body" in answer,
+            self._probe.longest(),
             max(0, self._status("VmHWM") - before),
         )
 
-    def _send(self, url: str, method: str, path: str, shape: RequestShape) -> int:
+    def _send(self, url: str, method: str, path: str, shape: RequestShape) -> tuple[int, bytes]:
         at = urlsplit(url)
         client = http.client.HTTPConnection(at.hostname or "", at.port, timeout=120)
         try:
@@ -165,21 +165,11 @@ class Walked:
             with suppress(BrokenPipeError, ConnectionResetError):  # rejected by its head
                 client.request(method, path, shape.body or None, headers)
             answer = client.getresponse()
-            answer.read()
-            return answer.status
+            return answer.status, answer.read()
         except ConnectionResetError:
-            return 0
+            return 0, b""
         finally:
             client.close()
-
-    def _queued_seconds(self) -> float:
-        """Return the run delay of all threads since their start (Documentation/scheduler/sched-stats.rst)."""
-        files = [
-            file
-            for pid in (self._runtime.process.pid, self._probe.pid)
-            for file in Path(f"/proc/{pid}/task").glob("*/schedstat")
-        ]
-        return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
     def _reset_peak(self) -> int:
         Path(f"/proc/{self._runtime.process.pid}/clear_refs").write_text("5")
@@ -197,7 +187,7 @@ def walking(kind: Kind, folder: Path) -> Iterator[Walked]:
     """Run a pod of `kind` with a health probe inside the context."""
     with (
         running(kind, folder) as runtime,
-        Probe(int(runtime.cluster.rsplit(":", 1)[1])) as probe,
+        Probe(int(runtime.cluster.rsplit(":", 1)[1]), runtime.process.pid) as probe,
     ):
         yield Walked(kind, runtime, probe)
 

@@ -41,7 +41,7 @@ def _table(kind: Kind, size: int, only: str, folder: Path) -> Table:
             "status",
             "memory, MiB",
             "/healthz waits, ms",
-            "queued for CPU, ms",
+            "not queued for CPU, ms",
         ):
             table.add_column(name)
         for route, cluster in kind.routes().items():
@@ -61,8 +61,8 @@ def _row(wait: Wait) -> tuple[str, ...]:
         f"{wait.bytes / MIB:.1f}",
         str(wait.status),
         f"{wait.memory / MIB:.0f}",
-        f"{1000 * wait.seconds:.0f}",
-        f"{1000 * wait.queued:.0f}",
+        f"{1000 * wait.longest.seconds:.0f}",
+        f"{1000 * wait.longest.unqueued:.0f}",
     )
 
 
