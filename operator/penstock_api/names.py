@@ -216,10 +216,20 @@ METRIC_REQUESTS_RECEIVED: Final = "penstock_requests_received_total"
 METRIC_ROWS_RECEIVED: Final = "penstock_rows_received_total"
 METRIC_SERVED: Final = "penstock_served_total"
 """Label work: `interactive` | `batch`. Rows of completed requests, or generated tokens."""
-METRIC_REQUESTS: Final = "penstock_requests_total"  # label outcome
-METRIC_REQUESTS_REFUSED: Final = "penstock_requests_refused_total"  # label reason
+METRIC_REQUESTS: Final = "penstock_requests_total"  # labels outcome, work
+METRIC_REQUESTS_REFUSED: Final = "penstock_requests_refused_total"  # labels reason, work
 CLIENT_FAULTS: Final = frozenset(
-    {"BadInput", "UnknownModel", "BodyTimeout", "TooLarge", "UnsupportedCoding", "BatchWorkWaits"}
+    {
+        "BadInput",
+        "BatchWorkWaits",
+        "BodyTimeout",
+        "OtherModel",
+        "RateExceeded",
+        "TooLarge",
+        "Unauthenticated",
+        "UnknownModel",
+        "UnsupportedCoding",
+    }
 )
 """Reasons of rejections that no objective counts: those caused by the client, and of batch work, which comes back."""
 METRIC_REQUEST_DURATION: Final = "penstock_request_duration_seconds"

@@ -61,7 +61,7 @@ def queries(namespace: str, pools: Sequence[str], over: TimeRange) -> Mapping[st
     """Return PromQL queries by series, over the pods of all pools; relabelling adds `namespace` and `pool`.
 
     Demand is what a gateway counts, also while there are no pods, by the rows that a request has at the pods, 1 without
-    requests; without a gateway it is what the pods count.
+    requests; without a gateway, or where it is more, it is what the pods count, for which each prompt of a body is a request.
     """
     names_match = f"=~{quoted('|'.join(pools))}" if len(pools) > 1 else f"={quoted(pools[0])}"
     which = f"{{namespace={quoted(namespace)},pool{names_match}}}"
@@ -71,8 +71,9 @@ def queries(namespace: str, pools: Sequence[str], over: TimeRange) -> Mapping[st
         f"sum(rate({metric}{which}{window}))"
         for metric in (names.METRIC_ROWS_RECEIVED, names.METRIC_REQUESTS_RECEIVED, OFFERED_METRIC)
     )
+    offered_rows = f"{offered} * ({rows} / ({received} > 0) or vector(1))"
     return {
-        "demand": f"{offered} * ({rows} / ({received} > 0) or vector(1)) or {rows}",
+        "demand": f"{offered_rows} > {rows} or {rows} or {offered_rows}",
         "pods": f"count({names.METRIC_POD_INFO}{which})",
         "cap": f"max({names.METRIC_BATCH_CAP}{which})",
         "waiting": f"sum({names.METRIC_REQUESTS_WAITING}{which})",

@@ -193,7 +193,9 @@ class PodSample:
     """0 to 1."""
     duty_source: UtilizationSource | None = None
     requests_settled: float | None = None
-    """Admitted requests that ended with any outcome, and rejections that were not the client's fault."""
+    """Admitted requests that ended with any outcome, and rejections that were not the client's fault, without batch work."""
+    requests_completed: float | None = None
+    """Batch work included."""
     request_duration_buckets: tuple[tuple[float, float], ...] = ()
     """Durations of completed requests, from arrival to the last byte, as `batch_duration_buckets`."""
     generation: GenerationSample | None = None

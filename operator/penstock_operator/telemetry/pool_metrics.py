@@ -121,7 +121,7 @@ SERIES: tuple[Series, ...] = (
            "Share of requests that the strictest objective of the pool requires to be on time.",
            lambda row: row.figures.objective_target),
     Series("objective_requests_total",
-           "Requests that ended with any outcome or were rejected for lack of capacity, excluding client errors.",
+           "Requests that ended with any outcome or were rejected for lack of capacity, excluding client errors and batch work.",
            lambda row: row.requests, counts=True),
     Series("cost_per_hour", "Price of an hour of all bound pods, while it is known.",
            _per_hour, labels=PRICED_LABELS),

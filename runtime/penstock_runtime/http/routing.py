@@ -6,6 +6,7 @@ Only the served protocols are imported: each takes memory.
 from typing import Final
 
 from aiohttp import web
+from aiohttp.hdrs import METH_POST
 from aiohttp.typedefs import Handler, Middleware
 
 from penstock_api.types.model import Task
@@ -51,7 +52,7 @@ def _generation_routes(pod: Pod) -> list[web.RouteDef]:
 
 
 def authenticate(callers: Callers, counters: Counters) -> Middleware:
-    """Return the middleware that identifies callers and rejects unknown ones; rejections are counted."""
+    """Return the middleware that identifies callers and rejects unknown ones; rejected requests, which are POSTs, are counted."""
 
     @web.middleware
     async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -60,8 +61,9 @@ def authenticate(callers: Callers, counters: Counters) -> Middleware:
         try:
             request[CALLER] = callers.identify(request.headers, request.remote)
         except RequestRejected as rejection:
-            counters.received += 1
-            counters.rejected[rejection.reason] += 1
+            if request.method == METH_POST:
+                counters.received += 1
+                counters.interactive.rejected[rejection.reason] += 1
             record_rejection(request, rejection)
             raise
         return await handler(request)

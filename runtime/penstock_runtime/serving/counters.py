@@ -62,6 +62,16 @@ def histogram_family(name: str, text: str, histogram: Histogram) -> Metric:
 
 
 @dataclass(slots=True)
+class WorkCounters:
+    """Totals of the requests of one kind of work."""
+
+    served: int = 0
+    """Rows of completed requests, or generated tokens."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    ended: Counter[RequestOutcome] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
 class Counters:
     """Totals since the process started."""
 
@@ -70,16 +80,11 @@ class Counters:
     rows_received: float = 0.0
     """Rows of those requests that are no batch work; a body that was rejected unread counts the mean of the bodies that were read."""
     parsed: int = 0
-    interactive_served: int = 0
-    """Rows of completed requests, or generated tokens, without batch work."""
-    batch_served: int = 0
-    """The same of batch work."""
-    rejected: Counter[str] = field(default_factory=Counter)
-    ended: dict[RequestOutcome, int] = field(
-        default_factory=lambda: dict.fromkeys(RequestOutcome, 0)
-    )
+    interactive: WorkCounters = field(default_factory=WorkCounters)
+    batch: WorkCounters = field(default_factory=WorkCounters)
+    """Of batch work, which no objective counts."""
     request_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
-    """Duration of completed requests, from arrival to end."""
+    """Duration of completed requests without batch work, from arrival to end."""
     queue_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     batch_rows: Histogram = field(default_factory=lambda: Histogram(ROWS))
     batch_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
@@ -102,6 +107,20 @@ class Counters:
         self.batch_seconds.observe(batch.seconds)
         self.out_of_memory_splits += batch.out_of_memory_splits
 
+    @property
+    def rejected(self) -> Counter[str]:
+        """Rejections of all work, by reason."""
+        return self.interactive.rejected + self.batch.rejected
+
+    @property
+    def ended(self) -> Counter[RequestOutcome]:
+        """Ends of all work, by outcome."""
+        return self.interactive.ended + self.batch.ended
+
+    def of(self, *, batch_work: bool) -> WorkCounters:
+        """Return the counters of batch work, or of all other work."""
+        return self.batch if batch_work else self.interactive
+
     def settled(self) -> int:
         """Return how many requests were rejected or ended."""
-        return self.rejected.total() + sum(self.ended.values())
+        return self.rejected.total() + self.ended.total()

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from penstock_api import names
 from penstock_api.pod_contract import CurveSums
+from penstock_runtime.request import RequestOutcome
 from penstock_runtime.serving.counters import histogram_family
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.telemetry.gpu import DutyMeter
@@ -63,21 +64,23 @@ class PodCollector(Collector):
             "Rows of completed requests, or generated tokens, by the work that they are of.",
             labels=["work"],
         )
-        served.add_metric(["interactive"], counters.interactive_served)
-        served.add_metric(["batch"], counters.batch_served)
-        yield served
         ended = CounterMetricFamily(
-            names.METRIC_REQUESTS, "Admitted requests by outcome.", labels=["outcome"]
+            names.METRIC_REQUESTS,
+            "Admitted requests by outcome, and by the work that they are of.",
+            labels=["outcome", "work"],
         )
-        for outcome, number in counters.ended.items():
-            ended.add_metric([outcome.value], number)
-        yield ended
         rejected = CounterMetricFamily(
-            names.METRIC_REQUESTS_REFUSED, "Requests rejected at admission.", labels=["reason"]
+            names.METRIC_REQUESTS_REFUSED,
+            "Requests rejected at admission, by the work that they are of, as far as is known unread.",
+            labels=["reason", "work"],
         )
-        for reason, number in sorted(counters.rejected.items()):
-            rejected.add_metric([reason], number)
-        yield rejected
+        for work, of_work in (("interactive", counters.interactive), ("batch", counters.batch)):
+            served.add_metric([work], of_work.served)
+            for outcome in RequestOutcome:
+                ended.add_metric([outcome.value, work], of_work.ended[outcome])
+            for reason, number in sorted(of_work.rejected.items()):
+                rejected.add_metric([reason, work], number)
+        yield from (served, ended, rejected)
         model = [self._pod.config.model_name]
         for alias, value in (
             (names.METRIC_VLLM_WAITING, load.waiting),

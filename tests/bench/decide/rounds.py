@@ -25,11 +25,16 @@ from tests.unit.operator.observe.signals.exporter import pod_object, serving
 
 PORT = 19091
 SCRAPES = 3
+WORK = ("interactive", "batch")
 BUCKETS = tuple({"le": bound} for bound in (*map(repr, SECONDS), "+Inf"))
 LABELS: dict[str, tuple[dict[str, str], ...]] = {
     names.METRIC_POD_INFO: ({"uid": "UID"},),
-    names.METRIC_REQUESTS: tuple({"outcome": end.value} for end in RequestOutcome),
-    names.METRIC_REQUESTS_REFUSED: ({"reason": "QueueFull"}, {"reason": "BadInput"}),
+    names.METRIC_REQUESTS: tuple(
+        {"outcome": end.value, "work": work} for end in RequestOutcome for work in WORK
+    ),
+    names.METRIC_REQUESTS_REFUSED: tuple(
+        {"reason": reason, "work": "interactive"} for reason in ("QueueFull", "BadInput")
+    ),
     names.METRIC_GPU_UTILIZATION: ({"source": "NVML"},),
     names.METRIC_TOKENS: ({"phase": "prefill"}, {"phase": "decode"}),
     names.METRIC_GENERATION_CURVE: tuple(

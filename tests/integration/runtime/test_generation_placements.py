@@ -62,7 +62,7 @@ async def test_both_placements_give_the_same_answers_and_leave_no_process(
             shaped = complete(pod, session, max_tokens=40, structured_outputs={"json": SCHEMA})
             answers = await asyncio.gather(*plain, shaped)
         choices.append([answer["choices"] for answer in answers])
-        assert pod.metric('penstock_requests_total{outcome="Completed"}') == 9
+        assert pod.metric('penstock_requests_total{outcome="Completed",work="interactive"}') == 9
         pod.process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(pod.stopped) == 0
         assert not any(alive(process) for process in started)

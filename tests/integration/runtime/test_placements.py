@@ -43,7 +43,7 @@ async def test_either_placement_answers_and_leaves_no_process(
         answers = await asyncio.gather(*(infer(pod, session) for _ in range(50)))
     assert {status for status, _ in answers} == {200}
     assert answers[0][1]["outputs"][0]["data"] == [3.0] * 8
-    assert pod.metric('penstock_requests_total{outcome="Completed"}') == 50
+    assert pod.metric('penstock_requests_total{outcome="Completed",work="interactive"}') == 50
     pod.process.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(pod.stopped) == 0
     assert not any(alive(engine) for engine in engines)

@@ -138,8 +138,8 @@ POOL = 'namespace="team-a",pool="chat"'
 SERIES = {
     f'penstock_operator_cost_per_hour{{{POOL},currency="EUR",pod="old"}}': "6.28x999 stale",
     f'penstock_operator_cost_per_hour{{{POOL},currency="EUR",pod="new"}}': "_x1000 6.28x500",
-    f'penstock_request_duration_seconds_count{{{POOL},pod="a"}}': "0+300x1500",
-    f'penstock_request_duration_seconds_count{{{POOL},pod="b"}}': "0+300x1500",
+    f'penstock_requests_total{{{POOL},outcome="Completed",pod="a"}}': "0+300x1500",
+    f'penstock_requests_total{{{POOL},outcome="Completed",pod="b"}}': "0+300x1500",
     f'penstock_tokens_total{{{POOL},phase="decode"}}': "0+48000x1500",
     f'penstock_tokens_total{{{POOL},phase="prefill"}}': "0+90000x1500",
 }

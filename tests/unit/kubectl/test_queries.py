@@ -38,6 +38,16 @@ def test_demand_at_zero_replicas_is_what_the_gateway_counts(tmp_path: Path) -> N
     expect(tmp_path, given, [(demand, when, value) for when, value in wanted.items()])
 
 
+def test_each_prompt_of_a_body_is_demand_behind_a_gateway(tmp_path: Path) -> None:
+    demand = queries("a", ["chat"], TimeRange(0, 3600, 15))["demand"]
+    given = [  # a body a second, with four prompts
+        series(f"penstock_gateway_requests_total{POOL}", "0+15x40"),
+        series(f"penstock_requests_received_total{POOL}", "0+60x40"),
+        series(f"penstock_rows_received_total{POOL}", "0+60x40"),
+    ]
+    expect(tmp_path, given, [(demand, "9m", 4)])
+
+
 def test_demand_without_a_gateway_is_what_the_pods_count(tmp_path: Path) -> None:
     demand = queries("a", ["chat"], TimeRange(0, 3600, 15))["demand"]
     given = [

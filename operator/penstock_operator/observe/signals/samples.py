@@ -131,6 +131,7 @@ def _pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample
         gpu_utilization=duty,
         duty_source=source,
         requests_settled=_settled(by_name),
+        requests_completed=_completed(by_name),
         request_duration_buckets=_buckets(by_name.get(_REQUEST_BUCKET, [])),
         generation=_generation(by_name),
     )
@@ -165,14 +166,25 @@ def _generation(by_name: Mapping[str, list[Reading]]) -> GenerationSample | None
 
 
 def _settled(by_name: Mapping[str, list[Reading]]) -> float | None:
-    """Return the number of ended requests plus rejections without client faults; None without outcomes."""
+    """Return the number of ended requests plus rejections without client faults, and without batch work; None without outcomes.
+
+    Pods of an earlier version count all work together.
+    """
     ended = by_name.get(names.METRIC_REQUESTS, [])
     rejected = [
         reading
         for reading in by_name.get(names.METRIC_REQUESTS_REFUSED, [])
         if reading.labels.get("reason") not in names.CLIENT_FAULTS
     ]
-    return measured(sum(reading.value for reading in [*ended, *rejected])) if ended else None
+    settled = [each.value for each in (*ended, *rejected) if each.labels.get("work") != "batch"]
+    return measured(sum(settled)) if ended else None
+
+
+def _completed(by_name: Mapping[str, list[Reading]]) -> float | None:
+    """Return the number of completed requests, batch work included; None without outcomes."""
+    ended = by_name.get(names.METRIC_REQUESTS, [])
+    completed = [each.value for each in ended if each.labels.get("outcome") == "Completed"]
+    return measured(sum(completed)) if completed else None
 
 
 def _curve(sums: Mapping[str, float | None], by_size: list[Reading]) -> CurveSums | None:

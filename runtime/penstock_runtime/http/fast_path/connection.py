@@ -18,7 +18,7 @@ from typing_extensions import override
 from penstock_runtime.http.connection_age import Age
 from penstock_runtime.http.fast_path.exchange import Exchange, FastPath
 from penstock_runtime.http.fast_path.receive_buffer import ReceiveBuffer
-from penstock_runtime.http.fast_path.request_head import MAX_HEAD_BYTES, RequestHead
+from penstock_runtime.http.fast_path.request_head import MAX_HEAD_BYTES, RequestHead, hinted_class
 from penstock_runtime.http.write_buffers import WatchedConnection
 from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
 
@@ -213,15 +213,17 @@ class FastConnection(WatchedConnection):
         now = path.pod.now()
         last = not head.balanced and self._age.count_request(now)
         is_open = path.is_open()
-        if not is_open and not last and path.is_full() and not path.may_displace(head, body):
-            path.reject(path.rejections.full(now), head, self, now)
-            return
+        if not is_open and not last and path.is_full():
+            priority = hinted_class(body, head.header_length)
+            if not path.may_displace(priority):
+                path.reject(path.rejections.full(now), priority, head, self, now)
+                return
         arrived = now
         if self._arrival_uncertain or not path.arrival_clock.is_current(now):
             arrived = path.arrival_clock.arrival_of(self.transport, now)
             self._arrival_uncertain = False
         if is_open and not last and (late := path.too_late(head, body, arrived, now)) is not None:
-            path.reject(late, head, self, now)
+            path.reject(late, hinted_class(body, head.header_length), head, self, now)
             return
         self._enter(ANSWERING)
         exchange = self._exchange = Exchange(path, head, self, arrived, last=last)

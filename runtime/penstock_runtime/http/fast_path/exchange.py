@@ -74,9 +74,8 @@ class FastPath:
         """Return whether the pod serves and its queue is full."""
         return self._health.ready and self._admission.slots.full()
 
-    def may_displace(self, head: RequestHead, body: bytes) -> bool:
-        """Return whether a request to a full queue seems to rank before a waiting one."""
-        priority = hinted_class(body, head.header_length)
+    def may_displace(self, priority: int) -> bool:
+        """Return whether a request of this class to a full queue ranks before a waiting one."""
         return priority < BATCH_CLASS and self._admission.slots.may_displace(priority)
 
     def too_late(
@@ -91,11 +90,16 @@ class FastPath:
         return None if late is None else self.rejections.late(late, timeout, now)
 
     def reject(
-        self, rejection: RequestRejected, head: RequestHead, client: ClientConnection, now: float
+        self,
+        rejection: RequestRejected,
+        priority: int,
+        head: RequestHead,
+        client: ClientConnection,
+        now: float,
     ) -> None:
         """Reject a request by its head, with a pre-rendered answer: nothing is allocated or kept for it."""
         request_id = head.request_id or self.ids.new()
-        self.pod.admission.reject_unread(rejection)
+        self.pod.admission.reject_unread(rejection, priority)
         self.traffic.last_request_at = now
         answer = self.rejections.answer(rejection, request_id, self.endpoint_of(head))
         client.answer(answer, closes=False)

@@ -111,13 +111,14 @@ class OpenInference:
     async def infer(self, request: web.Request) -> web.StreamResponse:
         """Serve one inference; `Admission.receive` counts it however it ends."""
         pod = self._pod
-        with pod.admission.receive(seconds_in_socket(request.transport)) as ticket:
+        age = seconds_in_socket(request.transport)
+        with pod.admission.receive(age, granted_class(request, None)) as ticket:
             self._check_model(request)
             bodies.check_head(request, pod.config.http.max_body_bytes)
             pod.admission.slots.check_slot(best_class(request))
             model = self._model(request)
             call = await self._read(request, model, ticket)
-            pod.admission.count_rows(ticket, call.rows, call.priority)
+            pod.admission.count_rows(ticket, call.rows, granted_class(request, call.priority))
             options, ending = call.options, self._submit(request, ticket, call)
             del call  # only the engine keeps the tensors: with another process, they would be in memory twice
             try:

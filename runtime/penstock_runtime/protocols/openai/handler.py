@@ -14,6 +14,7 @@ from penstock_runtime.protocols.common.replies import REQUEST_ID
 from penstock_runtime.protocols.common.request_context import (
     CALLER,
     client_headers,
+    granted_class,
     record_rejection,
 )
 from penstock_runtime.protocols.open_inference import bodies
@@ -64,7 +65,11 @@ class GenerationHandler:
             RequestRejected: the request is rejected before its answer begins.
         """
         try:
-            with self._pod.admission.receive() as ticket, ExitStack() as resources:
+            priority = granted_class(request, None)
+            with (
+                self._pod.admission.receive(priority=priority) as ticket,
+                ExitStack() as resources,
+            ):
                 body = await self._body(request, ticket, kind)
                 serving = self._pod.engine.require_serving()
                 seconds = timeout_seconds(request, body.requested_seconds)

@@ -33,13 +33,16 @@ class Admission(ABC):
         self.slots = QueueSlots(state, self.waiting, self._waiting_below, self.retry_after_seconds)
 
     @contextmanager
-    def receive(self, age_seconds: float = 0.0) -> Iterator[Ticket]:
+    def receive(self, age_seconds: float = 0.0, priority: int = 0) -> Iterator[Ticket]:
         """Count a request that arrived `age_seconds` ago, and its outcome when the block ends.
+
+        `priority` is its class as far as its head shows it.
 
         A rejection raised inside is counted under its reason, a cancellation (the client disconnected) frees
         the slot, and any other error counts as Failed; all are raised again.
         """
         ticket = self.open(self._now() - age_seconds)
+        ticket.batch_work = is_batch_work(priority)
         try:
             yield ticket
         except RequestRejected as rejection:
@@ -63,22 +66,26 @@ class Admission(ABC):
 
     def reject(self, ticket: Ticket, rejection: RequestRejected) -> None:
         """Count a rejection under its reason."""
-        if not ticket.rows_counted and rejection.status in (429, 503):
+        unread = not ticket.rows_counted and rejection.status in (429, 503)
+        if unread and not ticket.batch_work:
             self._counters.count_unread_rows()
         if not ticket.left:
             ticket.left = True
-            self._counters.rejected[rejection.reason] += 1
+            self._counters.of(batch_work=ticket.batch_work).rejected[rejection.reason] += 1
 
-    def reject_unread(self, rejection: RequestRejected) -> None:
-        """Count a request that is rejected unread: `open`, `reject` and `depart` in one step."""
+    def reject_unread(self, rejection: RequestRejected, priority: int = 0) -> None:
+        """Count a request of the class `priority` that is rejected unread: `open`, `reject` and `depart` in one step."""
+        batch_work = is_batch_work(priority)
         self._counters.received += 1
-        self._counters.count_unread_rows()
-        self._counters.rejected[rejection.reason] += 1
+        if not batch_work:
+            self._counters.count_unread_rows()
+        self._counters.of(batch_work=batch_work).rejected[rejection.reason] += 1
 
     def count_rows(self, ticket: Ticket, rows: int, priority: int) -> None:
         """Count the rows of a request once its body is parsed; batch work counts none, because the law plans it separately."""
         ticket.rows_counted = True
-        if not is_batch_work(priority):
+        ticket.batch_work = is_batch_work(priority)
+        if not ticket.batch_work:
             self._counters.count_rows(rows)
 
     def cancel(self, ticket: Ticket) -> None:
@@ -98,7 +105,7 @@ class Admission(ABC):
     def _count_end(self, ticket: Ticket, outcome: RequestOutcome) -> None:
         if not ticket.left:
             ticket.left = True
-            self._counters.ended[outcome] += 1
+            self._counters.of(batch_work=ticket.batch_work).ended[outcome] += 1
 
     # -- the engine's requests
 

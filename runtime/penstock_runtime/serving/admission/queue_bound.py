@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from penstock_api.pod_contract import Discipline
-from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS
+from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, is_batch_work
 from penstock_runtime.errors import QueueFull
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.state import ServingState
@@ -63,6 +63,7 @@ class QueueSlots:
 
     def reserve_slot(self, ticket: Ticket, priority: int = LOWEST_CLASS) -> None:
         """Reserve a slot for a request whose whole body was read: a slow sender has none. Raises as `check_slot`."""
+        ticket.batch_work = ticket.batch_work or is_batch_work(priority)
         self.check_slot(priority)
         ticket.displaces = self.full()
         self._displacing += ticket.displaces

@@ -17,6 +17,8 @@ class Ticket(Struct, gc=False):
     """Whether it has a slot of the queue: its body was read, and it is not yet submitted."""
     bytes: int = 0
     """Bytes held for it, from before its body is read until it departs."""
+    batch_work: bool = False
+    """Whether it is batch work, as far as is known: for certain once its rows are counted."""
     rows_counted: bool = False
     displaces: bool = False
     """Whether its slot is beyond a full queue: the lowest-ranked request is rejected when this one is submitted."""

@@ -99,8 +99,9 @@ class BatchAdmission(Admission):
 
     def deliver(self, ends: Iterable[tuple[str, End]]) -> None:
         """Deliver the ends that the engine reports; those of cancelled requests are dropped."""
-        now, ended, pop, memory = self._now(), self._counters.ended, self._pending.pop, self.memory
-        durations, waits, completed = list[float](), list[float](), 0
+        now, counters, pop, memory = self._now(), self._counters, self._pending.pop, self.memory
+        interactive, batch = counters.interactive, counters.batch
+        durations, waits = list[float](), list[float]()
         for name, end in ends:
             request = pop(name)
             if request is None:
@@ -112,19 +113,19 @@ class BatchAdmission(Admission):
             if ticket.left:
                 continue
             ticket.left = True
+            work = batch if ticket.batch_work else interactive
             if delivered and type(end) is Completed:
-                completed += 1
-                if request.priority >= BATCH_CLASS:  # its latency is of no objective
-                    self._counters.batch_served += request.rows
+                work.served += request.rows
+                if ticket.batch_work:  # its latency is of no objective
+                    work.ended[RequestOutcome.COMPLETED] += 1
                 else:
-                    self._counters.interactive_served += request.rows
                     durations.append(now - ticket.arrived)
                     waits.append(end.queue_seconds)
             else:
-                ended[OUTCOMES[type(end)] if delivered else RequestOutcome.CANCELLED] += 1
-        ended[RequestOutcome.COMPLETED] += completed
-        self._counters.request_seconds.observe_all(durations)
-        self._counters.queue_seconds.observe_all(waits)
+                work.ended[OUTCOMES[type(end)] if delivered else RequestOutcome.CANCELLED] += 1
+        interactive.ended[RequestOutcome.COMPLETED] += len(durations)
+        counters.request_seconds.observe_all(durations)
+        counters.queue_seconds.observe_all(waits)
 
     @override
     def submitted(self) -> int:

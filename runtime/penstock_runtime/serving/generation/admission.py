@@ -68,7 +68,6 @@ class _PendingGeneration:
     choices: int
     """Those generated here; another pod may have finished some."""
     mailbox: Mailbox
-    batch_work: bool
     first_token_at: float | None = None
     tokens: int = 0
 
@@ -117,6 +116,7 @@ class GenerationAdmission(Admission):
             more = [stack.enter_context(self.receive(age_seconds)) for _ in range(count - 1)]
             for ticket in more:
                 ticket.rows_counted = True
+                ticket.batch_work = first.batch_work
             try:
                 yield [first, *more]
             except RequestRejected as rejection:
@@ -149,13 +149,12 @@ class GenerationAdmission(Admission):
             raise NotServing(
                 "Draining", "this pod is terminating: retry, and another pod will respond"
             )
-        batch_work = is_batch_work(generate.priority)
         self.slots.release(ticket)
         if not self._pending:
             self._completed_at = None
             self._since = self._now()
         choices = len(generate.resumed) or generate.n
-        self._pending[generate.id] = _PendingGeneration(ticket, choices, mailbox, batch_work)
+        self._pending[generate.id] = _PendingGeneration(ticket, choices, mailbox)
         self._send(generate)
 
     def _check_batch_share(self, prompts: int) -> None:
@@ -226,10 +225,7 @@ class GenerationAdmission(Admission):
     def _record_tokens(self, pending: _PendingGeneration, tokens: int) -> None:
         self.tokens.generated_tokens += tokens
         pending.tokens += tokens
-        if pending.batch_work:
-            self._counters.batch_served += tokens
-        else:
-            self._counters.interactive_served += tokens
+        self._counters.of(batch_work=pending.ticket.batch_work).served += tokens
         if pending.first_token_at is None:
             pending.first_token_at = self._now()
 
@@ -245,7 +241,7 @@ class GenerationAdmission(Admission):
     def _record_completion(self, pending: _PendingGeneration, usage: Usage) -> None:
         now, arrived, tokens = self._now(), pending.ticket.arrived, self.tokens
         first = pending.first_token_at if pending.first_token_at is not None else now
-        if not pending.batch_work:  # its latencies are of no objective
+        if not pending.ticket.batch_work:  # its latencies are of no objective
             self._counters.request_seconds.observe(now - arrived)
             self._counters.queue_seconds.observe(usage.queue_seconds)
             tokens.first_token_seconds.observe(first - arrived)
@@ -299,4 +295,5 @@ class GenerationAdmission(Admission):
     def _batch_work_waiting(self) -> int:
         report = self._live.report
         running = report.running_batch_work if report else 0
-        return max(0, sum(pending.batch_work for pending in self._pending.values()) - running)
+        batch_work = sum(pending.ticket.batch_work for pending in self._pending.values())
+        return max(0, batch_work - running)

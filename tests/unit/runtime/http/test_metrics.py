@@ -64,12 +64,12 @@ async def test_samples_count_what_happened(pod: Any, call: Callable[..., Any]) -
     samples = await scrape(pod)
     assert samples["penstock_requests_received_total"] == 4
     assert samples["penstock_rows_received_total"] == 6
-    assert samples['penstock_requests_total{outcome="Completed"}'] == 2
+    assert samples['penstock_requests_total{outcome="Completed",work="interactive"}'] == 2
     assert samples['penstock_served_total{work="interactive"}'] == 5
     assert samples['penstock_served_total{work="batch"}'] == 0
-    assert samples['penstock_requests_total{outcome="Failed"}'] == 1
-    assert samples['penstock_requests_total{outcome="Expired"}'] == 0
-    assert samples['penstock_requests_refused_total{reason="BadInput"}'] == 1
+    assert samples['penstock_requests_total{outcome="Failed",work="interactive"}'] == 1
+    assert samples['penstock_requests_total{outcome="Expired",work="batch"}'] == 0
+    assert samples['penstock_requests_refused_total{reason="BadInput",work="interactive"}'] == 1
     assert samples["penstock_request_duration_seconds_count"] == 2
     assert samples["penstock_batch_size_count"] == 3
     assert samples["penstock_batch_size_sum"] == 6

@@ -2,8 +2,8 @@
 
 A request is good if it completed within every objective; of several objectives the one missed most often counts, relative to
 the share that may miss it: late requests under an objective of 90 percent count a tenth of those under 99 percent. The total
-includes every end of a request and refusals for lack of capacity, but no client errors. Counters are differenced per pod UID,
-so that a pod that goes away subtracts nothing and a restarted pod starts from zero.
+includes every end of a request and refusals for lack of capacity, but no client errors and no batch work. Counters are
+differenced per pod UID, so that a pod that goes away subtracts nothing and a restarted pod starts from zero.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -118,7 +118,7 @@ class Attainment(NamedTuple):
     last: Mapping[str, PodSample] = MappingProxyType({})
     """The newest sample of each pod that was counted."""
     completed: float = 0.0
-    """Requests that completed, on time or late."""
+    """Requests that completed, on time or late, batch work included."""
     tokens: float = 0.0
     """Tokens that were generated."""
     served: float = 0.0
@@ -237,7 +237,7 @@ def _with_growth(
     return counts._replace(
         good=counts.good + min(max(completed - max(late, default=0.0), 0.0), total),
         total=counts.total + total,
-        completed=counts.completed + completed,
+        completed=counts.completed + _growth(before.requests_completed, after.requests_completed),
         tokens=counts.tokens + max(_tokens(after) - _tokens(before), 0.0),
         served=counts.served + batch + _growth(before.interactive_served, after.interactive_served),
         batch_served=counts.batch_served + batch,

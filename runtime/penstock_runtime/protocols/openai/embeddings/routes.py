@@ -41,7 +41,8 @@ class Embeddings:
 
     async def create(self, request: web.Request) -> web.Response:
         """Serve one call."""
-        with self._pod.admission.receive(seconds_in_socket(request.transport)) as ticket:
+        age = seconds_in_socket(request.transport)
+        with self._pod.admission.receive(age, granted_class(request, None)) as ticket:
             return response_of(await self._serve(request, ticket))
 
     async def _serve(self, request: web.Request, ticket: Ticket) -> Reply:
@@ -49,7 +50,7 @@ class Embeddings:
         bodies.check_head(request, pod.config.http.max_body_bytes)
         pod.admission.slots.check_slot(best_class(request))
         call = await self._read(request, ticket)
-        pod.admission.count_rows(ticket, call.rows, call.priority)
+        pod.admission.count_rows(ticket, call.rows, granted_class(request, call.priority))
         options, ending = call.options, self._submit(request, ticket, call)
         del call  # as in Open Inference: only the engine keeps the tokens
         try:

@@ -163,6 +163,7 @@ def served(
             subject.pods[0].uid, subject.now, requests_settled=total + 7 * passed,
             request_duration_buckets=((0.5, 0), (inf, total)), generation=generation,
             interactive_served=total, batch_served=lines * passed,
+            requests_completed=total + lines * passed,
         )  # fmt: skip
         subject.signals = PoolSignals(SignalSource.PODS, (sample,))
         plan = subject.settle()
@@ -180,6 +181,7 @@ def test_batch_work_costs_its_share_of_what_was_served_in_ten_minutes() -> None:
     # 3.33 of 13.33 rows/s: 0.25 x 6.28
     assert (shown.batch_work_percent, shown.batch_work_per_hour) == ("25.0", "1.57")
     assert shown.per_hour == "6.28"
+    assert shown.per_thousand_requests == "0.1308", "a line is a request: 1000 x 6.28 / 48,000"
     alone = known(served(world("a"), 900, requests=10).status.cost)
     assert alone.batch_work_percent is alone.batch_work_per_hour is None
 

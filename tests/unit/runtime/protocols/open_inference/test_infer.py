@@ -147,7 +147,7 @@ async def test_batch_work_that_waits_is_no_demand(pod: Any, call: Call, until: A
     pod.model.gate.set()
     assert [(await each).status for each in sent] == [200] * 4
     counters = pod.pod.counters
-    assert (counters.interactive_served, counters.batch_served) == (2, 2)
+    assert (counters.interactive.served, counters.batch.served) == (2, 2)
 
 
 @pytest.mark.parametrize("how", ["parameter", "header"])

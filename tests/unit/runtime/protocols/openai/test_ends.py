@@ -209,8 +209,8 @@ def test_batch_work_has_a_quarter_of_the_queue_no_latencies_and_no_rows(serve: S
     assert latencies[-1] == ("+Inf", 1.0)
     assert served.pod.counters.received == 5
     assert served.pod.counters.rows_received == 2, "the lines are no demand of their time"
-    assert served.pod.counters.batch_served == 2 * 2, "tokens of two lines"
-    assert served.pod.counters.interactive_served >= 2
+    assert served.pod.counters.batch.served == 2 * 2, "tokens of two lines"
+    assert served.pod.counters.interactive.served >= 2
     for connection in (*lines, urgent):
         connection.close()
 

@@ -160,6 +160,7 @@ def test_without_a_key_only_probes_are_answered(guarded: Served) -> None:
             error = answer.json()["error"]
             assert "API key" in (error if path.startswith("/v2/") else error["message"])
         assert http.get("/health").status_code == 200
+        assert http.get("/v1/models").status_code == 401, "not counted: only POSTs are requests"
     assert counters.rejected["Unauthenticated"] == rejected + 3
     guarded.until(lambda: counters.settled() == before + 3)
 
@@ -168,8 +169,7 @@ def test_without_a_key_only_probes_are_answered(guarded: Served) -> None:
     "header", [(b"Authorization", b"Bearer se\xe9cret"), (b"X-Api-Key", b"\xff\xfe")]
 )
 def test_a_key_that_is_not_text_is_unknown(guarded: Served, header: tuple[bytes, bytes]) -> None:
-    rejected = guarded.pod.counters.rejected
-    before = rejected["Unauthenticated"]
+    before = guarded.pod.counters.rejected["Unauthenticated"]
     answer = httpx2.post(guarded.url + "/v1/completions", json=SHORT, headers=[header])
     assert answer.status_code == 401
-    assert rejected["Unauthenticated"] == before + 1
+    assert guarded.pod.counters.rejected["Unauthenticated"] == before + 1
