@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import Preemption
 from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCacheManager
 from penstock_runtime.engine.continuous.scheduler.plan_draft import PlanDraft
@@ -60,10 +61,22 @@ class SlotAdmission:
                 promised += head.unfed
 
     def _unfed_before(self, arrival: SequenceState, prefilling: Iterable[SequenceState]) -> int:
-        """Return the positions that `prefilling` still feed before those of `arrival`."""
-        key = self._queue.key
-        before = key(arrival)
-        return sum(state.unfed for state in prefilling if key(state) < before)
+        """Return the positions that `prefilling` still feed before `arrival` gets a slot.
+
+        Of prompts that rank after it, two kinds go first. Under FairShare each chunk lowers a prompt's rank, so that
+        equally long prompts of many tenants would all be begun and none completed early: only a longer one is
+        overtaken. Under time slicing a prompt whose turn has come is not overtaken by arrivals of earlier levels.
+        """
+        queue = self._queue
+        fair, sliced = queue.discipline is Discipline.FAIR_SHARE, queue.time_sliced
+        key, turn = queue.key(arrival), queue.turn(arrival)
+        return sum(
+            state.unfed
+            for state in prefilling
+            if queue.key(state) < key
+            or (fair and state.unfed <= arrival.unfed)
+            or (sliced and state.level > arrival.level and queue.turn(state) < turn)
+        )
 
     def _candidates(self, arrival: SequenceState) -> list[SequenceState]:
         """Return the running sequences that `arrival` may preempt.

@@ -6,6 +6,7 @@ import pytest
 
 from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.continuous.limits import Lowering, Preemption
+from penstock_runtime.engine.queue.disciplines import BATCH_CLASS
 from tests.unit.runtime.engine.continuous.scheduler.device import (
     RECOMPUTE,
     SWAP,
@@ -54,8 +55,8 @@ def a_scenario(seed: int, raising: float = 0.0) -> Machine:
             prompt, choices = some_prompt(chance, prefixes), chance.choice([1, 1, 1, 3])
             prefixes.append(prompt)
             common = {
-                "priority": chance.randint(0, 10),
-                "tenant": chance.choice("ab"),
+                "priority": chance.randint(0, BATCH_CLASS),
+                "tenant": chance.choice("abcdef"),
                 "arrived": machine.now,
                 "request": f"q{uid}",
                 "salt": chance.choice(["", "", "s"]),

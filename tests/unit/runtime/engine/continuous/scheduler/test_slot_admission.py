@@ -70,6 +70,35 @@ def test_a_prompt_of_the_same_class_waits_for_the_long_one(preemption: Preemptio
     assert steps_to_first_token(machine, arrival) >= (LONG - 3 * TOKENS) // TOKENS
 
 
+@pytest.mark.parametrize("preemption", list(Preemption))
+def test_equally_long_prompts_of_many_tenants_are_computed_one_after_another(
+    preemption: Preemption,
+) -> None:
+    positions = 47 * TOKENS  # whole steps, and above the credit of a tenant that returns
+    machine = a_machine_with_a_long_prompt(
+        Discipline.FAIR_SHARE, preemption, a_sequence(0, positions, tenant="0"), blocks=4000
+    )
+    for uid in range(1, 4):
+        machine.add(a_sequence(uid, positions, arrived=machine.now, tenant=str(uid)))
+    while not machine.first_token:
+        machine.step()
+    assert machine.steps <= 47 + 1
+    machine.run()
+
+
+def test_a_long_prompt_whose_turn_has_come_is_fed_among_ever_more_short_ones() -> None:
+    machine = a_machine_with_a_long_prompt(
+        Discipline.FIRST_IN_FIRST_OUT, Preemption.TIME_SLICE, a_sequence(0, LONG, 2)
+    )
+    machine.seconds = lambda _plan: 1.0
+    for uid in range(1, 450, 3):  # more than a step can feed
+        for more in range(3):
+            machine.add(a_sequence(uid + more, 25, 2, arrived=machine.now))
+        machine.step()
+    assert machine.first_token[0] < 120
+    machine.run()
+
+
 def test_it_takes_no_slot_that_it_could_not_use() -> None:
     """A decoding sequence ranks after the arrival, but the prompt in progress ranks before it."""
     machine = a_machine_with_a_long_prompt(
