@@ -21,13 +21,14 @@ class BodyLimits:
 
     @classmethod
     def from_annotation(cls, text: str | None) -> "BodyLimits":
-        """Return the limits in an annotation; none if it is absent or was edited by hand."""
+        """Return the limits in an annotation, without those of a later version; none if it is absent or was edited by hand."""
         try:
-            limits = cls(**json.loads(text or "{}"))
-        except (TypeError, ValueError):
+            given = dict(json.loads(text or "{}"))
+        except (RecursionError, TypeError, ValueError):
             return cls()
-        values = [value for value in asdict(limits).values() if value is not None]
-        return limits if all(type(value) is int and value >= 1 for value in values) else cls()
+        limits = {name: given[name] for name in cls.__slots__ if name in given}
+        known = all(type(value) is int and value >= 1 for value in limits.values())
+        return cls(**limits) if known else cls()
 
 
 NO_BODY_LIMITS: Final = BodyLimits()

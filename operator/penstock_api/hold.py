@@ -25,7 +25,7 @@ class HoldLimits:
         """Return the limits in an annotation; None if it is absent or was edited by hand."""
         try:
             limits = cls(**json.loads(text or "null"))
-        except (TypeError, ValueError):
+        except (RecursionError, TypeError, ValueError):
             return None
         values = asdict(limits).values()
         return limits if all(type(value) is int and value >= 1 for value in values) else None

@@ -61,7 +61,8 @@ def queries(namespace: str, pools: Sequence[str], over: TimeRange) -> Mapping[st
     """Return PromQL queries by series, over the pods of all pools; relabelling adds `namespace` and `pool`.
 
     Demand is what a gateway counts, also while there are no pods, by the rows that a request has at the pods, 1 without
-    requests; without a gateway, or where it is more, it is what the pods count, for which each prompt of a body is a request.
+    requests. A body with several prompts is as many requests there, so it has at least the mean of the whole range.
+    Without a gateway demand is what the pods count.
     """
     names_match = f"=~{quoted('|'.join(pools))}" if len(pools) > 1 else f"={quoted(pools[0])}"
     which = f"{{namespace={quoted(namespace)},pool{names_match}}}"
@@ -71,9 +72,14 @@ def queries(namespace: str, pools: Sequence[str], over: TimeRange) -> Mapping[st
         f"sum(rate({metric}{which}{window}))"
         for metric in (names.METRIC_ROWS_RECEIVED, names.METRIC_REQUESTS_RECEIVED, OFFERED_METRIC)
     )
-    offered_rows = f"{offered} * ({rows} / ({received} > 0) or vector(1))"
+    whole = f"[{over.end - over.start:.0f}s] @ end()"
+    mean = " / ".join(
+        f"sum(increase({metric}{which}{whole}))"
+        for metric in (names.METRIC_ROWS_RECEIVED, OFFERED_METRIC)
+    )
+    each = f"({rows} / ({received} > 0) or vector(1))"
     return {
-        "demand": f"{offered_rows} > {rows} or {rows} or {offered_rows}",
+        "demand": f"{offered} * ({mean} > {each} or {each}) or {rows}",
         "pods": f"count({names.METRIC_POD_INFO}{which})",
         "cap": f"max({names.METRIC_BATCH_CAP}{which})",
         "waiting": f"sum({names.METRIC_REQUESTS_WAITING}{which})",

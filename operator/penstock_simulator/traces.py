@@ -19,6 +19,8 @@ from penstock_simulator.pods.step_time import Lengths
 
 TOKENS = ("input_length", "output_length")
 """Tokens of prompt and answer in the JSON lines of Mooncake."""
+MAX_TOKENS = 2**53
+"""Above it a float has no exact integers."""
 DAMAGES = (ValueError, KeyError, TypeError, OverflowError, RecursionError, EOFError, csv.Error, gzip.BadGzipFile, zlib.error)  # fmt: skip
 """Errors of a file in another format, truncated or damaged."""
 BURST_DAYS = (56, 59)
@@ -103,8 +105,8 @@ def _lengths(tokens: Sequence[Sequence[str | float | None]]) -> Lengths | None:
     if not all(len(pair) == 2 and None not in pair for pair in tokens):
         return None
     lengths = np.array(tokens, dtype=np.float64)
-    if not np.isfinite(lengths).all():
-        raise ValueError("expected finite tokens of prompts and answers")
+    if not (np.abs(lengths) < MAX_TOKENS).all():
+        raise ValueError(f"expected less than {MAX_TOKENS} tokens of prompts and answers")
     return np.maximum(lengths, 1).astype(np.int64)
 
 

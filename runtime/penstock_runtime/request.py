@@ -76,6 +76,8 @@ class RequestOutcome(StrEnum):
     FAILED = "Failed"
     EXPIRED = "Expired"
     CANCELLED = "Cancelled"
+    HANDED_OVER = "HandedOver"
+    """Completed by another pod, which counts it: this one relayed the answer to the client."""
 
 
 OUTCOMES: Final[dict[type[End], RequestOutcome]] = {

@@ -16,9 +16,7 @@ from penstock_operator.decide.plan import PlanFigures
 PREFIX = "penstock_operator_"
 LABELS = ("namespace", "pool")
 PRICED_LABELS = (*LABELS, "currency")
-SERIES_WITH_VARIANTS = frozenset(
-    {"at_limit", "last_decision_timestamp_seconds", "signals_absent", "stalled"}
-)
+SERIES_WITH_VARIANTS = frozenset({"at_limit", "last_decision_timestamp_seconds", "stalled"})
 """Series of a pool with variants: the pools of its variants have the others, so that sums count each replica once."""
 SERIES_UNREADABLE = frozenset({"stalled"})
 """Series of a pool whose spec is unreadable: nothing is decided on it."""

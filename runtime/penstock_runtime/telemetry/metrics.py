@@ -66,7 +66,7 @@ class PodCollector(Collector):
         )
         ended = CounterMetricFamily(
             names.METRIC_REQUESTS,
-            "Admitted requests by outcome, and by the work that they are of.",
+            "Admitted requests by outcome, and by the work that they are of; a request that another pod completed is HandedOver here.",
             labels=["outcome", "work"],
         )
         rejected = CounterMetricFamily(

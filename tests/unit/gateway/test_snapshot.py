@@ -31,7 +31,8 @@ def test_a_service_that_announces_a_port_is_routed_to_the_ready_pods_of_its_pool
         ('{"max_bytes": "2Ki"}', BodyLimits()),
         ('{"max_bytes": 0}', BodyLimits()),
         ('{"max_bytes": true}', BodyLimits()),
-        ('{"of_later": 1}', BodyLimits()),
+        ('{"max_bytes": 2048, "of_later": 1}', BodyLimits(2048)),
+        ("[" * 200_000, BodyLimits()),
     ],
 )
 def test_the_limits_of_a_body_are_those_on_the_service(annotation: str, limits: BodyLimits) -> None:

@@ -38,6 +38,19 @@ def test_demand_at_zero_replicas_is_what_the_gateway_counts(tmp_path: Path) -> N
     expect(tmp_path, given, [(demand, when, value) for when, value in wanted.items()])
 
 
+def test_held_requests_are_demand_when_they_arrive_and_not_when_they_are_released(
+    tmp_path: Path,
+) -> None:
+    demand = queries("a", ["chat"], TimeRange(0, 1200, 15))["demand"]
+    given = [  # a request a second from the tenth minute on; the pod receives those held at once
+        series(f"penstock_gateway_requests_total{POOL}", "0x40 15+15x40"),
+        series(f"penstock_requests_received_total{POOL}", "_x57 0 270+15x22"),
+        series(f"penstock_rows_received_total{POOL}", "_x57 0 270+15x22"),
+    ]
+    wanted = {"14m": 1, "14m30s": 1, "15m": 1, "18m": 1}
+    expect(tmp_path, given, [(demand, when, value) for when, value in wanted.items()])
+
+
 def test_each_prompt_of_a_body_is_demand_behind_a_gateway(tmp_path: Path) -> None:
     demand = queries("a", ["chat"], TimeRange(0, 3600, 15))["demand"]
     given = [  # a body a second, with four prompts

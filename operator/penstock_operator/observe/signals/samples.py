@@ -168,9 +168,13 @@ def _generation(by_name: Mapping[str, list[Reading]]) -> GenerationSample | None
 def _settled(by_name: Mapping[str, list[Reading]]) -> float | None:
     """Return the number of ended requests plus rejections without client faults, and without batch work; None without outcomes.
 
-    Pods of an earlier version count all work together.
+    A request that was handed over ends at the pod that completed it. Pods of an earlier version count all work together.
     """
-    ended = by_name.get(names.METRIC_REQUESTS, [])
+    ended = [
+        reading
+        for reading in by_name.get(names.METRIC_REQUESTS, [])
+        if reading.labels.get("outcome") != "HandedOver"
+    ]
     rejected = [
         reading
         for reading in by_name.get(names.METRIC_REQUESTS_REFUSED, [])

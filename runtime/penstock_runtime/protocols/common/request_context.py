@@ -6,7 +6,7 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from penstock_api import names
-from penstock_runtime.engine.queue.disciplines import HIGHEST_CLASS
+from penstock_runtime.engine.queue.disciplines import BATCH_CLASS, HIGHEST_CLASS
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.replies import REQUEST_ID
 from penstock_runtime.protocols.common.request_ids import HEADER_REQUEST_ID, HEADER_TRACE_PARENT
@@ -31,6 +31,12 @@ _IDENTIFYING: Final = (
 def best_class(request: web.Request) -> int:
     """Return the best priority class that `request` may have: the highest if only its body sets one."""
     return granted_class(request, None) or HIGHEST_CLASS
+
+
+def claimed_class(request: web.Request) -> int:
+    """Return the class of `request` as far as its head shows it, to count it by: anybody may claim to be batch work."""
+    claims = request.headers.get(HEADER_PRIORITY) == str(BATCH_CLASS)
+    return BATCH_CLASS if claims else granted_class(request, None)
 
 
 def granted_class(request: web.Request, requested: int | None) -> int:

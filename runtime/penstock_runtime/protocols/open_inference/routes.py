@@ -18,7 +18,12 @@ from penstock_runtime.protocols.common.replies import (
     json_reply,
     response_of,
 )
-from penstock_runtime.protocols.common.request_context import CALLER, best_class, granted_class
+from penstock_runtime.protocols.common.request_context import (
+    CALLER,
+    best_class,
+    claimed_class,
+    granted_class,
+)
 from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.protocols.open_inference import bodies, completion, infer_response, metadata
 from penstock_runtime.protocols.open_inference.infer_request import InferCall
@@ -112,7 +117,7 @@ class OpenInference:
         """Serve one inference; `Admission.receive` counts it however it ends."""
         pod = self._pod
         age = seconds_in_socket(request.transport)
-        with pod.admission.receive(age, granted_class(request, None)) as ticket:
+        with pod.admission.receive(age, claimed_class(request)) as ticket:
             self._check_model(request)
             bodies.check_head(request, pod.config.http.max_body_bytes)
             pod.admission.slots.check_slot(best_class(request))

@@ -13,8 +13,8 @@ from penstock_runtime.protocols.common.json_structure import to_thread_if_large
 from penstock_runtime.protocols.common.replies import REQUEST_ID
 from penstock_runtime.protocols.common.request_context import (
     CALLER,
+    claimed_class,
     client_headers,
-    granted_class,
     record_rejection,
 )
 from penstock_runtime.protocols.open_inference import bodies
@@ -65,7 +65,7 @@ class GenerationHandler:
             RequestRejected: the request is rejected before its answer begins.
         """
         try:
-            priority = granted_class(request, None)
+            priority = claimed_class(request)
             with (
                 self._pod.admission.receive(priority=priority) as ticket,
                 ExitStack() as resources,

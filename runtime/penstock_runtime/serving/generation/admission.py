@@ -210,7 +210,10 @@ class GenerationAdmission(Admission):
             return False
         if isinstance(event, Ended):
             del self._interrupted[event.id]
-            self._count_end(pending.ticket, _OUTCOMES[type(event.end)])
+            outcome = _OUTCOMES[type(event.end)]
+            if outcome is RequestOutcome.COMPLETED:
+                outcome = RequestOutcome.HANDED_OVER
+            self._count_end(pending.ticket, outcome)
         return self._put(pending, event)
 
     def _put(self, pending: _PendingGeneration, event: Event) -> bool:

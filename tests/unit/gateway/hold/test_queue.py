@@ -155,7 +155,7 @@ def test_every_request_is_released_once_and_in_order(
 @pytest.mark.parametrize(
     "text",
     [None, "", "{}", "[]", "3", '{"max_seconds": 0, "max_requests": 1, "per_pod": 1}',
-     '{"max_seconds": true, "max_requests": 1, "per_pod": 1}', '{"max_seconds": 1}'],
+     '{"max_seconds": true, "max_requests": 1, "per_pod": 1}', '{"max_seconds": 1}', "[" * 200_000],
 )  # fmt: skip
 def test_limits_that_were_edited_by_hand_hold_nothing(text: str | None) -> None:
     assert HoldLimits.from_annotation(text) is None

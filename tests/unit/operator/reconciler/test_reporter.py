@@ -144,7 +144,7 @@ def test_a_pool_with_variants_has_its_conditions_and_no_replicas_of_its_own(
     reporter.report_decision(*case(), state)
     exported = series()
     assert exported.pop("last_decision_timestamp_seconds") > 1.7e9
-    assert exported == {"stalled": stalled, "at_limit": at_limit, "signals_absent": 0}
+    assert exported == {"stalled": stalled, "at_limit": at_limit}
 
 
 def unreadable() -> Unreadable:

@@ -9,7 +9,12 @@ from penstock_runtime.protocols.common.headers import header_seconds
 from penstock_runtime.protocols.common.json_structure import to_thread_if_large
 from penstock_runtime.protocols.common.long_answers import is_long, to_thread_if_long
 from penstock_runtime.protocols.common.replies import Reply, response_of
-from penstock_runtime.protocols.common.request_context import CALLER, best_class, granted_class
+from penstock_runtime.protocols.common.request_context import (
+    CALLER,
+    best_class,
+    claimed_class,
+    granted_class,
+)
 from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.embeddings.response import (
@@ -42,7 +47,7 @@ class Embeddings:
     async def create(self, request: web.Request) -> web.Response:
         """Serve one call."""
         age = seconds_in_socket(request.transport)
-        with self._pod.admission.receive(age, granted_class(request, None)) as ticket:
+        with self._pod.admission.receive(age, claimed_class(request)) as ticket:
             return response_of(await self._serve(request, ticket))
 
     async def _serve(self, request: web.Request, ticket: Ticket) -> Reply:

@@ -88,6 +88,10 @@ async def test_every_answer_equals_an_undisturbed_one(serve: Serve, pool: PoolAd
     assert pool.statuses == [200] * (len(CALLS) + 1)
     for pod in (first, second):
         await settles(pod)
+    outcomes = [pod.pod.counters.ended for pod in (first, second)]
+    handed_over = {RequestOutcome.HANDED_OVER: len(CALLS) + 1}
+    completed = {RequestOutcome.COMPLETED: 2 * (len(CALLS) + 1)}  # and the undisturbed ones
+    assert outcomes == [handed_over, completed], "each answer counts once"
 
 
 async def test_a_stop_string_that_ends_after_the_hand_over_cuts_the_answer(
