@@ -10,6 +10,7 @@ from typing import Any
 from tests.bench.generation import models
 from tests.bench.generation.http import give_tokenizer
 from tests.gpu.plan import Setting
+from tests.support.environment import inherited
 from tests.support.runtime.process import RuntimeProcess, start
 
 CHECKOUT = Path(__file__).parents[2]
@@ -59,13 +60,10 @@ def pod(
     """Start a pod of any model in a folder of its own."""
     setting.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix="pod-", dir=setting.folder.resolve()))
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
-    }
     path = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
     accept = setting.size("2", "0.2")
     ours = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PENSTOCK_ACCEPT_SECONDS": accept}
-    environment: dict[str, Any] = {**inherited, **ours, **more}
+    environment: dict[str, Any] = {**inherited(), **ours, **more}
     return start(folder, model=model, limits=limits, program=program, **environment)
 
 

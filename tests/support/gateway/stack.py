@@ -1,7 +1,6 @@
 """A whole gateway on loopback addresses of its own: API server stand-in, controller, Envoy and pods, as processes."""
 
 import asyncio
-import os
 import secrets
 import shutil
 import signal
@@ -21,6 +20,7 @@ from penstock_api import names
 from penstock_api.envoy import envoy_arguments
 from penstock_gateway.config import GatewaySettings
 from tests.support.cluster.envoy.binary import envoy_binary
+from tests.support.environment import inherited
 from tests.support.gateway import api_server
 from tests.support.gateway.api_server import ApiServer
 
@@ -183,7 +183,7 @@ class Stack:
 
     def environ(self) -> dict[str, str]:
         """Return the environment of the gateway's processes."""
-        return {**os.environ, **self._environ()}
+        return {**inherited(), **self._environ()}
 
     async def start(self, name: str, *words: str) -> Process:
         """Start a process with the gateway's environment, and its output in a log."""

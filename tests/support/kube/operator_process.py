@@ -1,6 +1,5 @@
 """The operator as a process on this machine, from this checkout's sources."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 
+from tests.support.environment import inherited
 from tests.support.kube.pools import until
 
 IMAGE = "localhost/penstock-busybox:1"
@@ -49,10 +49,7 @@ class OperatorProcess:
         return self._launch().wait(timeout=120)
 
     def _launch(self) -> subprocess.Popen[bytes]:
-        environ = {
-            key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")
-        }
-        environ |= {
+        environ = inherited() | {
             "KUBECONFIG": str(self._kubeconfig),
             "PENSTOCK_NAMESPACE": self.namespace,
             "PENSTOCK_DEFAULT_RUNTIME_IMAGE": IMAGE,
