@@ -1,12 +1,8 @@
-"""`make_pod`: the pod for a configuration, with the engine and link of its task.
+"""`make_pod`: the pod for a configuration, with the engine and link of its task."""
 
-`load_model` is sent to the engine's process, so it is a module-level function.
-"""
-
-import os
 from functools import partial
 
-from penstock_api.pod_contract import MAX_RANKS, LimitsUpdate
+from penstock_api.pod_contract import LimitsUpdate
 from penstock_api.types.model import Task
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.link.batch import (
@@ -17,9 +13,8 @@ from penstock_runtime.engine.link.batch import (
 )
 from penstock_runtime.engine.link.thread.inline_policy import MAX_INLINE_SECONDS
 from penstock_runtime.engine.machine import keep_to, this_machine
-from penstock_runtime.engine.model import Model
-from penstock_runtime.engine.placement import EnginePlacement, Placement, part_of, seat
-from penstock_runtime.logs import configure
+from penstock_runtime.engine.placement import Placement, part_of, seat
+from penstock_runtime.loading import load_model, load_part
 from penstock_runtime.serving.batch.client import batch_pod
 from penstock_runtime.serving.pod import Pod
 
@@ -50,38 +45,3 @@ def engine_link(config: RuntimeConfig, limits: LimitsUpdate) -> BatchLink:
         return batch_thread_link(load, limits, max_inline_seconds=MAX_INLINE_SECONDS)
     keep_to(taken.http_cpus)
     return batch_process_link(load, limits)
-
-
-def load_part(config: RuntimeConfig, taken: EnginePlacement, index: int) -> Model:
-    """Load the model of one of several engines, on the device of that `index`.
-
-    Raises:
-        ModelLoadFailed: as `load_model`.
-    """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    devices = visible.split(",") if visible else [str(device) for device in range(MAX_RANKS)]
-    os.environ["CUDA_VISIBLE_DEVICES"] = devices[index % len(devices)]
-    return load_model(config, taken)
-
-
-def load_model(config: RuntimeConfig, taken: EnginePlacement) -> Model:
-    """Load the model, in the engine's own thread or process.
-
-    Raises:
-        ModelLoadFailed: with a one-line reason.
-    """
-    configure(config.log.format, config.log.level)
-    keep_to(taken.engine_cpus)
-    from penstock_runtime.models.load import (  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
-        ModelOptions,
-        load,
-    )
-
-    options = ModelOptions(
-        taken.threads,
-        config.engine.dtype,
-        compile=config.engine.compile,
-        cache_folder=config.shared_compiled_folder,
-        private_folder=config.files.compiled_folder,
-    )
-    return load(config.model, config.model_name, config.files_folder, options)

@@ -24,6 +24,7 @@ from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.engine.model import describe
 from penstock_runtime.errors import ConfigError
 from penstock_runtime.http import descriptors
+from penstock_runtime.http.aiohttp_seam import log_broken_http_in_one_line
 from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.http.tls import certificate_of, context_of, watch_certificate
 from penstock_runtime.logs import configure, write_termination_log
@@ -47,6 +48,7 @@ def main() -> None:
         sys.exit(f"penstock-runtime: {error}")
     report_crashes()
     configure(config.log.format, config.log.level)
+    log_broken_http_in_one_line()
     descriptors.raise_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(run(config))

@@ -3,9 +3,11 @@
 `tests/unit/runtime/http/test_aiohttp_seam.py` pins these names: it fails with the name when a release of aiohttp changes one.
 """
 
+import logging
 from collections.abc import Callable
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from typing_extensions import override
 
 
@@ -78,3 +80,16 @@ class ClientsRunner(web.AppRunner):
     @override
     async def _make_server(self) -> web.Server:
         return ClientsServer(await super()._make_server(), self._connection)
+
+
+def log_broken_http_in_one_line() -> None:
+    """Log a client's broken framing without a trace: any client can cause it."""
+    logging.getLogger("aiohttp.server").addFilter(_without_trace)
+
+
+def _without_trace(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError | web.RequestPayloadError):
+        record.msg, record.args = "a client sent broken HTTP: %r", (str(error),)
+        record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
+    return True

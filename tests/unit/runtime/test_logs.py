@@ -7,6 +7,7 @@ import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
 from penstock_api.log_format import JsonFormatter, TextFormatter
+from penstock_runtime.http.aiohttp_seam import log_broken_http_in_one_line
 from penstock_runtime.logs import configure, extras
 
 
@@ -40,6 +41,7 @@ def test_a_clients_broken_http_is_one_line_without_a_trace(
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     configure("json", "INFO")
+    log_broken_http_in_one_line()
     try:
         raise BadHttpMessage("two lengths")
     except BadHttpMessage:

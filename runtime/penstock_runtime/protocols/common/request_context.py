@@ -34,7 +34,7 @@ def best_class(request: web.Request) -> int:
 
 
 def claimed_class(request: web.Request) -> int:
-    """Return the class of `request` as far as its head shows it, to count it by: anybody may claim to be batch work."""
+    """Return the class of `request` as far as its head shows it, to count it by: any client may claim to be batch work."""
     claims = request.headers.get(HEADER_PRIORITY) == str(BATCH_CLASS)
     return BATCH_CLASS if claims else granted_class(request, None)
 

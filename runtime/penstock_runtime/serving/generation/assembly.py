@@ -1,11 +1,9 @@
 """`generation_pod`: a generating pod, with its engine in a thread or a process."""
 
 from functools import partial
-from pathlib import Path
 
 from penstock_api.pod_contract import LimitsUpdate
 from penstock_runtime.config import RuntimeConfig
-from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
 from penstock_runtime.engine.link.generation import (
     GenerationLink,
     generation_process_link,
@@ -14,20 +12,13 @@ from penstock_runtime.engine.link.generation import (
 from penstock_runtime.engine.link.ranks import RankLoads, ranked_link
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.placement import (
-    EnginePlacement,
     Placement,
     seat,
     step_depth,
 )
+from penstock_runtime.loading import folder_of, follow_ranks, lead_ranks, open_generation
 from penstock_runtime.serving.generation.client import GenerationPod, make_generation_pod
 from penstock_runtime.serving.generation.pods import leading_pod, shared_threads
-from penstock_runtime.serving.generation.ranks import (
-    folder_of,
-    follow_ranks,
-    lead_ranks,
-    options_of,
-    prepare,
-)
 
 
 def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
@@ -55,15 +46,3 @@ def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
         keep_to(taken.http_cpus)
         link = generation_process_link(load, first, depth=depth)
     return make_generation_pod(config, link, folder, first)
-
-
-def open_generation(config: RuntimeConfig, folder: Path, taken: EnginePlacement) -> StepExecutor:
-    """Load a generative model, in the engine's own thread or process.
-
-    Raises:
-        ModelLoadFailed: with a one-line reason.
-    """
-    prepare(config, taken)
-    from penstock_runtime.models.decoders.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
-
-    return open_step(folder, options_of(config), config.model_name)

@@ -17,8 +17,8 @@ from penstock_runtime.engine.link.ranks import LeadingPod, following_links, name
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import describe
 from penstock_runtime.engine.placement import EnginePlacement, seat
+from penstock_runtime.loading import folder_of, follow_ranks
 from penstock_runtime.models.decoders.revision import revision
-from penstock_runtime.serving.generation.ranks import folder_of, follow_ranks
 
 OWN_SETTINGS = frozenset(("block_tokens", "graphs", "depth", "folders"))
 """Attributes of `StepOptions` that are constant, or concern rank 0 only."""
