@@ -5,6 +5,7 @@ keeps its last valid certificate, as its pods do.
 """
 
 import logging
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +66,19 @@ def _read(folder: Path, former: PoolCertificate | None) -> PoolCertificate:
         authorities = file.read_text("ascii").strip() if file.exists() else ""
     except (OSError, ValueError) as error:
         raise CertificateUnusable(f"the files in {folder} are not PEM: {error}") from error
+    if authorities:
+        _check(authorities)
     known = former.authorities if former else ""
     if authorities not in known:
         known = f"{known}\n{authorities}".strip()
     return PoolCertificate(chain, key, known)
+
+
+def _check(authorities: str) -> None:
+    """Raise `CertificateUnusable` unless every block is a certificate: Envoy rejects a cluster for a single broken one."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=authorities)
+    except (ssl.SSLError, ValueError) as error:
+        raise CertificateUnusable(
+            f"{AUTHORITY_FILE} has a certificate that cannot be read: {error}"
+        ) from error

@@ -106,3 +106,22 @@ def test_neither_key_nor_chain_is_printed(store: CertificateStore, authority: Au
     store.refresh()
     assert repr(store.valid["demo"]) == "PoolCertificate()"
     assert store.valid["demo"] != PoolCertificate("", "")
+
+
+def test_a_broken_authority_changes_nothing_and_leaves_no_trace_once_it_is_repaired(
+    store: CertificateStore, authority: Authority
+) -> None:
+    publish(store, "first", authority)
+    store.refresh()
+    former = store.valid["demo"]
+    publish(store, "second", authority)
+    broken = authority.pem() + Authority.make().pem().partition("-----END")[0]
+    (store.folder / "demo" / "ca.crt").write_text(broken)
+    assert store.refresh()
+    assert store.valid == {"demo": former}
+    assert "ca.crt" in store.problems["demo"]
+    renewed = Authority.make()
+    publish(store, "third", renewed)
+    assert store.refresh()
+    assert store.problems == {}
+    assert store.valid["demo"].authorities == authority.pem() + renewed.pem().strip()
