@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from penstock_gateway.errors import EnvoyUnavailable
+from penstock_gateway.errors import EnvoyGone, EnvoyUnavailable
 from penstock_gateway.resources.stats import IN_FLIGHT, LISTENER_PREFIX
 from penstock_gateway.signals import FILTER, ListenerSignals
 
@@ -88,5 +88,7 @@ class EnvoyAdmin:
             async with self._session.request(method, f"http://envoy{path}") as answer:
                 answer.raise_for_status()
                 return await answer.text()
+        except aiohttp.ClientConnectorError as error:
+            raise EnvoyGone(f"{method} {path}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise EnvoyUnavailable(f"{method} {path}: {type(error).__name__}: {error}") from error

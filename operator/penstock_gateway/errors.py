@@ -5,6 +5,7 @@ GatewayError
 ├── WatchError              a list or watch of the API server failed and is retried
 │   └── VersionExpired      the watch's resourceVersion is too old: list again
 └── EnvoyUnavailable        Envoy's admin interface does not answer
+    └── EnvoyGone           nothing listens at its socket: Envoy has ended, or has not begun
 """
 
 
@@ -26,3 +27,7 @@ class VersionExpired(WatchError):
 
 class EnvoyUnavailable(GatewayError):
     """Envoy's admin interface does not answer."""
+
+
+class EnvoyGone(EnvoyUnavailable):
+    """Nothing listens at the socket of Envoy's admin interface."""
