@@ -18,7 +18,7 @@ from penstock_operator.decide.route import live_route
 from penstock_operator.kube import kinds
 from penstock_operator.net.http import pod_url
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.cluster.gateway import gateway_pods, is_wanted
+from penstock_operator.observe.cluster.gateway import all_gateway_pods, is_wanted
 from penstock_operator.observe.cluster.relist import Enqueue
 from penstock_operator.observe.gateway_status import GatewayReader
 from penstock_operator.observed import PodObject, PoolObject
@@ -33,7 +33,7 @@ ANSWER_SECONDS: Final = 30.0
 
 @dataclass(slots=True)
 class DemandWatch:
-    """One open request for each ready pod of each gateway that holds requests, while `leads` is true."""
+    """One open request for each pod of each gateway that holds requests, while `leads` is true; one that drains may hold some."""
 
     session: aiohttp.ClientSession
     store: ObjectStore
@@ -65,7 +65,7 @@ class DemandWatch:
     def _pods(self) -> Iterator[tuple[str, tuple[str, PodObject]]]:
         namespaces = {pool.namespace for pool in self.store.pools.values() if self._is_held(pool)}
         for namespace in namespaces:
-            for pod in gateway_pods(self.store, namespace):
+            for pod in all_gateway_pods(self.store, namespace):
                 if pod.ip:
                     yield pod.uid, (namespace, pod)
 

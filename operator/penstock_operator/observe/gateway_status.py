@@ -16,6 +16,7 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.gateway import (
     NO_ANSWERS,
     GatewayAnswers,
+    all_gateway_pods,
     counters,
     gateway_pods,
     is_wanted,
@@ -54,11 +55,13 @@ class GatewayReader:
         self._answers.forget(namespace)
 
     async def _read_pods(self, namespace: str, now: float) -> GatewayAnswers:
-        pods = [(pod.ip, pod) for pod in gateway_pods(self.store, namespace) if pod.ip]
-        answers = await asyncio.gather(*(self._answer(ip, pod) for ip, pod in pods))
-        by_pod = dict(answers)
-        created = {pod.name: pod.created for _, pod in pods}
-        return GatewayAnswers(by_pod, dict(self._rates(namespace, counters(by_pod), created, now)))
+        pods = [pod for pod in all_gateway_pods(self.store, namespace) if pod.ip]
+        answers = dict(await asyncio.gather(*(self._answer(pod.ip or "", pod) for pod in pods)))
+        ready = [pod for pod in gateway_pods(self.store, namespace) if pod.name in answers]
+        by_pod = {pod.name: answers.pop(pod.name) for pod in ready}
+        created = {pod.name: pod.created for pod in ready}
+        rates = dict(self._rates(namespace, counters(by_pod), created, now))
+        return GatewayAnswers(by_pod, rates, tuple(answers.values()))
 
     def _rates(
         self,

@@ -34,6 +34,8 @@ class GatewayAnswers:
     by_pod: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
     offered: Mapping[str, OfferedDemand] = field(default_factory=dict)
     """Demand by the name of the pool, where every pod counted it."""
+    unready: tuple[Mapping[str, Any] | str, ...] = ()
+    """Answers of pods that get no new connections, but may hold requests of open ones."""
 
 
 NO_ANSWERS = GatewayAnswers()
@@ -69,7 +71,14 @@ def routed_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[Route
 
 
 def gateway_pods(store: ObjectStore, namespace: str) -> Iterator[PodObject]:
-    """Yield the ready pods of the namespace's gateway: their ReplicaSet is controlled by its Deployment."""
+    """Yield the ready pods of the namespace's gateway."""
+    for pod in all_gateway_pods(store, namespace):
+        if pod.ready and not pod.terminating:
+            yield pod
+
+
+def all_gateway_pods(store: ObjectStore, namespace: str) -> Iterator[PodObject]:
+    """Yield the pods of the namespace's gateway that run, terminating ones included: their ReplicaSet is controlled by its Deployment."""
     deployment = store.by_name(kinds.DEPLOYMENT, namespace, names.GATEWAY_NAME)
     for uid in store.of_pool(names.GATEWAY_UID):
         record = store.pods.get(uid)
@@ -78,8 +87,7 @@ def gateway_pods(store: ObjectStore, namespace: str) -> Iterator[PodObject]:
         replica_set = store.pod_sets.get(record.controller_uid or "")
         if replica_set is None or deployment is None:
             continue
-        own = replica_set.controller_uid == deployment.uid
-        if own and record.pod.ready and not record.pod.terminating:
+        if replica_set.controller_uid == deployment.uid:
             yield record.pod
 
 
@@ -99,13 +107,14 @@ def gateway_view(
     problems = {pod: _problem(answer, pool, port) for pod, answer in answers.by_pod.items()}
     failing = sorted(f"pod {pod}: {problem}" for pod, problem in problems.items() if problem)
     states = [_state(answer, pool) for answer in answers.by_pod.values()]
+    leaving = (_state(answer, pool) for answer in answers.unready)
     return GatewayView(
         children,
         len(problems),
         bool(problems) and not failing,
         failing[0] if failing else "",
         holding=bool(states) and all(state.get("holds") is True for state in states),
-        held_requests=sum(map(_held, states)),
+        held_requests=sum(map(_held, (*states, *leaving))),
         last_start=max(map(_last_start, states), default=(0.0, {}), key=itemgetter(0))[1],
         offered=answers.offered.get(pool.name),
     )

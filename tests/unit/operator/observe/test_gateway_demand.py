@@ -14,6 +14,7 @@ from penstock_operator.net.http import new_session
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.gateway_demand import DemandWatch
 from penstock_operator.observe.gateway_status import GatewayReader
+from tests.unit.operator.observe.cluster import raw_objects as raw
 from tests.unit.operator.observe.cluster.test_gateway import gateway_pod, service, store_with
 from tests.unit.operator.observe.signals.exporter import free_address
 
@@ -139,4 +140,17 @@ async def test_gateways_are_called_only_for_held_pools_and_by_the_leader() -> No
     async with watching(store_with(gateway_pod("p1", gateway.address)), Watched()):
         await asyncio.sleep(0.2)
     assert gateway.calls == 0
+    await gateway.stop()
+
+
+async def test_a_request_that_a_terminating_gateway_holds_makes_its_pool_due() -> None:
+    gateway, watched = HeldRequests(), Watched()
+    await gateway.start()
+    await gateway.hold("chat")
+    store = held_store(gateway.address)
+    leaving = gateway_pod("p1", gateway.address, deletionTimestamp=raw.CREATED)
+    leaving["metadata"]["resourceVersion"] = "9"
+    store.upsert(kinds.POD, leaving)
+    async with watching(store, watched):
+        await watched.until_due(1)
     await gateway.stop()

@@ -1,5 +1,6 @@
 """The gateway of a namespace, from stored objects and the answers of its pods over real sockets."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from math import inf
@@ -255,6 +256,17 @@ async def test_the_pools_of_a_pass_share_one_request_to_each_pod() -> None:
             answers = await reader.read(chat(store), NOW + later)
             assert answers.by_pod == {"chat-p1": {"pools": {}}}
     assert requested == [names.PATH_GATEWAY_STATUS] * 3
+
+
+async def test_what_a_terminating_gateway_holds_counts_but_it_does_not_listen() -> None:
+    body = json.dumps(accepted(holds=False, held={"requests": 1, "seconds": 1}, offered=5))
+    leaving = {"deletionTimestamp": raw.CREATED}
+    async with answering(body) as (address, _), new_session() as session:
+        store = store_with(gateway_pod("p1", address, **leaving))
+        answers = await GatewayReader(session, store).read(chat(store), NOW)
+        assert (answers.by_pod, answers.offered) == ({}, {})
+        view = gateway_view(store, chat(store), {}, answers)
+        assert (view.pods, view.listening, view.holding, view.held_requests) == (0, False, False, 1)
 
 
 async def test_the_demand_of_a_pool_is_the_growth_of_its_gateways_counters() -> None:
