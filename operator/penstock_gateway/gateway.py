@@ -21,7 +21,7 @@ from penstock_gateway.kube.reflector import Reflector
 from penstock_gateway.objects import WatchedPod, WatchedService
 from penstock_gateway.resources.pools import Configuration, Kind, configuration
 from penstock_gateway.signals import ListenerSignals
-from penstock_gateway.snapshot import Snapshot, draining, pools_of, snapshot
+from penstock_gateway.snapshot import Snapshot, deleted, draining, pools_of, snapshot
 from penstock_gateway.xds.server import AdsServer
 from penstock_gateway.xds.session import DeliveryState, RejectedVersion
 
@@ -63,7 +63,10 @@ class Gateway:
         self._pods = Reflector(api, PODS, self._changed.set, now)
         self._certificates = CertificateStore(Path(settings.tls_folder))
         self._configuration: Configuration | None = None
-        self.holder = Holder(admin, self._pods_in_force, self._progress, time.time)
+        begin = time.time() - now()
+        self.holder = Holder(
+            admin, self._pods_in_force, self._progress, lambda: begin + now(), time.time
+        )
         self._ads = AdsServer(settings.ads_socket, self.holder.wake)
         self._leaving: Mapping[str, float] = {}
         """Time at which the cluster of a pool without a listener is removed, by pool."""
@@ -172,7 +175,7 @@ class Gateway:
                 continue
             self._log_problems(fresh)
             self.snapshot = fresh
-            self.holder.update(fresh.served)
+            self.holder.update(fresh.served, deleted(fresh.draining, services))
             self._known.set()
             self._configuration = configuration(fresh, self._settings, self._configuration)
             self._ads.replace(self._configuration)

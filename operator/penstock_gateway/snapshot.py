@@ -117,6 +117,11 @@ def draining(pools: Iterable[str], pods: Iterable[WatchedPod]) -> dict[str, Rout
     return routes
 
 
+def deleted(pools: Iterable[str], services: Iterable[WatchedService]) -> frozenset[str]:
+    """Return those pools without a Service; a pool that only leaves the gateway keeps its own."""
+    return frozenset(pools) - {_pool(service) for service in services}
+
+
 def pools_of(pod: WatchedPod) -> tuple[str | None, ...]:
     """Return the pool of a pod, and the pool with variants of which that one is."""
     labels = pod.metadata.labels

@@ -13,12 +13,12 @@ from penstock_gateway.hold.queue import Refusal
 from penstock_gateway.resources.hold import HEADER_FINAL
 
 _OPENAI: Final = ("/v1/", "/tokenize", "/detokenize")
-_STATUS: Final = {Refusal.FULL: 429, Refusal.EXPIRED: 504, Refusal.DEADLINE: 504}
+_STATUS: Final = {Refusal.FULL: 429, Refusal.EXPIRED: 504, Refusal.DEADLINE: 504, Refusal.GONE: 503}
 
 
 def refusal(path: str, reason: Refusal, message: str, retry_seconds: float) -> web.Response:
     """Return the final answer to a request that is not held any longer, or not at all."""
-    return _error(_STATUS[reason], path, reason.value, message, retry_seconds)
+    return _final(_error(_STATUS[reason], path, reason.value, message, retry_seconds))
 
 
 def release(path: str) -> web.Response:
@@ -29,7 +29,10 @@ def release(path: str) -> web.Response:
 def not_serving(path: str, retry_seconds: float) -> web.Response:
     """Return the final answer to a request that starts no pod, such as a probe of readiness."""
     message = "no pod is ready; the first POST request starts one"
-    answer = _error(503, path, "NotServing", message, retry_seconds)
+    return _final(_error(503, path, "NotServing", message, retry_seconds))
+
+
+def _final(answer: web.Response) -> web.Response:
     answer.headers[HEADER_FINAL] = "true"
     return answer
 

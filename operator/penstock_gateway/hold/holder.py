@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -46,7 +46,7 @@ class _Pool:
 
 @dataclass(slots=True)
 class Holder:
-    """Holds the requests of all pools; `now` is Unix seconds."""
+    """Holds the requests of all pools; `now` is Unix seconds of a clock that never steps."""
 
     admin: EnvoyAdmin
     pods_in_force: Callable[[str], int]
@@ -54,6 +54,8 @@ class Holder:
     progress: Callable[[str], int]
     """Parts of a pool's start that are over already when the first request comes."""
     now: Callable[[], float]
+    clock: Callable[[], float]
+    """The clock of Envoy's marks, in Unix seconds: the machine's, which may be set."""
     refused: dict[tuple[str, Refusal], int] = field(default_factory=dict)
     """Refusals by pool and reason, 0 included: Prometheus sees no increase in the first value of a series."""
     released: dict[str, int] = field(default_factory=dict)
@@ -86,17 +88,28 @@ class Holder:
         """Return the queue of a pool; None if its requests are not held."""
         return self._pools[pool].queue if pool in self._pools else None
 
-    def update(self, routes: Mapping[str, Route]) -> None:
-        """Follow the pools that are held; one that is not any longer keeps its limits until no request is held."""
+    def time_of(self, mark: float | None) -> float:
+        """Return the time of a mark that Envoy made; now without one, or for one in the future."""
+        return self.now() - (0.0 if mark is None else max(self.clock() - mark, 0.0))
+
+    def update(self, routes: Mapping[str, Route], deleted: Set[str] = frozenset()) -> None:
+        """Follow the pools that are held; one that is not any longer keeps its limits until no request is held.
+
+        Requests of pools that were `deleted` are refused once they cannot come back.
+        """
         limits = {name: route.hold for name, route in routes.items() if route.hold is not None}
         for name, limit in limits.items():
             self._pools.setdefault(name, _Pool(HeldQueue(limit))).queue.limits = limit
             self._pools[name].hold_endpoints = 1
+            self._pools[name].queue.gone_at = None
             self.released.setdefault(name, 0)
             for reason in Refusal:
                 self.refused.setdefault((name, reason), 0)
         for name in [name for name in self._pools if name not in limits]:
             self._pools[name].hold_endpoints = 0
+            queue = self._pools[name].queue
+            if name in deleted and queue.gone_at is None:
+                queue.gone_at = self.now()
             if not self._pools[name].waits:
                 del self._pools[name]
         self.starts.keep(routes.keys())

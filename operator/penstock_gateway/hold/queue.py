@@ -13,6 +13,8 @@ from penstock_api import names
 from penstock_api.hold import HoldLimits
 
 RECHECK_SECONDS: Final = 1.0
+GONE_SECONDS: Final = 5.0
+"""Time in which a Service that was deleted may come back: the operator creates one that is missing."""
 FIRST_GUESS_SECONDS: Final = 30.0
 """Assumed time to the first ready pod before one start was seen."""
 FIRST_RELEASES: Final = 8
@@ -31,7 +33,7 @@ LOWEST_CLASS: Final = BATCH_CLASS - 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class HeldRequest:
-    """A held request; they compare in the order of their release. Times are Unix seconds."""
+    """A held request; they compare in the order of their release. Times are of the holder's clock."""
 
     rank: int
     """Priority class, from 1, the highest, to `BATCH_CLASS`."""
@@ -51,6 +53,7 @@ class Refusal(StrEnum):
     FULL = "HoldFull"
     EXPIRED = "HoldExpired"
     DEADLINE = "DeadlinePassed"
+    GONE = "PoolGone"
 
 
 @dataclass(slots=True)
@@ -66,6 +69,8 @@ class HeldQueue:
     """Time from the first held request to the first pod, when that was last seen."""
     step: int = FIRST_RELEASES
     """Requests to each pod in the next step."""
+    gone_at: float | None = None
+    """Time at which the pool's Service was gone; None while it is there."""
     requests: dict[int, HeldRequest] = field(default_factory=dict)
 
     def opens(self, now: float) -> bool:
@@ -100,6 +105,8 @@ class HeldQueue:
 
     def expired(self, now: float) -> list[tuple[HeldRequest, Refusal]]:
         """Return the requests that have waited too long, with the reason."""
+        if self.gone_at is not None and now - self.gone_at >= GONE_SECONDS:
+            return [(request, Refusal.GONE) for request in self.requests.values()]
         over = []
         for request in self.requests.values():
             timeout = request.timeout_seconds

@@ -1,11 +1,13 @@
 """The HTTP server behind the hold listener: it answers when a held request is released or refused, and reads no body."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from aiohttp import hdrs, web
+from typing_extensions import override
 
 from penstock_gateway.hold import answers
 from penstock_gateway.hold.holder import Holder
@@ -15,7 +17,26 @@ from penstock_gateway.resources.hold import HEADER_HELD, HEADER_HELD_SINCE
 HEADER_PRIORITY: Final = "X-Penstock-Priority"
 HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
 READ_BYTES: Final = 2**12
-"""Bodies stay with Envoy: the server reads no more than this of each."""
+"""Bodies stay with Envoy: the server reads no more than this at once, and pauses before the rest."""
+
+
+class _PausedBodies(web.RequestHandler):
+    """A connection that receives a few KiB at a time; asyncio's first read would take all that the socket has, some 200 KiB."""
+
+    __slots__ = ()
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio's selector transports
+        super().connection_made(transport)
+
+
+class _HoldConnections(web.Server):
+    """aiohttp's server with these connections."""
+
+    @override
+    def __call__(self) -> web.RequestHandler:
+        return _PausedBodies(self, loop=self._loop, **self._kwargs)
 
 
 class HoldServer:
@@ -36,9 +57,9 @@ class HoldServer:
         timeout = _number(timeout_text)
         arrival = HeldRequest(
             rank=_rank(request.headers.get(HEADER_PRIORITY, "")),
-            arrived=min(_number(arrived) or now, now),
+            arrived=self._holder.time_of(_number(arrived)),
             number=self._holder.next_number(),
-            entered=min(_number(request.headers.get(HEADER_HELD_SINCE, "")) or now, now),
+            entered=self._holder.time_of(_number(request.headers.get(HEADER_HELD_SINCE, ""))),
             timeout_seconds=None if timeout is None else timeout / 1000,
         )
         reason = await self._holder.hold(pool, arrival)
@@ -50,7 +71,7 @@ class HoldServer:
 @asynccontextmanager
 async def holding(holder: Holder, socket: Path) -> AsyncIterator[None]:
     """Serve on `socket`, once the pools are known; asyncio replaces a stale one of a former process."""
-    server = web.Server(
+    server = _HoldConnections(
         HoldServer(holder).handle,
         handler_cancellation=True,
         access_log=None,
@@ -75,6 +96,8 @@ def _explained(queue: HeldQueue, reason: Refusal, now: float) -> tuple[str, floa
         return f"the gateway holds {most} requests until a pod is ready: send it later", retry
     if reason is Refusal.EXPIRED:
         return f"no pod was ready within {queue.limits.max_seconds} s: send it again", retry
+    if reason is Refusal.GONE:
+        return "the pool was deleted: send it to another pool", retry
     return f"no pod was ready within {HEADER_TIMEOUT}: allow more time", retry
 
 

@@ -66,7 +66,7 @@ class LastStart:
 
 @dataclass(slots=True)
 class StartTimes:
-    """The starts of all pools, by pool; times are Unix seconds."""
+    """The starts of all pools, by pool; times are of the holder's clock."""
 
     durations: dict[tuple[str, StartPart], Durations] = field(default_factory=dict)
     last: dict[str, LastStart] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from penstock_api.hold import HoldLimits
 from penstock_gateway.hold.queue import (
     FIRST_GUESS_SECONDS,
     FIRST_RELEASES,
+    GONE_SECONDS,
     LOWEST_CLASS,
     OPENING_SECONDS,
     RECHECK_SECONDS,
@@ -103,6 +104,17 @@ def test_a_request_expires_by_the_pools_bound_or_by_its_clients() -> None:
     assert waiting.expired(NOW + 5) == [(impatient, Refusal.DEADLINE)]
     waiting.remove(1)
     assert waiting.expired(NOW + 60) == [(request(0), Refusal.EXPIRED)]
+
+
+def test_the_requests_of_a_deleted_pool_end_once_its_service_cannot_come_back() -> None:
+    waiting = queue(request(0), request(1))
+    waiting.gone_at = NOW
+    assert waiting.expired(NOW + GONE_SECONDS - 0.1) == []
+    ended = waiting.expired(NOW + GONE_SECONDS)
+    assert [(item.number, reason) for item, reason in ended] == [
+        (0, Refusal.GONE),
+        (1, Refusal.GONE),
+    ]
 
 
 def test_a_request_that_a_pod_computed_before_it_died_waits_as_long_as_a_new_one() -> None:

@@ -5,14 +5,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from penstock_api.hold import HoldLimits
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.hold.holder import Holder
 from penstock_gateway.hold.queue import HeldRequest
-from penstock_gateway.hold.server import HoldServer
+from penstock_gateway.hold.server import READ_BYTES, HoldServer
+from penstock_gateway.hold.server import holding as serving
 from penstock_gateway.snapshot import Route
 from penstock_gateway.telemetry import _holding
 
@@ -21,10 +24,10 @@ LIMITS = HoldLimits(max_seconds=60, max_requests=100, per_pod=2)
 
 
 @asynccontextmanager
-async def holding(pods: int = 0) -> AsyncIterator[Holder]:
+async def holding(pods: int = 0, clock: float = NOW) -> AsyncIterator[Holder]:
     """Yield what holds the requests of pool `demo`, which has this many pods in force."""
     admin = EnvoyAdmin(Path("unused"))
-    holder = Holder(admin, lambda _: pods, lambda _: 0, lambda: NOW)
+    holder = Holder(admin, lambda _: pods, lambda _: 0, lambda: NOW, lambda: clock)
     holder.update({"demo": Route("demo", 10001, (), hold=LIMITS)})
     yield holder
     await admin.close()
@@ -66,7 +69,9 @@ async def test_each_end_of_a_hold_is_counted_from_zero() -> None:
     async with holding() as holder:
         ends = [sample for family in _holding(holder) for sample in family.samples]
         counted = {sample.labels["end"]: sample.value for sample in ends if "end" in sample.labels}
-    assert counted == dict.fromkeys(("Released", "HoldFull", "HoldExpired", "DeadlinePassed"), 0)
+    assert counted == dict.fromkeys(
+        ("Released", "HoldFull", "HoldExpired", "DeadlinePassed", "PoolGone"), 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,3 +84,53 @@ async def test_a_get_is_retried_only_where_another_pod_may_take_it(
         get = make_mocked_request("GET", "/v1/models", headers={"X-Penstock-Held": f"{pool} 9.0 "})
         answer = await HoldServer(holder).handle(get)
     assert (answer.status, "x-envoy-ratelimited" in answer.headers) == (503, final)
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0])
+async def test_a_clock_that_is_set_moves_no_held_request(step: float) -> None:
+    """Envoy's marks are of the clock after the step; the holder's own clock goes on."""
+    async with holding(clock=NOW + step) as holder:
+        assert holder.time_of(NOW + step - 2.5) == NOW - 2.5
+        assert holder.time_of(NOW + step + 1.0) == NOW
+        assert holder.time_of(None) == NOW
+
+
+async def test_requests_of_a_deleted_pool_are_marked_and_those_of_one_that_comes_back_are_not() -> (
+    None
+):
+    async with holding() as holder, asyncio.TaskGroup() as tasks:
+        queue = holder.queue("demo")
+        assert queue is not None
+        post = make_mocked_request("POST", "/infer", headers={"X-Penstock-Held": "demo 1.0 "})
+        waiting = tasks.create_task(HoldServer(holder).handle(post))
+        await asyncio.sleep(0)
+        holder.update({}, frozenset())
+        assert queue.gone_at is None
+        holder.update({}, frozenset({"demo"}))
+        assert queue.gone_at == NOW
+        holder.update({"demo": Route("demo", 10001, (), hold=LIMITS)})
+        assert queue.gone_at is None
+        waiting.cancel()
+
+
+async def test_a_connection_receives_a_few_kib_of_a_body_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Envoy keeps the body; what the server receives of it is memory of the controller."""
+    received: list[int] = []
+
+    async def handle(_: HoldServer, request: web.BaseRequest) -> web.Response:
+        await asyncio.sleep(0.2)
+        received.append(request.content.total_bytes)
+        return web.Response(status=503)
+
+    monkeypatch.setattr(HoldServer, "handle", handle)
+    socket = tmp_path / "hold"
+    async with (
+        holding() as holder,
+        serving(holder, socket),
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket))) as client,
+        client.post("http://envoy/infer", data=b"x" * 2**19) as answer,
+    ):
+        assert answer.status == 503
+    assert 0 < received[0] <= 4 * READ_BYTES
