@@ -21,6 +21,8 @@ TOKENS = ("input_length", "output_length")
 """Tokens of prompt and answer in the JSON lines of Mooncake."""
 MAX_TOKENS = 2**53
 """Above it a float has no exact integers."""
+MAX_DAYS = 366
+"""Longest trace; one with milliseconds for seconds is longer in most cases, and takes days to simulate."""
 DAMAGES = (ValueError, KeyError, TypeError, OverflowError, RecursionError, EOFError, csv.Error, gzip.BadGzipFile, zlib.error)  # fmt: skip
 """Errors of a file in another format, truncated or damaged."""
 BURST_DAYS = (56, 59)
@@ -67,7 +69,7 @@ def read_trace(path: Path) -> Trace:
     """Return the arrivals of a file: Azure CSV, Mooncake JSON lines, hourly counts, or one number per line.
 
     Raises:
-        UnreadableTrace: another format, or fewer than two arrivals.
+        UnreadableTrace: another format, fewer than two arrivals, or more than a year of them.
         OSError: the file cannot be read.
     """
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
@@ -77,6 +79,11 @@ def read_trace(path: Path) -> Trace:
         raise UnreadableTrace(f"trace {path}: {problem}") from problem
     if len(times) < 2 or not np.isfinite(times).all():
         raise UnreadableTrace(f"trace {path}: expected at least two finite arrival times")
+    days = (times.max() - times.min()) / 86_400.0
+    if days > MAX_DAYS:
+        raise UnreadableTrace(
+            f"trace {path}: its arrivals span {days:.4g} days: expected at most {MAX_DAYS}, with times in seconds"
+        )
     order = np.argsort(times, kind="stable")
     lengths = None if lengths is None else lengths[order]
     return Trace(name, times[order] - times[order[0]], lengths, counted)

@@ -59,6 +59,13 @@ def test_a_file_without_a_trace_is_rejected_by_name(tmp_path: Path, text: str) -
         read_trace(path)
 
 
+@pytest.mark.parametrize("last", ["1e300", "1700000000000"], ids=["huge", "epoch of milliseconds"])
+def test_a_trace_of_more_than_a_year_is_rejected(tmp_path: Path, last: str) -> None:
+    (tmp_path / "long.txt").write_text(f"0\n1\n{last}\n")
+    with pytest.raises(UnreadableTrace, match=r"long\.txt.*days: expected at most 366"):
+        read_trace(tmp_path / "long.txt")
+
+
 NUMBERS = "\n".join(str(number) for number in range(5000)).encode()
 PACKED = gzip.compress(NUMBERS)
 
