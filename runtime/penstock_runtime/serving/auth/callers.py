@@ -84,7 +84,7 @@ class Callers:
         Raises:
             Unauthenticated: the pool requires a key and the request has no valid one.
             RateExceeded: the key exceeds its rate.
-            BadInput: a trusted header is not a number, or not UTF-8.
+            BadInput: a trusted header is repeated, not a number, or not UTF-8.
         """
         if self._ring is not None:
             return self._by_key(self._ring, headers)
@@ -124,8 +124,24 @@ class Callers:
         return any(mapped in network for network in self._trusted)
 
 
+def _only(headers: Mapping[str, str], name: str) -> str | None:
+    """Return the value of a trusted header; None: it is absent.
+
+    Raises:
+        BadInput: it is repeated, so that one value may be the client's own and another that of its proxy.
+    """
+    values = [value for field, value in headers.items() if field.lower() == name.lower()]
+    if len(values) > 1:
+        raise BadInput(
+            f"{name} has {len(values)} values, {values[0][:40]!a} and {values[1][:40]!a}: send it once; a proxy"
+            " overwrites the client's",
+            field=name,
+        )
+    return values[0] if values else None
+
+
 def _tenant(headers: Mapping[str, str]) -> str:
-    tenant = headers.get(names.HEADER_TENANT, "")[:128]
+    tenant = (_only(headers, names.HEADER_TENANT) or "")[:128]
     try:
         tenant.encode()
     except UnicodeEncodeError as error:
@@ -136,7 +152,7 @@ def _tenant(headers: Mapping[str, str]) -> str:
 
 
 def _lowered(caller: Caller, headers: Mapping[str, str]) -> Caller:
-    text = headers.get(HEADER_PRIORITY)
+    text = _only(headers, HEADER_PRIORITY)
     if text is None:
         return caller
     if not (text.isascii() and text.isdigit() and len(text) <= 9):

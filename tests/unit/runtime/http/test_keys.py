@@ -1,6 +1,7 @@
 """One-shot pods with API keys: the caller's key caps the priority in a body, and names the tenant."""
 
 import json
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,24 @@ async def test_an_inference_gets_no_better_class_than_its_key_grants(
     assert refused.status == 401
     assert "API key" in (await refused.json())["error"], "a text, as KServe v2 has it"
     assert "X-Penstock-Tenant" not in refused.headers
+
+
+@pytest.mark.parametrize("name", ["X-Penstock-Tenant", "X-Penstock-Priority"])
+async def test_a_trusted_header_that_a_proxy_repeats_is_rejected(start: Start, name: str) -> None:
+    """A proxy that adds its header after the client's would let the client choose the first one."""
+    running = await start(trusted_proxies=(ip_network("127.0.0.0/8"),))
+    url = f"{running.url}/v2/models/halves/infer"
+    twice = [(name, "1"), (name, "9")]
+    async with running.session.post(url, json=call(), headers=twice) as reply:
+        said = (await reply.json())["error"]
+        assert (reply.status, name in said) == (400, True)
+        assert "'1' and '9': send it once" in said
+    async with running.session.post(url, json=call(), headers=twice[1:]) as reply:
+        assert reply.status == 200
+    untrusted = await start(trusted_proxies=(ip_network("10.0.0.0/8"),))
+    url = f"{untrusted.url}/v2/models/halves/infer"
+    async with untrusted.session.post(url, json=call(), headers=twice) as reply:
+        assert reply.status == 200
 
 
 async def test_embeddings_get_no_better_class_than_their_key_grants(
