@@ -18,6 +18,8 @@ from penstock_runtime.protocols.common.json_structure import (
 )
 
 BINARY = "Inference-Header-Content-Length"
+EMPTY = {"deflate": b"\x03\x00", "gzip": gzip.compress(b"", mtime=0)}
+"""A member without content, by coding."""
 MAX_TEXT = int(0.95 * BUDGET_NANOSECONDS / TYPED.byte)
 """Bytes of texts that leave a part of the limit for the structure of one body."""
 
@@ -80,8 +82,14 @@ def hostile(size: int) -> list[RequestShape]:
         ),
         RequestShape("escapes", b'{"x":"%b"}' % (b"\\u00e9" * (size // 6 - 2))),
         RequestShape("a text", b'{"x":"%b"}' % (b"a" * (size - 8))),
+        *(_members(coding, member, size) for coding, member in EMPTY.items()),
     ]
     return [shape._replace(hostile=True) for shape in shapes]
+
+
+def _members(coding: str, member: bytes, size: int) -> RequestShape:
+    body = member * (size // len(member))
+    return RequestShape(f"empty {coding} members", body, {"Content-Encoding": coding})
 
 
 def gzipped(shape: RequestShape) -> RequestShape:

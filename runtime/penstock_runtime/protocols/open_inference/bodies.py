@@ -27,7 +27,7 @@ from penstock_runtime.protocols.common.json_structure import (
     structure_of,
     without,
 )
-from penstock_runtime.protocols.open_inference.decompression import PIECE_BYTES, Inflater
+from penstock_runtime.protocols.open_inference.decompression import Inflater
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10
@@ -99,7 +99,7 @@ async def read(
 
 
 async def _read_pieces(request: web.Request, take: Callable[[bytes], None]) -> None:
-    """Pass the decompressed body to `take` piece by piece, with a turn of the event loop after each large piece."""
+    """Pass the decompressed body to `take`; the event loop has a turn after each step of the decompression."""
     coding = _coding(request)
     inflater = Inflater(coding) if coding in _COMPRESSED else None
     while chunk := await request.content.readany():
@@ -108,8 +108,7 @@ async def _read_pieces(request: web.Request, take: Callable[[bytes], None]) -> N
             continue
         for piece in inflater.feed(chunk):
             take(piece)
-            if len(piece) == PIECE_BYTES:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
     if inflater is not None:
         inflater.finish()
 

@@ -4,10 +4,12 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-PIECE_BYTES: Final = 2**18
+_PIECE_BYTES: Final = 2**18
 """The largest output of one step, so that a small body with a large content does not block the event loop."""
-_SLICE_BYTES: Final = 2**12
-"""The input of one step: each new gzip member copies the rest of it."""
+_SLICE_BYTES: Final = 2**14
+"""The largest input of one step: blocks without content cost time as well, some 2 ms for as many bytes."""
+MAX_MEMBERS: Final = {"gzip": 2**12, "deflate": 1}
+"""The largest number of members of one body: each costs a decompressor and a copy of the rest of its slice."""
 _GZIP_BITS: Final = 16 + zlib.MAX_WBITS
 
 
@@ -16,18 +18,20 @@ class Truncated(zlib.error):
 
 
 class Inflater:
-    """Decompresses `gzip` of any number of members, and `deflate` in zlib's format or raw, as some clients send it."""
+    """Decompresses `gzip` of several members, and one stream of `deflate` in zlib's format or raw, as some clients send it."""
 
     def __init__(self, coding: str) -> None:
-        self._gzip = coding == "gzip"
+        self._coding = coding
+        self._members = 0
+        """The number of members that have begun."""
         self._member: Any = None
         """The decompressor of the present member; None between members."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decompressed `data` in pieces.
+        """Yield the decompressed `data` in pieces, one after each step; those of a step without output are empty.
 
         Raises:
-            zlib.error: it is invalid.
+            zlib.error: it is invalid, or has too many members.
         """
         for at in range(0, len(data), _SLICE_BYTES):
             yield from self._slice(data[at : at + _SLICE_BYTES])
@@ -45,15 +49,17 @@ class Inflater:
         full = False
         while rest or full:
             member = self._member = self._member or self._begin(rest[0])
-            piece = member.decompress(rest, PIECE_BYTES)
-            if piece:
-                yield piece
-            rest, full = member.unconsumed_tail, len(piece) == PIECE_BYTES
+            piece = member.decompress(rest, _PIECE_BYTES)
+            yield piece
+            rest, full = member.unconsumed_tail, len(piece) == _PIECE_BYTES
             if member.eof:
                 rest, full, self._member = member.unused_data, False, None
 
     def _begin(self, first: int) -> Any:
-        if self._gzip:
+        if self._members == MAX_MEMBERS[self._coding]:
+            raise zlib.error(f"it has more {self._coding} members than {self._members}")
+        self._members += 1
+        if self._coding == "gzip":
             return zlib.decompressobj(_GZIP_BITS)
         is_raw = first & 0x0F != zlib.DEFLATED
         return zlib.decompressobj(-zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS)
