@@ -3,11 +3,13 @@
 import gzip
 import json
 from bisect import bisect
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import astuple
 
 from penstock_runtime.errors import BadInput
+from penstock_runtime.http.fast_path.connection import MAX_COLLECTED_BYTES
 from penstock_runtime.protocols.common.json_structure import (
     BUDGET_NANOSECONDS,
     PLAIN,
@@ -98,12 +100,37 @@ def gzipped(shape: RequestShape) -> RequestShape:
     return RequestShape(f"{shape.name}, gzip", body, {**shape.headers, "Content-Encoding": "gzip"})
 
 
+def _with_length(shapes: Callable[[int], list[RequestShape]], size: int) -> list[RequestShape]:
+    """Return JSON bodies, and those that the fast path would collect as binary data: their heads give their length."""
+    short = shapes(min(size, MAX_COLLECTED_BYTES))
+    return [
+        *shapes(size),
+        *(
+            RequestShape(f"{name}, with its length", body, {BINARY: str(len(body))})
+            for name, body, *_ in short
+        ),
+    ]
+
+
 def tensor(size: int) -> list[RequestShape]:
     """Return inference requests for the model of `wide`."""
+    return [*_with_length(_numbers, size), *_binary(size)]
+
+
+def _numbers(size: int) -> list[RequestShape]:
     head = '{"inputs":[{"name":"X","datatype":"FP32","shape":[%s],"data":[%s'
     short = (size - 100) // 2
     long = (size - 100) // 20
     row = (size - 100) // 4096 // 2 - 2
+    return [
+        RequestShape("short numbers", (head % (f"1,{short}", ",".join(["1"] * short)) + "]}]}").encode()),
+        RequestShape("long numbers", (head % (f"1,{long}", ",".join(["0.1234567890123456"] * long)) + "]}]}").encode()),
+        RequestShape("nested rows", (head % (f"4096,{row}", ",".join(["[" + ",".join(["1"] * row) + "]"] * 4096)) + "]}]}").encode()),
+        RequestShape("a wrong number at the end", (head % (f"1,{short}", ",".join(["1"] * (short - 2))) + ',null]}]}').encode()),
+    ]  # fmt: skip
+
+
+def _binary(size: int) -> list[RequestShape]:
     cells = (size // 4 - 100) // 5 * 5
     binary = json.dumps(
         {
@@ -118,10 +145,6 @@ def tensor(size: int) -> list[RequestShape]:
     as_binary = binary.replace(b'{"inputs"', b'{"parameters":{"binary_data_output":true},"inputs"')
     numbers = bytes(range(40, 60)) * (cells // 5)
     return [
-        RequestShape("short numbers", (head % (f"1,{short}", ",".join(["1"] * short)) + "]}]}").encode()),
-        RequestShape("long numbers", (head % (f"1,{long}", ",".join(["0.1234567890123456"] * long)) + "]}]}").encode()),
-        RequestShape("nested rows", (head % (f"4096,{row}", ",".join(["[" + ",".join(["1"] * row) + "]"] * 4096)) + "]}]}").encode()),
-        RequestShape("a wrong number at the end", (head % (f"1,{short}", ",".join(["1"] * (short - 2))) + ',null]}]}').encode()),
         RequestShape("binary", binary + numbers[: 4 * cells], {BINARY: str(len(binary))}),
         RequestShape("binary both ways", as_binary + numbers[: 4 * cells], {BINARY: str(len(as_binary))}),
     ]  # fmt: skip
@@ -129,6 +152,10 @@ def tensor(size: int) -> list[RequestShape]:
 
 def texts(size: int) -> list[RequestShape]:
     """Return inference requests of texts."""
+    return _with_length(_texts, size)
+
+
+def _texts(size: int) -> list[RequestShape]:
     head = '{"inputs":[{"name":"text","datatype":"BYTES","shape":[%d],"data":['
     text = min(size, MAX_TEXT)
     return [
@@ -140,6 +167,10 @@ def texts(size: int) -> list[RequestShape]:
 
 def embeddings(size: int) -> list[RequestShape]:
     """Return requests for embeddings."""
+    return _with_length(_embeddings, size)
+
+
+def _embeddings(size: int) -> list[RequestShape]:
     text = min(size, MAX_TEXT)
     return [
         filled("ids", size, '{"input":[', "1", "]}", prices=PLAIN),

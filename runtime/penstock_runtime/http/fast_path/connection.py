@@ -20,7 +20,6 @@ from penstock_runtime.http.fast_path.exchange import Exchange, FastPath
 from penstock_runtime.http.fast_path.receive_buffer import ReceiveBuffer
 from penstock_runtime.http.fast_path.request_head import MAX_HEAD_BYTES, RequestHead, hinted_class
 from penstock_runtime.http.write_buffers import WatchedConnection
-from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
 
 COLLECT_SECONDS: Final = 0.25
 """The time for the rest of a request that arrives in parts; aiohttp times slower senders."""
@@ -180,8 +179,7 @@ class FastConnection(WatchedConnection):
         end = start + head.length
         plain = head.target is not None and head.length <= self._path.max_bytes
         if len(data) < end:
-            limit = MAX_COLLECTED_BYTES if head.header_length is not None else SMALL_BYTES
-            if plain and head.length <= limit:
+            if plain and head.length <= MAX_COLLECTED_BYTES:
                 self._collect(data, end)
             else:
                 self._hand_over(data)

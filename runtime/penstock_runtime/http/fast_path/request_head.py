@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from penstock_api import names
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, priority_class
+from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
 
 MAX_HEAD_BYTES: Final = 8000
 """The longest head that is parsed here; aiohttp's limits are a little higher, and aiohttp enforces them."""
@@ -50,7 +51,7 @@ class RequestHead(Struct, frozen=True):
     length: int
     """The length of the body in bytes."""
     target: str | None
-    """The path; None where aiohttp answers the request."""
+    """The path; None where aiohttp answers the request, as it does for JSON that it decodes in a thread."""
     header_length: str | None = None
     """The length of the body's JSON (`Inference-Header-Content-Length`)."""
     request_id: str | None = None
@@ -123,11 +124,13 @@ def parse(head: bytes, is_target: Callable[[bytes], bool]) -> RequestHead | None
     if not _is_framed(fields) or (length is None and method not in _BODILESS):
         return None
     size = int(length) if length is not None else 0
-    if method != b"POST" or not is_target(collector.target) or not _is_plain(fields):
+    target = collector.target
+    is_plain = _is_plain(fields) and _json_bytes(target, fields, size) <= SMALL_BYTES
+    if method != b"POST" or not is_target(target) or not is_plain:
         return RequestHead(size, None)
     return RequestHead(
         size,
-        collector.target.decode(),
+        target.decode(),
         _text(fields.get(b"inference-header-content-length")),
         _text(_matching(_REQUEST_ID, fields.get(b"x-request-id"))),
         _seconds(fields.get(b"x-request-timeout-ms")),
@@ -160,6 +163,13 @@ def _is_plain(fields: dict[bytes, bytes]) -> bool:
         and (wait is None or _MILLISECONDS.fullmatch(wait) is not None)
         and (header_length is None or _LENGTH.fullmatch(header_length) is not None)
     )
+
+
+def _json_bytes(target: bytes, fields: dict[bytes, bytes], size: int) -> int:
+    """Return the length of the JSON in a body of `size` bytes; only `infer` has binary data after it."""
+    if not target.endswith(b"/infer"):
+        return size
+    return int(fields.get(b"inference-header-content-length", size))
 
 
 def _matching(pattern: re.Pattern[bytes], value: bytes | None) -> bytes | None:

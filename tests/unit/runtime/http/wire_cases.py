@@ -33,12 +33,17 @@ def chunked(data: bytes, size: int = 20) -> bytes:
     return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
 
 
-def binary(*fields: str, zeros: int = 0, **more: Any) -> bytes:
+def binary(*fields: str, zeros: int = 0, columns: int = 2, **more: Any) -> bytes:
     """Return a request whose tensors follow its JSON; the length of the JSON has so many leading zeros."""
     x = {"name": "X", "datatype": "FP32", "shape": [1, 3], "parameters": {"binary_data_size": 12}}
-    k = {"name": "K", "datatype": "INT64", "shape": [1, 2], "parameters": {"binary_data_size": 16}}
+    k = {
+        "name": "K",
+        "datatype": "INT64",
+        "shape": [1, columns],
+        "parameters": {"binary_data_size": 8 * columns},
+    }
     head = json.dumps({"inputs": [x, k], **more}).encode()
-    data = head + struct.pack("<3f2q", 1.0, 2.5, -3.0, 4, 2**40)
+    data = head + struct.pack("<3f2q", 1.0, 2.5, -3.0, 4, 2**40) + bytes(8 * (columns - 2))
     return post(data, f"Inference-Header-Content-Length: {'0' * zeros}{len(head)}", *fields)
 
 

@@ -13,6 +13,8 @@ from penstock_api.pod_contract import Discipline
 from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, priority_class
 from penstock_runtime.models.device import memory
+from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
+from penstock_runtime.protocols.open_inference.bodies import HEADER_LENGTH
 from penstock_runtime.request import RequestOutcome
 from tests.support.encoders.directories import write
 from tests.unit.runtime.http.fast_path.test_fast_path import VARYING, by_aiohttp, converse
@@ -103,6 +105,18 @@ async def test_plain_calls_never_meet_aiohttp(paths: tuple[Texts, Texts]) -> Non
     said = await converse(fast.url, Case((PLAIN, call([2, 5, 3]), call(["w1", LONG])), 3))
     assert (said.count(b"HTTP/1.1 200"), said.count(b"HTTP/1.1 400")) == (3, 1)
     assert by_aiohttp(FromTexts(fast)) == before + 1  # the farewell, which is a GET
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_length_of_its_json_is_nothing_to_a_call_for_embeddings(
+    paths: tuple[Texts, Texts],
+) -> None:
+    fast, _ = paths
+    before = by_aiohttp(FromTexts(fast))
+    long = call(FIVE, f"{HEADER_LENGTH}: 2", user="a" * SMALL_BYTES)
+    said = await converse(fast.url, Case(pieces(long, 2**16)))
+    assert said.startswith(b"HTTP/1.1 200")
+    assert by_aiohttp(FromTexts(fast)) == before + 2  # with the farewell
 
 
 async def test_both_paths_reject_a_full_queue_in_openais_format(

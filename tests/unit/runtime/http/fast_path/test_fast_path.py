@@ -11,9 +11,21 @@ import pytest
 
 from penstock_runtime.engine.messages import Submit, ToEngine
 from penstock_runtime.http.fast_path import connection, receive_buffer
+from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
 from penstock_runtime.protocols.common.request_ids import trace_of
+from penstock_runtime.protocols.open_inference.bodies import HEADER_LENGTH
 from penstock_runtime.request import Failed, RequestOutcome, Tensor
-from tests.unit.runtime.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
+from tests.unit.runtime.http.wire_cases import (
+    CASES,
+    GOOD,
+    Case,
+    binary,
+    body,
+    chunked,
+    get,
+    pieces,
+    post,
+)
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n"
@@ -104,6 +116,30 @@ async def test_a_request_that_is_not_plain_is_lent_to_aiohttp_and_the_next_is_fa
     for sent in (get("/v2"), GOOD, post(body(), path="/v2/models/other/infer"), GOOD):
         await exchange(writer, reader, sent)
     assert by_aiohttp(pod) == 2
+    writer.close()
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("cut", [2**16, 2**20])
+@pytest.mark.parametrize("has_length", [False, True])
+async def test_aiohttp_gets_json_over_the_limit_also_where_the_head_gives_its_length(
+    pod: Any, has_length: bool, cut: int
+) -> None:
+    for size, handed_over in ((SMALL_BYTES, 0), (SMALL_BYTES + 1, 1)):
+        fields = [f"{HEADER_LENGTH}: {size}"] * has_length
+        reader, writer = await connected(pod)
+        sent = pieces(post(body().ljust(size), *fields), cut)
+        assert (await exchange(writer, reader, *sent)).startswith(b"HTTP/1.1 200")
+        assert by_aiohttp(pod) == handed_over
+        writer.close()
+
+
+@pytest.mark.usefixtures("patient")
+async def test_long_binary_data_after_short_json_takes_the_fast_path(pod: Any) -> None:
+    reader, writer = await connected(pod)
+    sent = pieces(binary(columns=100_000), 2**16)
+    assert (await exchange(writer, reader, *sent)).startswith(b"HTTP/1.1 200")
+    assert by_aiohttp(pod) == 0
     writer.close()
 
 
