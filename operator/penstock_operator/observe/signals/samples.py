@@ -1,10 +1,11 @@
 """Pod samples: parses metrics, scraped from a pod or read from Prometheus, into `PodSample`."""
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -64,15 +65,25 @@ DURATIONS = (_REQUEST_BUCKET, _FIRST_TOKEN_BUCKET, _OUTPUT_TOKEN_BUCKET)
 """Histograms from which requests on time are counted: as many series as all the others, so they have their own query."""
 LABELS = ("uid", "le", "source", "outcome", "reason", "phase", "work", "epoch", "term", "size")
 """Labels that distinguish the series of one pod; labels that Prometheus adds are dropped."""
-_LINES = (*SAMPLE_METRICS, *DURATIONS)
+_LINES = re.compile(
+    rf"^(?:{'|'.join(map(re.escape, (*SAMPLE_METRICS, *DURATIONS)))}).*", re.MULTILINE
+)
+MAX_LINE_LENGTH: Final = 200
+"""Characters of a line of a known metric, of which a pod's have at most 90: the parser's time grows with their square."""
+MAX_LENGTH: Final = 64 * 1024
+"""Characters of all lines of known metrics, of which a pod that generates text has up to 16,000."""
 
 
 def parse(text: str) -> tuple[Reading, ...]:
     """Return the readings of the known metrics in a text exposition. Raises `BadExposition`.
 
-    Only their lines are parsed, because parsing is most of the cost.
+    Only their lines are parsed, because parsing is most of the cost, and only as many as a pod has: any code may run in a
+    pod, and the parser holds the event loop.
     """
-    lines = "\n".join(line for line in text.split("\n") if line.startswith(_LINES))
+    known = _LINES.findall(text)
+    lines = "\n".join(known)
+    if len(lines) > MAX_LENGTH or max(map(len, known), default=0) > MAX_LINE_LENGTH:
+        raise BadExposition("responded with more text than the metrics of a pod have")
     try:
         return tuple(
             Reading(sample.name, sample.labels, float(sample.value))

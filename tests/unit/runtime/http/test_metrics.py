@@ -2,13 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api import names
+from penstock_operator.observe.signals import samples as operator_samples
+from penstock_runtime import errors
+from penstock_runtime.engine.continuous.service_curve import GenerationSums
+from penstock_runtime.request import RequestOutcome
 from penstock_runtime.serving.counters import Histogram
+from penstock_runtime.serving.generation.counters import GenerationCounters
+from penstock_runtime.serving.generation.metrics import GenerationCollector
 
 
 async def scrape(pod: Any, url: str | None = None) -> dict[str, float]:
@@ -80,6 +88,38 @@ async def test_samples_count_what_happened(pod: Any, call: Callable[..., Any]) -
     batches = samples["penstock_curve_batches_total"] - before["penstock_curve_batches_total"]
     assert batches in (2, 3), "failed runs may not count"
     assert 0 <= samples['penstock_gpu_utilization_ratio{source="EngineBusyShare"}'] <= 1
+
+
+async def test_the_operator_reads_the_longest_text_that_a_pod_exposes(pod: Any) -> None:
+    many, figure = 10**12, 123456789.12345679
+    reasons = {
+        each.reason
+        for each in vars(errors).values()
+        if isinstance(each, type) and hasattr(each, "reason")
+    }
+    for work in (pod.pod.counters.interactive, pod.pod.counters.batch):
+        work.rejected.update(dict.fromkeys(map(str, reasons), many))
+        work.ended.update(dict.fromkeys(RequestOutcome, many))
+    curve = GenerationSums(10**14, (figure,) * len(names.GENERATION_TERMS))
+    tokens = GenerationCounters(prefill_tokens=many)
+    for histogram in (tokens.first_token_seconds, tokens.token_seconds):
+        histogram.observe_all([0.0001] * 100_000)
+    report = SimpleNamespace(
+        generated_tokens=many, prefix_asked_tokens=many, prefix_hit_tokens=many, preemptions=many,
+        surplus=0, curve=curve, previous_curve=curve,
+    )  # fmt: skip
+    generating = CollectorRegistry()
+    figures = SimpleNamespace(tokens=tokens, report=report, cache_usage=lambda: figure)
+    generating.register(GenerationCollector(figures))
+    async with pod.session.get(f"{pod.cluster_url}/metrics") as reply:
+        text = await reply.text() + generate_latest(generating).decode()
+    assert names.METRIC_VLLM_WAITING in text
+    readings = operator_samples.parse(text)
+    known = (*operator_samples.SAMPLE_METRICS, *operator_samples.DURATIONS)
+    sizes = [len(line) for line in text.split("\n") if line.startswith(known)]
+    assert len(readings) == len(sizes) > 200
+    assert max(sizes) < operator_samples.MAX_LINE_LENGTH / 2
+    assert sum(sizes) < operator_samples.MAX_LENGTH / 2
 
 
 async def test_waiting_and_running_follow_the_engine(

@@ -62,9 +62,10 @@ async def garbage(_: web.Request) -> web.Response:
     return web.Response(text="penstock_requests_waiting{ 3")
 
 
-async def long_epoch(_: web.Request) -> web.Response:
-    series = f'{names.METRIC_GENERATION_CURVE}{{term="steps",epoch="{"9" * 5000}"}} 1\n'
-    return web.Response(text=Figures("uid-1").text() + series)
+async def too_long(_: web.Request) -> web.Response:
+    return web.Response(
+        text=Figures("uid-1").text() + f'{names.METRIC_POD_INFO}{{a="{"9" * 5000}"}} 1'
+    )
 
 
 async def failing(_: web.Request) -> web.Response:
@@ -81,18 +82,13 @@ async def failing(_: web.Request) -> web.Response:
         (failing, "responded 500"),
     ],
 )
+        (too_long, "responded with more text than the metrics of a pod have"),
 async def test_an_unusable_answer_is_a_problem(handler: web.RequestHandler, problem: str) -> None:
     route = web.get(names.PATH_METRICS, handler)  # type: ignore[arg-type]
     async with serving(route) as ip, new_session() as session:
         signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
     assert signals.source is SignalSource.NONE
     assert signals.problem == f"1 Ready pod: /metrics {problem}"
-
-
-async def test_an_epoch_of_any_length_is_no_error() -> None:
-    async with serving(web.get(names.PATH_METRICS, long_epoch)) as ip, new_session() as session:
-        signals = await read_pods(session, [pod_object("uid-1", ip)], NOW)
-    assert [sample.generation for sample in signals.samples] == [None]
 
 
 async def test_values_that_no_pod_has_are_a_problem_of_that_pod_alone(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock_api import names
 from penstock_api.pod_contract import CurveSums
+from penstock_operator.observe.signals import samples
 from penstock_operator.observe.signals.samples import (
     BadExposition,
     Reading,
@@ -131,6 +132,35 @@ def test_the_uid_of_the_pod_is_in_the_exposition() -> None:
 def test_an_invalid_text_is_an_error() -> None:
     with pytest.raises(BadExposition, match="text format"):
         parse("penstock_requests_waiting three\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "penstock_requests_waiting{" + ",".join(f'a{i}=""' for i in range(20_000)) + "} 1\n",
+        'penstock_request_duration_seconds_bucket{le="0.1"} 1.0\n' * 20_000,
+    ],
+    ids=["a long line", "many lines"],
+)
+def test_more_text_than_a_pod_has_is_an_error_before_it_is_parsed(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(samples, "text_string_to_metric_families", parsed.append)
+    with pytest.raises(BadExposition, match="more text than the metrics of a pod have"):
+        parse(text)
+    assert parsed == []
+
+
+def test_lines_of_other_metrics_may_be_of_any_length_and_number() -> None:
+    others = "".join(f'own_{i}{{a="{"x" * 1000}"}} 1\n' for i in range(1000))
+    assert reported_uid(parse(others + Figures(uid="abc").text() + others)) == "abc"
+
+
+def test_an_epoch_of_any_length_is_no_error() -> None:
+    labels = {"term": names.GENERATION_TERMS[0], "epoch": "9" * 5000}
+    reading = Reading(names.METRIC_GENERATION_CURVE, labels, 1.0)
+    assert pod_sample([reading], "uid-1", 0.0).generation is None
 
 
 @given(
