@@ -4,6 +4,7 @@ All of it may be lost in a restart or a change of leader: limits generations are
 rebuilt from Prometheus and from checkpoints, and pods acknowledge again.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from penstock_operator.decide.manifests.writes import is_edited
 from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.quota_ledger import QuotaLedger
 from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.net.pod_calls import CALLS, PodCalls
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 from penstock_operator.telemetry.decision_log import DecisionKey
 from penstock_operator.variants import VariantFigures
@@ -134,6 +136,7 @@ class PoolState:
     metrics_server: MetricsServer | None = None
     fallback: Fallback = field(default_factory=Fallback)
     """Whether the pods are read instead of Prometheus."""
+    calls: PodCalls = field(default_factory=PodCalls)
     acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
     """The last acknowledgement of each pod and its time, by pod UID."""
     rejected: dict[ChildKey, RejectedWrite] = field(default_factory=dict)
@@ -236,7 +239,8 @@ class PoolState:
         return rejections != self.rejections
 
     def keep_pods(self, live: Collection[str]) -> None:
-        """Drop the acknowledgements of deleted pods; `live` are the UIDs of the others."""
+        """Drop what is known of deleted pods; `live` are the UIDs of the others."""
+        self.calls.keep(live)
         self.acknowledged = {uid: ack for uid, ack in self.acknowledged.items() if uid in live}
 
 
@@ -247,10 +251,15 @@ class ReconcileState:
     ledger: QuotaLedger = field(default_factory=QuotaLedger)
     """Quota requests and grants."""
     _pools: dict[str, PoolState] = field(default_factory=dict)
+    _calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS))
+    """Shared by all pools."""
 
     def of(self, uid: str) -> PoolState:
         """Return the state of a pool, initially empty."""
-        return self._pools.setdefault(uid, PoolState())
+        state = self._pools.get(uid)
+        if state is None:
+            state = self._pools[uid] = PoolState(calls=PodCalls(self._calls))
+        return state
 
     def variant_figures(self, uid: str) -> VariantFigures:
         """Return what the last decision about the pool of a variant knew."""

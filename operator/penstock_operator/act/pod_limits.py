@@ -1,9 +1,9 @@
 """Pushes of live limits to pods, and their acknowledgements (docs/design/design.md#live-limits)."""
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 
 import aiohttp
@@ -13,7 +13,8 @@ from penstock_api.names import CLUSTER_PORT, PATH_LIMITS, PATH_STATE
 from penstock_api.pod_contract import Loading, State
 from penstock_operator.decide.actions import LimitsPush
 from penstock_operator.errors import NotLeading
-from penstock_operator.net.http import CONNECTIONS, CallFailed, HttpCall, call, pod_url
+from penstock_operator.net.http import CallFailed, HttpCall, call, pod_url
+from penstock_operator.net.pod_calls import PodCalls
 from penstock_operator.net.tokens import Signer
 from penstock_operator.observed import Acknowledgement, PodObject
 
@@ -38,23 +39,26 @@ class PodControl:
         signer: Signer,
         clock: Callable[[], float],
         leading: Callable[[], bool],
+        calls: PodCalls | None = None,
     ) -> None:
         """`session` is a `http.new_session()` that trusts the pods' CA.
 
-        `clock` returns Unix seconds; `leading` returns whether calls are allowed.
+        `clock` returns Unix seconds; `leading` returns whether calls are allowed; `calls` are the pool's own.
         """
         self._session = session
         self._signer = signer
         self._clock = clock
         self._leading = leading
-        self._gate = asyncio.Semaphore(CONNECTIONS)
+        self._calls = calls or PodCalls()
 
     async def push(self, pushes: Iterable[LimitsPush]) -> Mapping[str, Acknowledgement]:
         """PATCH each pod's limits; return the responses by pod UID. Raises `NotLeading`; a pod's failure is in its response.
 
         A response contains the generation in force, which may still be the previous one.
         """
-        return await self._each({push.pod_uid: self._patch(push) for push in pushes})
+        return await self._each(
+            {push.pod_uid: partial(self._patch, push) for push in pushes}, PATH_LIMITS
+        )
 
     async def read(
         self, pods: Iterable[PodObject], generation: int = 0
@@ -62,18 +66,29 @@ class PodControl:
         """GET each pod's state; return the responses by pod UID. Raises `NotLeading`; a pod's failure is in its response."""
         return await self._each(
             {
-                pod.uid: self._call(
-                    pod.uid, generation, "GET", _Endpoint(pod.ip, PATH_STATE, pod.tls_name)
+                pod.uid: partial(
+                    self._call,
+                    pod.uid,
+                    generation,
+                    "GET",
+                    _Endpoint(pod.ip, PATH_STATE, pod.tls_name),
                 )
                 for pod in pods
                 if pod.ip is not None and not pod.host_network
-            }
+            },
+            PATH_STATE,
         )
 
     async def _each(
-        self, calls: Mapping[str, Coroutine[None, None, Acknowledgement]]
+        self, calls: Mapping[str, Callable[[], Awaitable[Acknowledgement]]], path: str
     ) -> Mapping[str, Acknowledgement]:
-        return dict(zip(calls, await asyncio.gather(*calls.values()), strict=True))
+        answers = await self._calls.run(calls)
+        return {
+            uid: Acknowledgement(None, None, f"{path} {answer}")
+            if isinstance(answer, CallFailed)
+            else answer
+            for uid, answer in answers.items()
+        }
 
     async def _patch(self, push: LimitsPush) -> Acknowledgement:
         body = push.update.model_dump_json(by_alias=True).encode()
@@ -88,21 +103,13 @@ class PodControl:
         endpoint: "_Endpoint",
         body: bytes | None = None,
     ) -> Acknowledgement:
-        path = endpoint.path
-        try:
-            async with self._gate:
-                if not self._leading():
-                    raise NotLeading("this process does not hold the Lease")
-                token = self._signer.token(uid, generation, self._clock())
-                headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-                url = pod_url(endpoint.ip, CLUSTER_PORT, path, endpoint.tls_name)
-                request = HttpCall(
-                    method, url, LIMIT_BYTES, headers, body, tls_name=endpoint.tls_name
-                )
-                answer = await call(self._session, request)
-        except CallFailed as error:
-            return Acknowledgement(None, None, f"{path} {error}")
-        return acknowledgement(path, *answer)
+        if not self._leading():
+            raise NotLeading("this process does not hold the Lease")
+        token = self._signer.token(uid, generation, self._clock())
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        url = pod_url(endpoint.ip, CLUSTER_PORT, endpoint.path, endpoint.tls_name)
+        request = HttpCall(method, url, LIMIT_BYTES, headers, body, tls_name=endpoint.tls_name)
+        return acknowledgement(endpoint.path, *await call(self._session, request))
 
 
 def acknowledgement(path: str, status: int, body: bytes) -> Acknowledgement:

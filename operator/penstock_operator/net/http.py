@@ -1,6 +1,6 @@
-"""HTTP client for all calls to pods and to Prometheus (docs/design/design.md#outgoing-calls).
+"""HTTP client for all calls to pods, to Prometheus and to batch services (docs/design/design.md#outgoing-calls).
 
-No redirects, a 2 s timeout, a bounded response, http(s) only, no proxies, no cookies, no decompression.
+No redirects, a 2 s timeout unless the call has its own, a bounded response, http(s) only, no proxies, no cookies, no decompression.
 """
 
 import os
@@ -13,21 +13,24 @@ import aiohttp
 from yarl import URL
 
 CALL_SECONDS = 2.0
-CONNECTIONS = 128
-"""Maximum concurrent connections, over all pods and servers."""
 
 
 class CallFailed(Exception):
     """No usable response; the message is stable while the cause is, because it becomes part of a condition."""
 
 
+class NoResponse(CallFailed):
+    """The server was silent until the call's time ended."""
+
+
 def new_session(trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
     """Return a session; the caller closes it.
 
+    It has no limit of connections, because a call's time would begin while it waits for one: `PodCalls` bounds calls to pods.
     `trust` verifies the servers' certificates; None: the system's CAs.
     """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust or True),
+        connector=aiohttp.TCPConnector(limit=0, ssl=trust or True),
         timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
         headers={"Accept-Encoding": "identity", "User-Agent": "penstock-operator"},
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -54,12 +57,15 @@ class HttpCall:
     """TLS context; None: the session's own, or else the system's CAs."""
     tls_name: str | None = None
     """DNS name that the certificate must contain; None: the URL's host."""
+    seconds: float | None = None
+    """Time limit; None: `CALL_SECONDS`."""
 
 
 async def call(session: aiohttp.ClientSession, request: HttpCall) -> tuple[int, bytes]:
     """Return (status, body). Raises `CallFailed` for a redirect, an oversized or a missing response."""
     if request.url.scheme not in {"http", "https"}:
         raise CallFailed(f"{request.url.scheme} is not http or https")
+    seconds = CALL_SECONDS if request.seconds is None else request.seconds
     try:
         async with session.request(
             request.method,
@@ -69,13 +75,13 @@ async def call(session: aiohttp.ClientSession, request: HttpCall) -> tuple[int, 
             allow_redirects=False,
             ssl=True if request.tls is None else request.tls,
             server_hostname=request.tls_name,
-            timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=seconds),
         ) as response:
             if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
                 raise CallFailed(f"responded {response.status}: redirects are not followed")
             return response.status, await _body(response, request.limit_bytes)
     except TimeoutError as error:
-        raise CallFailed(f"did not respond within {CALL_SECONDS:g} s") from error
+        raise NoResponse(f"did not respond within {seconds:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise CallFailed(f"is unreachable: {_cause(error)}") from error
 

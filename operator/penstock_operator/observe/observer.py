@@ -89,7 +89,9 @@ class Observer:
         )
         pods = tuple(owned_pods(self.store, pool.uid))
         state.keep_pods({pod.uid for pod in pods})
-        return PoolPods(pool.uid, pool.namespace, pods, state.metrics_server, state.fallback)
+        return PoolPods(
+            pool.uid, pool.namespace, pods, state.metrics_server, state.fallback, state.calls
+        )
 
     async def _view(self, pool: PoolObject, now: float) -> PoolView | None:
         about = fields(namespace=pool.namespace, pool=pool.name)

@@ -206,7 +206,9 @@ class PassRunner:
             if signer is None:
                 return
             leading = partial(self.leader.leads_in, plan.namespace)
-            control = PodControl(self.observer.pods_session, signer, self.clock, leading)
+            control = PodControl(
+                self.observer.pods_session, signer, self.clock, leading, state.calls
+            )
             results = await self.acts.act(
                 plan, view, control, lambda write: state.should_retry(write, now), now
             )

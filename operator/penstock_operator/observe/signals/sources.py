@@ -9,6 +9,7 @@ import aiohttp
 
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.net.http import CallFailed
+from penstock_operator.net.pod_calls import PodCalls
 from penstock_operator.observe.signals.pod_scrape import read_pods
 from penstock_operator.observe.signals.prometheus import QueryRound, missing
 from penstock_operator.observe.signals.shared_queries import SharedQueries
@@ -28,6 +29,8 @@ class PoolPods:
     server: MetricsServer | None
     """None: no Prometheus is configured, so the pods are read."""
     fallback: Fallback = field(default_factory=Fallback, compare=False)
+    """The pool's own, kept between rounds."""
+    calls: PodCalls = field(default_factory=PodCalls, compare=False)
     """The pool's own, kept between rounds."""
 
 
@@ -90,7 +93,7 @@ async def _read_directly(
 ) -> Mapping[str, PoolSignals]:
     """Read the pods of each pool; the values are the reasons."""
     signals = await asyncio.gather(
-        *(read_pods(session, pool.pods, now, reason) for pool, reason in pools.items())
+        *(read_pods(session, pool.pods, now, reason, pool.calls) for pool, reason in pools.items())
     )
     return {pool.uid: each for pool, each in zip(pools, signals, strict=True)}
 

@@ -308,3 +308,24 @@ async def test_nothing_is_sent_to_a_pod_after_the_lease_is_lost() -> None:
         with pytest.raises(NotLeading):
             await stale.push([LimitsPush("uid-1", ip, UPDATE)])
     assert requests == []
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_silent_pods_of_one_pool_delay_no_push_to_another() -> None:
+    ok = state(9).model_dump_json(by_alias=True)
+
+    async def patch(_: web.Request) -> web.Response:
+        return web.Response(text=ok)
+
+    async with (
+        new_session() as session,
+        serving(web.patch(PATH_LIMITS, never)) as nowhere,
+        serving(web.patch(PATH_LIMITS, patch)) as ip,
+    ):
+        gone, *well = (PodControl(session, SIGNER, time.time, lambda: True) for _ in range(21))
+        unanswered, *acks = await asyncio.gather(
+            gone.push([LimitsPush(f"silent-{i}", nowhere, UPDATE) for i in range(200)]),
+            *(control.push([LimitsPush("uid-1", ip, UPDATE)]) for control in well),
+        )
+    assert {ack["uid-1"].problem for ack in acks} == {""}
+    assert {ack.generation for ack in unanswered.values()} == {None}

@@ -7,8 +7,11 @@ from aiohttp import web
 
 from penstock_api import names
 from penstock_operator.net.http import new_session
+from penstock_operator.net.pod_calls import POOL_CALLS
 from penstock_operator.observe.signals import samples
 from penstock_operator.observe.signals.pod_scrape import read_pods
+from penstock_operator.observe.signals.shared_queries import SharedQueries
+from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import SignalSource
 from tests.unit.operator.observe.signals.exporter import (
     Figures,
@@ -79,10 +82,10 @@ async def failing(_: web.Request) -> web.Response:
         (huge, "responded with more than 1048576 bytes"),
         (binary, "returned something that is not text"),
         (garbage, "did not respond in the Prometheus text format"),
+        (too_long, "responded with more text than the metrics of a pod have"),
         (failing, "responded 500"),
     ],
 )
-        (too_long, "responded with more text than the metrics of a pod have"),
 async def test_an_unusable_answer_is_a_problem(handler: web.RequestHandler, problem: str) -> None:
     route = web.get(names.PATH_METRICS, handler)  # type: ignore[arg-type]
     async with serving(route) as ip, new_session() as session:
@@ -121,6 +124,30 @@ async def test_one_silent_pod_does_not_hide_the_others() -> None:
     assert signals.problem.startswith(
         "no Prometheus is configured; 1 Ready pod: /metrics is unreachable"
     )
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_silent_pods_of_one_pool_hide_no_pod_of_another() -> None:
+    called = 0
+
+    async def silent(request: web.Request) -> web.Response:
+        nonlocal called
+        called += 1
+        return await never(request)
+
+    async with (
+        serving(web.get(names.PATH_METRICS, silent)) as nowhere,
+        serving(metrics_route(Figures("uid-1"))) as ip,
+        new_session() as session,
+    ):
+        many = tuple(pod_object(f"silent-{i}", nowhere) for i in range(300))
+        gone = PoolPods("gone", "team-a", many, None)
+        well = [PoolPods(f"well-{i}", "b", (pod_object("uid-1", ip),), None) for i in range(20)]
+        signals = await observe_signals(session, [gone, *well], NOW, SharedQueries())
+    problems = {signals[pool.uid].problem for pool in well}
+    assert problems == {"no Prometheus is configured"}
+    assert "300 Ready pods: /metrics did not respond within 2 s" in signals["gone"].problem
+    assert called <= 2 * POOL_CALLS
 
 
 async def test_pods_that_load_or_have_no_address_are_no_problem() -> None:
