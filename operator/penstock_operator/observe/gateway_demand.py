@@ -5,18 +5,19 @@ when the operator or a gateway restarts: a new watch is answered at once, with a
 """
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Final
 
 import aiohttp
+import msgspec
 
 from penstock_api import names
 from penstock_operator.decide.route import live_route
 from penstock_operator.kube import kinds
-from penstock_operator.net.http import pod_url
+from penstock_operator.net.http import CallFailed, HttpCall, call, pod_url
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.gateway import all_gateway_pods, is_wanted
 from penstock_operator.observe.cluster.relist import Enqueue
@@ -29,6 +30,19 @@ LOOK_SECONDS: Final = 1.0
 """Time between two looks for pods of gateways to watch."""
 ANSWER_SECONDS: Final = 30.0
 """Time for an answer; a gateway without news answers after 20 s."""
+PAUSE_SECONDS: Final = 0.1
+"""Time from an answer to the next call: a gateway that always has news costs no more than this allows."""
+LIMIT_BYTES: Final = 256 * 1024
+"""Size of an answer; each held pool of the namespace takes about 100 bytes."""
+
+
+class _Demand(msgspec.Struct):
+    version: str
+    pools: dict[str, msgspec.Raw]
+    """By the name of the pool."""
+
+
+_DECODER: Final = msgspec.json.Decoder(_Demand)
 
 
 @dataclass(slots=True)
@@ -79,20 +93,22 @@ class DemandWatch:
     async def _watch(self, namespace: str, pod: PodObject) -> None:
         """Call a pod again and again; an error ends the watch, and the next look starts another."""
         url = pod_url(pod.ip or "", names.GATEWAY_STATUS_PORT, names.PATH_GATEWAY_HELD)
-        limits = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         version = ""
         try:
             while True:
                 query = url.with_query(known=version)
-                async with self.session.get(query, timeout=limits, allow_redirects=False) as answer:
-                    answer.raise_for_status()
-                    demand = json.loads(await answer.read())
-                version = str(demand["version"])
-                self._wake(namespace, demand["pools"])
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, LookupError) as error:
+                request = HttpCall("GET", query, LIMIT_BYTES, seconds=ANSWER_SECONDS)
+                status, body = await call(self.session, request)
+                if status != HTTPStatus.OK:
+                    raise CallFailed(f"responded {status}")
+                demand = _DECODER.decode(body)
+                version = demand.version
+                self._wake(namespace, demand.pools)
+                await asyncio.sleep(PAUSE_SECONDS)
+        except (CallFailed, msgspec.MsgspecError, RecursionError) as error:
             log.debug("%s/%s: %s: %s", namespace, pod.name, names.PATH_GATEWAY_HELD, error)
 
-    def _wake(self, namespace: str, pools: Any) -> None:
+    def _wake(self, namespace: str, pools: Collection[str]) -> None:
         waiting = [
             pool.uid
             for pool in self.store.pools.values()

@@ -1,10 +1,11 @@
 """A held request makes its pool due at once, over real sockets, whatever restarts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+import pytest
 from aiohttp import web
 
 from penstock_api import names
@@ -12,11 +13,11 @@ from penstock_api.hold import HoldLimits
 from penstock_operator.kube import kinds
 from penstock_operator.net.http import new_session
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.gateway_demand import DemandWatch
+from penstock_operator.observe.gateway_demand import LIMIT_BYTES, DemandWatch
 from penstock_operator.observe.gateway_status import GatewayReader
 from tests.unit.operator.observe.cluster import raw_objects as raw
 from tests.unit.operator.observe.cluster.test_gateway import gateway_pod, service, store_with
-from tests.unit.operator.observe.signals.exporter import free_address
+from tests.unit.operator.observe.signals.exporter import free_address, serving
 
 WAIT_SECONDS = 20.0
 
@@ -154,3 +155,84 @@ async def test_a_request_that_a_terminating_gateway_holds_makes_its_pool_due() -
     async with watching(store, watched):
         await watched.until_due(1)
     await gateway.stop()
+
+
+@asynccontextmanager
+async def answering(
+    handler: Callable[[web.Request], Awaitable[web.StreamResponse]], watched: Watched
+) -> AsyncIterator[None]:
+    """Watch a gateway's pod with this handler."""
+    route = web.get(names.PATH_GATEWAY_HELD, handler)
+    async with (
+        serving(route, port=names.GATEWAY_STATUS_PORT) as address,
+        watching(held_store(address), watched),
+    ):
+        yield
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 100_000,
+        '{"version": "1", "pools": 3}',
+        '{"version": "1", "pools": ["chat"]}',
+        '{"version": ' + "[" * 50_000,
+        '{"pools": {"chat": {}}}',
+        "3",
+        "",
+    ],
+)
+async def test_an_answer_that_no_gateway_gives_ends_the_watch_without_an_error(body: str) -> None:
+    watched, called, watches = Watched(), asyncio.Event(), set[asyncio.Task[None]]()
+
+    async def answer(_: web.Request) -> web.Response:
+        watches.update(
+            task for task in asyncio.all_tasks() if task.get_name().startswith("demand ")
+        )
+        called.set()
+        return web.Response(text=body)
+
+    async with answering(answer, watched):
+        async with asyncio.timeout(WAIT_SECONDS):
+            await called.wait()
+        (watch,) = watches
+        await asyncio.wait_for(watch, WAIT_SECONDS)
+    assert watched.due == []
+
+
+async def test_an_answer_without_end_is_not_read() -> None:
+    sent, ended = 0, asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        reply = web.StreamResponse()
+        await reply.prepare(request)
+        try:
+            for _ in range(500):
+                await reply.write(b" " * LIMIT_BYTES)
+                sent += LIMIT_BYTES
+        except ConnectionError:
+            pass
+        finally:
+            ended.set()
+        return reply
+
+    async with answering(endless, Watched()):
+        async with asyncio.timeout(WAIT_SECONDS):
+            await ended.wait()
+        assert sent < 100 * LIMIT_BYTES
+
+
+async def test_a_gateway_that_always_has_news_is_not_called_without_pause() -> None:
+    calls, watched = 0, Watched()
+
+    async def news(_: web.Request) -> web.Response:
+        nonlocal calls
+        calls += 1
+        return web.json_response({"version": str(calls), "pools": {"chat": {}}})
+
+    async with answering(news, watched):
+        await watched.until_due(1)
+        before = calls
+        await asyncio.sleep(0.5)
+        assert calls - before <= 6
