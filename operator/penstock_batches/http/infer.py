@@ -1,13 +1,16 @@
 """The routes of asynchronous infer requests: a request is a batch of one line that no list shows."""
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final
+from contextlib import ExitStack
+from typing import BinaryIO, Final
 
 import msgspec
 from aiohttp import web
+from aiohttp.helpers import must_be_empty_body
 
 from penstock_batches.config import BatchSettings
 from penstock_batches.errors import ApiError, VolumeFull
@@ -19,6 +22,7 @@ from penstock_batches.payloads import Payloads
 from penstock_batches.pools import Pools
 from penstock_batches.records import BatchJob, Fault, File, Purpose, Status
 from penstock_batches.requests import MAX_LINE_BYTES, infer_line
+from penstock_batches.results import HEAD_BYTES, PlacedBody, placed_body
 from penstock_batches.store.base import Store
 from penstock_batches.transitions import ENDED
 
@@ -33,6 +37,8 @@ RETRY_SECONDS: Final = 1
 DAY_SECONDS: Final = 86_400.0
 OVERHEAD_BYTES: Final = 1024
 """What a line has besides its body."""
+CHUNK_BYTES: Final = 2**18
+"""Part of an answer in memory while it is sent."""
 FAULTS: Final = {
     "batch_expired": (504, "The request was not answered before its completion window ended."),
     "batch_cancelled": (410, "The request was cancelled."),
@@ -41,18 +47,11 @@ FAULTS: Final = {
 FAULT_STATUS: Final = {"invalid_api_key": 401, "model_not_found": 404}
 
 
-class _Response(msgspec.Struct):
-    status_code: int
-    body: msgspec.Raw
+class _Object(msgspec.Struct):
+    """A JSON object, whose fields are skipped."""
 
 
-class _Result(msgspec.Struct):
-    response: _Response | None
-    error: Fault | None
-
-
-_RESULT: Final = msgspec.json.Decoder(_Result)
-_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
 class InferRoutes:
@@ -93,7 +92,8 @@ class InferRoutes:
             raise ApiError(404, f"model {model[:80]!r} is not served by a pool of this namespace")
         await self._check_room(caller.tenant)
         endpoint = f"/v2/models/{model}/infer"
-        line = infer_line(endpoint, await _json_body(request))
+        body = await _body(request)
+        line = await asyncio.to_thread(_line, endpoint, body)
         batch_id, now = f"infer_{secrets.token_hex(12)}", time.time()
         file_id = f"file-{batch_id}"
         await asyncio.to_thread(self._commit, file_id, line)
@@ -116,25 +116,23 @@ class InferRoutes:
         self._changed()
         return _waiting(batch)
 
-    async def _get(self, request: web.Request) -> web.Response:
+    async def _get(self, request: web.Request) -> web.StreamResponse:
         batch = await self._owned(request)
         if batch.status not in ENDED:
             return _waiting(batch)
         file_id = batch.output_file_id or batch.error_file_id
         if file_id is None:
             return _fault(batch.errors[0] if batch.errors else None, batch.status)
-        try:
-            content = await asyncio.to_thread(self._payloads.path(file_id).read_bytes)
-        except FileNotFoundError as error:
-            raise _no_request(batch.id) from error
-        result = _RESULT.decode(content)
-        if result.response is None:
-            return _fault(result.error, batch.status)
-        return web.Response(
-            body=bytes(result.response.body),
-            status=result.response.status_code,
-            content_type="application/json",
-        )
+        with ExitStack() as opened:
+            try:
+                stream = await asyncio.to_thread(self._payloads.path(file_id).open, "rb")
+            except FileNotFoundError as error:
+                raise _no_request(batch.id) from error
+            opened.enter_context(stream)
+            place = await asyncio.to_thread(_placed, stream)
+            if not isinstance(place, PlacedBody):
+                return _fault(place, batch.status)
+            return await _send(request, stream, place)
 
     async def _delete(self, request: web.Request) -> web.Response:
         await cancelled(self._store, await self._owned(request), self._changed)
@@ -169,16 +167,45 @@ class InferRoutes:
             raise
 
 
-async def _json_body(request: web.Request) -> bytes:
+async def _body(request: web.Request) -> bytes:
     if BINARY in request.headers:
         raise ApiError(415, "an asynchronous infer request has its tensors in JSON, not in binary")
-    body = await read_body(request, MAX_LINE_BYTES - OVERHEAD_BYTES)
+    return await read_body(request, MAX_LINE_BYTES - OVERHEAD_BYTES)
+
+
+def _line(endpoint: str, body: bytes) -> bytes:
+    """Return the line of a request.
+
+    Raises:
+        ApiError: the body is not a JSON object.
+    """
     try:
         body.decode()  # `Raw` itself accepts bytes that are not UTF-8
         _OBJECT.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(400, f"the body must be a JSON object: {error}") from error
-    return body
+    return infer_line(endpoint, body)
+
+
+def _placed(stream: BinaryIO) -> PlacedBody | Fault | None:
+    """Return where the body of an answer is in its file, or its fault. Blocks on the disk."""
+    return placed_body(stream.read(HEAD_BYTES), os.fstat(stream.fileno()).st_size)
+
+
+async def _send(request: web.Request, stream: BinaryIO, place: PlacedBody) -> web.StreamResponse:
+    """Send the body of an answer in pieces, each once the client has read those before it."""
+    response = web.StreamResponse(status=place.status)
+    response.content_type = "application/json"
+    response.content_length = place.length
+    await response.prepare(request)
+    if must_be_empty_body(request.method, place.status):
+        return response
+    end = place.offset + place.length
+    for offset in range(place.offset, end, CHUNK_BYTES):
+        size = min(CHUNK_BYTES, end - offset)
+        await response.write(await asyncio.to_thread(os.pread, stream.fileno(), size, offset))
+    await response.write_eof()
+    return response
 
 
 def _waiting(batch: BatchJob) -> web.Response:
