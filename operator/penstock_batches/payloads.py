@@ -30,12 +30,15 @@ class Payloads:
         self._files = folder / "files"
         self._answers = folder / "answers"
         self._parts = folder / "parts"
+        self.last_free_bytes: int | None = None
+        """Room on the volume when it was last measured."""
 
     def prepare(self) -> None:
-        """Make the folders, and remove stale parts."""
+        """Make the folders, remove stale parts, and measure the room."""
         for each in (self._files, self._answers, self._parts):
             each.mkdir(parents=True, exist_ok=True)
         self.remove_stale_parts()
+        self.free_bytes()
 
     def remove_stale_parts(self) -> None:
         """Remove parts that no process writes any more."""
@@ -99,8 +102,9 @@ class Payloads:
         shutil.rmtree(self._answers / batch_id, ignore_errors=True)
 
     def free_bytes(self) -> int:
-        """Return how many bytes the volume has left."""
-        return shutil.disk_usage(self._files).free
+        """Measure and return how many bytes the volume has left."""
+        free = self.last_free_bytes = shutil.disk_usage(self._files).free
+        return free
 
 
 class Part:

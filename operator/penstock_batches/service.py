@@ -37,6 +37,8 @@ from penstock_batches.work.webhooks import Webhooks
 log = logging.getLogger(__name__)
 
 OPEN_RETRY_SECONDS: Final = 1.0
+VOLUME_SECONDS: Final = 15.0
+"""Time between two measurements of the room on the volume."""
 CANCEL_SECONDS: Final = 0.5
 
 
@@ -112,6 +114,15 @@ class BatchService:
         await self.callers.known()
         await self.dispatcher.run()
 
+    async def watch_volume(self) -> None:
+        """Measure the room on the volume again and again, off the event loop: a server of volumes may hang."""
+        while True:
+            try:
+                await asyncio.to_thread(self.payloads.free_bytes)
+            except OSError as error:
+                log.warning("the room on the volume is unknown: %s", error)
+            await asyncio.sleep(VOLUME_SECONDS)
+
     def status(self) -> dict[str, object]:
         """Return what `/status` shows without authentication: the batches that have not ended, with their counts and without tenants."""
         batches = [
@@ -169,6 +180,7 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
             asyncio.create_task(service.supervisor.run()),
             asyncio.create_task(service.sweeper.run()),
             asyncio.create_task(service.dispatch()),
+            asyncio.create_task(service.watch_volume()),
         ]
         try:
             async with listening(clients, settings.host, settings.port) as port:

@@ -75,7 +75,8 @@ class BatchesCollector(Collector):
             self._webhooks.calls,
         )
         free = GaugeMetricFamily(f"{PREFIX}_volume_free_bytes", "Room on the volume of payloads")
-        free.add_metric([], self._payloads.free_bytes())
+        if self._payloads.last_free_bytes is not None:
+            free.add_metric([], self._payloads.last_free_bytes)
         yield free
 
     def _batches(self) -> Iterable[Metric]:

@@ -131,7 +131,7 @@ class Sender:
         """Send a line; return its answer, or None if it is sent again."""
         batch, line = work.batch, work.line
         try:
-            custom_id, body = await self._read(batch, line)
+            custom_id, body = await asyncio.to_thread(self._read, batch, line)
         except BadLine as bad:
             return fault_line(batch.id, line.number, bad.custom_id, bad.fault), False
         credentials = self._credentials(batch, line)
@@ -148,21 +148,19 @@ class Sender:
             return work.lost(custom_id)
         end = verdict(reply.status, work.failures, reply.retry_after_seconds)
         if end is LineVerdict.OUTPUT or end is LineVerdict.ERROR:
-            text = response_line(batch.id, line.number, custom_id, reply)
+            text = await asyncio.to_thread(response_line, batch.id, line.number, custom_id, reply)
             return text, end is LineVerdict.OUTPUT
         work.refused(end)
         return None
 
-    async def _read(self, batch: BatchJob, line: Line) -> tuple[str, bytes]:
-        """Return `custom_id` and body of a line.
+    def _read(self, batch: BatchJob, line: Line) -> tuple[str, bytes]:
+        """Return `custom_id` and body of a line. Blocks on the disk.
 
         Raises:
             BadLine: it cannot be served, or the input is gone.
         """
         try:
-            content = await asyncio.to_thread(
-                self._payloads.read, batch.input_file_id, line.offset, line.length
-            )
+            content = self._payloads.read(batch.input_file_id, line.offset, line.length)
         except FileNotFoundError as error:
             fault = Fault("file_not_found", "The input file of the batch is gone.", line.number)
             raise BadLine(fault, None) from error
