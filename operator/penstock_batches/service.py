@@ -67,7 +67,7 @@ class BatchService:
         self.dispatcher = Dispatcher(settings, self.store, self.sender, self.recorder, owner)
         self.webhooks = Webhooks(self.store, owner, settings.webhook_secret_file)
         finalizer = Finalizer(self.store, self.payloads, settings.file_days)
-        self.sweeper = Sweeper(self.store, self.payloads, finalizer)
+        self.sweeper = Sweeper(self.store, self.payloads, finalizer, settings.file_days)
         self.supervisor = Supervisor(
             self.store,
             self.pools,

@@ -28,6 +28,8 @@ PAGE: Final = 100
 DEFAULT_PAGE: Final = 20
 MAX_ACTIVE: Final = 200
 """Batches of one tenant that have not ended."""
+MAX_RECORDS: Final = 10_000
+"""Batches of one tenant that are recorded; beyond it, the oldest that have ended are deleted."""
 CANCEL_ATTEMPTS: Final = 20
 TIMES: Final = (
     "in_progress_at", "finalizing_at", "completed_at", "failed_at", "expired_at", "cancelling_at", "cancelled_at",
@@ -123,6 +125,7 @@ class BatchRoutes:
             output_seconds=output_seconds,
         )
         await self._store.add_batch(batch)
+        await self._delete_surplus(caller.tenant)
         log.info("batch submitted", extra={"batch": batch.id, "tenant": batch.tenant})
         self._changed()
         return json_response(batch_object(batch, Counts()))
@@ -152,6 +155,10 @@ class BatchRoutes:
         if batch is None or batch.tenant != tenant or batch.infer:
             raise ApiError(404, f"No batch found with id '{batch_id[:80]}'.", param="id")
         return batch
+
+    async def _delete_surplus(self, tenant: str) -> None:
+        for batch in await self._store.batches(tenant, None, MAX_ACTIVE + PAGE, MAX_RECORDS):
+            await self._store.delete_batch(batch.id)
 
     async def _counts(self, batch: BatchJob) -> Counts:
         return batch.final or await self._store.counts(batch.id)

@@ -50,8 +50,13 @@ class Store(Protocol):
     async def batch(self, batch_id: str) -> BatchJob | None:
         """Return a batch."""
 
-    async def batches(self, tenant: str, after: BatchJob | None, limit: int) -> list[BatchJob]:
-        """Return batches of a tenant, the newest first, from the one after `after`."""
+    async def batches(
+        self, tenant: str, after: BatchJob | None, limit: int, skip: int = 0
+    ) -> list[BatchJob]:
+        """Return batches of a tenant, the newest first, from the one after `after`, without the first `skip`."""
+
+    async def ended_batches(self, before: float, limit: int) -> list[BatchJob]:
+        """Return batches that are over and whose window ended until Unix time `before`, by the window's end."""
 
     async def delete_batch(self, batch_id: str) -> None:
         """Remove the record of a batch that is over; an unknown one is ignored."""

@@ -175,12 +175,21 @@ class RedisStore:
         record = await _sent(self._redis.hget(self._batch(batch_id), "record"))
         return _BATCH.decode(record) if record else None
 
-    async def batches(self, tenant: str, after: BatchJob | None, limit: int) -> list[BatchJob]:
+    async def batches(
+        self, tenant: str, after: BatchJob | None, limit: int, skip: int = 0
+    ) -> list[BatchJob]:
         """See `Store`."""
         ids = await self._page(
-            "batches", tenant, after.id if after else None, limit, newest_first=True
+            "batches", tenant, after.id if after else None, limit, newest_first=True, skip=skip
         )
         return await self._batches(ids)
+
+    async def ended_batches(self, before: float, limit: int) -> list[BatchJob]:
+        """See `Store`."""
+        ids = await _sent(
+            self._redis.zrangebyscore(self._key("ended"), "-inf", before, start=0, num=limit)
+        )
+        return await self._batches([batch_id.decode() for batch_id in ids])
 
     async def delete_batch(self, batch_id: str) -> None:
         """See `Store`."""
@@ -190,6 +199,7 @@ class RedisStore:
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.delete(self._batch(batch_id))
             pipe.zrem(self._key("batches", batch.listing), batch_id)
+            pipe.zrem(self._key("ended"), batch_id)
             await _sent(pipe.execute())
 
     async def active(self) -> list[BatchJob]:
@@ -202,13 +212,14 @@ class RedisStore:
         written = replace(batch, revision=batch.revision + 1)
         changed = await _sent(
             self._write(
-                [self._batch(batch.id), self._key("active")],
+                [self._batch(batch.id), self._key("active"), self._key("ended")],
                 [
                     batch.id,
                     batch.revision,
                     msgspec.json.encode(written),
                     written.status.value,
                     int(over(written)),
+                    written.expires_at,
                 ],
             )
         )
@@ -283,14 +294,22 @@ class RedisStore:
         arguments: list[str | int] = [GROUP, owner, milliseconds, *(line.number for line in lines)]
         await _sent(self._set_idle([self._lines(batch_id)], arguments))
 
-    async def _page(
-        self, kind: str, tenant: str, after: str | None, limit: int, *, newest_first: bool
+    async def _page(  # noqa: PLR0913  a page of any list
+        self,
+        kind: str,
+        tenant: str,
+        after: str | None,
+        limit: int,
+        *,
+        newest_first: bool,
+        skip: int = 0,
     ) -> list[str]:
         key, start = self._key(kind, tenant), 0
         if after is not None:
             ranked = self._redis.zrevrank if newest_first else self._redis.zrank
             rank = await _sent(ranked(key, after))
             start = 0 if rank is None else rank + 1
+        start += skip
         ids = await _sent(self._redis.zrange(key, start, start + limit - 1, desc=newest_first))
         return [each.decode() for each in ids]
 

@@ -17,12 +17,15 @@ return 1
 """
 
 WRITE: Final = """
--- KEYS batch, active  ARGV id, revision that was read, record, status, ended
+-- KEYS batch, active, ended  ARGV id, revision that was read, record, status, ended, expires_at
 if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then
   return redis.call('HGET', KEYS[1], 'record') == ARGV[3] and 1 or 0  -- 1: this very write, sent again
 end
 redis.call('HSET', KEYS[1], 'record', ARGV[3], 'status', ARGV[4], 'revision', ARGV[2] + 1)
-if ARGV[5] == '1' then redis.call('ZREM', KEYS[2], ARGV[1]) end
+if ARGV[5] == '1' then
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  redis.call('ZADD', KEYS[3], ARGV[6], ARGV[1])
+end
 return 1
 """
 

@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS batches (
   claimed_by TEXT, claimed_until REAL);
 CREATE INDEX IF NOT EXISTS batches_of_tenant ON batches (tenant, created_at, id);
 CREATE INDEX IF NOT EXISTS active_batches ON batches (expires_at) WHERE ended = 0;
+CREATE INDEX IF NOT EXISTS ended_batches ON batches (expires_at) WHERE ended = 1;
 CREATE TABLE IF NOT EXISTS lines (
   batch TEXT NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL,
   state TEXT NOT NULL DEFAULT 'Pending', owner TEXT, leased_until REAL,
@@ -136,14 +137,24 @@ class SqliteStore:
         rows = await self._rows("SELECT record FROM batches WHERE id = ?", batch_id)
         return _BATCH.decode(rows[0][0]) if rows else None
 
-    async def batches(self, tenant: str, after: BatchJob | None, limit: int) -> list[BatchJob]:
+    async def batches(
+        self, tenant: str, after: BatchJob | None, limit: int, skip: int = 0
+    ) -> list[BatchJob]:
         """See `Store`."""
         where = "AND (created_at, id) < (?, ?)" if after else ""
         bound = (after.created_at, after.id) if after else ()
         rows = await self._rows(
             f"SELECT record FROM batches WHERE tenant = ? {where}"  # noqa: S608  constants
-            " ORDER BY created_at DESC, id DESC LIMIT ?",
-            tenant, *bound, limit,
+            " ORDER BY created_at DESC, id DESC LIMIT ? OFFSET ?",
+            tenant, *bound, limit, skip,
+        )  # fmt: skip
+        return [_BATCH.decode(row[0]) for row in rows]
+
+    async def ended_batches(self, before: float, limit: int) -> list[BatchJob]:
+        """See `Store`."""
+        rows = await self._rows(
+            "SELECT record FROM batches WHERE ended = 1 AND expires_at <= ? ORDER BY expires_at LIMIT ?",
+            before, limit,
         )  # fmt: skip
         return [_BATCH.decode(row[0]) for row in rows]
 

@@ -10,26 +10,31 @@ from penstock_batches.errors import StoreUnavailable
 from penstock_batches.payloads import Payloads
 from penstock_batches.records import Purpose
 from penstock_batches.store.base import Store
-from penstock_batches.work.finalizer import Finalizer
+from penstock_batches.work.finalizer import DAY_SECONDS, Finalizer
 
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 60.0
 PAGE_SECONDS: Final = 0.5
-"""Time between two pages of files."""
+"""Time between two pages."""
 SWEPT_FILES: Final = 100
-"""Files of a page."""
+"""Files or records of a page."""
+MIN_RECORD_SECONDS: Final = 30 * 86_400.0
+"""Time after the window of a batch for which its record stays at least: no answers are kept longer by its `output_expires_after`."""
 ORPHAN_SECONDS: Final = 3600.0
 """Age from which content without a record is of no upload that is still being recorded."""
 
 
 class Sweeper:
-    """Deletes files whose time is over, and what kills left."""
+    """Deletes files and records whose time is over, and what kills left."""
 
-    def __init__(self, store: Store, payloads: Payloads, finalizer: Finalizer) -> None:
+    def __init__(
+        self, store: Store, payloads: Payloads, finalizer: Finalizer, file_days: float
+    ) -> None:
         self._store = store
         self._payloads = payloads
         self._finalizer = finalizer
+        self._record_seconds = max(MIN_RECORD_SECONDS, file_days * DAY_SECONDS)
         self._swept_content = float("-inf")
 
     async def run(self) -> None:
@@ -45,8 +50,8 @@ class Sweeper:
             await asyncio.sleep(PAGE_SECONDS if more else SWEEP_SECONDS)
 
     async def _sweep(self) -> bool:
-        """Delete what is over; return whether there may be more files."""
-        if await self._sweep_files():
+        """Delete what is over; return whether there may be more files or records."""
+        if await self._sweep_files() or await self._sweep_batches():
             return True
         await self._sweep_answers()
         now = time.monotonic()
@@ -73,6 +78,14 @@ class Sweeper:
                 return True
             skip += len(page)
         return False
+
+    async def _sweep_batches(self) -> bool:
+        """Delete the first records of batches that are over; return whether there were any."""
+        page = await self._store.ended_batches(time.time() - self._record_seconds, SWEPT_FILES)
+        for batch in page:
+            await self._finalizer.forget(batch.id)
+            await self._store.delete_batch(batch.id)
+        return bool(page)
 
     async def _sweep_content(self) -> None:
         """Delete parts and content that a kill left without a record."""

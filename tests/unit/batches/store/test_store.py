@@ -66,6 +66,24 @@ async def test_batches_of_a_tenant_come_newest_first_in_pages(store: Store) -> N
     assert [each.id for each in await store.batches("ours", page[-1], 3)] == ["batch_0"]
 
 
+async def test_batches_that_are_over_come_by_the_end_of_their_window(store: Store) -> None:
+    for number in (2, 1, 3, 4):
+        await store.add_batch(batch(number, "ours", expires_at=NOW + number))
+        if number != 4:
+            await store.write(
+                replace(batch(number, "ours"), status=Status.FAILED, expires_at=NOW + number)
+            )
+    over = await store.ended_batches(NOW + 2, 9)
+    assert [each.id for each in over] == ["batch_1", "batch_2"]
+    assert [each.id for each in await store.ended_batches(NOW + 9, 1)] == ["batch_1"]
+    newest = await store.batches("ours", None, 9, 2)
+    assert [each.id for each in newest] == ["batch_2", "batch_1"]
+    for number in (1, 4):
+        await store.delete_batch(f"batch_{number}")
+    assert [each.id for each in await store.ended_batches(NOW + 9, 9)] == ["batch_2", "batch_3"]
+    assert len(await store.batches("ours", None, 9)) == 3
+
+
 async def test_a_write_at_another_revision_conflicts(store: Store) -> None:
     await store.add_batch(batch())
     read = await store.batch("batch_1")

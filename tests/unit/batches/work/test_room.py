@@ -6,10 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
+from penstock_batches import transitions
 from penstock_batches.dispatch import sender
 from penstock_batches.errors import VolumeFull
+from penstock_batches.http import batches
 from penstock_batches.payloads import Payloads, Segment
 from penstock_batches.service import make_store
 from penstock_batches.work import intake, sweeper
@@ -25,6 +28,7 @@ from tests.support.batches.served import (
     submitted,
     until,
 )
+from tests.unit.batches.values import batch as new_batch
 from tests.unit.batches.values import file, in_progress
 
 USED = [f"file-{number:02}" for number in range(8)]
@@ -52,6 +56,44 @@ async def test_files_in_use_do_not_keep_later_ones_from_being_deleted(
     async with served(given):
         await until(lambda: not any(payloads.path(file_id).exists() for file_id in UNUSED))
         assert all(payloads.path(file_id).exists() for file_id in USED)
+
+
+async def test_the_record_of_a_batch_goes_after_its_files(
+    tmp_path: Path, store_settings: dict[str, Any]
+) -> None:
+    given = settings(tmp_path, **store_settings)
+    store, day = make_store(given), 86_400.0
+    await store.open()
+    for number, days in ((1, 31), (2, 29)):
+        old = new_batch(number, expires_at=time.time() - days * day)
+        await store.add_batch(old)
+        await store.write(transitions.failed(old, (), old.expires_at))
+    await store.close()
+    async with served(given) as service, service.client() as client:
+        store, end = service.service.store, time.monotonic() + 10
+        while await store.batch("batch_1") is not None:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.05)
+        with pytest.raises(openai.NotFoundError):
+            await client.batches.retrieve("batch_1")
+        assert [each.id async for each in client.batches.list()] == ["batch_2"]
+
+
+async def test_beyond_the_most_records_of_a_tenant_the_oldest_that_ended_go(
+    tmp_path: Path, store_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MAX_RECORDS", 2)
+    script = lambda _prompt, _times: Scripted(seconds=3600)  # noqa: E731
+    async with running(tmp_path, script, **store_settings) as (_, _pool, client):
+        active = await submitted(client, jsonl([request_line("slow")]))
+        others = []
+        for _ in range(3):
+            others.append(await submitted(client, jsonl([request_line("slow")])))
+            await client.batches.cancel(others[-1])
+            await ended(client, others[-1])
+        last = await submitted(client, jsonl([request_line("slow")]))
+        shown = [each.id async for each in client.batches.list()]
+        assert shown == [last, others[-1], active]
 
 
 async def test_the_segment_of_a_batch_that_was_never_dispatched_is_closed(tmp_path: Path) -> None:
