@@ -9,6 +9,7 @@ from penstock_api.log_format import log_to_stderr
 from penstock_api.stopping import on_stop
 from penstock_batches.config import BatchSettings
 from penstock_batches.errors import BatchesConfigError
+from penstock_batches.http.connections import raise_limit
 from penstock_batches.service import serving
 
 
@@ -16,6 +17,7 @@ def main() -> None:
     """Run, and exit with an error on wrong settings."""
     try:
         settings = BatchSettings.from_env(os.environ)
+        raise_limit()
         log_to_stderr(settings.log_format, settings.log_level, _fields)
         asyncio.run(_run(settings))
     except BatchesConfigError as error:

@@ -19,6 +19,7 @@ from penstock_batches.dispatch.sender import Sender
 from penstock_batches.errors import StoreUnavailable
 from penstock_batches.http.batches import BatchRoutes
 from penstock_batches.http.caller import TenantAuthenticator
+from penstock_batches.http.connections import client_connections
 from penstock_batches.http.files import FileRoutes
 from penstock_batches.http.infer import InferRoutes
 from penstock_batches.http.server import client_app, listening, status_app
@@ -172,6 +173,7 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
         stack.push_async_callback(service.store.close)
         stack.push_async_callback(service.webhooks.close)
         clients = client_app(service.routes)
+        most = client_connections(settings.max_in_flight)
         background = [
             asyncio.create_task(run)
             for run in (service.callers.watch(), service.pools.watch(), service.recorder.run())
@@ -183,7 +185,7 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
             asyncio.create_task(service.watch_volume()),
         ]
         try:
-            async with listening(clients, settings.host, settings.port) as port:
+            async with listening(clients, settings.host, settings.port, most) as port:
                 service.port, service.status_port = port, status_port
                 log.info("listening", extra={"port": port, "status_port": status_port})
                 yield service
