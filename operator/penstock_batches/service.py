@@ -161,11 +161,12 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
         service.payloads,
         service.webhooks,
     )
-    await asyncio.to_thread(service.payloads.prepare)
     registry.register(collector)
     status = status_app(registry, lambda: service.ready, service.status)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(service.sender.close)
+        await asyncio.to_thread(service.webhooks.check_secret)
+        await asyncio.to_thread(service.payloads.prepare)
         status_port = await stack.enter_async_context(
             listening(status, settings.host, settings.status_port)
         )

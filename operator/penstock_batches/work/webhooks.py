@@ -20,7 +20,8 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
-from penstock_batches.errors import StateConflict, StoreUnavailable
+from penstock_api.settings import variable
+from penstock_batches.errors import BatchesConfigError, StateConflict, StoreUnavailable
 from penstock_batches.records import BatchJob
 from penstock_batches.store.base import Store
 
@@ -58,6 +59,19 @@ class Webhooks:
         """Monotonic time of the next call, after a failed one; infinite after an answered one."""
         self.calls: Counter[str] = Counter()
         """Calls by status, or Failed without one."""
+
+    def check_secret(self) -> None:
+        """Read the secret once. Blocks on the disk.
+
+        Raises:
+            BatchesConfigError: no webhook can be signed with it.
+        """
+        try:
+            self._secret()
+        except (OSError, ValueError) as error:
+            name = variable("webhook_secret_file")
+            message = f"{name} must have the secret as a text, or as whsec_ and base64 (`openssl rand -base64 32`): {error}"
+            raise BatchesConfigError(message) from error
 
     def call(self, ended: list[BatchJob]) -> None:
         """Begin the calls that are due, as many as there may be; the others follow when these end."""
@@ -139,7 +153,7 @@ class Webhooks:
                 ) as reply,
             ):
                 status = str(reply.status)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             log.warning("%s: its webhook failed: %s", batch.id, error)
             status = "Failed"
         self.calls[status] += 1
@@ -158,19 +172,25 @@ class Webhooks:
             "webhook-id": batch.id,
             "webhook-timestamp": seconds,
         }
-        if not self._secret_file:
+        key = self._secret()
+        if not key:
             return headers
+        return {**headers, "webhook-signature": signature(key, batch.id, seconds, body)}
+
+    def _secret(self) -> bytes:
+        """Return the key of the signatures, empty without one; a secret that begins with `whsec_` is in base64, another a text."""
+        if not self._secret_file:
+            return b""
         secret = Path(self._secret_file).read_text(encoding="utf-8").strip()
-        return {**headers, "webhook-signature": signature(secret, batch.id, seconds, body)}
+        encoded = secret.removeprefix("whsec_")
+        key = secret.encode() if encoded == secret else base64.b64decode(encoded, validate=True)
+        if not key:
+            raise ValueError("it is empty")
+        return key
 
 
-def signature(secret: str, message_id: str, seconds: str, body: bytes) -> str:
-    """Return the signature of a call; a secret that begins with `whsec_` is in base64, another a text."""
-    key = (
-        base64.b64decode(secret.removeprefix("whsec_"))
-        if secret.startswith("whsec_")
-        else secret.encode()
-    )
+def signature(key: bytes, message_id: str, seconds: str, body: bytes) -> str:
+    """Return the signature of a call."""
     signed = f"{message_id}.{seconds}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from penstock_batches.errors import BatchesConfigError
 from penstock_batches.records import BatchJob, Status
 from penstock_batches.store.sqlite import SqliteStore
 from penstock_batches.work import webhooks
 from penstock_batches.work.webhooks import Webhooks
 from tests.support.batches.receiver import receiver
-from tests.support.batches.served import until
+from tests.support.batches.served import served, settings, until
 from tests.unit.batches.values import batch
 
 
@@ -25,8 +26,8 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @asynccontextmanager
-async def calls_of(store: SqliteStore) -> AsyncIterator[Webhooks]:
-    calls = Webhooks(store, "this", "")
+async def calls_of(store: SqliteStore, secret_file: str = "") -> AsyncIterator[Webhooks]:
+    calls = Webhooks(store, "this", secret_file)
     try:
         yield calls
     finally:
@@ -141,3 +142,26 @@ async def test_an_answered_call_is_not_repeated_by_an_older_list(store: SqliteSt
         calls.call(older)
         await asyncio.sleep(0.2)
         assert len(hook.got) == 1
+
+
+@pytest.mark.parametrize("content", [b"whsec_not-base64!", b"whsec_YWJ", b"whsec_", b" ", b"\xff"])
+async def test_a_secret_that_signs_nothing_is_an_error_of_its_setting(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "secret").write_bytes(content)
+    given = settings(tmp_path, webhook_secret_file=str(tmp_path / "secret"))
+    with pytest.raises(BatchesConfigError, match="PENSTOCK_WEBHOOK_SECRET_FILE must have"):
+        async with served(given):
+            pass
+
+
+async def test_a_call_that_cannot_be_signed_is_a_failed_one(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("whsec_not-base64!\n")
+    async with receiver() as hook, calls_of(store, str(tmp_path / "secret")) as calls:
+        requests = await due(store, "", hook.url, range(1))
+        calls.call(requests)
+        await until(lambda: not calls._calling)
+        assert calls.calls == {"Failed": 1}
+        assert requests[0].id in calls._due
