@@ -4,13 +4,14 @@ import asyncio
 import logging
 import os
 import sys
+from contextlib import AsyncExitStack
 
 from penstock_api.log_format import log_to_stderr
 from penstock_api.stopping import on_stop
 from penstock_batches.config import BatchSettings
 from penstock_batches.errors import BatchesConfigError
 from penstock_batches.http.connections import raise_limit
-from penstock_batches.service import serving
+from penstock_batches.service import serving, stopped
 
 
 def main() -> None:
@@ -27,8 +28,15 @@ def main() -> None:
 async def _run(settings: BatchSettings) -> None:
     stopping = asyncio.Event()
     on_stop(asyncio.get_running_loop().add_signal_handler, stopping.set)
-    async with serving(settings):
-        await stopping.wait()
+    async with AsyncExitStack() as stack:
+        opening = asyncio.create_task(stack.enter_async_context(serving(settings)))
+        stop = asyncio.create_task(stopping.wait())
+        await asyncio.wait((opening, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():  # the store is not open yet
+            await stopped([opening])
+        if not opening.cancelled():
+            await opening
+            await stop
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

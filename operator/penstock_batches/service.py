@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -170,8 +170,8 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
         status_port = await stack.enter_async_context(
             listening(status, settings.host, settings.status_port)
         )
-        await service.open()
         stack.push_async_callback(service.store.close)
+        await service.open()
         stack.push_async_callback(service.webhooks.close)
         clients = client_app(service.routes)
         most = client_connections(settings.max_in_flight)
@@ -193,10 +193,10 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
             service.opened = False
             await service.dispatcher.drain(settings.drain_seconds)
         finally:
-            await _stopped(background)
+            await stopped(background)
 
 
-async def _stopped(tasks: list[asyncio.Task[None]]) -> None:
+async def stopped(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel `tasks` until they have ended: a cancellation that meets the end of a call to Redis gets lost in its client."""
     running = set(tasks)
     while running:

@@ -8,6 +8,7 @@ import asyncio
 import fcntl
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +57,7 @@ class SqliteStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._thread = ThreadPoolExecutor(1, "store")
+        self._closing = threading.Event()
         self._lock: int | None = None
         self._database: sqlite3.Connection | None = None
 
@@ -68,7 +70,8 @@ class SqliteStore:
         await self._run(self._open)
 
     async def close(self) -> None:
-        """Close the file and release the lock."""
+        """Close the file and release the lock; a wait for the lock ends."""
+        self._closing.set()
         await self._run(self._close)
         self._thread.shutdown()
 
@@ -316,7 +319,7 @@ class SqliteStore:
 
     def _open(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(self._folder / "store.lock")
+        self._lock = _locked(self._folder / "store.lock", self._closing)
         try:
             self._database = sqlite3.connect(
                 self._folder / "store.sqlite", isolation_level=None, check_same_thread=False
@@ -369,8 +372,8 @@ def _takes_answers(database: sqlite3.Connection, batch_id: str) -> bool:
     return _status(database, batch_id) in (Status.VALIDATING, Status.IN_PROGRESS)
 
 
-def _locked(path: Path) -> int:
-    """Return a locked file; the kernel releases it when the process ends."""
+def _locked(path: Path, closing: threading.Event) -> int:
+    """Return a locked file; the kernel releases it when the process ends. The wait for it ends with `closing`."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     end = time.monotonic() + LOCK_SECONDS
     while True:
@@ -378,9 +381,8 @@ def _locked(path: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
         except BlockingIOError as error:
-            if time.monotonic() > end:
+            if closing.wait(0.1) or time.monotonic() > end:
                 os.close(lock)
                 raise StoreUnavailable(
                     f"{path} is locked by another process: a store on SQLite has one replica"
                 ) from error
-            time.sleep(0.1)
