@@ -207,11 +207,10 @@ class OpenVinoSource(FileSource):
     @cached_property
     def _graph(self) -> Any:
         try:
-            return openvino_backend.read(self.file)
-        except RuntimeError as error:
-            raise self._unreadable(
-                BackendFailed(f"OpenVINO cannot read it: {openvino_backend.reason(error)}")
-            ) from error
+            with openvino_backend.openvino_errors("read it"):
+                return openvino_backend.read(self.file)
+        except BackendFailed as error:
+            raise self._unreadable(error) from error
 
 
 def _bound(most: int) -> int:

@@ -2,6 +2,8 @@
 
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from typing_extensions import override
 
 from penstock_api.types.model import ModelBackend
 from penstock_runtime.engine.continuous.steps.options import DType
-from penstock_runtime.engine.model import ModelInfo, describe
+from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.models.backends.base import Backend, BackendFailed, Call, Program
 from penstock_runtime.request import Tensor
 
@@ -22,6 +24,9 @@ _CAPABILITIES = {DType.FLOAT16: "FP16", DType.BFLOAT16: "BF16"}
 _GROUP_SIZE = "32"
 """Successive inputs of a product in int8 that share a scale, which the plugin finds at each call; without VNNI it keeps the inputs in float32."""
 _MATRIX, _MAX_INT8, _MIN_SCALE = 2, np.float32(127), np.float32(1e-12)
+_NAMING = ("conversion rule", "operation", "aten")
+"""Words of the lines of a message that name an operator, those that say the most first."""
+_REASON_CHARACTERS = 400
 _CONVERTER, _TELEMETRY = "openvino.tools.ovc", "openvino_telemetry"
 
 
@@ -38,32 +43,37 @@ class OpenVinoProgramBackend(Backend):
     @override
     def build(self, program: Program, folder: Path, threads: int) -> None:
         _check_computes(self._dtype)
-        try:
+        with openvino_errors("compile it"):
             graph = read(program.file or program.exported)
             if self._dtype is DType.INT8 and not int8_weights(graph):
                 raise BackendFailed("it has no product with a constant matrix, which int8 is for")
             blob = _compile(graph, program.info, threads, self._dtype).export_model().getvalue()
-        except RuntimeError as error:  # OpenVINO raises subclasses of it only
-            raise BackendFailed(f"OpenVINO cannot compile it: {reason(error)}") from error
         (folder / _FILE).write_bytes(blob)
 
     @override
     def open(self, folder: Path, info: ModelInfo, threads: int) -> Call:
-        try:
+        with openvino_errors("read its own file"):
             blob = io.BytesIO((folder / _FILE).read_bytes())
             return _call_of(
                 openvino().Core().import_model(blob, "CPU", _properties(threads, self._dtype))
             )
-        except (OSError, RuntimeError) as error:
-            raise BackendFailed(f"OpenVINO cannot read its own file: {reason(error)}") from error
 
 
 def compiled(graph: Any, info: ModelInfo, threads: int) -> Call:
     """Return the call of a graph that `read` returned. Raises `BackendFailed`."""
-    try:
+    with openvino_errors("compile it"):
         return _call_of(_compile(graph, info, threads))
-    except RuntimeError as error:
-        raise BackendFailed(f"OpenVINO cannot compile it: {reason(error)}") from error
+
+
+@contextmanager
+def openvino_errors(what: str) -> Iterator[None]:
+    """Convert all errors of OpenVINO to `BackendFailed`; those of its frontends derive from Exception directly."""
+    try:
+        yield
+    except BackendFailed:
+        raise
+    except Exception as error:
+        raise BackendFailed(f"OpenVINO cannot {what}: {_reason(error)}") from error
 
 
 def openvino() -> Any:
@@ -75,7 +85,7 @@ def openvino() -> Any:
 
 
 def read(source: Path | ExportedProgram | None) -> Any:
-    """Return a file (IR or `.onnx`) or a torch program as OpenVINO's graph; raises RuntimeError."""
+    """Return a file (IR or `.onnx`) or a torch program as OpenVINO's graph; for use within `openvino_errors`."""
     ov = openvino()
     if isinstance(source, Path):
         return ov.Core().read_model(source)
@@ -121,11 +131,12 @@ def _constant(node: Any) -> Tensor | None:
     return np.asarray(node.get_data(dtype=np.float32))  # `data` has the bits of bfloat16 as float16
 
 
-def reason(error: BaseException) -> str:
-    """Return the last line of OpenVINO's message that says something: the first ones name its source files."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if "operation" in line.lower() or "aten" in line.lower()]
-    return describe(type(error)((named or lines or [""])[-1 if not named else 0]))
+def _reason(error: Exception) -> str:
+    """Return the line of OpenVINO's message that names an operator, or the last one: the first ones name its source files."""
+    lines = [line.strip("- ") for line in str(error).splitlines() if line.strip("- ")]
+    named = [line for word in _NAMING for line in lines if word in line.lower()]
+    line = (named or lines[-1:] or [""])[0]
+    return f"{type(error).__name__}: {line}"[:_REASON_CHARACTERS]
 
 
 def _check_computes(dtype: DType) -> None:

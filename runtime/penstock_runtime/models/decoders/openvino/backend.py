@@ -62,7 +62,7 @@ class OpenVinoBackend(ComputeBackend):
         except (
             UnsupportedArchitecture,
             RuntimeError,
-        ) as error:  # OpenVINO raises RuntimeError only
+        ) as error:  # OpenVINO without its frontends raises RuntimeError only
             raise ModelLoadFailed(
                 f"OpenVINO does not support this model: {describe(error)}; unset PENSTOCK_COMPUTE_BACKEND"
             ) from error

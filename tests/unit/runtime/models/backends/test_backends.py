@@ -1,5 +1,6 @@
 """Each backend answers as eager torch does, from each kind of source."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -126,6 +127,28 @@ def test_a_module_that_cannot_be_exported_is_named_with_the_reason(load_on: Load
     )
     assert "set spec.model.backend to Auto, or remove it" in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_model_with_an_operator_that_openvino_lacks_runs_on_another_backend(
+    tmp_path: Path, load_on: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)  # no compiler: `Compile` is left out too
+
+    class SingularValues(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            values: torch.Tensor = torch.linalg.svdvals(x)
+            return values
+
+    matrices = torch.randn(3, 4, 4)
+    file = export(tmp_path / "svd.pt2", SingularValues(), matrices, dynamic={"x": {0: batch()}})
+    reason = "OpenVINO cannot compile it: OpConversionFailure: No conversion rule found for operations: aten"
+    state = load_on(file, ModelBackend.AUTO).info.model_backend
+    assert state is not None
+    messages = {candidate.name: candidate.message for candidate in state.candidates}
+    assert (messages[ModelBackend.OPENVINO] or "").startswith(reason)
+    with pytest.raises(ModelLoadFailed, match=re.escape(reason)) as raised:
+        load_on(file, ModelBackend.OPENVINO)
+    assert "set spec.model.backend to Auto, or remove it" in str(raised.value)
 
 
 def test_compiling_without_a_compiler_is_named_with_the_remedy(
