@@ -80,6 +80,29 @@ class Cache:
             ) from error
 
 
+def record(file: Path, text: str) -> None:
+    """Write a small file as a whole: if the volume is full or the node crashes, the earlier text remains."""
+    if file.is_file() and file.read_bytes() == text.encode():
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.partial")
+    with partial.open("w", encoding="utf-8") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    partial.rename(file)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the entries of a folder to the disk, where its file system can."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems cannot sync folders
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _take(descriptor: int, progress: Path, meter: DownloadProgress) -> None:
     """Take the lock; while another pod holds it, follow that pod's progress."""
     while True:

@@ -6,12 +6,11 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from penstock_runtime.sources.cache import Cache
+from penstock_runtime.sources.cache import Cache, sync_folder
 from penstock_runtime.sources.errors import ModelCorrupt, ModelSourceUnreachable
 from penstock_runtime.sources.progress import DownloadProgress
 
@@ -80,8 +79,8 @@ class Remote(Protocol):
             ModelLoadFailed: another attempt would not help.
         """
 
-    def digest_is_authoritative(self, file: RemoteFile) -> bool:
-        """Return whether `file.digest` is certainly a digest of the content; called if it does not match."""
+    def is_current(self, file: RemoteFile) -> bool:
+        """Return whether the source has no digest of the file and still has the same content; called unless `file.digest` matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +150,22 @@ class ModelStore:
         partial = self._partial(file)
         if partial.exists() and partial.stat().st_size > file.size:
             partial.unlink()
-        with partial.open("ab") as raw:
-            offset = raw.tell()
-            if first:
-                self.meter.add(offset)
-            if offset < file.size:
-                remote.append(file, Sink(raw, self.meter), offset)
-            raw.flush()
-            os.fsync(raw.fileno())
-        self._verify(remote, file, partial)
+        try:
+            with partial.open("ab") as raw:
+                offset = raw.tell()
+                if first:
+                    self.meter.add(offset)
+                if offset < file.size:
+                    remote.append(file, Sink(raw, self.meter), offset)
+                raw.flush()
+                os.fsync(raw.fileno())
+            self._verify(remote, file, partial)
+        except ModelCorrupt:
+            self.meter.add(-partial.stat().st_size)
+            partial.unlink()
+            raise
         partial.rename(self.folder / file.blob)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
 
     def _verify(self, remote: Remote, file: RemoteFile, partial: Path) -> None:
         size = partial.stat().st_size
@@ -169,24 +173,12 @@ class ModelStore:
             raise ModelSourceUnreachable(
                 f"'{file.path}' ended after {size} of {file.size} bytes: the pod retries"
             )
-        agrees = file.digest is None or _hash(partial, file.digest.algorithm) == file.digest.hex
-        if size == file.size and (agrees or not remote.digest_is_authoritative(file)):
-            return
-        partial.unlink()
-        self.meter.add(-size)
-        raise ModelCorrupt(
-            f"'{file.path}' does not match the digest of its source and was discarded: the pod retries;"
-            " if the error persists, upload the file again"
-        )
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # some network file systems cannot sync folders
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        agrees = file.digest and _hash(partial, file.digest.algorithm) == file.digest.hex
+        if size > file.size or not (agrees or remote.is_current(file)):
+            raise ModelCorrupt(
+                f"'{file.path}' changed while it was read, or does not match the digest of its source, and was discarded:"
+                " the pod retries; if the error persists, upload the file again"
+            )
 
 
 def _hash(path: Path, algorithm: str) -> str:

@@ -33,7 +33,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # listed in i
 from typing_extensions import override
 
 from penstock_api.types.sources import HuggingFaceSource
-from penstock_runtime.sources.cache import Cache
+from penstock_runtime.sources.cache import Cache, record
 from penstock_runtime.sources.downloads import Digest, ModelStore, Remote, RemoteFile, Sink
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
@@ -75,8 +75,8 @@ class Commit(Remote):
             )
 
     @override
-    def digest_is_authoritative(self, file: RemoteFile) -> bool:
-        return file.digest is not None  # git and LFS both name contents by their hash
+    def is_current(self, file: RemoteFile) -> bool:
+        return False  # git and LFS both name contents by their hash
 
 
 def fetch(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> Path:
@@ -115,11 +115,7 @@ def _download(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) 
     with _hub_errors(source.repository):
         snapshot = _snapshot(source, cache, revision=commit.sha)
     if source.revision != commit.sha:
-        ref = folder / "refs" / (source.revision or MAIN)
-        ref.parent.mkdir(parents=True, exist_ok=True)
-        complete = ref.with_name(f"{ref.name}.partial")
-        complete.write_text(commit.sha, encoding="utf-8")
-        complete.rename(ref)
+        record(folder / "refs" / (source.revision or MAIN), commit.sha)
     return snapshot
 
 

@@ -20,7 +20,7 @@ from s3fs import S3FileSystem
 from typing_extensions import override
 
 from penstock_api.types.sources import S3Source
-from penstock_runtime.sources.cache import Cache
+from penstock_runtime.sources.cache import Cache, record, sync_folder
 from penstock_runtime.sources.downloads import Digest, ModelStore, Remote, RemoteFile, Sink
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
@@ -35,7 +35,8 @@ PART_BYTES = 8 * 2**20
 CONCURRENT_PARTS = 4
 CONNECT_SECONDS = 5
 READ_SECONDS = 30
-_MD5 = re.compile("^[0-9a-f]{32}$")
+_HEX = re.compile(r"[0-9a-f]{32}\Z")
+"""An MD5 hash, or a name by `_short`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +87,16 @@ class S3Folder(Remote):
             offset = ends[-1]
 
     @override
-    def digest_is_authoritative(self, file: RemoteFile) -> bool:
+    def is_current(self, file: RemoteFile) -> bool:
         # an ETag is not an MD5 hash if the object is encrypted with a KMS or customer key
         bucket, _, key = f"{self.root}/{file.path}".partition("/")
         with _store_errors(self.label):
             head = self.files.call_s3("head_object", Bucket=bucket, Key=key)
-        return (
+        has_hash = file.digest is not None and (
             head.get("ServerSideEncryption") in (None, "AES256")
             and "SSECustomerAlgorithm" not in head
         )
+        return not has_hash and _blob(f"{bucket}/{key}", head["ETag"]) == file.blob
 
 
 def fetch(source: S3Source, cache: Cache, meter: DownloadProgress) -> Path:
@@ -116,13 +118,12 @@ def fetch(source: S3Source, cache: Cache, meter: DownloadProgress) -> Path:
         meter.begin(sum(file.size for file in files))
         ModelStore(cache, folder / "blobs", meter).fetch(bucket, files)
         snapshot = _snapshot(folder, files)
-        ref.parent.mkdir(exist_ok=True)
-        ref.write_text(snapshot.name, encoding="utf-8")
+        record(ref, snapshot.name)
         return snapshot
 
 
 def _snapshot(folder: Path, files: list[RemoteFile]) -> Path:
-    """Create a folder of links from file names to contents."""
+    """Create a folder of links from file names to contents, which are on the disk when it returns."""
     contents = sorted(f"{file.path}\n{file.blob}" for file in files)
     snapshot = folder / "snapshots" / _short(*contents)
     for file in files:
@@ -131,22 +132,32 @@ def _snapshot(folder: Path, files: list[RemoteFile]) -> Path:
         if not link.is_symlink():
             up = "../" * len(PurePosixPath(file.path).parts)
             link.symlink_to(f"{up}../blobs/{file.blob}")
+    parents = {parent for file in files for parent in (snapshot / file.path).parents}
+    for parent in parents:
+        if parent.is_relative_to(folder):
+            sync_folder(parent)
     return snapshot
 
 
 def _last_snapshot(folder: Path, ref: Path) -> Path | None:
     """Return the last complete snapshot, which `refs` records."""
-    if not ref.is_file():
+    if not ref.is_file() or not _HEX.match(
+        name := ref.read_text(encoding="utf-8", errors="replace")
+    ):
         return None
-    snapshot = folder / "snapshots" / ref.read_text(encoding="utf-8")
+    snapshot = folder / "snapshots" / name
     return snapshot if snapshot.is_dir() else None
 
 
 def _file(root: str, key: str, info: Mapping[str, Any]) -> RemoteFile:
     etag = str(info["ETag"]).strip('"')
     path = key.removeprefix(root).strip("/")
-    digest = Digest("md5", etag) if _MD5.match(etag) else None
-    return RemoteFile(path, int(info["size"]), _short(key, etag), digest)
+    digest = Digest("md5", etag) if _HEX.match(etag) else None
+    return RemoteFile(path, int(info["size"]), _blob(key, etag), digest)
+
+
+def _blob(key: str, etag: str) -> str:
+    return _short(key, etag.strip('"'))
 
 
 def _file_system(source: S3Source) -> S3FileSystem:

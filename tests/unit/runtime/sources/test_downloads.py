@@ -1,5 +1,6 @@
 """How a set of files is downloaded from a source that is made up: in which order they end, and after which failure."""
 
+import errno
 import os
 import stat
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from penstock_runtime.sources.cache import Cache
+from penstock_runtime.sources.cache import Cache, record
 from penstock_runtime.sources.downloads import ModelStore, Remote, RemoteFile, Sink
 from penstock_runtime.sources.errors import ModelNotFound
 from penstock_runtime.sources.progress import DownloadProgress
@@ -38,7 +39,7 @@ class Missing(Remote):
         out.write(b"x")
 
     @override
-    def digest_is_authoritative(self, file: RemoteFile) -> bool:
+    def is_current(self, file: RemoteFile) -> bool:
         return True
 
 
@@ -59,7 +60,7 @@ class BytesOfX(Remote):
         out.write(b"x")
 
     @override
-    def digest_is_authoritative(self, file: RemoteFile) -> bool:
+    def is_current(self, file: RemoteFile) -> bool:
         return True
 
 
@@ -69,13 +70,29 @@ def test_a_content_is_on_the_disk_before_it_has_its_name_and_its_name_before_the
     synced: list[tuple[str, bool, int]] = []
     fsync, folder = os.fsync, tmp_path / "blobs"
 
-    def record(descriptor: int) -> None:
+    def remember(descriptor: int) -> None:
         state = os.fstat(descriptor)
         kind = "folder" if stat.S_ISDIR(state.st_mode) else "file"
         synced.append((kind, (folder / FILES[0].blob).exists(), state.st_size))
         fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", record)
+    monkeypatch.setattr(os, "fsync", remember)
     ModelStore(Cache(tmp_path, None), folder, DownloadProgress()).fetch(BytesOfX(), FILES[:1])
     assert [each[:2] for each in synced] == [("file", False), ("folder", True)]
     assert synced[0][2] == 1
+
+
+def test_a_record_that_cannot_be_written_leaves_the_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "refs" / "main"
+    record(file, "first")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    record(file, "first")  # nothing to write
+    with pytest.raises(OSError, match="No space left"):
+        record(file, "second")
+    assert file.read_text() == "first"

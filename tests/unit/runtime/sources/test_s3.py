@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from s3fs import S3FileSystem
 
+from penstock_api.types.sources import S3Source
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.sources import downloads, s3
 from penstock_runtime.sources.downloads import RemoteFile
@@ -122,6 +123,39 @@ def test_a_content_that_does_not_match_its_etag_is_discarded(
     assert not list(config.files.model_folder.rglob("*.partial"))
 
 
+@pytest.mark.parametrize("size", [len(LARGE), 3 * 2**18 - 1], ids=["equal", "smaller"])
+def test_an_object_that_is_replaced_while_it_is_read_is_discarded(
+    server: Bucket, configured: Configure, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    key = "replaced/model.safetensors"
+    server.put_in_parts(key, LARGE)
+    real = s3._file_system
+
+    def replaced(source: S3Source) -> S3FileSystem:
+        files = real(source)
+        read = files.cat_ranges
+
+        def cat_ranges(*given: Any, **more: Any) -> Any:
+            parts = read(*given, **more)
+            server.put_in_parts(key, LARGE[::-1][:size])
+            return parts
+
+        files.cat_ranges = cat_ranges
+        return files
+
+    config = configured("s3", bucket="models", prefix="replaced", endpoint=server.url)
+    monkeypatch.setattr(s3, "_file_system", replaced)
+    with pytest.raises(ModelCorrupt, match="changed while it was read"):
+        fetched(config)
+    assert not list(config.files.model_folder.rglob("*.partial"))
+
+
+def test_an_object_without_a_hash_is_fetched(server: Bucket, configured: Configure) -> None:
+    server.put_in_parts("parts/sub/model.safetensors", LARGE)
+    config = configured("s3", bucket="models", prefix="parts", endpoint=server.url)
+    assert fetched(config) == {"sub/model.safetensors"}
+
+
 @pytest.mark.parametrize(
     "source",
     [{"bucket": "absent"}, {"bucket": "models", "prefix": "nowhere"}],
@@ -147,6 +181,11 @@ def test_without_the_store_only_a_complete_cache_serves(
     empty = configured("s3", bucket="models", prefix="other", endpoint=server.url)
     with pytest.raises(ModelSourceUnreachable):
         fetched(empty)
+    [ref] = config.files.model_folder.glob("s3--*/refs/*")
+    for spoiled in ("", "\0" * 32, "../blobs"):
+        ref.write_text(spoiled)
+        with pytest.raises(ModelSourceUnreachable):
+            fetched(config)
 
 
 def test_a_rejection_names_the_secret_to_set(
