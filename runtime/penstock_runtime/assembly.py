@@ -36,7 +36,7 @@ def engine_link(config: RuntimeConfig, limits: LimitsUpdate) -> BatchLink:
     if engines > 1:
         keep_to(taken.http_cpus)
         loads = [
-            partial(load_part, config, part_of(taken, index, engines), index)
+            partial(load_part, config, part_of(taken, index, engines), index, engines)
             for index in range(engines)
         ]
         return data_parallel_link(loads, limits)

@@ -1,6 +1,7 @@
 """CPU and memory limits of the container, from its control group (kernel documentation: cgroup-v2, cgroup-v1)."""
 
 from pathlib import Path
+from typing import ClassVar
 
 CGROUP = Path("/sys/fs/cgroup")
 MEMINFO = Path("/proc/meminfo")
@@ -18,11 +19,22 @@ def cpu_quota(root: Path = CGROUP) -> float | None:
     return quota / period if quota is not None and quota > 0 and period else None
 
 
+class MemoryShare:
+    """The share of this process in the free memory of its container."""
+
+    parts: ClassVar[int] = 1
+    """Engines that divide the memory, each in a process of its own; set before one loads its model."""
+
+
 def free_memory_bytes(root: Path = CGROUP, meminfo: Path = MEMINFO) -> int:
-    """Return the bytes that can be allocated: the cgroup's limit minus its working set, at most the machine's free memory."""
+    """Return the bytes that can be allocated: the cgroup's limit minus its working set, at most the machine's free memory.
+
+    Several engines of a container have equal parts of it.
+    """
     machine = _field(meminfo, "MemAvailable:") * 1024
     limit, used = _limit_and_working_set(root)
-    return machine if limit is None else max(0, min(machine, limit - used))
+    free = machine if limit is None else max(0, min(machine, limit - used))
+    return free // MemoryShare.parts
 
 
 def _limit_and_working_set(root: Path) -> tuple[int | None, int]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock_api.pod_contract import MAX_RANKS
+from penstock_runtime.cgroup import MemoryShare
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.continuous.ranks import StepFollower
 from penstock_runtime.engine.continuous.steps.interfaces import StepExecutor
@@ -18,8 +19,8 @@ from penstock_runtime.engine.placement import EnginePlacement, RankSeat
 from penstock_runtime.logs import configure
 
 
-def load_part(config: RuntimeConfig, taken: EnginePlacement, index: int) -> Model:
-    """Load the model of one of several engines, on the device of that `index`.
+def load_part(config: RuntimeConfig, taken: EnginePlacement, index: int, parts: int) -> Model:
+    """Load the model of one of `parts` engines, on the device of that `index`, in a process of its own.
 
     Raises:
         ModelLoadFailed: as `load_model`.
@@ -27,6 +28,7 @@ def load_part(config: RuntimeConfig, taken: EnginePlacement, index: int) -> Mode
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     devices = visible.split(",") if visible else [str(device) for device in range(MAX_RANKS)]
     os.environ["CUDA_VISIBLE_DEVICES"] = devices[index % len(devices)]
+    MemoryShare.parts = parts
     return load_model(config, taken)
 
 

@@ -6,14 +6,18 @@ import pytest
 import torch
 
 from penstock_api.pod_contract import MAX_BATCH_SIZE
-from penstock_runtime import cgroup
+from penstock_api.types.model import ModelSpec
+from penstock_runtime import cgroup, loading
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.dynamic.warm_up import warm_up
 from penstock_runtime.engine.model import DeviceLost, OutOfMemory
+from penstock_runtime.engine.placement import EnginePlacement, Placement
 from penstock_runtime.models.device.device import device_errors
 from penstock_runtime.models.device.memory import ResidentMeter, bound_rows, measured_bound_rows
 from tests.unit.runtime.engine.dynamic.builders import Doubling, FakeClock
 
 MEBIBYTE = 2**20
+SOURCE = {"type": "Module", "module": {"factory": "some.module:create", "arguments": {}}}
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,19 @@ def test_without_a_limit_what_the_machine_has_is_free(tmp_path: Path) -> None:
 def test_with_a_limit_its_rest_is_free_and_droppable_cache_counts_as_free(tmp_path: Path) -> None:
     files = {"memory_dot_max": "1000000", "memory_dot_current": "600000"}
     assert free(tmp_path, **files, memory_dot_stat="anon 1\ninactive_file 100000\n") == 500_000
+
+
+def test_engines_of_a_container_divide_its_free_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(cgroup.MemoryShare, "parts", 1)
+    monkeypatch.setattr(loading, "load_model", lambda *_: Doubling())
+    config = RuntimeConfig(model=ModelSpec.model_validate({"source": SOURCE}))
+    nowhere = EnginePlacement(Placement.PROCESS, 1, frozenset(), frozenset())
+    assert free(tmp_path, memory_dot_max="max\n") == 4000 * 1024
+    loading.load_part(config, nowhere, index=1, parts=2)
+    assert free(tmp_path, memory_dot_max="max\n") == 2000 * 1024
 
 
 def test_the_memory_limit_is_read_from_version_1(tmp_path: Path) -> None:
