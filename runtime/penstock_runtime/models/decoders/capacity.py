@@ -8,6 +8,7 @@ from transformers import PreTrainedConfig
 from penstock_runtime.cgroup import free_memory_bytes
 from penstock_runtime.engine.continuous.steps.options import StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.models.weights import weight_files
 
 CACHE_SHARE = {"cpu": 0.25, "cuda": 0.85}
 """Share of the memory free after loading, by device; on a CPU the HTTP side and the page cache need the rest."""
@@ -77,7 +78,7 @@ def cache_share(options: StepOptions, device_type: str, ranks: int = 1) -> float
 
 def fits_float32(folder: Path, options: StepOptions, free: int, ranks: int = 1) -> bool:
     """Return whether the 16-bit weights in `folder`, widened to float32, and the KV cache fit in `free` bytes for `ranks` in a pod."""
-    stored = sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
+    stored = sum(file.stat().st_size for file in weight_files(folder) if file.is_file())
     weights = 2 * stored
     cache = options.cache_bytes
     if cache is None:

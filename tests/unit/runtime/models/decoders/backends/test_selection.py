@@ -1,5 +1,6 @@
 """The backend and the type that a model computes in on a CPU: measured at load where no setting names them."""
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -151,6 +152,20 @@ def test_the_memory_of_float32_counts_all_copies_and_the_cache(folder: Path) -> 
     shared = replace(OPTIONS, cache_bytes=None)  # a quarter of what the weights leave
     assert fits_float32(folder, shared, 8 * stored)
     assert not fits_float32(folder, shared, 7 * stored)
+
+
+@pytest.mark.parametrize("pattern", ["model-{}-of-2", "pytorch_model-{}-of-2"])
+def test_the_memory_of_float32_counts_the_files_of_the_index_alone(
+    tmp_path: Path, pattern: str
+) -> None:
+    shards = [f"{pattern.format(number)}.safetensors" for number in (1, 2)]
+    for name in (*shards, "model.fp16.safetensors"):
+        (tmp_path / name).write_bytes(bytes(100))
+    index = {"weight_map": dict(zip("ab", shards, strict=True))}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    options = replace(OPTIONS, cache_bytes=0)
+    assert fits_float32(tmp_path, options, 3 * 2 * 200)
+    assert not fits_float32(tmp_path, options, 3 * 2 * 200 - 1)
 
 
 def test_a_tie_keeps_the_files_type_and_without_figures_torch_serves(folder: Path) -> None:
