@@ -19,7 +19,7 @@ class SamplingParams:
     """The parameters of one request.
 
     The sampler applies logit bias, then repetition, frequency and presence penalties, then the grammar's mask and the
-    ban of stop ids below `min_tokens`, then temperature, top-k, top-p, min-p, then draws. Logits are float32 (float64
+    ban of stop ids below `min_tokens`, then temperature, min-p, top-k, top-p, then draws. Logits are float32 (float64
     in a float64 model).
     """
 

@@ -1,7 +1,7 @@
 """Logits processors: convert logits to the sampling distribution, in the same order for every request.
 
 1. logit bias; 2. repetition, 3. frequency, 4. presence penalty; 5. grammar mask and, below `min_tokens`, the ban of
-stop ids; 6. temperature; 7. top-k; 8. top-p; 9. min-p. A stage does not modify rows without its parameter, so a
+stop ids; 6. temperature; 7. min-p; 8. top-k; 9. top-p. A stage does not modify rows without its parameter, so a
 row is bitwise independent of its batch-mates.
 """
 
@@ -69,12 +69,12 @@ def distribution(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
     weights = (below / temperatures[:, None]).softmax(-1)
     for row, draw in enumerate(draws):
         params, kept = draw.params, weights[row]
+        if params.min_p > 0.0:
+            kept.masked_fill_(kept < params.min_p * kept.max(), 0.0)
         if 0 < params.top_k < len(kept):
             kept.masked_fill_(kept < kept.topk(params.top_k).values[-1], 0.0)
         if params.top_p < 1.0:
             keep_nucleus(kept, params.top_p)
-        if params.min_p > 0.0:
-            kept.masked_fill_(kept < params.min_p * kept.max(), 0.0)
     return weights
 
 

@@ -111,11 +111,24 @@ def test_min_p_is_a_share_of_the_top_token() -> None:
     assert got[2] == 0.0
 
 
-def test_top_k_comes_before_top_p_before_min_p() -> None:
-    logits = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
-    weights = distribution(logits, [draw(top_k=3, top_p=0.7, min_p=0.8)])
-    # after top-k 0.4 0.3 0.2 of 0.9: 0.7 of it is 0.63, so two are kept; 0.3 < 0.8 * 0.4
-    assert torch.nonzero(weights[0]).flatten().tolist() == [0]
+@pytest.mark.parametrize(
+    ("wishes", "kept"),
+    [
+        ({"top_p": 0.69}, [0, 1]),
+        (
+            {"top_p": 0.69, "min_p": 0.3},
+            [0],
+        ),  # 0.5 and 0.2 remain, and 0.5 is more than 0.69 of 0.7
+        ({"top_p": 0.69, "top_k": 2}, [0]),
+        ({"top_p": 0.69, "top_k": 3}, [0, 1]),
+    ],
+)
+def test_top_p_is_a_share_of_what_min_p_and_top_k_keep(
+    wishes: dict[str, Any], kept: list[int]
+) -> None:
+    logits = torch.tensor([[0.5, 0.2, 0.1, 0.05, 0.05, 0.05, 0.05]]).log()
+    weights = distribution(logits, [draw(**wishes)])
+    assert torch.nonzero(weights[0]).flatten().tolist() == kept
 
 
 def test_penalties_follow_their_definitions() -> None:
