@@ -28,7 +28,7 @@ from penstock_tuner.load import infer_sender, sample_request
 from penstock_tuner.options import check_threads, check_words, parser
 from penstock_tuner.options import objective as objective_of
 from penstock_tuner.pareto_front import as_json, candidate_policy, failures, front, nearest, table
-from penstock_tuner.pod import MeasuredPod, Pods, usable_cpus
+from penstock_tuner.pod import MeasuredPod, Pods, engine_threads, usable_cpus
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
 from penstock_tuner.search import Search, SearchPlan
 from penstock_tuner.settings import MAX_DELAY_SHARE, SearchSpace, TunedSettings, TuningObjective
@@ -88,7 +88,7 @@ async def tune(
     args.folder.mkdir(parents=True, exist_ok=True)
     generates = _generates(environ)
     check_words(args, generates=generates)
-    check_threads(args, usable_cpus())
+    check_threads(args, engine_threads(environ, usable_cpus()))
     if not generates and (args.first_token_ms or args.output_token_ms or args.batched_tokens):
         raise NoObjective(ONE_SHOT_ONLY)
     seconds = _seconds(args, objective)

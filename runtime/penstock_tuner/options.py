@@ -187,11 +187,14 @@ def check_words(given: argparse.Namespace, *, generates: bool) -> None:
                 raise WrongOption(f"--{option}: {word!r} is not known: use {', '.join(known)}")
 
 
-def check_threads(given: argparse.Namespace, cpus: int) -> None:
-    """Raise `WrongOption` if a number of threads is above that of the CPUs, at which a pod would silently stop."""
+def check_threads(given: argparse.Namespace, most: int) -> None:
+    """Raise `WrongOption` if a number of threads is above `most`, at which a pod would silently stop."""
     for threads in given.threads:
-        if threads > cpus:
-            raise WrongOption(f"--threads: {threads} is above the CPUs of the pod: use 1 to {cpus}")
+        if threads > most:
+            allowed = f"1 to {most}" if most > 1 else "1"
+            raise WrongOption(
+                f"--threads: {threads} is above the threads that an engine of the pod can use: use {allowed}"
+            )
 
 
 def _percent(text: str) -> float:

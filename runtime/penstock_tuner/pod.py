@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import json
+import math
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ POLL_SECONDS = 0.1
 LAST_LINES = 5
 LOOPBACK = "127.0.0.1"
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_ENGINES = (names.ENV_DATA_PARALLEL, names.ENV_TENSOR_PARALLEL, names.ENV_PIPELINE_PARALLEL)
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -41,6 +43,17 @@ def usable_cpus(quota: Path = CPU_QUOTA) -> int:
         return max(1, min(allowed, int(limit) // int(period)))
     except (OSError, ValueError):  # "max": no limit
         return allowed
+
+
+def engine_threads(environ: Mapping[str, str], cpus: int) -> int:
+    """Return the most threads that an engine of a pod with so many CPUs uses.
+
+    An engine in a process of its own leaves one CPU to the HTTP side; several engines, or ranks, divide the others.
+    """
+    if environ.get("PENSTOCK_PLACEMENT") == "Thread":
+        return cpus
+    engines = math.prod(int(environ.get(name, "1")) for name in _ENGINES)
+    return max(1, (cpus - 1) // engines)
 
 
 def pod_environment(environ: Mapping[str, str], settings: TunedSettings) -> dict[str, str]:

@@ -24,7 +24,7 @@ from penstock_tuner.__main__ import _space
 from penstock_tuner.errors import NoObjective, NoRequest, WrongOption
 from penstock_tuner.generation_load import TextShape, generation_sender, shapes
 from penstock_tuner.load import Tally, infer_sender, probe, quantile, sample_request
-from penstock_tuner.options import check_threads, check_words, objective, parser
+from penstock_tuner.options import check_words, objective, parser
 from penstock_tuner.pareto_front import (
     as_json,
     candidate_policy,
@@ -34,7 +34,7 @@ from penstock_tuner.pareto_front import (
     nearest,
     table,
 )
-from penstock_tuner.pod import pod_environment, usable_cpus
+from penstock_tuner.pod import pod_environment
 from penstock_tuner.record import Event, EventKind, StudyRecord, TriedSettings
 from penstock_tuner.settings import (
     FailedRequest,
@@ -235,16 +235,6 @@ def test_words_that_no_pod_knows_are_rejected(word: str, generates: bool, messag
     with pytest.raises(WrongOption, match=re.escape(message)):
         check_words(parsed(word), generates=generates)
     check_words(parsed("--dtypes=Int8", "--backends=OpenVINO"), generates=generates)
-
-
-def test_threads_above_the_cpus_of_the_pod_are_rejected(tmp_path: Path) -> None:
-    cpus = usable_cpus(tmp_path / "absent")
-    for text, limit in (("max 100000", cpus), ("150000 100000", 1), ("50000 100000", 1)):
-        (tmp_path / "cpu.max").write_text(text)
-        assert usable_cpus(tmp_path / "cpu.max") == limit
-    check_threads(parsed("--threads=1,2"), 2)
-    with pytest.raises(WrongOption, match="--threads: 4 is above the CPUs of the pod: use 1 to 2"):
-        check_threads(parsed("--threads=1,4"), 2)
 
 
 def test_the_window_is_within_the_range_of_the_api() -> None:
