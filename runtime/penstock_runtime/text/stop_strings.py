@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock_runtime.text.marker_finder import BegunMarker
+from penstock_runtime.text.string_automaton import automaton_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,29 +16,29 @@ class StopMatch:
 class StopMatcher:
     """Finds the first stop string of a text; among several at the same position, the first in the list."""
 
-    __slots__ = ("_begun", "_buffer", "_include", "_stops")
+    __slots__ = ("_automaton", "_buffer", "_include", "_state")
 
     def __init__(self, stops: tuple[str, ...], *, include: bool = False) -> None:
         """Match `stops`, none of which is empty; `include` emits the stop string too."""
-        self._stops = stops
-        self._begun = [BegunMarker(stop) for stop in stops]
+        self._automaton = automaton_of(stops) if stops else None
+        self._state = 0
         self._include = include
         self._buffer = ""
 
     def add(self, piece: str) -> StopMatch:
         """Process the next piece; invalid after a stop string was found."""
-        if not self._stops:
+        automaton = self._automaton
+        if automaton is None:
             return StopMatch(piece)
         text = self._buffer + piece
-        places = [(text.find(stop), order) for order, stop in enumerate(self._stops)]
-        first = min(((at, order) for at, order in places if at >= 0), default=None)
-        if first is not None:
-            stop = self._stops[first[1]]
+        self._state, match = automaton.scan(self._state, piece)
+        if match is not None:
+            stop, end = automaton.strings[match.order], len(self._buffer) + match.start
             self._buffer = ""
-            return StopMatch(text[: first[0] + (len(stop) if self._include else 0)], stop)
-        keep = max(begun.add(piece) for begun in self._begun)
-        self._buffer = text[len(text) - keep :]
-        return StopMatch(text[: len(text) - keep])
+            return StopMatch(text[: end + (len(stop) if self._include else 0)], stop)
+        end = len(text) - automaton.depth(self._state)
+        self._buffer = text[end:]
+        return StopMatch(text[:end])
 
     def finish(self) -> str:
         """Return the buffered text, which contains no stop string."""

@@ -1,7 +1,6 @@
 """Processing of text in pieces gives the same result for any division into pieces."""
 
 import json
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ from tokenizers import Tokenizer as Backend
 
 from penstock_runtime.text.chat_template import ChatTemplate, TemplateRejected
 from penstock_runtime.text.detokenizer import Detokenizer, detokenize
-from penstock_runtime.text.marker_finder import BegunMarker
 from penstock_runtime.text.reasoning import ReasoningSplitter
-from penstock_runtime.text.stop_strings import StopMatcher
 from penstock_runtime.text.tokenizer import InvalidTokenizer, load_tokenizer
 from penstock_runtime.text.tool_calls import (
     BARE,
@@ -31,17 +28,12 @@ from penstock_runtime.text.tool_calls import (
 from penstock_runtime.text.vocabulary import read_vocabulary
 from tests.support.demo_model.text import CHAT_TEMPLATE
 from tests.support.demo_model.tokenizer import make_tokenizer, save_tokenizer
+from tests.unit.runtime.text.pieces import pieces_of
 
 BACKEND = make_tokenizer()
 VOCABULARY = read_vocabulary(BACKEND)
 QUICK = settings(max_examples=60)
 IDS = st.lists(st.integers(0, len(VOCABULARY) - 1), max_size=40)
-
-
-def pieces_of(text: str, cuts: list[int]) -> list[str]:
-    """Cut `text` at `cuts`."""
-    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    return [text[a:b] for a, b in pairwise(places)]
 
 
 @QUICK
@@ -89,47 +81,6 @@ def test_runs_of_spaces_that_were_added_to_sentence_pieces_are_spaces() -> None:
     decoded = detokenize(read_vocabulary(backend), ids, skip_special=False)
     assert decoded == "def :\n    def  <end of turn>"
     assert decoded == backend.decode(ids, skip_special_tokens=False)
-
-
-@QUICK
-@given(st.text("abc", max_size=30), st.lists(st.integers(0, 99), max_size=8))
-def test_a_stop_string_is_found_in_any_pieces(text: str, cuts: list[int]) -> None:
-    stops = ("bca", "cc", "abab")
-    matcher, released, stop = StopMatcher(stops), "", None
-    for piece in pieces_of(text, cuts):
-        step = matcher.add(piece)
-        released += step.text
-        if step.stop is not None:
-            stop = step.stop
-            break
-    else:
-        released += matcher.finish()
-    first = min((at for at in map(text.find, stops) if at >= 0), default=None)
-    if stop is None:
-        assert released == text
-        assert first is None
-    else:
-        # a stop that is complete ends the text; one that began earlier but was not complete could not be known
-        assert text.startswith(released + stop)
-        assert len(released) <= len(text)
-
-
-@QUICK
-@given(
-    st.text("ab", max_size=40),
-    st.text("ab", min_size=1, max_size=9),
-    st.lists(st.integers(0, 99), max_size=8),
-)
-def test_of_a_marker_the_longest_part_that_may_go_on_is_known(text: str, marker: str, cuts: list[int]) -> None:  # fmt: skip
-    begun, seen = BegunMarker(marker), ""
-    for piece in pieces_of(text, cuts):
-        length, seen = begun.add(piece), seen + piece
-        assert length == max(n for n in range(len(marker) + 1) if seen.endswith(marker[:n]))
-
-
-def test_a_stop_string_is_included_on_request() -> None:
-    step = StopMatcher(("!",), include=True).add("yes! no")
-    assert (step.text, step.stop) == ("yes!", "!")
 
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "}]\\"{", "b": [1, {}]}}\n</tool_call>'
