@@ -7,6 +7,8 @@ from penstock_runtime.text.marker_finder import MarkerFinder
 
 OPENS: Final = "<think>"
 CLOSES: Final = "</think>"
+_MAX_BLANK: Final = 4096
+"""Characters of leading whitespace that are buffered; a text with more of them is an answer without reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +50,16 @@ class ReasoningSplitter:
         return ReasoningDelta(self._finder.finish()) if self._finder else ReasoningDelta()
 
     def _begin(self, text: str) -> ReasoningDelta:
+        self._beginning = None
         start = text.lstrip()
+        if len(text) - len(start) > _MAX_BLANK:
+            return ReasoningDelta(content=text)
         if start.startswith(OPENS):
-            self._beginning, self._finder = None, MarkerFinder(CLOSES)
+            self._finder = MarkerFinder(CLOSES)
             return self.add(start[len(OPENS) :])
         if OPENS.startswith(start):
             self._beginning = text
             return ReasoningDelta()
-        self._beginning = None
         return ReasoningDelta(content=text)
 
     def _stripped(self, text: str) -> str:

@@ -24,7 +24,7 @@ _HEAD: Final = re.compile(
 _FLAT: Final = re.compile(r"([\w.-]+)(?:\[CALL_ID\]\w*)?\[ARGS\]\s*")
 """Format of Mistral's tokenizers since version 11."""
 _MAX_BUFFERED: Final = 4096
-"""Characters after a marker that are buffered as a possible call, or the end of one; longer text is content."""
+"""Characters that are buffered as a possible call, the end of one, or whitespace after one; longer text is content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class ToolCallParser:
     def _content(self, text: str, events: list[ToolCallEvent]) -> str | None:
         cut = self._finder.add(text)
         before = (self._space or "") + cut.before
-        if self._space is not None and not before.strip():
+        if self._space is not None and len(before) <= _MAX_BUFFERED and not before.strip():
             self._space = before
         elif before:
             events.append(Content(before))

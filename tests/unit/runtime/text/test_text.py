@@ -177,6 +177,36 @@ def test_an_answer_without_reasoning_is_all_content() -> None:
     assert "".join(thought.content for thought in thoughts) == "<thin ice"
 
 
+@pytest.mark.parametrize("blanks", [4096, 4097, 9000])
+@pytest.mark.parametrize("size", [1, 128, 10_000])
+def test_leading_blanks_are_buffered_up_to_a_bound(blanks: int, size: int) -> None:
+    text = " " * blanks + "<think>so</think>Yes."
+    splitter = ReasoningSplitter(begun=False)
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    thoughts = [splitter.add(piece) for piece in pieces] + [splitter.finish()]
+    content = "".join(thought.content for thought in thoughts)
+    assert content == ("Yes." if blanks <= 4096 else text)
+
+
+def test_blanks_without_an_end_reach_the_client() -> None:
+    splitter, parser = ReasoningSplitter(begun=False), ToolCallParser(HERMES)
+    thoughts = [splitter.add(" " * 128) for _ in range(100)]
+    assert sum(len(thought.content) for thought in thoughts) >= 12_800 - 4096
+    parser.add(CALL)
+    events = [event for _ in range(100) for event in parser.add(" " * 128)]
+    content = [event.text for event in events if isinstance(event, Content)]
+    assert sum(map(len, content)) >= 12_800 - 4096
+
+
+@pytest.mark.parametrize("blanks", [4096, 4097])
+@pytest.mark.parametrize("cuts", [[], list(range(300, 4400, 7))], ids=["whole", "pieces"])
+def test_blanks_between_calls_are_dropped_up_to_a_bound(blanks: int, cuts: list[int]) -> None:
+    events = events_of(HERMES, CALL + " " * blanks + CALL, cuts)
+    content = [event.text for event in events if isinstance(event, Content)]
+    assert content == ([] if blanks == 4096 else [" " * blanks])
+    assert events.count(CallBegun("f")) == 2
+
+
 MESSAGES: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "<é>\n"},
