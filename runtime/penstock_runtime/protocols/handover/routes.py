@@ -7,6 +7,7 @@ A continuation is the request of its client: it carries the client's key and pas
 import asyncio
 import secrets
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -87,7 +88,8 @@ class TakeOver:
             MemoryFull, TooLarge: its choices need more memory than is free, or than all requests may hold.
             CancelledError: the other pod has left, as aiohttp or a write noticed.
         """
-        pod, mailbox = self._pod, Mailbox(len(resumed))
+        pod = self._pod
+        mailbox = Mailbox(partial(pod.admission.memory.grow, ticket), len(resumed))
         output = sum(len(choice.tokens) for choice in resumed)
         size = len(resumed) * choice_bytes(call.prompts[0]) + ID_BYTES * output
         with pod.admission.receive_prompts(ticket, 1, call.priority):

@@ -34,8 +34,6 @@ PING_SECONDS: Final = 10.0
 """Silence after which a stream sends a comment, for example during preemption or reasoning that is left out."""
 LONG_TOKENS: Final = 512
 """The length above which an answer is rendered in a thread: with 21 log-probabilities per token, it takes 10 ms."""
-LONG_VALUES: Final = 21 * LONG_TOKENS
-"""Tokens and alternatives above which the events of one turn are rendered in a thread."""
 TOKEN_BYTES: Final = 40
 """Memory of one token of an answer that is sent whole: its id and its text."""
 LOGPROB_BYTES: Final = 320
@@ -87,9 +85,8 @@ async def _reply(
         while not answering.done:
             pieces = await answering.next(max(0.0, PING_SECONDS - stream.silent_seconds))
             if pieces:
-                long = long_prompts or _values(pieces) > LONG_VALUES
                 events = partial(_events, answer, pieces, answering.cost)
-                await stream.send(await to_thread_if_long(events, long=long))
+                await stream.send(await to_thread_if_long(events, long=long_prompts))
             # some pieces give no event, such as reasoning that is left out
             if stream.silent_seconds >= PING_SECONDS and not answering.done:
                 await stream.ping()
@@ -107,14 +104,6 @@ def _held_bytes(piece: Chunk) -> int:
     if piece.scored is not None:
         logprobs += piece.scored.chosen.size + piece.scored.values.size
     return TOKEN_BYTES * len(piece.tokens) + LOGPROB_BYTES * logprobs
-
-
-def _values(pieces: list[Chunk]) -> int:
-    """Return the number of tokens and of alternatives with their log-probabilities."""
-    alternatives = max(
-        (len(piece.logprobs[0].top) for piece in pieces if piece.logprobs), default=0
-    )
-    return (1 + alternatives) * sum(len(piece.tokens) for piece in pieces)
 
 
 def _events(answer: AnswerFormat, pieces: list[Chunk], cost: TokenUsage) -> bytes:

@@ -63,6 +63,8 @@ class MemoryBudget:
     def grow(self, ticket: Ticket, more_bytes: int) -> None:
         """Add `more_bytes` of an answer that is generated to the bytes of `ticket`, beyond the limit if need be.
 
+        A negative number releases bytes.
+
         Requests that fill the memory are rejected and end no answer that runs: answers have a reserve as large as the
         limit, of which unread answers may take half. It is bounded, because answers with log-probabilities that are small
         when they are admitted may take a hundred times as much at their end.
@@ -71,16 +73,12 @@ class MemoryBudget:
             MemoryFull: all requests together would hold more than twice the limit.
             TooLarge: this request alone would hold more than the limit.
         """
-        if not more_bytes:
-            return
-        size, others, limit = (
-            ticket.bytes + more_bytes,
-            self.held_bytes - ticket.bytes,
-            2 * self._max_bytes,
-        )
-        self._check_alone(size)
-        if others + size > limit:
-            raise self._full(others, limit, size)
+        size = ticket.bytes + more_bytes
+        if more_bytes > 0:
+            others, limit = self.held_bytes - ticket.bytes, 2 * self._max_bytes
+            self._check_alone(size)
+            if others + size > limit:
+                raise self._full(others, limit, size)
         self.held_bytes += more_bytes
         ticket.bytes = size
 

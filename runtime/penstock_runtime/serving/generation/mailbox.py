@@ -1,14 +1,21 @@
 """`Mailbox`: the bounded queue of events between the engine and the task that answers one client."""
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from penstock_runtime.engine.continuous.messages import Event, TokensEmitted
+from penstock_runtime.errors import RequestRejected
 
 MAX_TOKENS: Final = 16_384
 """Maximum unread tokens of one client per choice, minutes of a fast answer; a slower reader is cancelled."""
 MAX_BYTES: Final = 2**26
 """Maximum memory of the unread tokens of all its choices."""
+FREE_BYTES: Final = 2**16
+"""Memory of the unread tokens of one client that is not counted: a client that keeps up has less."""
+TOKENS_PER_TURN: Final = 512
+"""Tokens that are taken in one turn of the event loop; with 21 log-probabilities per token, their JSON takes 10 ms."""
 TOKEN_BYTES: Final = 192
 """Memory of an unread token; measured: 188."""
 LOGPROB_BYTES: Final = 128
@@ -18,31 +25,44 @@ LOGPROB_BYTES: Final = 128
 class Mailbox:
     """Events in order, put by the engine's deliveries, taken by the one task that writes to the client."""
 
-    __slots__ = ("_bytes", "_events", "_max_tokens", "_tokens", "_waiter")
+    __slots__ = (
+        "_bytes",
+        "_counted_bytes",
+        "_events",
+        "_grow",
+        "_max_tokens",
+        "_more",
+        "_tokens",
+        "_waiter",
+    )
 
-    def __init__(self, choices: int = 1) -> None:
-        """`choices` are those of the whole request."""
-        self._events: list[Event] = []
+    def __init__(self, grow: Callable[[int], None], choices: int = 1) -> None:
+        """`grow` counts more or fewer bytes as held by the request, as `MemoryBudget.grow`; `choices` are those of the whole request."""
+        self._grow = grow
+        self._events: deque[Event] = deque()
         self._tokens = 0
         self._bytes = 0
+        self._counted_bytes = 0
         self._max_tokens = MAX_TOKENS * choices
+        self._more = False
+        """Whether the last turn left events."""
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, event: Event) -> bool:
-        """Add `event` and wake the reader; return False if the reader has too many unread tokens."""
+        """Add `event` and wake the reader; return False if the unread tokens are too many or exceed the pod's memory."""
         if isinstance(event, TokensEmitted):
-            tokens, logprobs = len(event.tokens), event.logprobs
-            values = tokens * (1 + len(logprobs[0].top)) if logprobs else 0
-            self._tokens += tokens
-            self._bytes += TOKEN_BYTES * tokens + LOGPROB_BYTES * values
-            if self._tokens > self._max_tokens or self._bytes > MAX_BYTES:
+            tokens, size = self._tokens + len(event.tokens), self._bytes + _bytes_of(event)
+            if tokens > self._max_tokens or size > MAX_BYTES or not self._hold(size):
                 return False
+            self._tokens = tokens
         self._events.append(event)
         _wake(self._waiter)
         return True
 
     async def take(self, seconds: float) -> list[Event]:
-        """Return the events since the last call; wait up to `seconds` for the first."""
+        """Return the next events, in a turn of the event loop of their own; wait up to `seconds` for the first."""
+        if self._more:
+            await asyncio.sleep(0)  # a write to a client that reads does not suspend
         if not self._events:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -53,9 +73,35 @@ class Mailbox:
             finally:
                 timer.cancel()
                 self._waiter = None
-        events, self._events = self._events, []
-        self._tokens = self._bytes = 0
+        events: list[Event] = []
+        tokens, size = 0, self._bytes
+        while self._events and tokens < TOKENS_PER_TURN:
+            event = self._events.popleft()
+            if isinstance(event, TokensEmitted):
+                tokens += len(event.tokens)
+                size -= _bytes_of(event)
+            events.append(event)
+        self._tokens -= tokens
+        self._hold(size)
+        self._more = bool(self._events)
         return events
+
+    def _hold(self, size: int) -> bool:
+        """Set the bytes of the unread tokens; return False if memory is full."""
+        counted = max(size - FREE_BYTES, 0)
+        if counted != self._counted_bytes:
+            try:
+                self._grow(counted - self._counted_bytes)
+            except RequestRejected:
+                return False
+        self._bytes, self._counted_bytes = size, counted
+        return True
+
+
+def _bytes_of(event: TokensEmitted) -> int:
+    tokens, logprobs = len(event.tokens), event.logprobs
+    values = tokens * (1 + len(logprobs[0].top)) if logprobs else 0
+    return TOKEN_BYTES * tokens + LOGPROB_BYTES * values
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from penstock_runtime.engine.continuous.messages import (
@@ -79,7 +80,8 @@ class ResponseStream:
         self._call = call
         self._tickets = tuple(tickets)
         self._admission = admission
-        self._mailbox = Mailbox(call.choices)
+        grow = partial(admission.memory.grow, tickets[0])
+        self._mailbox = Mailbox(grow, call.choices)
         self._first_of = {ticket.id: place * call.n for place, ticket in enumerate(tickets)}
         self._open = set(self._first_of)
         self._handover = handover
@@ -133,7 +135,7 @@ class ResponseStream:
         return not self._open
 
     async def next(self, seconds: float) -> list[Chunk]:
-        """Return new chunks; none after `seconds` without an event, and possibly at the end.
+        """Return the new chunks of one turn of the event loop; none after `seconds` without an event, and possibly at the end.
 
         Raises:
             GenerationError: a prompt did not complete; the caller abandons the others.

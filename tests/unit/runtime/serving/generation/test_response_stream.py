@@ -1,5 +1,6 @@
-"""What a client gets of a generation that ends badly or is handed over."""
+"""What a client gets of a generation that it reads late, that ends badly or is handed over."""
 
+import asyncio
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +10,15 @@ import pytest
 from penstock_runtime.engine.continuous.messages import Ended, Interrupted, TokensEmitted, Usage
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.request import Expired, Failed, RequestOutcome
+from penstock_runtime.serving.admission.memory_budget import MemoryBudget
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.generation.handover.relay import TERMINATING
+from penstock_runtime.serving.generation.mailbox import (
+    FREE_BYTES,
+    MAX_TOKENS,
+    TOKEN_BYTES,
+    TOKENS_PER_TURN,
+)
 from penstock_runtime.serving.generation.request import GenerationCall, Prompt
 from penstock_runtime.serving.generation.response_stream import GenerationError, ResponseStream
 from penstock_runtime.text.vocabulary import Vocabulary
@@ -25,6 +33,7 @@ class NoEngine:
     """Delivers the ends of handed-over prompts at once."""
 
     def __init__(self) -> None:
+        self.memory = MemoryBudget(2**30, lambda: 1.0)
         self.handed_over: list[str] = []
         self.ends: list[object] = []
 
@@ -39,12 +48,14 @@ class NoEngine:
         self.handed_over.append(interruption.id)
 
 
-def a_stream(prompt: tuple[int, ...], params: SamplingParams) -> tuple[ResponseStream, NoEngine]:
+def a_stream(
+    prompt: tuple[int, ...], params: SamplingParams, n: int = 1
+) -> tuple[ResponseStream, NoEngine]:
     engine: Any = NoEngine()
     serving: Any = SimpleNamespace(
         tokenizer=SimpleNamespace(vocabulary=LETTERS), own_ends=frozenset()
     )
-    call = GenerationCall((Prompt(prompt, params),))
+    call = GenerationCall((Prompt(prompt, params),), n=n)
     return ResponseStream(call, [Ticket("a", 0.0)], engine, serving, engine), engine
 
 
@@ -69,6 +80,33 @@ async def test_an_end_without_tokens_raises_at_once() -> None:
     stream._mailbox.put(Ended("a", Expired(1.0)))
     with pytest.raises(GenerationError):
         await stream.next(1.0)
+
+
+async def test_a_full_mailbox_is_read_in_many_turns_of_the_event_loop() -> None:
+    stream, engine = a_stream((1,), SamplingParams(max_tokens=9), n=8)
+    size = turns = 0
+    while stream._mailbox.put(TokensEmitted("a", size % 8, (size % 7,))):
+        size += 1
+    assert size == 8 * MAX_TOKENS
+    assert engine.memory.held_bytes >= size * TOKEN_BYTES - FREE_BYTES
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(count_turns())
+    texts = [""] * 8
+    while sum(map(len, texts)) < size:
+        pieces = await stream.next(1.0)
+        assert len(pieces) <= TOKENS_PER_TURN
+        for piece in pieces:
+            texts[piece.index] += piece.text
+    other.cancel()
+    assert turns >= size // TOKENS_PER_TURN - 1
+    assert texts == ["".join("abcdefg"[n % 7] for n in range(first, size, 8)) for first in range(8)]
+    assert engine.memory.held_bytes == 0
 
 
 @pytest.mark.usefixtures("uncollected")
