@@ -17,6 +17,8 @@ MAX_DIGITS = 8
 """Digits of the lines of a simulated batch, and of a seed."""
 MAX_MILLISECONDS = 3_600_000
 MAX_LATE_SHARE = 0.5
+MIN_LATE_SHARE = 0.001 - 1e-9
+"""Of 99.9 percent, as a float."""
 Value = TypeVar("Value")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 EPILOG = """examples:
@@ -73,13 +75,13 @@ def parser() -> argparse.ArgumentParser:
         help="of a pool that generates text: mean tokens of a request, for arrivals without tokens; default: those of the history",
     )  # fmt: skip
     simulate.add_argument(
-        "--cache-tokens", type=int, default=StepModel().cache_tokens, metavar="N",
+        "--cache-tokens", type=positive(int), default=StepModel().cache_tokens, metavar="N",
         help="of a pool that generates text: tokens that the KV cache of a pod holds",
     )  # fmt: skip
     simulate.add_argument(
         "--startup-p90", type=duration, help="overrides the observed start-up time, e.g. 90s"
     )
-    simulate.add_argument("--start", type=int, help="Ready replicas at the start")
+    simulate.add_argument("--start", type=positive(int), help="Ready replicas at the start")
     simulate.add_argument(
         "--batch",
         type=line_batch,
@@ -168,7 +170,7 @@ def _tune(tune: argparse.ArgumentParser) -> None:
         "--apply", action="store_true", help="apply the policy instead of printing it"
     )
     tune.add_argument(
-        "--plot", type=Path, metavar="FILE", help="write a picture of the front as .svg"
+        "--plot", type=svg_file, metavar="FILE", help="write a picture of the front as .svg"
     )
     tune.add_argument(
         "--output",
@@ -230,7 +232,8 @@ def target(text: str) -> Target:
     try:
         read = Target.read(text)
         valid = (
-            1 <= read.milliseconds <= MAX_MILLISECONDS and 0 <= read.late_share <= MAX_LATE_SHARE
+            1 <= read.milliseconds <= MAX_MILLISECONDS
+            and MIN_LATE_SHARE <= read.late_share <= MAX_LATE_SHARE
         )
     except ValueError:
         valid = False
@@ -262,6 +265,16 @@ def of_variant(read: Callable[[str], Value]) -> Callable[[str], tuple[str, Value
         return name, read(value)
 
     return parse
+
+
+def svg_file(text: str) -> Path:
+    """Return a file that a picture can be written to."""
+    path = Path(text)
+    if path.suffix != ".svg" or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"invalid file {text!r}: expected a name that ends in .svg, in a folder that exists"
+        )
+    return path
 
 
 def seed(text: str) -> int:

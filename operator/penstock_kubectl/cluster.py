@@ -16,6 +16,7 @@ from kubernetes.config.kube_config import (
 )
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError, ReadTimeoutError
+from yaml import YAMLError
 
 from penstock_api import names
 from penstock_kubectl.errors import (
@@ -44,8 +45,16 @@ class ClusterClient:
             self._client: Any = config.new_client_from_config(kubeconfig, context)
             merged = KubeConfigMerger(kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION).config
             chosen = KubeConfigLoader(merged, active_context=context).current_context
-        except (ConfigException, OSError) as error:
-            raise Unreachable(f"the kubeconfig has no usable cluster: {error}") from error
+        except (
+            ConfigException,
+            OSError,
+            YAMLError,
+            TypeError,
+            AttributeError,
+            LookupError,
+        ) as error:
+            file = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
+            raise Unreachable(f"the kubeconfig has no usable cluster: {file}: {error}") from error
         self.namespace: str = chosen["context"].get("namespace") or "default"
         """Namespace of the context, as in kubectl."""
         self._server: str = self._client.configuration.host

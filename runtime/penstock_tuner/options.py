@@ -150,9 +150,13 @@ def positive(kind: type[int] | type[float]) -> Any:
     """Return a parser of numbers above 0."""
 
     def parse(text: str) -> float:
-        number = kind(text)
+        try:
+            number = kind(text)
+        except ValueError:
+            number = kind(0)
         if not 0 < number < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0")
+            expected = "an integer" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} must be {expected} above 0, such as 8")
         return number
 
     return parse

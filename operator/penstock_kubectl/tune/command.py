@@ -149,12 +149,12 @@ def _price(args: argparse.Namespace, subject: PoolContext) -> ReplicaPrice | Non
 def _report(
     args: argparse.Namespace, cluster: ClusterClient, result: view.TuneResult, console: Console
 ) -> int:
-    """Print the result, write the picture, and at last apply the policy; return 1 if no settings meet the objective."""
+    """Print the result, apply the policy, and at last write the picture; return 1 if no settings meet the objective.
+
+    Raises:
+        OSError: the picture cannot be written.
+    """
     policy = view.policy(result)
-    if args.plot is not None:
-        pool = result.subject.pool
-        title = f"{pool.namespace}/{pool.name}: {len(result.tried)} trials"
-        args.plot.write_text(svg(title, result.tried, result.objective), encoding="utf-8")
     if args.output == "json":
         sys.stdout.write(json.dumps(view.as_json(result, policy), indent=1) + "\n")
     elif args.output == "yaml":
@@ -165,6 +165,10 @@ def _report(
         _apply(cluster, policy)
         if args.output == "table":
             console.print(f"applied: {names.POLICY_KIND} {policy['metadata']['name']}")
+    if args.plot is not None:
+        pool = result.subject.pool
+        title = f"{pool.namespace}/{pool.name}: {len(result.tried)} trials"
+        args.plot.write_text(svg(title, result.tried, result.objective), encoding="utf-8")
     return 0 if policy is not None else 1
 
 

@@ -4,6 +4,7 @@ from math import isnan, nan
 
 import pytest
 
+from penstock_kubectl.__main__ import main
 from penstock_kubectl.cli import duration, pair
 from penstock_kubectl.cluster import proxied
 from penstock_kubectl.explain_view import chart, extent, shrunk
@@ -86,3 +87,32 @@ def test_durations_and_curves_are_read_with_their_units() -> None:
             duration(text)
     with pytest.raises(Exception, match="positive"):
         pair("1,0")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("simulate chat --cache-tokens 0", "--cache-tokens: '0' must be an integer above 0"),
+        ("simulate chat --cache-tokens many", "--cache-tokens: 'many' must be an integer"),
+        ("simulate chat --start -3", "--start: '-3' must be an integer above 0, such as 8"),
+        (
+            "tune chat --objective 500@100",
+            "expected milliseconds, and a percentage from 50 to 99.9",
+        ),
+        ("tune chat --minutes abc", "--minutes: 'abc' must be a number above 0"),
+        ("tune chat --clients 1.5", "--clients: '1.5' must be an integer above 0"),
+        ("tune chat --rows a", "--rows: 'a' must be an integer above 0"),
+        (
+            "tune chat --plot front.png",
+            "--plot: invalid file 'front.png': expected a name that ends",
+        ),
+        ("tune chat --plot absent/front.svg", "in .svg, in a folder that exists"),
+    ],
+)
+def test_a_bad_argument_is_refused_with_option_value_and_remedy(
+    capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err

@@ -64,6 +64,18 @@ def test_it_prints_the_front_and_a_policy_with_the_best_as_its_candidate(
     assert stored.tried == (FAST, LATE, BEST)
 
 
+def test_a_picture_that_cannot_be_written_costs_neither_the_result_nor_the_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, picture = Cluster(pool(), log(FAST, LATE, BEST)), tmp_path / "front.svg"
+    picture.mkdir()
+    assert run(cluster, tmp_path, "--plot", str(picture), "--apply") == 1
+    shown = capsys.readouterr()
+    assert "within 1000 ms for 99 %" in shown.out
+    assert "front.svg" in shown.err
+    assert POLICY in cluster.objects
+
+
 def test_json_has_every_trial_and_apply_writes_the_policy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
