@@ -61,17 +61,17 @@ class PodCollector(Collector):
         )
         served = CounterMetricFamily(
             names.METRIC_SERVED,
-            "Rows of completed requests, or generated tokens, by the work that they are of.",
+            "Rows of completed requests, or generated tokens, by kind of work.",
             labels=["work"],
         )
         ended = CounterMetricFamily(
             names.METRIC_REQUESTS,
-            "Admitted requests by outcome, and by the work that they are of; a request that another pod completed is HandedOver here.",
+            "Admitted requests, by outcome and kind of work; a request that another pod completed is HandedOver here.",
             labels=["outcome", "work"],
         )
         rejected = CounterMetricFamily(
             names.METRIC_REQUESTS_REFUSED,
-            "Requests rejected at admission, by the work that they are of, as far as is known unread.",
+            "Requests rejected at admission, by kind of work as far as the head shows it.",
             labels=["reason", "work"],
         )
         for work, of_work in (("interactive", counters.interactive), ("batch", counters.batch)):
