@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_batches.records import Line
-from penstock_batches.requests import MAX_LINE_BYTES, BadLine, read_request
+from penstock_batches.requests import MAX_CUSTOM_ID, MAX_LINE_BYTES, BadLine, read_request
 from penstock_batches.work.intake import Check
 from tests.support.batches.served import request_line
 
@@ -74,18 +75,50 @@ def test_a_bad_line_has_its_fault(
 
 BIG = (b"1e999", b"-1.5e999999999", b"1" * 5_000)
 """Numbers that JSON has and the parser does not read."""
+TEXTS = (
+    (b"a", "invalid_value", "custom_id", None),
+    (b"POST", "invalid_method", "method", "a"),
+    (b"/v1/completions", "invalid_url", "url", "a"),
+    (b"demo", "invalid_value", "body.model", "a"),
+)
+"""A text of a line with code, param and custom_id of the fault of another value in its place."""
+
+
+def replaced(text: bytes, value: bytes) -> bytes:
+    line = json.dumps(request_line("a", prompt="p")).encode()
+    return line.replace(b'"' + text + b'"', value)
 
 
 @pytest.mark.parametrize("value", BIG)
 def test_a_number_out_of_range_is_a_fault_of_its_line(value: bytes) -> None:
-    def found(name: bytes, line: dict[str, Any]) -> tuple[str, str | None, str | None]:
-        return fault(json.dumps(line).encode().replace(b'"' + name + b'"', value))
+    for text, *expected in TEXTS:
+        assert fault(replaced(text, value)) == tuple(expected)
 
-    bad = "invalid_json_line"
-    assert found(b"a", request_line("a", prompt="p")) == (bad, "custom_id", None)
-    assert found(b"POST", request_line("a")) == (bad, "method", "a")
-    assert found(b"/v1/completions", request_line("a")) == (bad, "url", "a")
-    assert found(b"demo", request_line("a")) == (bad, "body.model", "a")
+
+@pytest.mark.parametrize("item", [b"1e300", b"[]"])
+def test_a_large_value_in_place_of_a_text_is_not_decoded(item: bytes) -> None:
+    items = (MAX_LINE_BYTES - 300) // (len(item) + 1)
+    for text, *expected in TEXTS:
+        content = replaced(text, b"[" + b",".join([item] * items) + b"]")
+        began = time.thread_time()
+        assert fault(content) == tuple(expected)
+        assert time.thread_time() - began < 0.4  # the decoding alone takes 0.8 to 8 s
+
+
+def test_a_text_of_any_length_is_quoted_in_part() -> None:
+    for text, *expected in TEXTS:
+        content = replaced(text, b'"' + b"x" * (MAX_LINE_BYTES - 300) + b'"')
+        with pytest.raises(BadLine) as caught:
+            read_request(content, 7, ENDPOINT)
+        assert [caught.value.fault.code, caught.value.fault.param] == expected[:2]
+        assert len(caught.value.fault.message) < 300
+
+
+def test_the_longest_custom_id_may_be_written_in_escapes() -> None:
+    custom_id = "\U0001f600" * MAX_CUSTOM_ID
+    content = json.dumps(request_line(custom_id, prompt="p")).encode()
+    assert content.count(rb"\ud83d\ude00") == MAX_CUSTOM_ID
+    assert read_request(content, 1, ENDPOINT).custom_id == custom_id
 
 
 @pytest.mark.parametrize("where", ["custom_id", "method", "url", "model", "body"])
