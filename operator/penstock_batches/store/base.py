@@ -95,8 +95,8 @@ class Store(Protocol):
     async def answer(self, batch_id: str, answers: Sequence[Answer]) -> list[int]:
         """Record answers; return the numbers of the lines that had none and whose batch takes answers."""
 
-    async def answers(self, batch_id: str, first: int, last: int) -> list[Answer]:
-        """Return the recorded answers of the lines from `first` to `last`, by number."""
+    async def answers(self, batch_id: str, numbers: Sequence[int]) -> list[Answer]:
+        """Return the recorded answers of the lines `numbers`, which ascend."""
 
     async def forget_lines(self, batch_id: str) -> None:
         """Remove the lines and answers of a batch that has ended; its record, counts and claim stay."""

@@ -278,10 +278,12 @@ class RedisStore:
         keys = [self._batch(batch_id), self._key("answers", batch_id), self._lines(batch_id)]
         return cast("list[int]", await _sent(self._answer(keys, [GROUP, *rows])))
 
-    async def answers(self, batch_id: str, first: int, last: int) -> list[Answer]:
+    async def answers(self, batch_id: str, numbers: Sequence[int]) -> list[Answer]:
         """See `Store`."""
-        numbers = [str(number) for number in range(first, last + 1)]
-        records = await _sent(self._redis.hmget(self._key("answers", batch_id), numbers))
+        if not numbers:
+            return []
+        fields = [str(number) for number in numbers]
+        records = await _sent(self._redis.hmget(self._key("answers", batch_id), fields))
         return [_ANSWER.decode(record) for record in records if record]
 
     async def forget_lines(self, batch_id: str) -> None:

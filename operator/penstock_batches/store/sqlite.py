@@ -6,6 +6,7 @@ the store. All statements run on one thread, off the event loop.
 
 import asyncio
 import fcntl
+import json
 import os
 import sqlite3
 import threading
@@ -277,12 +278,13 @@ class SqliteStore:
 
         return await self._transact(run)
 
-    async def answers(self, batch_id: str, first: int, last: int) -> list[Answer]:
+    async def answers(self, batch_id: str, numbers: Sequence[int]) -> list[Answer]:
         """See `Store`."""
         rows = await self._rows(
             "SELECT number, segment, answer_offset, answer_length, ok FROM lines"
-            " WHERE batch = ? AND number BETWEEN ? AND ? AND state = 'Answered' ORDER BY number",
-            batch_id, first, last,
+            " WHERE batch = ? AND number IN (SELECT value FROM json_each(?)) AND state = 'Answered'"
+            " ORDER BY number",
+            batch_id, json.dumps(list(numbers)),
         )  # fmt: skip
         return [
             Answer(number, segment, offset, length, bool(ok))

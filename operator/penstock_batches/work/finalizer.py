@@ -111,8 +111,8 @@ class Finalizer:
         reader = LineReader(self._payloads.path(batch.input_file_id))
         with self._payloads.segments(batch.id) as segments:
             while group := await asyncio.to_thread(reader.group):
-                first, last = group[0][0].number, group[-1][0].number
-                answers = await self._store.answers(batch.id, first, last)
+                numbers = [line.number for line, _ in group]
+                answers = await self._store.answers(batch.id, numbers)
                 await asyncio.to_thread(files.write, group, answers, segments)
                 total += len(group)
         return total

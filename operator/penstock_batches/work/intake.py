@@ -166,10 +166,8 @@ class Intake:
 
     async def _reject_all(self, batch: BatchJob, bad: list[tuple[Line, BadLine]]) -> None:
         """Record the faults of lines but those that an interrupted validation recorded: each write takes room."""
-        if not bad:
-            return
-        first, last = bad[0][0].number, bad[-1][0].number
-        recorded = {each.number for each in await self._store.answers(batch.id, first, last)}
+        numbers = [line.number for line, _ in bad]
+        recorded = {each.number for each in await self._store.answers(batch.id, numbers)}
         new = [(line, each) for line, each in bad if line.number not in recorded]
         await asyncio.gather(*(self._reject(batch, line, each) for line, each in new))
 

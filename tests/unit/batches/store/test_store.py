@@ -2,17 +2,23 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from redis.asyncio import Redis
 
+from penstock_batches import transitions
 from penstock_batches.errors import StateConflict, StoreUnavailable
+from penstock_batches.payloads import Payloads
 from penstock_batches.records import Answer, Counts, Status
 from penstock_batches.store import sqlite
 from penstock_batches.store.base import Store
 from penstock_batches.store.redis import RedisStore
 from penstock_batches.store.sqlite import SqliteStore
+from penstock_batches.work.finalizer import Finalizer
 from tests.support.batches.redis_server import RedisServer
+from tests.support.batches.served import jsonl, request_line
 from tests.unit.batches.values import NOW, batch, file, in_progress, lines
 
 FOREVER = 600.0
@@ -163,11 +169,41 @@ async def test_the_first_answer_of_a_line_stays(store: Store) -> None:
     await leased(store, "one", 2)
     assert await store.answer("batch_1", [answer(1), answer(2, ok=False)]) == [1, 2]
     assert await store.answer("batch_1", [answer(2, "late"), answer(3, "late")]) == [3]
-    kept = await store.answers("batch_1", 1, 9)
+    kept = await store.answers("batch_1", range(1, 10))
     assert kept == [answer(1), answer(2, ok=False), answer(3, "late")]
-    assert await store.answers("batch_1", 2, 2) == [answer(2, ok=False)]
+    assert await store.answers("batch_1", [2]) == [answer(2, ok=False)]
+    assert await store.answers("batch_1", [1, 3]) == [answer(1), answer(3, "late")]
+    assert await store.answers("batch_1", []) == []
     assert await store.counts("batch_1") == Counts(3, 2, 1)
     assert await leased(store, "two", 9, 0.001) == []
+
+
+async def test_redis_is_sent_the_numbers_of_lines_not_those_of_blank_lines_in_between(
+    redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[list[str]] = []
+    hmget = Redis.hmget
+
+    def recording(client: Any, name: str, keys: list[str]) -> Any:
+        sent.append(keys)
+        return hmget(client, name, keys)
+
+    payloads = Payloads(tmp_path / "payloads")
+    payloads.prepare()
+    row = jsonl([request_line("a")])
+    part = payloads.part()
+    part.write(row + b"\n" * 100_000 + row)
+    part.commit("file-in")
+    store = RedisStore(redis_server.url, str(tmp_path))
+    await store.open()
+    await store.add_batch(in_progress(in_progress_at=NOW))
+    batch = await store.write(transitions.finalizing(in_progress(in_progress_at=NOW), NOW))
+    monkeypatch.setattr(Redis, "hmget", recording)
+    await Finalizer(store, payloads, 30).finalize(batch)
+    await store.close()
+    numbers = {key for keys in sent for key in keys if key.isdecimal()}
+    assert numbers == {"1", "100002"}
+    assert max(map(len, sent)) <= 500
 
 
 async def test_a_batch_that_is_cancelled_takes_no_answer(store: Store) -> None:
@@ -176,7 +212,7 @@ async def test_a_batch_that_is_cancelled_takes_no_answer(store: Store) -> None:
     assert await leased(store, "one", 1) == [1]
     await store.write(replace(in_progress(), status=Status.CANCELLING))
     assert await store.answer("batch_1", [answer(1)]) == []
-    assert await store.answers("batch_1", 1, 1) == []
+    assert await store.answers("batch_1", [1]) == []
     assert await leased(store, "one", 1) == []
 
 
@@ -187,7 +223,7 @@ async def test_forgotten_lines_leave_the_record_and_its_counts(store: Store) -> 
     await store.answer("batch_1", [answer(1)])
     await store.forget_lines("batch_1")
     await store.renew("batch_1", "one", lines(1), FOREVER)
-    assert await store.answers("batch_1", 1, 1) == []
+    assert await store.answers("batch_1", [1]) == []
     assert await store.counts("batch_1") == Counts(1, 1, 0)
 
 

@@ -1,6 +1,7 @@
 """Finalizers of two replicas that end the same batch, on each store."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,11 @@ async def test_a_finalizer_that_is_overtaken_leaves_the_files_of_the_other(
     batch = await answered(store, payloads)
     frozen, thaw, answers = asyncio.Event(), asyncio.Event(), store.answers
 
-    async def freezing(batch_id: str, first: int, last: int) -> list[Answer]:
-        if first > 1 and not frozen.is_set():
+    async def freezing(batch_id: str, numbers: Sequence[int]) -> list[Answer]:
+        if 1 not in numbers and not frozen.is_set():
             frozen.set()
             await thaw.wait()
-        return await answers(batch_id, first, last)
+        return await answers(batch_id, numbers)
 
     monkeypatch.setattr(store, "answers", freezing)
     slow = asyncio.create_task(Finalizer(store, payloads, 30).finalize(batch))
