@@ -56,8 +56,7 @@ def read_request(content: bytes, number: int, endpoint: str) -> BatchRequest:
         BadLine: the line is not a request that `endpoint` serves.
     """
     if len(content) > MAX_LINE_BYTES:
-        message = f"This line has {len(content)} bytes; at most {MAX_LINE_BYTES} are served: split the request."
-        raise BadLine(Fault("line_too_long", message, number), None)
+        raise too_long(number, len(content))
     try:
         fields = _FIELDS.decode(content.decode())  # `Raw` itself accepts bytes that are not UTF-8
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -79,6 +78,12 @@ def infer_line(endpoint: str, body: bytes) -> bytes:
     """Return the line of an infer request, from a body that is a JSON object."""
     line = {"custom_id": "infer", "method": "POST", "url": endpoint, "body": msgspec.Raw(body)}
     return msgspec.json.encode(line).replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def too_long(number: int, size: int) -> BadLine:
+    """Return the fault of a line with too many bytes."""
+    message = f"This line has {size} bytes; at most {MAX_LINE_BYTES} are served: split the request."
+    return BadLine(Fault("line_too_long", message, number), None)
 
 
 def duplicate(number: int, custom_id: str) -> BadLine:

@@ -110,7 +110,7 @@ class Finalizer:
         total = 0
         reader = LineReader(self._payloads.path(batch.input_file_id))
         with self._payloads.segments(batch.id) as segments:
-            while group := await asyncio.to_thread(reader.group):
+            while (group := await asyncio.to_thread(reader.group)) is not None:
                 numbers = [line.number for line, _ in group]
                 answers = await self._store.answers(batch.id, numbers)
                 await asyncio.to_thread(files.write, group, answers, segments)

@@ -21,12 +21,14 @@ from penstock_batches.store.base import Store
 GROUP_LINES: Final = 500
 GROUP_BYTES: Final = 8 * 2**20
 """Lines that are read in one go: neither a long file nor long lines hold a thread or fill the memory."""
+MAX_READ_BYTES: Final = requests.MAX_LINE_BYTES + len("\r\n")
+"""The longest line that is served, with its end: padding makes a longer one too long as well, because a dispatcher reads it whole."""
 MAX_REPORTED_FAULTS: Final = 100
 """Faults in the batch itself; the error file has all of them."""
 
 
 class LineReader:
-    """Reads a file of lines in groups; blank lines are counted and left out.
+    """Reads a file of lines in groups; blank lines are numbered and left out.
 
     The file is open during a group only, so that a cancelled validation leaves none open.
     """
@@ -35,9 +37,11 @@ class LineReader:
         self._path = path
         self._number = 0
         self._offset = 0
+        self.blank_lines = 0
+        """Those that were read so far."""
 
-    def group(self) -> list[tuple[Line, bytes]]:
-        """Return the next lines with their content, which is cut behind the longest that is served; empty at the end.
+    def group(self) -> list[tuple[Line, bytes]] | None:
+        """Return the next lines with their content, the first MAX_READ_BYTES of it; empty if all are blank, None at the end.
 
         Blocks on the disk.
 
@@ -45,29 +49,31 @@ class LineReader:
             FileNotFoundError: the file does not exist.
         """
         lines: list[tuple[Line, bytes]] = []
-        size = 0
+        last_number, last_offset = self._number + GROUP_LINES, self._offset + GROUP_BYTES
         with self._path.open("rb") as stream:
             stream.seek(self._offset)
-            while len(lines) < GROUP_LINES and size < GROUP_BYTES:
-                content = stream.readline(requests.MAX_LINE_BYTES + 1)
+            while self._number < last_number and self._offset < last_offset:
+                content = stream.readline(MAX_READ_BYTES)
                 if not content:
-                    break
+                    return lines or None
+                start = self._offset
+                length, blank = _read_rest(stream, content)
                 self._number += 1
-                start, length = self._offset, len(content) + _skip_rest(stream, content)
                 self._offset += length
-                if content.strip():
+                self.blank_lines += blank
+                if not blank:
                     lines.append((Line(self._number, start, length), content))
-                    size += len(content)
         return lines
 
 
-def _skip_rest(stream: BinaryIO, content: bytes) -> int:
-    """Skip what is left of the line that begins with `content`; return its length."""
-    skipped = 0
+def _read_rest(stream: BinaryIO, content: bytes) -> tuple[int, bool]:
+    """Read what is left of the line that begins with `content`; return its whole length and whether it is blank."""
+    length, blank = len(content), not content.strip()
     while content and not content.endswith(b"\n"):
-        content = stream.readline(requests.MAX_LINE_BYTES)
-        skipped += len(content)
-    return skipped
+        content = stream.readline(MAX_READ_BYTES)
+        length += len(content)
+        blank = blank and not content.strip()
+    return length, blank
 
 
 class Check:
@@ -82,6 +88,8 @@ class Check:
 
     def fault(self, line: Line, content: bytes) -> BadLine | None:
         """Return what is wrong with the next line, if anything is."""
+        if line.length > MAX_READ_BYTES:
+            return requests.too_long(line.number, line.length)
         try:
             request = requests.read_request(content.strip(), line.number, self._endpoint)
         except BadLine as bad:
@@ -143,13 +151,13 @@ class Intake:
         await self._fail(batch, [Fault(EXPIRED.code, message)])
 
     async def _read(
-        self, batch: BatchJob, reader: LineReader, group: list[tuple[Line, bytes]]
+        self, batch: BatchJob, reader: LineReader, group: list[tuple[Line, bytes]] | None
     ) -> None:
         check = Check(batch.endpoint, self._pools.models)
         total, faults = 0, list[Fault]()
-        while group:
+        while group is not None:
             total += len(group)
-            if total > requests.MAX_LINES:
+            if max(total, reader.blank_lines) > requests.MAX_LINES:
                 await self._fail(batch, [_too_many()])
                 return
             bad = await asyncio.to_thread(lambda lines: list(check.faults(lines)), group)
@@ -191,7 +199,7 @@ def _empty() -> Fault:
 
 def _too_many() -> Fault:
     message = (
-        f"The batch file has more than {requests.MAX_LINES} requests, the most that a batch may have:"
-        " split it into several batches."
+        f"The batch file has more than {requests.MAX_LINES} requests or blank lines, the most that a batch may have"
+        " of each: split it into several batches."
     )
     return Fault("too_many_tasks", message, requests.MAX_LINES + 1)

@@ -95,6 +95,7 @@ async def test_bad_lines_are_reported_and_the_rest_is_served(
         (b"nothing\n", "invalid_json_line"),
         (jsonl([request_line("a", model="none")]), "model_not_found"),
         (jsonl([request_line(str(number)) for number in range(6)]), "too_many_tasks"),
+        (jsonl([request_line("a")]) + b"\n" * 6, "too_many_tasks"),
     ],
 )
 async def test_a_file_of_which_nothing_can_be_served_fails(
