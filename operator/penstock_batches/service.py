@@ -194,6 +194,7 @@ async def serving(settings: BatchSettings) -> AsyncIterator[BatchService]:
             await service.dispatcher.drain(settings.drain_seconds)
         finally:
             await stopped(background)
+            await stopped(service.supervisor.tasks)
 
 
 async def stopped(tasks: Iterable[asyncio.Task[Any]]) -> None:
