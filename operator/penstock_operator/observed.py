@@ -11,6 +11,7 @@ from penstock_api.pod_contract import CurveSums, Loading, ModelBackendState
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
+from penstock_operator.deleted_pool import DeletedPool
 from penstock_operator.schema_skew import AS_BUILT, SchemaSkew
 from penstock_operator.variants import NO_FIGURES, VariantFigures, VariantOwner, variant_owner
 
@@ -385,6 +386,8 @@ class Observed:
     """Public keys for the pods' settings: key id -> base64 of the raw Ed25519 key."""
     all_pools: tuple[PoolLabels, ...] = ()
     """Every pool that is not being deleted; `matchedPools` of a policy counts these."""
+    deleted_pools: tuple[DeletedPool, ...] = ()
+    """Pools that are deleted or being deleted, whose pods may still use devices."""
     unreadable_pools: frozenset[str] = frozenset()
     """UIDs of the pools whose spec cannot be parsed."""
     pool_schema: SchemaSkew = AS_BUILT

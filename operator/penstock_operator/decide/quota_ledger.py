@@ -62,14 +62,10 @@ class QuotaRequest(NamedTuple):
     surge: SurgeStage = SurgeStage.NONE
     policies: tuple[str, ...] = ()
     """Policies whose budgets may bind the request."""
-    drain_seconds: int = 120
-    """Time in which a terminating pod releases its devices."""
     placement: str = ""
     """Digest of the node selection: equal for pools that select nodes alike, empty without a selection."""
     remains_of: str = ""
-    """UID of the pool whose pods of earlier templates use these devices; empty for a request for new replicas."""
-    gone: float | None = None
-    """Time at which the pool was deleted; its pods use devices until they have drained."""
+    """UID of the pool whose pods of earlier templates, or from before its deletion, use these devices; empty for a request for new replicas."""
 
     @property
     def pool(self) -> str:

@@ -23,7 +23,7 @@ from penstock_operator.kube.scope import Scope
 from penstock_operator.observe.cluster.cache import Unreadable
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 from penstock_operator.observe.cluster.gateway import routed_pools
-from penstock_operator.observe.cluster.views import all_pools, is_terminating
+from penstock_operator.observe.cluster.views import all_pools, deleted_pools, is_terminating
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observed import Observed, PoolObject, PoolView
 from penstock_operator.reconcile_state import BackOffs, back_off
@@ -173,7 +173,7 @@ class PassRunner:
         return plan
 
     def _observed(self, views: Sequence[PoolView]) -> Observed:
-        store = self.observer.store
+        store, namespaces = self.observer.store, self._led_namespaces()
         return Observed(
             pools=tuple(views),
             policies=tuple(sorted(store.policies.values(), key=lambda policy: policy.name)),
@@ -181,15 +181,17 @@ class PassRunner:
             unreadable_policies=tuple(store.unreadable_policies.values()),
             lease_transitions=self.leader.transitions({view.pool.namespace for view in views}),
             control_keys=self.leader.public_keys(),
-            all_pools=all_pools(store, self._led_namespaces()),
+            all_pools=all_pools(store, namespaces),
+            deleted_pools=deleted_pools(store, namespaces),
             unreadable_pools=frozenset(store.unreadable),
             pool_schema=self.schemas.of(names.POOL_KIND),
-            routed_pools=routed_pools(store, self._led_namespaces()),
+            routed_pools=routed_pools(store, namespaces),
         )
 
     def _led_namespaces(self) -> frozenset[str]:
         """Return the namespaces with pools where this installation acts: budgets are divided among these alone."""
-        namespaces = {pool.namespace for pool in self.observer.store.every_pool()}
+        store = self.observer.store
+        namespaces = {pool.namespace for pool in (*store.every_pool(), *store.deleted.values())}
         return frozenset(filter(self.leader.leads_in, namespaces))
 
     def _record_decide_time(self, pools: int, seconds: float) -> None:

@@ -6,7 +6,6 @@ from penstock_operator.decide.budgets.devices import devices, devices_in_use
 from penstock_operator.decide.manifests.diff import digest
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.pod_template.environment import accelerator
-from penstock_operator.decide.manifests.pod_template.pod import drain_seconds
 from penstock_operator.decide.manifests.rollout import surge_stage
 from penstock_operator.decide.quota_ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.scaling.decision import Proposal, Quota
@@ -65,7 +64,6 @@ def _remains(
         need=0.0,
         deployed=0,
         policies=tuple(policy.name for policy in policies if _budgets(policy, resource)),
-        drain_seconds=drain_seconds(pool.spec),
         placement=_placement(template),
         remains_of=pool.uid,
     )

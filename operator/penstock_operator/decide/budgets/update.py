@@ -6,15 +6,14 @@ from dataclasses import replace
 from penstock_operator.decide.budgets.settlement import Budgets, settle
 from penstock_operator.decide.quota_ledger import (
     BudgetKey,
+    QuotaGrant,
     QuotaLedger,
     QuotaRequest,
     SurgeStage,
 )
 from penstock_operator.decide.spec.selectors import matching
+from penstock_operator.deleted_pool import DeletedPool
 from penstock_operator.observed import PolicyObject, PoolLabels
-
-GRACE_SECONDS = 30.0
-"""Time that the kubelet takes to kill a pod of a deleted pool after its drain deadline."""
 
 
 def budgets_of_policies(policies: Iterable[PolicyObject]) -> Budgets:
@@ -33,7 +32,7 @@ def next_ledger(
     pools: Iterable[PoolLabels],
     now: float,
 ) -> QuotaLedger:
-    """Return the ledger after a pass: `news` are the requests of each pool of the pass, `pools` are all pools."""
+    """Return the ledger after a pass: `news` are the requests of each pool of the pass, `pools` are all that are not being deleted."""
     budgets = budgets_of_policies(policies)
     if not budgets and not ledger.requests:
         return ledger
@@ -44,12 +43,8 @@ def next_ledger(
         if pool.uid not in news and not ledger.knows(pool.uid):
             selecting = matching(pool.labels, pool.namespace_labels, dividing)
             unknown.update(budgets_of_policies(selecting))
-    deleted = {
-        uid: _after_deletion(request, now)
-        for uid, request in ledger.requests.items()
-        if request.pool not in alive
-    }
-    changed = {**_changed(ledger, news), **deleted}
+    gone = {uid: None for uid, request in ledger.requests.items() if request.pool not in alive}
+    changed = {**gone, **_changed(ledger, news)}
     after = settle(replace(ledger, idle=ledger.idle & alive), changed, budgets, unknown, now)
     return replace(after, idle=after.idle & alive)
 
@@ -63,6 +58,51 @@ def requests_of_unreadable(ledger: QuotaLedger, uid: str) -> tuple[QuotaRequest,
     )
 
 
+def requests_of_deleted(
+    ledger: QuotaLedger, pool: DeletedPool, policies: Sequence[PolicyObject]
+) -> tuple[QuotaRequest, ...]:
+    """Return the requests of a pool that is deleted or being deleted, for the devices that its pods use.
+
+    A workload that outlives the pool may start the pods that the pool was granted; they count before they are bound.
+    """
+    dividing = (policy for policy in policies if policy.spec.gpu_budgets)
+    selecting = budgets_of_policies(matching(pool.labels, pool.namespace_labels, dividing))
+    before = {
+        request.resource: request
+        for request in ledger.requests.values()
+        if request.pool == pool.uid
+    }
+    requests = (
+        _without_pool(pool, resource, before.get(resource), ledger.grants.get(pool.uid))._replace(
+            policies=tuple(name for name, budgeted in selecting if budgeted == resource)
+        )
+        for resource in sorted({*pool.devices, *before})
+    )
+    return tuple(request for request in requests if request.policies and request.committed)
+
+
+def _without_pool(
+    pool: DeletedPool, resource: str, before: QuotaRequest | None, grant: QuotaGrant | None
+) -> QuotaRequest:
+    """Return the request for one resource of a deleted pool, whose last one was `before`."""
+    granted = 0 if before is None else before.deployed
+    if before is not None and before.uid == pool.uid and grant is not None:
+        granted = grant.replicas
+    return QuotaRequest(
+        uid=f"{pool.uid} {resource}",
+        resource=resource,
+        per_replica=1 if before is None else before.per_replica,
+        weight=1,
+        floor=0,
+        requested=0,
+        need=0.0,
+        deployed=min(pool.replicas, granted),
+        staying=pool.devices.get(resource, 0),
+        placement="" if before is None else before.placement,
+        remains_of=pool.uid,
+    )
+
+
 def _changed(
     ledger: QuotaLedger, news: Mapping[str, Sequence[QuotaRequest]]
 ) -> dict[str, QuotaRequest | None]:
@@ -70,16 +110,6 @@ def _changed(
     changed: dict[str, QuotaRequest | None] = dict.fromkeys(news)
     changed |= {uid: None for uid, request in ledger.requests.items() if request.pool in news}
     return changed | {request.uid: request for requests in news.values() for request in requests}
-
-
-def _after_deletion(request: QuotaRequest, now: float) -> QuotaRequest | None:
-    """Return the devices that a deleted pool's pods still use; None once their drain time is over."""
-    if request.gone is None:
-        left = request._replace(requested=0, floor=0, need=0.0, deployed=0, unplaced=0, gone=now)
-        return left._replace(staying=0, leaving=request.used, surge=SurgeStage.NONE)
-    gone = min(request.gone, now)
-    over = now - gone > request.drain_seconds + GRACE_SECONDS
-    return None if over else request._replace(gone=gone)
 
 
 def affected(before: QuotaLedger, after: QuotaLedger, visited: Iterable[str]) -> frozenset[str]:

@@ -13,7 +13,12 @@ from dataclasses import replace
 from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.budgets.requests import quota
-from penstock_operator.decide.budgets.update import affected, next_ledger, requests_of_unreadable
+from penstock_operator.decide.budgets.update import (
+    affected,
+    next_ledger,
+    requests_of_deleted,
+    requests_of_unreadable,
+)
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.gateway import gateway_plan
 from penstock_operator.decide.limits import acknowledged, desired_limits, publish, pushes
@@ -65,16 +70,22 @@ def make_plan(
 
     `states` are the plans' `law_state` of the pass before, `ledger` is the ledger of the pass before. A pool that is
     being deleted gets no plan: its children are garbage collected. A pool whose planning raises gets a failure
-    instead of a plan. One that cannot be read keeps its quota requests, and delays no budget if it has none.
+    instead of a plan. One that cannot be read keeps its quota requests, and delays no budget if it has none; one that is
+    deleted keeps those for devices that its pods still use.
     """
     context = PassContext(observed, config, openings(observed.policies, now), now)
     drafts: list[PoolDraft] = []
     plans: list[PoolPlan] = []
     failures: list[PoolFailure] = []
     requests = {uid: requests_of_unreadable(ledger, uid) for uid in observed.unreadable_pools}
+    deleted = {
+        pool.uid: requests_of_deleted(ledger, pool, observed.policies)
+        for pool in observed.deleted_pools
+    }
+    requests |= deleted
     for view in observed.pools:
         pool = view.pool
-        if pool.deleting:
+        if pool.deleting or pool.uid in deleted:
             continue
         try:
             if pool.spec.variants:

@@ -72,6 +72,8 @@ class ObjectStore:
     pods: dict[str, PodRecord] = field(default_factory=dict)
     created_without_apply: set[str] = field(default_factory=set)
     """Children with fields that a plain create owns, not an apply; `act/children.py` moves the ownership."""
+    deleted: dict[str, PoolObject | Unreadable] = field(default_factory=dict)
+    """Pools that were deleted while objects with their label remain, by UID."""
     partial: set[str] = field(default_factory=set)
     """Namespaces that could not be read, and whose objects have not all been read again."""
     _entries: dict[str, dict[str, _Entry]] = field(default_factory=dict)
@@ -113,6 +115,9 @@ class ObjectStore:
         entry = self._entries.get(kind.kind, {}).pop(uid, None)
         if entry is None:
             return frozenset()
+        pool = self.pools.get(uid) or self.unreadable.get(uid)
+        if pool is not None:
+            self.deleted[uid] = pool
         for table in (self.pools, self.unreadable, self.policies, self.unreadable_policies,
                       self.children, self.pod_sets, self.pods):  # fmt: skip
             table.pop(uid, None)
@@ -123,10 +128,7 @@ class ObjectStore:
             del self.namespaces[namespace.name]
         if self._uid_by_name.get(entry.name) == uid:
             del self._uid_by_name[entry.name]
-        for pool in entry.pools:
-            self._uids_by_pool.get(pool, set()).discard(uid)
-            if not self._uids_by_pool.get(pool):
-                self._uids_by_pool.pop(pool, None)
+        self._unlink(uid, entry.pools)
         return self._affected(kind, entry.name, entry.pools)
 
     def known(self, kind: ResourceKind, namespace: str | None = None) -> Mapping[str, int]:
@@ -181,6 +183,7 @@ class ObjectStore:
 
     def _store_pool(self, uid: str, raw: Json) -> str:
         meta = raw["metadata"]
+        self.deleted.pop(uid, None)  # its namespace could not be read for a time
         try:
             self.pools[uid] = convert.pool_object(raw)
             self.unreadable.pop(uid, None)
@@ -239,10 +242,16 @@ class ObjectStore:
 
     def _link(self, uid: str, name: Name, pools: frozenset[str], before: _Entry | None) -> None:
         self._uid_by_name[name] = uid
-        for pool in (before.pools if before else frozenset()) - pools:
-            self._uids_by_pool.get(pool, set()).discard(uid)
+        self._unlink(uid, (before.pools if before else frozenset()) - pools)
         for pool in pools:
             self._uids_by_pool.setdefault(pool, set()).add(uid)
+
+    def _unlink(self, uid: str, pools: Iterable[str]) -> None:
+        for pool in pools:
+            self._uids_by_pool.get(pool, set()).discard(uid)
+            if not self._uids_by_pool.get(pool):
+                self._uids_by_pool.pop(pool, None)
+                self.deleted.pop(pool, None)
 
     def _affected(
         self, kind: ResourceKind, name: Name, pools: frozenset[str]

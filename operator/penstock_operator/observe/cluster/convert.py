@@ -3,14 +3,16 @@
 import hashlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from penstock_api import names
+from penstock_api.types.fields import amount
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
@@ -40,6 +42,8 @@ class PodRecord:
     finished: bool
     """Succeeded or Failed: it uses no device and does not restart."""
     pod: PodObject
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """Extended resources that its containers request, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,17 @@ def pod_record(raw: Json) -> PodRecord:
         node_selector=interned(spec.get("nodeSelector") or {}),
     )
     finished = status.get("phase") in ("Succeeded", "Failed")
-    return PodRecord(meta["namespace"], controller_uid(meta), finished, pod)
+    return PodRecord(meta["namespace"], controller_uid(meta), finished, pod, _devices(spec))
+
+
+def _devices(spec: Json) -> Mapping[str, int]:
+    """Return the extended resources of a pod's containers, by name; others have no prefix in their names."""
+    counts = Counter[str]()
+    for container in spec.get("containers") or ():
+        limits = (container.get("resources") or {}).get("limits") or {}
+        counts.update({name: int(amount(count)) for name, count in limits.items() if "/" in name})
+    devices: Mapping[str, int] = interned(dict(counts))
+    return devices
 
 
 def _tls_name(meta: Json) -> str | None:

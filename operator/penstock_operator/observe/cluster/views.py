@@ -1,10 +1,12 @@
 """Pool views: the inputs of decisions about one pool, from the object store, with ownership checked by UID."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_api import names
+from penstock_operator.decide.manifests.workload import WORKLOADS
+from penstock_operator.deleted_pool import DeletedPool
 from penstock_operator.kube import kinds
 from penstock_operator.kube.kinds import ResourceKind, child_name
 from penstock_operator.observe.cluster.cache import ObjectStore, Unreadable
@@ -175,6 +177,33 @@ def all_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[PoolLabe
         for pool in store.every_pool()
         if pool.namespace in namespaces and not is_terminating(store, pool)
     )
+
+
+def deleted_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[DeletedPool, ...]:
+    """Return the pools in these namespaces that are being deleted, or were while objects with their label remain."""
+    deleting = (pool for pool in store.every_pool() if is_terminating(store, pool))
+    pools = (*deleting, *store.deleted.values())
+    return tuple(_deleted_pool(store, pool) for pool in pools if pool.namespace in namespaces)
+
+
+def _deleted_pool(store: ObjectStore, pool: PoolObject | Unreadable) -> DeletedPool:
+    """Return what a deleted pool leaves in its namespace.
+
+    The label decides, since a deletion removes or orphans the links between pods and pool one after another.
+    """
+    uids = store.of_pool(pool.uid)
+    pods = (store.pods[uid] for uid in uids if uid in store.pods)
+    children = (store.children[uid] for uid in uids if uid in store.children)
+    devices, replicas = Counter[str](), 0
+    for record in pods:
+        if record.namespace == pool.namespace and record.pod.scheduled and not record.finished:
+            devices.update(record.devices)
+    for child in children:
+        owned = child.namespace == pool.namespace and child.controller_uid in (None, pool.uid)
+        if child.kind in WORKLOADS and owned and not child.deleting:
+            replicas += int(child.manifest["spec"].get("replicas", 1))
+    labels = namespace_labels(store, pool.namespace)
+    return DeletedPool(pool.uid, pool.labels, labels, devices, replicas)
 
 
 def _revisions(store: ObjectStore, pool_uid: str) -> Iterator[ChildObject]:

@@ -6,6 +6,7 @@ from typing import Any
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planning.planner import make_plan
 from penstock_operator.decide.quota_ledger import QuotaLedger
+from penstock_operator.deleted_pool import DeletedPool
 from penstock_operator.observed import PodObject, PodProblem, PolicyObject
 from tests.unit.operator.decide.world import CONFIG, World, failing, pod, policy, pool
 
@@ -28,9 +29,25 @@ class Fleet:
     plan: Plan | None = None
     unreadable: set[str] = field(default_factory=set)
     """Names of pools that exist and are not planned."""
+    deleted: dict[str, DeletedPool] = field(default_factory=dict)
+    """What deleted pools left, by their names."""
 
     def add(self, name: str, **spec: object) -> None:
         self.worlds[name] = World(pool=pool(name, f"uid-{name}", **spec))
+
+    def delete(self, name: str) -> None:
+        """Delete a pool; its workload and its pods stay."""
+        world = self.worlds.pop(name)
+        labels = world.observed().all_pools[0]
+        devices = {GPU: sum(pod.scheduled for pod in world.pods)}
+        replicas = int(world.deployment["spec"]["replicas"])
+        self.deleted[name] = DeletedPool(
+            labels.uid, labels.labels, labels.namespace_labels, devices, replicas
+        )
+
+    def leave(self, name: str, devices: int, replicas: int = 0) -> None:
+        """Change what a deleted pool left."""
+        self.deleted[name] = replace(self.deleted[name], devices={GPU: devices}, replicas=replicas)
 
     def run(self, *due: str) -> dict[str, PoolPlan]:
         """Plan the pools of `due` (all by default) and apply the writes; pods do not change."""
@@ -42,6 +59,7 @@ class Fleet:
             pools=tuple(world.view() for world in worlds),
             policies=self.policies,
             all_pools=tuple(world.observed().all_pools[0] for world in self.worlds.values()),
+            deleted_pools=tuple(self.deleted.values()),
             unreadable_pools=frozenset(self.worlds[name].pool.uid for name in self.unreadable),
         )
         states = {uid: item for world in worlds for uid, item in world.states.items()}
@@ -83,14 +101,19 @@ def fleet_of(count: int, **replicas: int) -> Fleet:
     return fleet
 
 
-def delete_and_wait(fleet: Fleet) -> None:
-    """Delete pool a of two that share 4 devices: b gets all of them once the drain time of a is over."""
-    del fleet.worlds["a"]
+def delete_and_end_pods(fleet: Fleet) -> None:
+    """Delete pool a of two that share 4 devices: b gets each device once its pod has ended, however long that takes."""
+    fleet.delete("a")
     fleet.run()
-    assert fleet.replicas() == {"b": 2}
-    fleet.worlds["b"].now += 160
+    for pods in (2, 1, 0):
+        fleet.leave("a", pods)
+        for _ in range(3):
+            fleet.run()
+            fleet.worlds["b"].now += 200
+        assert fleet.replicas() == {"b": 4 - pods}
+    del fleet.deleted["a"]
     fleet.run()
-    assert fleet.replicas() == {"b": 4}
+    assert set(fleet.ledger.requests) == {"uid-b"}
 
 
 def waiting(name: str, since: float, text: str) -> PodObject:

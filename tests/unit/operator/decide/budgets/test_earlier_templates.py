@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.operator.decide.budgets.fleet import GPU, Fleet, budget, delete_and_wait, fleet_of
+from tests.unit.operator.decide.budgets.fleet import (
+    GPU,
+    Fleet,
+    budget,
+    delete_and_end_pods,
+    fleet_of,
+)
 from tests.unit.operator.decide.world import known, reason
 
 OTHERS = [
@@ -50,11 +56,11 @@ def test_a_request_for_remaining_devices_is_not_reported_as_a_pool() -> None:
     assert set(fleet.ledger.grants) == {"uid-b"}
 
 
-def test_devices_of_a_pool_deleted_during_a_rollout_are_free_after_its_drain() -> None:
+def test_devices_of_a_pool_deleted_during_a_rollout_are_free_once_its_pods_have_ended() -> None:
     fleet = fleet_of(4, a=2, b=4)
     fleet.worlds["a"].edit_spec(accelerator=OTHERS[0])
     fleet.run()
-    delete_and_wait(fleet)
+    delete_and_end_pods(fleet)
 
 
 def test_an_undone_edit_requests_the_devices_in_use_again() -> None:

@@ -12,7 +12,6 @@ from tests.unit.operator.decide.budgets.fleet import (
     TEMPLATE,
     Fleet,
     budget,
-    delete_and_wait,
     fleet_of,
     is_paused,
     step,
@@ -229,24 +228,6 @@ def test_pods_that_wait_for_something_else_limit_nothing() -> None:
     text = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
     world.pods = (*world.pods[:2], waiting("a-x", world.now - 31, text))
     assert reason(fleet.run()["a"], "BudgetLimited") == "False/WithinBudget"
-
-
-def test_devices_of_a_deleted_pool_are_free_after_its_drain_time() -> None:
-    fleet = fleet_of(4, a=2, b=4)
-    assert fleet.replicas() == {"a": 2, "b": 2}
-    delete_and_wait(fleet)
-
-
-def test_devices_of_a_deleted_pool_are_free_although_the_clock_was_set_back() -> None:
-    fleet = fleet_of(4, a=2, b=4)
-    del fleet.worlds["a"]
-    fleet.run()
-    fleet.worlds["b"].now -= 7200
-    fleet.run()
-    assert fleet.replicas() == {"b": 2}
-    fleet.worlds["b"].now += 160
-    fleet.run()
-    assert fleet.replicas() == {"b": 4}
 
 
 def test_a_weight_is_bounded_by_a_policy() -> None:

@@ -271,7 +271,7 @@ def test_a_pool_that_is_deleted_during_its_rollout_has_no_turn(begun: bool) -> N
         fleet.worlds["a"].rejections = (replace(REFUSED, reason=Rejection.ALTERED),)
     fleet.run()
     fleet.run()
-    del fleet.worlds["a"]
+    fleet.delete("a")
     fleet.policies = (budget(7),)
     fleet.worlds["b"].edit_spec(template=TEMPLATE)
     fleet.run()
