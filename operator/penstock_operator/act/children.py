@@ -9,12 +9,12 @@ from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, JSON_PATCH, Writer
 from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.manifests.writes import altered_field, replaced_field
-from penstock_operator.errors import Altered, Conflict, ObjectNotFound
+from penstock_operator.errors import Altered, Conflict, ObjectNotFound, Rejected
 from penstock_operator.kube import kinds
 from penstock_operator.kube.client import ApiRequest
 from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.cluster.convert import child_object
+from penstock_operator.observe.cluster.convert import child_object, controller_uid
 from penstock_operator.observed import ChildObject, PoolView, Rejection
 
 Json = Mapping[str, Any]
@@ -35,11 +35,12 @@ class Children:
         Raises:
             Conflict: the child changed, appeared, or is not owned by the pool: read it again.
             Altered: a mutating webhook replaced a value of the write.
+            Rejected: another owner has the name of a ControllerRevision.
             ClusterError, NotLeading: as `Writer.write`.
         """
         kind = kinds.BY_KIND[write.kind]
         if write.write is Write.CREATE:
-            await self._create(kind, write.manifest)
+            await self._create(view, kind, write.manifest)
         elif write.write is Write.APPLY:
             await self._apply(kind, write.manifest, _owned(view, write))
         elif write.write is Write.REPLACE:
@@ -47,10 +48,31 @@ class Children:
         else:
             await self._delete(kind, write.manifest["metadata"])
 
-    async def _create(self, kind: ResourceKind, manifest: Json) -> None:
-        path = kind.path(manifest["metadata"]["namespace"])
-        answer = await self._send(kind, "create", ApiRequest("POST", path, manifest, MANAGER))
+    async def _create(self, view: PoolView, kind: ResourceKind, manifest: Json) -> None:
+        request = ApiRequest("POST", kind.path(view.pool.namespace), manifest, MANAGER)
+        try:
+            answer = await self._send(kind, "create", request)
+        except Conflict as error:
+            if kind is not kinds.REVISION:  # a GET confirms that the others are absent
+                raise
+            await self._delete_unlabelled(view, kind, manifest, error)
+            answer = await self._send(kind, "create", request)
         _check(kind, altered_field(answer, manifest), answer)
+
+    async def _delete_unlabelled(
+        self, view: PoolView, kind: ResourceKind, manifest: Json, conflict: Conflict
+    ) -> None:
+        """Delete the pool's own revision that lost its label, so that no list or watch contains it.
+
+        A patch cannot restore the label: the API server compares the data of a revision byte for byte, and rejects any
+        write that went through JSON.
+        """
+        name = manifest["metadata"]["name"]
+        live = (await self.writer.cluster.get(kind.path(view.pool.namespace, name)))["metadata"]
+        if controller_uid(live) != view.pool.uid or "deletionTimestamp" in live:
+            why = f"{conflict.message}, and this pool does not control it or it is being deleted"
+            raise Rejected(conflict.status, conflict.reason, why)
+        await self._delete(kind, live)
 
     async def _apply(self, kind: ResourceKind, manifest: Json, child: ChildObject) -> None:
         path = kind.path(child.namespace, child.name)
