@@ -191,7 +191,11 @@ def _build(
     budget = WriteBudget(TokenBucket(updated=time.monotonic()), time.monotonic)
     writer = Writer(cluster, budget, leases.valid_in)
     records, schemas = SettingsRecords(writer, store), ServedSchemas(cluster)
-    statuses = Statuses(writer, store, schemas)
+
+    def enqueue(pools: frozenset[str] | None) -> None:
+        reconciler.enqueue(pools)
+
+    statuses = Statuses(writer, store, schemas, enqueue)
     acts = PoolActs(Children(writer, store), statuses, Events(writer), records)
     decide = _decide_config(config)
     guarded = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN

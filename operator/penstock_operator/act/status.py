@@ -4,7 +4,7 @@ An unchanged cluster causes no write, and neither does a sample that stays withi
 (docs/design/design.md#writing). Statuses are applied server-side, so that other writers' conditions stay.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -195,6 +195,8 @@ class Statuses:
     store: ObjectStore
     schemas: ServedSchemas
     """Fields that an older CRD lacks are left out, because the API server would reject the whole status."""
+    enqueue: Callable[[frozenset[str] | None], None]
+    """Makes pools due, by UID; None is every pool."""
     _desired: dict[str, tuple[PoolStatus, float]] = field(default_factory=dict)
     """Newest status of each pool and its time, by UID, until it is written."""
     _written: dict[str, float] = field(default_factory=dict)
@@ -223,7 +225,7 @@ class Statuses:
             return False
         self._written[uid] = change.now + jitter(uid)
         request = _request(kinds.POOL, uid, change.name, change.body)
-        self.store.upsert(kinds.POOL, await self.writer.send(kinds.POOL, "status", request))
+        self._record(kinds.POOL, await self.writer.send(kinds.POOL, "status", request))
         return True
 
     def _change(self, uid: str) -> _Change | None:
@@ -289,8 +291,11 @@ class Statuses:
         urgency: Urgency = Urgency.CONDITION,
     ) -> None:
         request = _request(kind, uid, name, body)
-        answer = await self.writer.write(kind, "status", request, urgency)
-        self.store.upsert(kind, answer)
+        self._record(kind, await self.writer.write(kind, "status", request, urgency))
+
+    def _record(self, kind: ResourceKind, answer: Json) -> None:
+        """Store the answer to a write; an edit that it contains makes pools due, since its watch event is no news any more."""
+        self.enqueue(self.store.upsert(kind, answer))
 
 
 def _request(kind: ResourceKind, uid: str, name: tuple[str | None, str], body: Json) -> ApiRequest:

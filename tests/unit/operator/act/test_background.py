@@ -52,7 +52,7 @@ class Cluster:
         store = ObjectStore()
         store.upsert(kinds.POOL, self.stored({}))
         schemas = cast("Any", SimpleNamespace(of=lambda _: SimpleNamespace(lacking=())))
-        statuses = Statuses(writer, store, schemas)
+        statuses = Statuses(writer, store, schemas, lambda _: None)
         self.acts = PoolActs(Children(writer, store), statuses, Events(writer), cast("Any", self))
 
     def stored(self, status: Json) -> Json:

@@ -1,8 +1,12 @@
 """Status writes: which changes of a status are written, and when."""
 
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from penstock_api.types.policy import PolicyStatus
 from penstock_api.types.status import PoolStatus
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.status import (
@@ -12,7 +16,10 @@ from penstock_operator.act.status import (
     policy_worth_writing,
     worth_writing,
 )
+from penstock_operator.decide.plan import PolicyPlan
 from penstock_operator.kube import kinds
+from penstock_operator.kube.client import ApiRequest
+from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster.cache import ObjectStore
 from tests.unit.operator.observe.cluster import raw_objects
 
@@ -160,9 +167,81 @@ def test_a_status_in_which_only_samples_or_messages_changed_waits_with_events() 
     store = ObjectStore()
     store.upsert(kinds.POOL, {**raw_objects.pool(), "status": {"conditions": [ready()]}})
     schemas = SimpleNamespace(of=lambda _: SimpleNamespace(lacking=()))
-    statuses = Statuses(cast("Any", None), store, cast("Any", schemas))
+    statuses = Statuses(cast("Any", None), store, cast("Any", schemas), lambda _: None)
     reworded = PoolStatus.model_validate({"conditions": [ready(message="3 of 3 ready")]})
     unchanged = PoolStatus.model_validate({"conditions": [ready()]})
     desired = (reworded, PoolStatus(replicas=2), unchanged)
     urgencies = [statuses.take_pool("pool-1", each, NOW) for each in desired]
     assert urgencies == [Urgency.EVENT, Urgency.CONDITION, None]
+
+
+@dataclass
+class Answering:
+    """Writes statuses, and answers with `answers`, by kind; records which pools become due."""
+
+    answers: dict[str, Json]
+    due: list[frozenset[str] | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.budget = self
+        self.store = ObjectStore()
+        self.store.upsert(kinds.POOL, raw_objects.pool())
+        self.store.upsert(kinds.POLICY, policy(1))
+        schemas = SimpleNamespace(of=lambda _: SimpleNamespace(lacking=()))
+        self.statuses = Statuses(
+            cast("Any", self), self.store, cast("Any", schemas), self.due.append
+        )
+
+    async def turn(self, urgency: Urgency) -> None:
+        pass
+
+    async def send(self, kind: ResourceKind, verb: str, request: ApiRequest) -> Json:
+        return self.answers[kind.kind]
+
+    async def write(
+        self, kind: ResourceKind, verb: str, request: ApiRequest, urgency: Urgency
+    ) -> Json:
+        return self.answers[kind.kind]
+
+    async def write_pool(self) -> None:
+        self.statuses.take_pool("pool-1", PoolStatus(replicas=1), NOW)
+        assert await self.statuses.write_pool("pool-1", Urgency.CONDITION)
+
+
+def policy(version: int, generation: int = 1) -> Json:
+    meta = raw_objects.meta("prod", "policy-1", version, generation=generation)
+    return {"kind": "InferencePolicy", "metadata": meta, "spec": {}}
+
+
+def answer(generation: int) -> Json:
+    """Return the pool after an edit, of version 2, and the write of its status."""
+    raw = raw_objects.pool(version=3)
+    return {**raw, "metadata": {**raw["metadata"], "generation": generation}}
+
+
+@pytest.mark.parametrize(("generation", "due"), [(1, frozenset()), (2, frozenset({"pool-1"}))])
+async def test_an_edit_in_the_answer_to_a_status_write_makes_its_pool_due(
+    generation: int, due: frozenset[str]
+) -> None:
+    case = Answering({"InferencePool": answer(generation)})
+    await case.write_pool()
+    assert case.due == [due]
+    assert case.store.upsert(kinds.POOL, answer(generation)) == frozenset(), "its watch event"
+
+
+@pytest.mark.parametrize(("generation", "due"), [(1, frozenset()), (2, None)])
+async def test_an_edit_of_a_policy_in_the_answer_makes_every_pool_due(
+    generation: int, due: frozenset[str] | None
+) -> None:
+    case = Answering({"InferencePolicy": policy(3, generation)})
+    plan = PolicyPlan("prod", PolicyStatus(matched_pools=1))
+    assert await case.statuses.write_policy(plan, NOW)
+    assert case.due == [due]
+
+
+async def test_an_edit_in_the_answer_to_the_report_of_an_unreadable_pool_makes_it_due() -> None:
+    case = Answering({"InferencePool": answer(2)})
+    unread = raw_objects.pool(version=2, scaling={"mode": "Telepathy"})
+    case.store.upsert(kinds.POOL, unread)
+    await case.statuses.write_unreadable(case.store.unreadable["pool-1"], PoolStatus())
+    assert case.due == [frozenset({"pool-1"})]

@@ -344,7 +344,9 @@ def with_unreadable(pools: int, writer: object, leases: FakeLeases | None = None
     runner = leading(pools, leases).runner
     runner.observer.store.upsert(kinds.POOL, UNREADABLE)
     schemas = SimpleNamespace(of=lambda _: SimpleNamespace(lacking=()))
-    statuses = Statuses(cast("Any", writer), runner.observer.store, cast("Any", schemas))
+    statuses = Statuses(
+        cast("Any", writer), runner.observer.store, cast("Any", schemas), lambda _: None
+    )
     cast("Any", runner.acts).statuses = statuses
     return runner
 
