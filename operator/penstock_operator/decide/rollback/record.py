@@ -70,7 +70,10 @@ class Record:
     trial: str = ""
     """Digest of the settings on trial."""
     before: Score | None = None
-    """Score of the accepted settings that a trial is compared with; None once they were in force for a new window."""
+    """Score of the accepted settings that a trial is compared with.
+
+    None once they were in force for a new window, unless settings are rolled back.
+    """
     rolled_back: Annotated[str, Field(alias="set_aside")] = ""
     """Digest of the settings that were rolled back; stored as `set_aside`."""
     why: str = ""

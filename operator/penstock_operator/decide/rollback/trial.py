@@ -42,6 +42,8 @@ class RollbackWatch:
     """Time at which the settings in force were published; None: before this process started."""
     since: CounterMark | None = None
     """Start of the window after."""
+    scored: float | None = None
+    """Time at which the reference of the record was last replaced during a rollback."""
     windows: int = 0
     """Windows that could not be compared."""
 
@@ -80,7 +82,7 @@ def register(
         return _accepted(settled, RollbackWatch(begun=now) if record.trial else watch, observation)
     if digest == record.rolled_back:
         return _accepted(record, watch, observation)
-    before = record.before or _window_before(watch.marks, observation)
+    before = _reference(record, watch, observation)
     if before is None:
         return Record(requested), RollbackWatch()
     if digest == record.trial:
@@ -147,10 +149,33 @@ def _with_objectives(
 def _accepted(
     record: Record, watch: RollbackWatch, observation: RollbackObservation
 ) -> tuple[Record, RollbackWatch]:
-    """Return record and watch while the accepted settings are in force."""
-    watch = _marked(watch, observation)
-    seconds = observation.now.time - watch.marks[0].time if watch.marks else 0.0
-    return (replace(record, before=None) if seconds >= observation.window else record), watch
+    """Return record and watch while the accepted settings are in force.
+
+    During a rollback the record keeps a reference, replaced once a window: after a restart, an edit that leaves the
+    settings that were rolled back as they are is compared with it.
+    """
+    watch, now = _marked(watch, observation), observation.now.time
+    if not _has_window(watch, observation):
+        return record, watch
+    if not record.rolled_back:
+        return replace(record, before=None), watch
+    if watch.scored is not None and 0 <= now - watch.scored < observation.window:
+        return record, watch
+    before = _window_before(watch.marks, observation) or record.before
+    return replace(record, before=before), replace(watch, scored=now)
+
+
+def _has_window(watch: RollbackWatch, observation: RollbackObservation) -> bool:
+    """Return whether the accepted settings were in force for a window."""
+    return bool(watch.marks) and observation.now.time - watch.marks[0].time >= observation.window
+
+
+def _reference(
+    record: Record, watch: RollbackWatch, observation: RollbackObservation
+) -> Score | None:
+    """Return the score that a new trial is compared with: of the newest window, or of the record until there is one."""
+    measured = _window_before(watch.marks, observation)
+    return measured if measured and _has_window(watch, observation) else record.before or measured
 
 
 def _marked(watch: RollbackWatch, observation: RollbackObservation) -> RollbackWatch:

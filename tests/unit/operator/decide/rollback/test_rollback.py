@@ -229,11 +229,11 @@ def test_an_edit_right_after_an_accepted_one_is_compared_with_that() -> None:
     assert "from 99.5 % to 90.0 %" in message(case.world.run(), "PolicyApplied")
 
 
-def test_an_old_window_is_dropped_once_the_accepted_settings_have_a_new_one() -> None:
+def test_a_new_window_of_the_accepted_settings_replaces_the_old_one() -> None:
     case = edited(measured_pool(), 0.7, **BAD).run(WINDOW + 15)
-    assert known(read_record(case.world.kept)).before is not None
-    edited(case, 0.9).run(2 * WINDOW)
-    assert known(read_record(case.world.kept)).before is None
+    assert known(known(read_record(case.world.kept)).before).attainment == 1.0
+    edited(case, 0.9).run(3 * WINDOW)
+    assert known(known(read_record(case.world.kept)).before).attainment == pytest.approx(0.9)
     edited(case, 0.9, **WORSE).run(WINDOW + 30)
     assert (case.cap, case.condition()) == (3, "True/Applied")
 
