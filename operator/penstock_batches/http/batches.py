@@ -124,8 +124,8 @@ class BatchRoutes:
             metadata=metadata,
             output_seconds=output_seconds,
         )
-        await self._store.add_batch(batch)
         await self._delete_surplus(caller.tenant)
+        await self._store.add_batch(batch)
         log.info("batch submitted", extra={"batch": batch.id, "tenant": batch.tenant})
         self._changed()
         return json_response(batch_object(batch, Counts()))
@@ -157,7 +157,8 @@ class BatchRoutes:
         return batch
 
     async def _delete_surplus(self, tenant: str) -> None:
-        for batch in await self._store.batches(tenant, None, MAX_ACTIVE + PAGE, MAX_RECORDS):
+        """Make room for one more record. It comes before the batch is added: a store that fails here must not have a batch of which the client does not know."""
+        for batch in await self._store.batches(tenant, None, MAX_ACTIVE + PAGE, MAX_RECORDS - 1):
             await self._store.delete_batch(batch.id)
 
     async def _counts(self, batch: BatchJob) -> Counts:
