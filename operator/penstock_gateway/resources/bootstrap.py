@@ -11,13 +11,26 @@ Json = dict[str, Any]
 ADS_CLUSTER: Final = "penstock/ads"
 """Name of the cluster of the controller's ADS server, which no pool can have."""
 _MONITORS: Final = "type.googleapis.com/envoy.extensions.resource_monitors"
+REFRESH_INTERVAL: Final = "0.1s"
+"""Between two reads of the heap: bodies that arrive with 10 Gbit/s in the meantime fit between heap and memory limit."""
+HEAP_MONITOR: Final = "envoy.resource_monitors.fixed_heap"
 SHED: Final = (
     ("envoy.overload_actions.shrink_heap", 0.85),
     ("envoy.overload_actions.disable_http_keepalive", 0.90),
     ("envoy.overload_actions.stop_accepting_requests", 0.95),
     ("envoy.overload_actions.stop_accepting_connections", 0.98),
 )
-"""Actions by the share of the heap at which they begin; those in flight are never ended for memory."""
+"""Actions by the share of the heap at which they begin. They concern new requests and connections only."""
+SHED_UPLOADS: Final = 0.97
+"""Share of the heap from which a connection that sends more ends, with all its streams if it is HTTP/2.
+
+A request that is whole on a connection of its own waits for its answer.
+"""
+UPLOAD_POINTS: Final = (
+    "envoy.load_shed_points.http1_server_abort_dispatch",
+    "envoy.load_shed_points.http2_server_go_away_and_close_on_dispatch",
+)
+"""Where Envoy refuses what a client sends: bodies of accepted requests, which it keeps whole, would grow past the heap."""
 
 
 def bootstrap(settings: GatewaySettings) -> Json:
@@ -85,16 +98,18 @@ def _overload_manager(settings: GatewaySettings) -> Json:
         "@type": f"{_MONITORS}.downstream_connections.v3.DownstreamConnectionsConfig",
         "max_active_downstream_connections": settings.max_connections,
     }
-    heap_name = "envoy.resource_monitors.fixed_heap"
     connections_name = "envoy.resource_monitors.global_downstream_max_connections"
     return {
-        "refresh_interval": "0.25s",
+        "refresh_interval": REFRESH_INTERVAL,
         "resource_monitors": [
-            {"name": heap_name, "typed_config": heap},
+            {"name": HEAP_MONITOR, "typed_config": heap},
             {"name": connections_name, "typed_config": connections},
         ],
-        "actions": [
-            {"name": action, "triggers": [{"name": heap_name, "threshold": {"value": share}}]}
-            for action, share in SHED
-        ],
+        "actions": [_above(share, action) for action, share in SHED],
+        "loadshed_points": [_above(SHED_UPLOADS, point) for point in UPLOAD_POINTS],
     }
+
+
+def _above(share: float, name: str) -> Json:
+    """Return the action or the load-shed point `name`, triggered by this share of the heap."""
+    return {"name": name, "triggers": [{"name": HEAP_MONITOR, "threshold": {"value": share}}]}

@@ -26,6 +26,8 @@ MAX_HEADERS: Final = 100
 HEADERS_TIMEOUT: Final = "10s"
 IDLE_TIMEOUT: Final = "600s"
 """Of a client's connection without requests."""
+READINESS_CONNECTIONS: Final = 1000
+"""At the readiness listener, which no other limit bounds."""
 STREAMS_PER_CONNECTION: Final = 100
 STREAM_WINDOW_BYTES, CONNECTION_WINDOW_BYTES = 2**16, 2**20
 RETRIES: Final = 5
@@ -65,19 +67,18 @@ def listener(route: Route, settings: GatewaySettings) -> Json:
         "access_log": [*counting(pool), *(_access_log() if settings.access_log else [])],
         "access_log_options": log_options(),
     }
-    limit = _extension(
-        "envoy.filters.network.connection_limit",
-        "filters.network.connection_limit.v3.ConnectionLimit",
-        stat_prefix=pool,
-        max_connections=settings.max_pool_connections,
-    )
+    limit = _connection_limit(pool, settings.max_pool_connections)
     http = _extension("envoy.filters.network.http_connection_manager", _MANAGER, **manager)
     chain = {"filters": [limit, http], **(serving_tls(pool) if route.certificate else {})}
     return _listener(pool, settings.host, route.port, chain)
 
 
 def readiness_listener(name: str, settings: GatewaySettings) -> Json:
-    """Return the listener of the gateway's own readiness: 200, or 503 once it drains; it is sent last of all."""
+    """Return the listener of the gateway's own readiness: 200, or 503 once it drains; it is sent last of all.
+
+    Connections and memory of the pools do not close it: the kubelet would take the gateway's pod out of service for every
+    pool. Its own connections are few.
+    """
     check = _extension(
         "envoy.filters.http.health_check",
         "filters.http.health_check.v3.HealthCheck",
@@ -101,7 +102,21 @@ def readiness_listener(name: str, settings: GatewaySettings) -> Json:
         "http_filters": [check, router],
     }
     http = _extension("envoy.filters.network.http_connection_manager", _MANAGER, **manager)
-    return _listener(name, settings.host, settings.readiness_port, {"filters": [http]})
+    chain = {"filters": [_connection_limit(name, READINESS_CONNECTIONS), http]}
+    return {
+        **_listener(name, settings.host, settings.readiness_port, chain),
+        "ignore_global_conn_limit": True,
+        "bypass_overload_manager": True,
+    }
+
+
+def _connection_limit(name: str, connections: int) -> Json:
+    return _extension(
+        "envoy.filters.network.connection_limit",
+        "filters.network.connection_limit.v3.ConnectionLimit",
+        stat_prefix=name,
+        max_connections=connections,
+    )
 
 
 def _listener(name: str, host: str, port: int, chain: Json) -> Json:

@@ -32,7 +32,7 @@ def tags() -> list[Json]:
     return [
         {"tag_name": "pool", "regex": r"^cluster\.(([^./]+)\.)"},
         {"tag_name": "pool", "regex": rf"^http\.({LISTENER_PREFIX}([^.]+)\.)"},
-        {"tag_name": "pool", "regex": r"^connection_limit\.(([^.]+)\.)"},
+        {"tag_name": "pool", "regex": r"^connection_limit\.(([^./]+)\.)"},
     ]
 
 

@@ -8,7 +8,7 @@ from penstock_api.body_limits import BodyLimits
 from penstock_gateway.objects import PoolCertificate
 from penstock_gateway.resources.bootstrap import bootstrap
 from penstock_gateway.resources.cluster import cluster
-from penstock_gateway.resources.listener import listener
+from penstock_gateway.resources.listener import listener, readiness_listener
 from penstock_gateway.snapshot import Route
 from tests.unit.gateway.values import SETTINGS
 
@@ -38,6 +38,26 @@ def test_memory_and_connections_are_bounded() -> None:
     assert "envoy.overload_actions.shrink_heap" in actions
     assert "envoy.overload_actions.stop_accepting_requests" in actions
     assert LIMIT["max_connections"] == SETTINGS.max_pool_connections
+
+
+def test_uploads_end_before_the_heap_is_full_and_after_new_requests_are_refused() -> None:
+    manager = BOOTSTRAP["overload_manager"]
+    shares = {
+        each["name"].removeprefix("envoy."): each["triggers"][0]["threshold"]["value"]
+        for each in (*manager["actions"], *manager["loadshed_points"])
+    }
+    refused = shares["overload_actions.stop_accepting_requests"]
+    for codec in ("http1_server_abort", "http2_server_go_away_and_close_on"):
+        assert refused < shares[f"load_shed_points.{codec}_dispatch"] < 1
+
+
+def test_the_readiness_listener_has_a_limit_of_its_own_and_no_other() -> None:
+    readiness = readiness_listener("penstock/readiness", SETTINGS)
+    assert readiness["ignore_global_conn_limit"]
+    assert readiness["bypass_overload_manager"]
+    limit = readiness["filter_chains"][0]["filters"][0]["typed_config"]
+    assert limit["max_connections"] < SETTINGS.max_connections
+    assert "ignore_global_conn_limit" not in LISTENER
 
 
 def test_buffers_are_small() -> None:
