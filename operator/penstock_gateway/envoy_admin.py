@@ -1,5 +1,6 @@
 """Envoy's admin interface, on a Unix socket."""
 
+import asyncio
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,11 @@ import aiohttp
 
 from penstock_gateway.errors import EnvoyGone, EnvoyUnavailable
 from penstock_gateway.resources.stats import IN_FLIGHT, LISTENER_PREFIX
-from penstock_gateway.signals import FILTER, ListenerSignals
+from penstock_gateway.signals import ListenerSignals
 
 REQUEST_SECONDS: Final = 5.0
+LINES_PER_TURN: Final = 1000
+"""Lines of metrics that are read in one turn of the event loop, some 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,14 @@ class EnvoyAdmin:
         """Return Envoy's metrics in Prometheus's text format."""
         return await self._call("GET", "/stats/prometheus?usedonly")
 
-    async def signals(self) -> ListenerSignals:
-        """Return what Envoy counted of each pool."""
-        return ListenerSignals.read(
-            await self._call("GET", f"/stats/prometheus?filter={quote(FILTER)}")
-        )
+    async def signals(self, names: str) -> ListenerSignals:
+        """Return what Envoy counted of each pool, of the metrics whose names match a regular expression."""
+        text = await self._call("GET", f"/stats/prometheus?filter={quote(names)}")
+        lines, signals = text.split("\n"), ListenerSignals()
+        for begin in range(0, len(lines), LINES_PER_TURN):
+            signals.add(lines[begin : begin + LINES_PER_TURN])
+            await asyncio.sleep(0)
+        return signals
 
     async def active_requests(self) -> int:
         """Return the number of requests in flight at the pools' listeners, streams and held ones included."""

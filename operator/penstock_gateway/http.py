@@ -1,5 +1,6 @@
 """Health, status and metrics of the gateway's controller over HTTP."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from penstock_api import names
+from penstock_gateway import signals
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.errors import EnvoyUnavailable
@@ -28,6 +30,8 @@ class StatusServer:
     def __init__(self, gateway: Gateway, admin: EnvoyAdmin) -> None:
         self._gateway = gateway
         self._admin = admin
+        self._scrape: asyncio.Task[str] | None = None
+        """The scrape under way, which concurrent ones share."""
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -50,7 +54,7 @@ class StatusServer:
         return web.Response(status=503, text=text)
 
     async def _status(self, _: web.Request) -> web.Response:
-        return web.json_response(self._gateway.status(await self._signals()))
+        return web.json_response(self._gateway.status(await self._signals(signals.COUNTS)))
 
     async def _held(self, request: web.Request) -> web.Response:
         """Answer with the held requests: at once if their version is another than the known one, else at its change."""
@@ -59,12 +63,19 @@ class StatusServer:
         return web.json_response({"version": holder.version, "pools": holder.held()})
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        body = generate_latest(GatewayCollector(self._gateway, await self._signals()))
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        if self._scrape is None or self._scrape.done():
+            self._scrape = asyncio.create_task(self._exposition())
+        text = await asyncio.shield(self._scrape)  # the client that began it may leave
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def _signals(self) -> ListenerSignals | None:
+    async def _exposition(self) -> str:
+        counted = await self._signals(signals.ALL)
+        text = generate_latest(GatewayCollector(self._gateway, counted)).decode()
+        return text if counted is None else text + counted.by_tenant()
+
+    async def _signals(self, pattern: str) -> ListenerSignals | None:
         try:
-            return await self._admin.signals()
+            return await self._admin.signals(pattern)
         except EnvoyUnavailable as error:
             log.warning("no signals of Envoy: %s", error)
             return None

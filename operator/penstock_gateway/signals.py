@@ -1,10 +1,13 @@
 """`ListenerSignals`: what Envoy counted of each pool at its listener, read from its metrics. Pure: no I/O, no clock.
 
 Requests count as they arrive, held and refused ones too, and each once; durations are those that clients see.
+Histograms have some 70 lines for each pool and tenant, so they are rewritten line by line and never parsed.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from prometheus_client.core import (
@@ -13,8 +16,6 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     Metric,
 )
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from penstock_gateway.resources.stats import (
     ANSWERS,
@@ -25,15 +26,38 @@ from penstock_gateway.resources.stats import (
     PREFIX,
 )
 
-_ENVOY: Final = "envoy_"
-_ACTIVE: Final = "http_downstream_rq_active"
-FILTER: Final = rf"^{PREFIX}\.|{IN_FLIGHT}"
+COUNTS: Final = rf"^{PREFIX}\.{OFFERED}\.|{IN_FLIGHT}"
+"""Names of the metrics that `offered` and `in_flight` need: two of each pool."""
+ALL: Final = rf"^{PREFIX}\.|{IN_FLIGHT}"
 """Names of the metrics that `ListenerSignals` reads."""
-_NO_TENANT: Final = "-"
-_HISTOGRAMS: Final = {
-    DURATION: ("request_seconds", "Duration of answered requests, as clients see it"),
-    FIRST_BYTE: ("first_byte_seconds", "Time to the first byte of an answer, as clients see it"),
-}
+_ACTIVE: Final = "http_downstream_rq_active"
+_LINE: Final = re.compile(rf"envoy_(?:{PREFIX}_)?(\w+)\{{(.*)\}} (\S+)")
+_POOL: Final = re.compile(r'(?:^|,)pool="([^"]*)"')
+_NO_TENANT: Final = ('tenant="-"', 'tenant=""')
+_BOUND: Final = 'le="'
+_HISTOGRAMS: Final = {DURATION: "request_seconds", FIRST_BYTE: "first_byte_seconds"}
+
+
+def by_tenant() -> tuple[Metric, ...]:
+    """Return the metrics by pool and tenant, without their samples."""
+    owner = ["pool", "tenant"]
+    return (
+        CounterMetricFamily(
+            f"{PREFIX}_{ANSWERS}",
+            "Answers to POST requests; code 0: the client left",
+            labels=[*owner, "code"],
+        ),
+        HistogramMetricFamily(
+            f"{PREFIX}_{_HISTOGRAMS[DURATION]}",
+            "Duration of answered requests, as clients see it",
+            labels=owner,
+        ),
+        HistogramMetricFamily(
+            f"{PREFIX}_{_HISTOGRAMS[FIRST_BYTE]}",
+            "Time to the first byte of an answer, as clients see it",
+            labels=owner,
+        ),
+    )
 
 
 @dataclass(slots=True)
@@ -44,21 +68,18 @@ class ListenerSignals:
     """POST requests since Envoy started, by pool."""
     in_flight: dict[str, int] = field(default_factory=dict)
     """Requests of any method, streams included, by pool."""
-    _answers: list[Sample] = field(default_factory=list)
-    _histograms: dict[str, dict[tuple[str, str], dict[str, float]]] = field(default_factory=dict)
-    """Sums and counts by bound, by pool and tenant, by histogram."""
+    _samples: dict[str, list[str]] = field(default_factory=dict)
+    """Lines of the metrics by tenant, by the metric's name."""
 
-    @classmethod
-    def read(cls, text: str) -> "ListenerSignals":
-        """Return the metrics in Prometheus's text format."""
-        signals = cls()
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                signals._take(sample)
-        return signals
+    def add(self, lines: Iterable[str]) -> None:
+        """Read lines in Prometheus's text format."""
+        for line in lines:
+            match = _LINE.match(line)
+            if match is not None:
+                self._take(match[1].removesuffix("_total"), match[2], match[3])
 
     def families(self, pools: Iterable[str]) -> Iterable[Metric]:
-        """Yield the metrics of these pools."""
+        """Yield the metrics of these pools that have no tenant."""
         known = frozenset(pools)
         yield _by_pool(
             CounterMetricFamily(
@@ -74,39 +95,47 @@ class ListenerSignals:
             ),
             {pool: self.in_flight.get(pool, 0) for pool in known},
         )
-        answers = CounterMetricFamily(
-            f"{PREFIX}_{ANSWERS}",
-            "Answers to POST requests; code 0: the client left",
-            labels=["pool", "tenant", "code"],
-        )
-        for sample in self._answers:
-            answers.add_metric([*_owner(sample), sample.labels.get("code", "")], sample.value)
-        yield answers
-        for name, (own, text) in _HISTOGRAMS.items():
-            yield _histogram(
-                HistogramMetricFamily(f"{PREFIX}_{own}", text, labels=["pool", "tenant"]),
-                self._histograms.get(name, {}),
-            )
 
-    def _take(self, sample: Sample) -> None:
-        name, pool = sample.name.removeprefix(_ENVOY), sample.labels.get("pool", "")
-        if name == _ACTIVE:
-            self.in_flight[pool] = int(sample.value)
-            return
-        name = name.removeprefix(f"{PREFIX}_").removesuffix("_total")
+    def by_tenant(self) -> str:
+        """Return the metrics by pool and tenant in Prometheus's text format."""
+        lines = []
+        for family in by_tenant():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            lines += [f"# HELP {name} {family.documentation}", f"# TYPE {name} {family.type}"]
+            lines += self._samples.get(family.name, ())
+        return "".join(f"{line}\n" for line in lines)
+
+    def _take(self, name: str, labels: str, value: str) -> None:
         if name == OFFERED:
-            self.offered[pool] = int(sample.value)
+            self.offered[_pool(labels)] = int(float(value))
+        elif name == _ACTIVE:
+            self.in_flight[_pool(labels)] = int(float(value))
         elif name == ANSWERS:
-            self._answers.append(sample)
-        histogram, _, part = name.rpartition("_")
-        if histogram in _HISTOGRAMS:
-            counts = self._histograms.setdefault(histogram, {}).setdefault(_owner(sample), {})
-            counts[sample.labels.get("le", part)] = sample.value
+            self._keep(f"{PREFIX}_{ANSWERS}", "_total", labels, value)
+        else:
+            histogram, _, part = name.rpartition("_")
+            if histogram in _HISTOGRAMS:
+                own = f"{PREFIX}_{_HISTOGRAMS[histogram]}"
+                if part == "bucket":
+                    owner, _, bound = labels.rpartition(_BOUND)
+                    labels = f'{owner}{_BOUND}{_seconds(bound[:-1])}"'
+                elif part == "sum":
+                    value = _seconds(value)
+                self._keep(own, f"_{part}", labels, value)
+
+    def _keep(self, family: str, suffix: str, labels: str, value: str) -> None:
+        line = f"{family}{suffix}{{{labels.replace(*_NO_TENANT)}}} {value}"
+        self._samples.setdefault(family, []).append(line)
 
 
-def _owner(sample: Sample) -> tuple[str, str]:
-    tenant = sample.labels.get("tenant", _NO_TENANT)
-    return sample.labels.get("pool", ""), "" if tenant == _NO_TENANT else tenant
+def _pool(labels: str) -> str:
+    match = _POOL.search(labels)
+    return match[1] if match else ""
+
+
+@lru_cache(maxsize=1024)
+def _seconds(milliseconds: str) -> str:
+    return "+Inf" if milliseconds == "+Inf" else repr(float(milliseconds) / 1000)
 
 
 def _by_pool(
@@ -114,18 +143,4 @@ def _by_pool(
 ) -> Metric:
     for pool, value in sorted(values.items()):
         family.add_metric([pool], value)
-    return family
-
-
-def _histogram(
-    family: HistogramMetricFamily, parts: Mapping[tuple[str, str], Mapping[str, float]]
-) -> Metric:
-    """Return a histogram in seconds of one in milliseconds."""
-    for owner, counts in parts.items():
-        buckets = [
-            ("+Inf" if bound == "+Inf" else repr(float(bound) / 1000), count)
-            for bound, count in counts.items()
-            if bound not in ("sum", "count")
-        ]
-        family.add_metric(list(owner), buckets, counts.get("sum", 0.0) / 1000)
     return family

@@ -21,7 +21,7 @@ PREFIX = "penstock_gateway"
 
 
 class GatewayCollector(Collector):
-    """Collects from a `Gateway` and from what its Envoy counted.
+    """Collects from a `Gateway` and from what its Envoy counted, without the metrics by tenant, which are never parsed.
 
     While Envoy does not answer, the families that it counts are left out: 0 in one scrape would look like a restart, after
     which `rate()` counts the whole value again.

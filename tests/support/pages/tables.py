@@ -15,7 +15,7 @@ from penstock_gateway.config import GatewaySettings
 from penstock_gateway.envoy_admin import EnvoyAdmin
 from penstock_gateway.gateway import Gateway
 from penstock_gateway.kube.api_server import ApiServer
-from penstock_gateway.signals import ListenerSignals
+from penstock_gateway.signals import ListenerSignals, by_tenant
 from penstock_gateway.telemetry import GatewayCollector
 from penstock_kubectl.cli import parser
 from penstock_operator.telemetry.metrics import OWN
@@ -116,7 +116,7 @@ def gateway_metrics() -> str:
     gateway = Gateway(settings, ApiServer.__new__(ApiServer), admin, lambda: 0.0)
     return _metrics(
         (metric.name, metric.type, _labels(metric), metric.documentation)
-        for metric in GatewayCollector(gateway, ListenerSignals()).collect()
+        for metric in (*GatewayCollector(gateway, ListenerSignals()).collect(), *by_tenant())
     )
 
 
