@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from penstock_gateway.config import GatewaySettings
 from penstock_gateway.resources.cluster import cluster, endpoints
@@ -54,10 +54,13 @@ class PoolResources:
 
 @dataclass(frozen=True, slots=True)
 class KeptResources:
-    """What follows the cluster of a pool whose route cannot be built; cluster, listener and certificate stay as they are."""
+    """What is sent of a pool whose cluster stays as Envoy has it, with its certificate and CAs: the pods."""
 
     route: Route
     endpoints: EnvoyResource
+
+
+Resources = TypeVar("Resources", PoolResources, KeptResources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,8 @@ class Configuration:
 
     pools: Mapping[str, PoolResources]
     readiness: EnvoyResource
-    draining: Mapping[str, PoolResources] = field(default_factory=dict)
-    """Pools whose listener is removed; its open connections need the cluster until they end."""
+    draining: Mapping[str, KeptResources] = field(default_factory=dict)
+    """Pools whose listener is removed, and only the endpoints are sent; its open connections need the cluster until they end."""
     kept: Mapping[str, KeptResources] = field(default_factory=dict)
     """Pools of which nothing is removed, and only the endpoints are sent."""
 
@@ -75,11 +78,9 @@ class Configuration:
         """Return the resource of a kind and a name."""
         if name == READINESS:
             return self.readiness if kind is Kind.LISTENER else None
-        if name in self.kept:
-            return self.kept[name].endpoints if kind is Kind.ENDPOINTS else None
+        if only_endpoints := self.kept.get(name) or self.draining.get(name):
+            return only_endpoints.endpoints if kind is Kind.ENDPOINTS else None
         pool = self.pools.get(name)
-        if pool is None and kind is not Kind.LISTENER:
-            pool = self.draining.get(name)
         if pool is None:
             return None
         return {
@@ -99,25 +100,34 @@ def configuration(
     snapshot: Snapshot, settings: GatewaySettings, before: Configuration | None = None
 ) -> Configuration:
     """Return the configuration of a snapshot; what did not change is taken from `before`, made with equal settings."""
-    former = {**before.draining, **before.pools} if before else {}
-
-    def resources(routes: Mapping[str, Route]) -> dict[str, PoolResources]:
-        return {
-            name: former[name]
-            if name in former and former[name].route == route
-            else _pool_resources(route, settings)
-            for name, route in routes.items()
-        }
-
-    kept = {
-        name: before.kept[name]
-        if before and name in before.kept and before.kept[name].route == route
-        else KeptResources(route, EnvoyResource(Kind.ENDPOINTS, name, endpoints(route, settings)))
-        for name, route in snapshot.kept.items()
-    }
     body = readiness_listener(READINESS, settings)
     readiness = EnvoyResource(Kind.LISTENER, READINESS, body)
-    return Configuration(resources(snapshot.routes), readiness, resources(snapshot.draining), kept)
+    former = before or Configuration({}, readiness)
+    return Configuration(
+        _by_pool(former.pools, snapshot.routes, _pool_resources, settings),
+        readiness,
+        _by_pool(former.draining, snapshot.draining, _kept_resources, settings),
+        _by_pool(former.kept, snapshot.kept, _kept_resources, settings),
+    )
+
+
+def _by_pool(
+    former: Mapping[str, Resources],
+    routes: Mapping[str, Route],
+    make: Callable[[Route, GatewaySettings], Resources],
+    settings: GatewaySettings,
+) -> dict[str, Resources]:
+    """Return the resources of each route, the `former` ones where it is the same."""
+    return {
+        name: former[name]
+        if name in former and former[name].route == route
+        else make(route, settings)
+        for name, route in routes.items()
+    }
+
+
+def _kept_resources(route: Route, settings: GatewaySettings) -> KeptResources:
+    return KeptResources(route, _endpoints(route, settings))
 
 
 def _pool_resources(route: Route, settings: GatewaySettings) -> PoolResources:
@@ -125,9 +135,13 @@ def _pool_resources(route: Route, settings: GatewaySettings) -> PoolResources:
     return PoolResources(
         route,
         EnvoyResource(Kind.CLUSTER, pool, cluster(route, settings)),
-        EnvoyResource(Kind.ENDPOINTS, pool, endpoints(route, settings)),
+        _endpoints(route, settings),
         EnvoyResource(Kind.LISTENER, pool, listener(route, settings)),
         EnvoyResource(Kind.SECRET, pool, secret(pool, route.certificate))
         if route.certificate
         else None,
     )
+
+
+def _endpoints(route: Route, settings: GatewaySettings) -> EnvoyResource:
+    return EnvoyResource(Kind.ENDPOINTS, route.pool, endpoints(route, settings))

@@ -3,8 +3,8 @@
 Each response carries one resource, so that Envoy's answer names the pool: a rejected resource leaves that pool's last
 good one in force and delays no other pool. A pool's cluster goes first, its endpoints after the cluster is accepted,
 its listener after both: no request meets a listener without pods. A certificate goes when Envoy subscribes to it for the listener, and
-until then the former listener stays. A removed pool goes in the opposite order. Of a pool that is kept
-nothing is removed. The readiness listener goes last, after every pool is settled.
+until then the former listener stays. A removed pool goes in the opposite order, its cluster when it no longer drains.
+Of a pool that is kept nothing is removed. The readiness listener goes last, after every pool is settled.
 """
 
 from collections.abc import Iterator, Mapping
@@ -117,8 +117,10 @@ class Session:
         if kind not in self._subscribed:
             self._subscribed[kind] = set()
             for name, version in request.versions.items():
+                if kind is Kind.ENDPOINTS and self._known(Kind.CLUSTER, name).sent is not None:
+                    continue  # named before Envoy got the changed cluster, for which it waits for them again
                 self._deliveries[kind, name] = Delivery(in_force=version)
-            self._visit(*request.versions, *self._delivered())
+            self._visit(*(name for _, name in self._deliveries), *self._delivered())
         self._subscribed[kind].update(request.subscribe)
         self._visit(*request.subscribe)
         for name in request.unsubscribe:
@@ -231,7 +233,12 @@ class Session:
             return False  # endpoints go with their cluster, a certificate with its listener
         if self._configuration is not None and name in self._configuration.kept:
             return False
-        return kind is Kind.LISTENER or (listener.sent is None and listener.in_force is None)
+        if kind is Kind.LISTENER:
+            return True
+        if self._configuration is not None and name in self._configuration.draining:
+            return False
+        named = Kind.LISTENER in self._subscribed  # else Envoy has yet to name its listeners
+        return named and listener.sent is None and listener.in_force is None
 
     def _settled(self, pool: str) -> bool:
         """Return whether Envoy answered for every resource of a pool that can be sent, or the pool is gone."""

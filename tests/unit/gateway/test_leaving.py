@@ -24,10 +24,10 @@ def test_a_pool_that_is_kept_drains_once_its_service_is_gone() -> None:
     assert leaving({}, kept, Snapshot().served, now=10.0, drain_seconds=60.0) == {"a": 70.0}
 
 
-def test_a_draining_pool_keeps_cluster_and_endpoints_and_has_no_listener() -> None:
+def test_a_draining_pool_keeps_its_endpoints_and_has_no_listener() -> None:
     before = made_of(route("a"), route("b", 10002))
     drained = Snapshot({"b": route("b", 10002)}, {"a": route("a", 0)})
     after = configuration(drained, SETTINGS, before)
     assert (set(after.pools), set(after.delivered)) == ({"b"}, {"a", "b"})
     assert after.find(Kind.LISTENER, "a") is None
-    assert after.find(Kind.CLUSTER, "a") == before.find(Kind.CLUSTER, "a")
+    assert after.find(Kind.ENDPOINTS, "a") == before.find(Kind.ENDPOINTS, "a")

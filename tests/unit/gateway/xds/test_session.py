@@ -10,7 +10,7 @@ from penstock_gateway.resources.pools import (
     Kind,
     configuration,
 )
-from penstock_gateway.snapshot import Snapshot, snapshot
+from penstock_gateway.snapshot import Snapshot, draining, snapshot
 from penstock_gateway.xds.session import (
     DeliveryState,
     DeltaRequest,
@@ -195,6 +195,25 @@ def test_a_changed_cluster_is_followed_by_its_endpoints_without_waiting_for_an_a
     assert session.states("a")[Kind.ENDPOINTS] is DeliveryState.SENT
 
 
+def test_a_cluster_that_is_sent_before_envoy_names_its_endpoints_is_followed_by_them() -> None:
+    session = Session(made_of(A))
+    endpoints = made_of(A).pools["a"].endpoints.version
+    session.receive(DeltaRequest(Kind.CLUSTER, versions={"a": "older"}))
+    assert [sent.kind for sent in session.responses() if sent.resource] == [Kind.CLUSTER]
+    session.receive(DeltaRequest(Kind.ENDPOINTS, ("a",), versions={"a": endpoints}))
+    assert [sent.kind for sent in session.responses() if sent.resource] == [Kind.ENDPOINTS]
+
+
+def test_no_cluster_is_removed_before_envoy_names_its_listeners() -> None:
+    session = Session(made_of(A))
+    older = {"a": made_of(A).pools["a"].cluster.version, "b": "1", "c": "1"}
+    session.receive(DeltaRequest(Kind.CLUSTER, versions=older))
+    assert [sent.removed for sent in session.responses() if sent.removed] == []
+    session.receive(DeltaRequest(Kind.LISTENER, versions={"b": "1"}))
+    removed = [(sent.kind, sent.removed) for sent in session.responses() if sent.removed]
+    assert removed == [(Kind.CLUSTER, "c"), (Kind.LISTENER, "b")]
+
+
 def test_the_answer_to_replaced_endpoints_is_not_that_to_the_later_ones() -> None:
     session = Session(made_of(A))
     envoy = connected(session)
@@ -246,6 +265,29 @@ def test_endpoints_of_a_draining_pool_follow_its_pods() -> None:
         (Kind.ENDPOINTS, "a"),
         (Kind.LISTENER, "a"),
     ]
+
+
+def test_a_draining_pool_keeps_its_cluster_with_the_cas_of_its_pods() -> None:
+    secured, pods = service("a", scheme="https"), [pod("a-1", "a", scheme="https")]
+    known = {"a": PoolCertificate("chain", "key", "ca")}
+    routed = snapshot([secured], pods, SETTINGS, known)
+    before = configuration(routed, SETTINGS)
+    drained = Snapshot(draining=draining({"a"}, pods))
+    kept = snapshot([secured], pods, SETTINGS, {"a": "key mismatch"})
+    for former in (before, configuration(kept, SETTINGS, before)):
+        session = Session(before)
+        envoy = Envoy(session)
+        envoy.connect(versions_in_force(before))
+        session.receive(
+            DeltaRequest(Kind.SECRET, ("a",), versions=versions_in_force(before)[Kind.SECRET])
+        )
+        envoy.settle()
+        envoy.log.clear()
+        session.replace(former)
+        envoy.settle()
+        session.replace(configuration(drained, SETTINGS, former))
+        envoy.settle()
+        assert envoy.log == [(Kind.LISTENER, "a", None)]
 
 
 def test_a_pool_that_never_got_a_listener_loses_its_cluster() -> None:
