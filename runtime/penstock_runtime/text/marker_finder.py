@@ -26,6 +26,8 @@ class MarkerFinder:
 
     def add(self, piece: str) -> Cut:
         """Process the next piece; invalid after the marker was found."""
+        if not self._state and self._marker[0] not in piece:
+            return Cut(piece)
         text = self._buffer + piece
         before, marker, after = text.partition(self._marker)
         if marker:

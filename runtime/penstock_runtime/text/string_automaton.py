@@ -116,7 +116,7 @@ class StringAutomaton:
         return state + 1
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def automaton_of(strings: tuple[str, ...]) -> StringAutomaton:
     """Return the automaton of `strings`, which all choices share."""
     return StringAutomaton(strings)

@@ -7,7 +7,6 @@ A continuation is the request of its client: it carries the client's key and pas
 import asyncio
 import secrets
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -89,7 +88,7 @@ class TakeOver:
             CancelledError: the other pod has left, as aiohttp or a write noticed.
         """
         pod = self._pod
-        mailbox = Mailbox(partial(pod.admission.memory.grow, ticket), len(resumed))
+        mailbox = Mailbox(pod.admission.memory.unread_tokens, len(resumed))
         output = sum(len(choice.tokens) for choice in resumed)
         size = len(resumed) * choice_bytes(call.prompts[0]) + ID_BYTES * output
         with pod.admission.receive_prompts(ticket, 1, call.priority):
@@ -101,6 +100,8 @@ class TakeOver:
                 return await self._relay(request, mailbox)
             except ConnectionError as error:
                 raise asyncio.CancelledError(str(error)) from error
+            finally:
+                mailbox.drop()
 
     async def _relay(self, request: web.Request, mailbox: Mailbox) -> web.StreamResponse:
         """Send the events of a generation until its end.
@@ -114,6 +115,8 @@ class TakeOver:
         ended = False
         while not ended:
             events = await mailbox.take(PING_SECONDS)
+            if mailbox.dropped:
+                raise ConnectionError("the other pod reads too slowly")
             ended = self._settle(events)
             sent = [wire for event in events if (wire := on_wire(event)) is not None]
             await response.write(messages.encode_frame(sent))

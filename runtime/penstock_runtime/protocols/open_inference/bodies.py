@@ -32,6 +32,8 @@ from penstock_runtime.protocols.open_inference.decompression import Inflater
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10
 """Size counted for a body until more of it arrives, unless it announces less."""
+TURN_SECONDS: Final = 0.002
+"""Time of decompression after which other tasks have a turn."""
 _COMPRESSED: Final = frozenset(("gzip", "deflate"))
 _CODINGS: Final = _COMPRESSED | {"", "identity"}
 
@@ -99,8 +101,9 @@ async def read(
 
 
 async def _read_pieces(request: web.Request, take: Callable[[bytes], None]) -> None:
-    """Pass the decompressed body to `take`; the event loop has a turn after each step of the decompression."""
-    coding = _coding(request)
+    """Pass the decompressed body to `take`; the event loop has a turn whenever a few milliseconds of work are done."""
+    coding, clock = _coding(request), asyncio.get_running_loop().time
+    since = clock()
     inflater = Inflater(coding) if coding in _COMPRESSED else None
     while chunk := await request.content.readany():
         if inflater is None:
@@ -108,7 +111,9 @@ async def _read_pieces(request: web.Request, take: Callable[[bytes], None]) -> N
             continue
         for piece in inflater.feed(chunk):
             take(piece)
-            await asyncio.sleep(0)
+            if clock() - since >= TURN_SECONDS:
+                await asyncio.sleep(0)
+                since = clock()
     if inflater is not None:
         inflater.finish()
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 from penstock_runtime.errors import MemoryFull, TooLarge
 from penstock_runtime.serving.admission.ticket import Ticket
@@ -13,15 +13,50 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
+UNREAD_TOKENS_SHARE: Final = 4
+"""The bytes that requests may hold, divided by those that unread tokens may: paused streams keep out no requests."""
+
+
+class Droppable(Protocol):
+    """Holds unread tokens that can be dropped."""
+
+    def drop(self) -> None:
+        """Drop all of them, and set their size to 0."""
+
+
+class UnreadTokens:
+    """The memory of the tokens that clients have not read; beyond its limit, the client with the most loses them."""
+
+    __slots__ = ("_bytes", "_count", "_max_bytes", "_sizes")
+
+    def __init__(self, count: Callable[[int], None], max_bytes: int) -> None:
+        """`count` takes each change of the bytes."""
+        self._count = count
+        self._max_bytes = max_bytes
+        self._sizes: dict[Droppable, int] = {}
+        self._bytes = 0
+
+    def resize(self, tokens: Droppable, size: int) -> None:
+        """Set the bytes of one client's tokens, which may be dropped meanwhile."""
+        more = size - self._sizes.pop(tokens, 0)
+        if size:
+            self._sizes[tokens] = size
+        self._bytes += more
+        self._count(more)
+        if self._bytes > self._max_bytes:
+            max(self._sizes, key=self._sizes.__getitem__).drop()
+
+
 class MemoryBudget:
     """Counts held bytes against the limit of the pod."""
 
-    __slots__ = ("_max_bytes", "_retry_after_seconds", "held_bytes")
+    __slots__ = ("_max_bytes", "_retry_after_seconds", "held_bytes", "unread_tokens")
 
     def __init__(self, max_bytes: int, retry_after_seconds: Callable[[], float]) -> None:
         self._max_bytes = max_bytes
         self._retry_after_seconds = retry_after_seconds
         self.held_bytes = 0
+        self.unread_tokens = UnreadTokens(self.hold_unread, max_bytes // UNREAD_TOKENS_SHARE)
 
     def hold(self, ticket: Ticket, size: int) -> None:
         """Set the bytes of `ticket`: the announced size of its body, then the size of what was read or decoded.
@@ -63,8 +98,6 @@ class MemoryBudget:
     def grow(self, ticket: Ticket, more_bytes: int) -> None:
         """Add `more_bytes` of an answer that is generated to the bytes of `ticket`, beyond the limit if need be.
 
-        A negative number releases bytes.
-
         Requests that fill the memory are rejected and end no answer that runs: answers have a reserve as large as the
         limit, of which unread answers may take half. It is bounded, because answers with log-probabilities that are small
         when they are admitted may take a hundred times as much at their end.
@@ -73,12 +106,16 @@ class MemoryBudget:
             MemoryFull: all requests together would hold more than twice the limit.
             TooLarge: this request alone would hold more than the limit.
         """
-        size = ticket.bytes + more_bytes
-        if more_bytes > 0:
-            others, limit = self.held_bytes - ticket.bytes, 2 * self._max_bytes
-            self._check_alone(size)
-            if others + size > limit:
-                raise self._full(others, limit, size)
+        if not more_bytes:
+            return
+        size, others, limit = (
+            ticket.bytes + more_bytes,
+            self.held_bytes - ticket.bytes,
+            2 * self._max_bytes,
+        )
+        self._check_alone(size)
+        if others + size > limit:
+            raise self._full(others, limit, size)
         self.held_bytes += more_bytes
         ticket.bytes = size
 

@@ -128,10 +128,10 @@ def _only(headers: Mapping[str, str], name: str) -> str | None:
     """Return the value of a trusted header; None: it is absent.
 
     Raises:
-        BadInput: it is repeated, so that one value may be the client's own and another that of its proxy.
+        BadInput: it is repeated with other values, so that one value may be the client's own and another that of its proxy.
     """
     values = [value for field, value in headers.items() if field.lower() == name.lower()]
-    if len(values) > 1:
+    if len(set(values)) > 1:
         raise BadInput(
             f"{name} has {len(values)} values, {values[0][:40]!a} and {values[1][:40]!a}: send it once; a proxy"
             " overwrites the client's",

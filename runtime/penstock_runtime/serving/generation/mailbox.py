@@ -2,18 +2,19 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 from penstock_runtime.engine.continuous.messages import Event, TokensEmitted
-from penstock_runtime.errors import RequestRejected
+from penstock_runtime.serving.admission.memory_budget import UnreadTokens
 
 MAX_TOKENS: Final = 16_384
 """Maximum unread tokens of one client per choice, minutes of a fast answer; a slower reader is cancelled."""
 MAX_BYTES: Final = 2**26
 """Maximum memory of the unread tokens of all its choices."""
 FREE_BYTES: Final = 2**16
-"""Memory of the unread tokens of one client that is not counted: a client that keeps up has less."""
+"""Memory of the unread tokens of one client that is not counted, without that of its choices."""
+FREE_CHOICE_BYTES: Final = 2**13
+"""The same for each choice, some steps with 20 alternatives: a client that keeps up has less."""
 TOKENS_PER_TURN: Final = 512
 """Tokens that are taken in one turn of the event loop; with 21 log-probabilities per token, their JSON takes 10 ms."""
 TOKEN_BYTES: Final = 192
@@ -29,16 +30,19 @@ class Mailbox:
         "_bytes",
         "_counted_bytes",
         "_events",
-        "_grow",
+        "_free_bytes",
         "_max_tokens",
         "_more",
         "_tokens",
+        "_unread",
         "_waiter",
+        "dropped",
     )
 
-    def __init__(self, grow: Callable[[int], None], choices: int = 1) -> None:
-        """`grow` counts more or fewer bytes as held by the request, as `MemoryBudget.grow`; `choices` are those of the whole request."""
-        self._grow = grow
+    def __init__(self, unread: UnreadTokens, choices: int = 1) -> None:
+        """`unread` counts the tokens of all clients; `choices` are those of the whole request."""
+        self._unread = unread
+        self._free_bytes = FREE_BYTES + FREE_CHOICE_BYTES * choices
         self._events: deque[Event] = deque()
         self._tokens = 0
         self._bytes = 0
@@ -47,20 +51,28 @@ class Mailbox:
         self._more = False
         """Whether the last turn left events."""
         self._waiter: asyncio.Future[None] | None = None
+        self.dropped = False
+        """Whether events were dropped, because unread tokens take too much memory and this client has the most."""
 
     def put(self, event: Event) -> bool:
-        """Add `event` and wake the reader; return False if the unread tokens are too many or exceed the pod's memory."""
+        """Add `event` and wake the reader; return False if the unread tokens are too many, or were dropped."""
         if isinstance(event, TokensEmitted):
             tokens, size = self._tokens + len(event.tokens), self._bytes + _bytes_of(event)
-            if tokens > self._max_tokens or size > MAX_BYTES or not self._hold(size):
+            if self.dropped or tokens > self._max_tokens or size > MAX_BYTES:
                 return False
             self._tokens = tokens
+            self._resize(size)
+            if self.dropped:
+                return False
         self._events.append(event)
         _wake(self._waiter)
         return True
 
     async def take(self, seconds: float) -> list[Event]:
-        """Return the next events, in a turn of the event loop of their own; wait up to `seconds` for the first."""
+        """Return the next events, in a turn of the event loop of their own; wait up to `seconds` for the first.
+
+        Events are missing if it is `dropped` afterwards.
+        """
         if self._more:
             await asyncio.sleep(0)  # a write to a client that reads does not suspend
         if not self._events:
@@ -82,20 +94,23 @@ class Mailbox:
                 size -= _bytes_of(event)
             events.append(event)
         self._tokens -= tokens
-        self._hold(size)
+        self._resize(size)
         self._more = bool(self._events)
         return events
 
-    def _hold(self, size: int) -> bool:
-        """Set the bytes of the unread tokens; return False if memory is full."""
-        counted = max(size - FREE_BYTES, 0)
+    def drop(self) -> None:
+        """Drop what was not taken, at the end of the request at the latest."""
+        self.dropped, self._tokens = True, 0
+        self._events.clear()
+        self._resize(0)
+        _wake(self._waiter)
+
+    def _resize(self, size: int) -> None:
+        """Set the bytes of the unread tokens."""
+        self._bytes, counted = size, max(size - self._free_bytes, 0)
         if counted != self._counted_bytes:
-            try:
-                self._grow(counted - self._counted_bytes)
-            except RequestRejected:
-                return False
-        self._bytes, self._counted_bytes = size, counted
-        return True
+            self._counted_bytes = counted
+            self._unread.resize(self, counted)
 
 
 def _bytes_of(event: TokensEmitted) -> int:

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from penstock_runtime.engine.continuous.messages import (
@@ -80,8 +79,7 @@ class ResponseStream:
         self._call = call
         self._tickets = tuple(tickets)
         self._admission = admission
-        grow = partial(admission.memory.grow, tickets[0])
-        self._mailbox = Mailbox(grow, call.choices)
+        self._mailbox = Mailbox(admission.memory.unread_tokens, call.choices)
         self._first_of = {ticket.id: place * call.n for place, ticket in enumerate(tickets)}
         self._open = set(self._first_of)
         self._handover = handover
@@ -117,7 +115,8 @@ class ResponseStream:
             self._admission.begin(ticket, generate(self._call, place, ticket), self._mailbox)
 
     def close(self) -> None:
-        """Release what is generated for this answer on other pods."""
+        """Release unread tokens, and what is generated for this answer on other pods."""
+        self._mailbox.drop()
         for relay in self._relays.values():
             relay.cancel()
 
@@ -143,6 +142,8 @@ class ResponseStream:
         if self._failure is not None:
             raise GenerationError(*self._failure)
         events = await self._mailbox.take(seconds)
+        if self._mailbox.dropped:
+            raise GenerationError(Cancelled(), None)
         if self.first_seconds is None and any(isinstance(event, TokensEmitted) for event in events):
             self.first_seconds = self._admission.now() - self._tickets[0].arrived
         pieces = [piece for event in events for piece in self._take(event)]

@@ -14,11 +14,9 @@ import pytest
 from penstock_api.names import BATCH_PRIORITY
 from penstock_api.pod_contract import Discipline
 from penstock_runtime.drain import drain
-from penstock_runtime.errors import MemoryFull
 from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.request import RequestOutcome
-from penstock_runtime.serving.admission.memory_budget import MemoryBudget
-from penstock_runtime.serving.admission.ticket import Ticket
+from penstock_runtime.serving.admission import memory_budget
 from penstock_runtime.serving.generation import mailbox
 from penstock_runtime.serving.health import Stage
 from tests.unit.runtime.protocols.openai.served import Served
@@ -380,14 +378,10 @@ def test_a_stream_whose_unread_tokens_exceed_the_memory_of_the_pod_ends_visibly(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mailbox, "FREE_BYTES", 0)
+    monkeypatch.setattr(mailbox, "FREE_CHOICE_BYTES", 0)
+    monkeypatch.setattr(memory_budget, "UNREAD_TOKENS_SHARE", 2**62)
     served = serve()
-
-    def grow(memory: MemoryBudget, ticket: Ticket, more_bytes: int) -> None:
-        if more_bytes > 0:
-            raise MemoryFull("full", retry_after_seconds=1.0)
-
-    monkeypatch.setattr(MemoryBudget, "grow", grow)
     answer = httpx2.post(served.url + PATH, json={**LONG, "stream": True}, timeout=20)
     assert (answer.status_code, "read too slowly" in answer.text) == (499, True)
-    assert served.ask(lambda: served.pod.engine.tokens.slow_readers) == 1
+    served.until(lambda: served.pod.engine.tokens.slow_readers == 1)
     served.until(engine_is_empty(served))

@@ -38,7 +38,7 @@ class Desk:
         tickets = [self.admission.open(self.time) for _ in range(count)]
         for ticket in tickets:
             message = Generate(ticket.id, (1,), SamplingParams(max_tokens=1), self.time)
-            self.admission.begin(ticket, message, Mailbox(lambda _: None))
+            self.admission.begin(ticket, message, Mailbox(self.admission.memory.unread_tokens))
         return [ticket.id for ticket in tickets]
 
     def end(self, names: Iterable[str], every_seconds: float) -> None:

@@ -51,7 +51,7 @@ class Queue:
         with self.admission.receive_prompts(first, prompts, priority) as tickets:
             for ticket in tickets:
                 generate = Generate(ticket.id, (1,), SamplingParams(1), 0.0, priority=priority)
-                self.admission.begin(ticket, generate, Mailbox(lambda _: None))
+                self.admission.begin(ticket, generate, Mailbox(self.admission.memory.unread_tokens))
             yield
 
     def submit(self, prompts: int) -> int:
@@ -118,7 +118,7 @@ def test_the_time_per_output_token_is_that_of_the_choices_generated_here(
     queue = Queue()
     with queue.admission.receive() as ticket, queue.admission.receive_prompts(ticket, 1, 0):
         generate = Generate(ticket.id, (1,), SamplingParams(11), 0.0, n=4, resumed=resumed)
-        queue.admission.begin(ticket, generate, Mailbox(lambda _: None))
+        queue.admission.begin(ticket, generate, Mailbox(queue.admission.memory.unread_tokens))
         for token in range(11):
             queue.admission.deliver_events(
                 TokensEmitted(ticket.id, choice, (token,)) for choice in choices

@@ -9,12 +9,13 @@ import pytest
 
 from penstock_runtime.engine.continuous.messages import Ended, Interrupted, TokensEmitted, Usage
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.request import Expired, Failed, RequestOutcome
+from penstock_runtime.request import Cancelled, Expired, Failed, RequestOutcome
 from penstock_runtime.serving.admission.memory_budget import MemoryBudget
 from penstock_runtime.serving.admission.ticket import Ticket
 from penstock_runtime.serving.generation.handover.relay import TERMINATING
 from penstock_runtime.serving.generation.mailbox import (
     FREE_BYTES,
+    FREE_CHOICE_BYTES,
     MAX_TOKENS,
     TOKEN_BYTES,
     TOKENS_PER_TURN,
@@ -82,13 +83,25 @@ async def test_an_end_without_tokens_raises_at_once() -> None:
         await stream.next(1.0)
 
 
+async def test_an_answer_whose_unread_tokens_are_dropped_ends_visibly() -> None:
+    stream, engine = a_stream((1,), SamplingParams(max_tokens=9))
+    assert stream._mailbox.put(TokensEmitted("a", 0, (1,)))
+    stream._mailbox.drop()
+    with pytest.raises(GenerationError) as ended:
+        await stream.next(1.0)
+    assert isinstance(ended.value.end, Cancelled)
+    stream.close()
+    assert engine.memory.held_bytes == 0
+
+
 async def test_a_full_mailbox_is_read_in_many_turns_of_the_event_loop() -> None:
     stream, engine = a_stream((1,), SamplingParams(max_tokens=9), n=8)
     size = turns = 0
     while stream._mailbox.put(TokensEmitted("a", size % 8, (size % 7,))):
         size += 1
     assert size == 8 * MAX_TOKENS
-    assert engine.memory.held_bytes >= size * TOKEN_BYTES - FREE_BYTES
+    free = FREE_BYTES + 8 * FREE_CHOICE_BYTES
+    assert engine.memory.held_bytes == size * TOKEN_BYTES - free
 
     async def count_turns() -> None:
         nonlocal turns
