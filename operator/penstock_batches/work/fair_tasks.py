@@ -12,6 +12,7 @@ from penstock_batches.records import BatchJob
 MAX_TASKS: Final = 4
 """Each has a group of lines or an answer in memory."""
 MAX_TENANT_TASKS: Final = 2
+"""The last place is for a tenant without a task."""
 
 
 class FairTasks:
@@ -50,10 +51,11 @@ class FairTasks:
         """Begin tasks: next is the tenant with the fewest in progress, of several the one that began its last longest ago."""
         while len(self._running) < MAX_TASKS:
             busy = Counter(tenant for tenant, _ in self._running.values())
+            places = MAX_TASKS - len(self._running)
             free = [
                 tenant
                 for tenant, batches in self._waiting.items()
-                if batches and busy[tenant] < MAX_TENANT_TASKS
+                if batches and busy[tenant] < (MAX_TENANT_TASKS if places > 1 else 1)
             ]
             if not free:
                 return

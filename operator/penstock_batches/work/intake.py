@@ -124,6 +124,8 @@ class Intake:
         self._payloads = payloads
         self._pools = pools
         self._recorder = recorder
+        self._parsing = asyncio.Lock()
+        """One group at a time: the event loop waits for each thread that parses."""
 
     async def validate(self, batch: BatchJob) -> None:
         """Record the lines of `batch`, and start it or fail it.
@@ -160,7 +162,8 @@ class Intake:
             if max(total, reader.blank_lines) > requests.MAX_LINES:
                 await self._fail(batch, [_too_many()])
                 return
-            bad = await asyncio.to_thread(lambda lines: list(check.faults(lines)), group)
+            async with self._parsing:
+                bad = await asyncio.to_thread(lambda lines: list(check.faults(lines)), group)
             await self._store.add_lines(batch.id, [line for line, _ in group])
             await self._reject_all(batch, bad)
             faults += [each.fault for _, each in bad]

@@ -183,7 +183,11 @@ class Webhooks:
             return b""
         secret = Path(self._secret_file).read_text(encoding="utf-8").strip()
         encoded = secret.removeprefix("whsec_")
-        key = secret.encode() if encoded == secret else base64.b64decode(encoded, validate=True)
+        key = (
+            secret.encode()
+            if encoded == secret
+            else base64.b64decode("".join(encoded.split()), validate=True)
+        )
         if not key:
             raise ValueError("it is empty")
         return key
