@@ -69,6 +69,8 @@ class Children:
         """
         name = manifest["metadata"]["name"]
         live = (await self.writer.cluster.get(kind.path(view.pool.namespace, name)))["metadata"]
+        if (live.get("labels") or {}).get(names.LABEL_POOL_UID) == view.pool.uid:
+            raise conflict  # its watch event is on the way
         if controller_uid(live) != view.pool.uid or "deletionTimestamp" in live:
             why = f"{conflict.message}, and this pool does not control it or it is being deleted"
             raise Rejected(conflict.status, conflict.reason, why)

@@ -27,6 +27,8 @@ from penstock_operator.observe.shared_answers import SharedAnswers
 from penstock_operator.observed import OfferedDemand, PodObject, PoolObject
 
 LIMIT_BYTES = 4 * 1024 * 1024
+UNREADY_SECONDS = 0.5
+"""Time limit of a pod that may be on a node without power: the pass waits for it."""
 CACHE_SECONDS = 1.0
 """Age below which an answer is reused: the pools of one pass share it, and an opening pool waits no longer than this."""
 
@@ -82,8 +84,10 @@ class GatewayReader:
 
     async def _answer(self, ip: str, pod: PodObject) -> tuple[str, Mapping[str, Any] | str]:
         url = pod_url(ip, GATEWAY_STATUS_PORT, PATH_GATEWAY_STATUS)
+        seconds = None if pod.ready and not pod.terminating else UNREADY_SECONDS
         try:
-            status, body = await call(self.session, HttpCall("GET", url, LIMIT_BYTES))
+            request = HttpCall("GET", url, LIMIT_BYTES, seconds=seconds)
+            status, body = await call(self.session, request)
             answer = json.loads(body) if status == HTTPStatus.OK else None
         except CallFailed as error:
             return pod.name, f"{PATH_GATEWAY_STATUS} {error}"

@@ -136,3 +136,13 @@ def test_an_own_revision_whose_deletion_a_finalizer_delays_does_not_block_later_
     results = act(server, replace(world))
     assert (results.failure, len(results.rejected)) == (None, 1)
     assert server.written == [("apply", "Deployment")]
+
+
+def test_a_revision_that_the_watch_has_not_reported_yet_is_left_alone() -> None:
+    world = scaled_up()
+    live = unlabelled(world)
+    live["metadata"]["labels"][names.LABEL_POOL_UID] = world.pool.uid
+    server = Revisions(live)
+    assert isinstance(act(server, world).failure, Conflict)
+    assert server.stored is live
+    assert ("delete", REVISION) not in server.written

@@ -1,6 +1,7 @@
 """The gateway of a namespace, from stored objects and the answers of its pods over real sockets."""
 
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from math import inf
@@ -267,6 +268,16 @@ async def test_what_a_terminating_gateway_holds_counts_but_it_does_not_listen() 
         assert (answers.by_pod, answers.offered) == ({}, {})
         view = gateway_view(store, chat(store), {}, answers)
         assert (view.pods, view.listening, view.holding, view.held_requests) == (0, False, False, 1)
+
+
+async def test_a_terminating_gateway_that_is_silent_delays_a_pass_less_than_a_ready_one() -> None:
+    silent = socket.create_server((free_address(), names.GATEWAY_STATUS_PORT))
+    leaving = {"deletionTimestamp": raw.CREATED}
+    with silent:
+        async with new_session() as session:
+            store = store_with(gateway_pod("p1", silent.getsockname()[0], **leaving))
+            answers = await GatewayReader(session, store).read(chat(store), NOW)
+    assert answers.unready == (f"{names.PATH_GATEWAY_STATUS} did not respond within 0.5 s",)
 
 
 async def test_the_demand_of_a_pool_is_the_growth_of_its_gateways_counters() -> None:
