@@ -1,6 +1,7 @@
 """`OpenVinoProgramBackend`: a model as one graph of OpenVINO's CPU plugin."""
 
 import io
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,7 +95,20 @@ def read(source: Path | ExportedProgram | None) -> Any:
     sys.modules[_TELEMETRY] = None  # type: ignore[assignment]  # it reports to the vendor over the network
     from openvino.tools.ovc import convert_model  # noqa: PLC0415 - as above
 
-    return convert_model(source)
+    with _kept_root_logger():
+        return convert_model(source)
+
+
+@contextmanager
+def _kept_root_logger() -> Iterator[None]:
+    """Restore the level, filters and handlers of the root logger, which a conversion that fails leaves at ERROR."""
+    root = logging.getLogger()
+    level, filters, handlers = root.level, root.filters[:], root.handlers[:]
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.filters[:], root.handlers[:] = filters, handlers
 
 
 def int8_weights(graph: Any) -> int:

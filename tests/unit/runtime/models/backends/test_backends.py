@@ -1,5 +1,6 @@
 """Each backend answers as eager torch does, from each kind of source."""
 
+import logging
 import re
 import sys
 from pathlib import Path
@@ -142,7 +143,10 @@ def test_a_model_with_an_operator_that_openvino_lacks_runs_on_another_backend(
     matrices = torch.randn(3, 4, 4)
     file = export(tmp_path / "svd.pt2", SingularValues(), matrices, dynamic={"x": {0: batch()}})
     reason = "OpenVINO cannot compile it: OpConversionFailure: No conversion rule found for operations: aten"
+    root = logging.getLogger()
+    logs = root.level, root.filters[:], root.handlers[:]
     state = load_on(file, ModelBackend.AUTO).info.model_backend
+    assert (root.level, root.filters, root.handlers) == logs
     assert state is not None
     messages = {candidate.name: candidate.message for candidate in state.candidates}
     assert (messages[ModelBackend.OPENVINO] or "").startswith(reason)
