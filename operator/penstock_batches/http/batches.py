@@ -157,7 +157,7 @@ class BatchRoutes:
         return batch
 
     async def _delete_surplus(self, tenant: str) -> None:
-        """Make room for one more record. It comes before the batch is added: a store that fails here must not have a batch of which the client does not know."""
+        """Make room for one more record, before the batch is added: a store that fails here then has no batch that the client does not know of."""
         for batch in await self._store.batches(tenant, None, MAX_ACTIVE + PAGE, MAX_RECORDS - 1):
             await self._store.delete_batch(batch.id)
 

@@ -1,4 +1,4 @@
-"""`FairTasks`: works on a few batches at a time, at most two of a tenant, so that long work delays no other tenant."""
+"""`FairTasks`: works on a few batches at a time, at most two of a tenant, so that the long work of up to three tenants delays no other."""
 
 import asyncio
 import time

@@ -294,7 +294,7 @@ class Statuses:
         self._record(kind, await self.writer.write(kind, "status", request, urgency))
 
     def _record(self, kind: ResourceKind, answer: Json) -> None:
-        """Store the answer to a write; an edit that it contains makes pools due, since its watch event is no news any more."""
+        """Store the answer to a write; an edit that it contains makes pools due, since the store ignores the edit's later watch event."""
         self.enqueue(self.store.upsert(kind, answer))
 
 

@@ -26,7 +26,7 @@ class Bucket:
         self._client().put_object(Bucket="models", Key=key, Body=body)
 
     def put_in_parts(self, key: str, body: bytes) -> None:
-        """Put an object as most clients do with large files: its ETag is no hash of the content."""
+        """Put an object as most clients do with large files, after which the ETag does not hash the content."""
         client, place = self._client(), {"Bucket": "models", "Key": key}
         upload = {**place, "UploadId": client.create_multipart_upload(**place)["UploadId"]}
         part = client.upload_part(**upload, PartNumber=1, Body=body)
